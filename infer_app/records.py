@@ -1,0 +1,197 @@
+"""The frozen types that cross rooms. What a field means, its shape and its unit are said here, once."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Reason(StrEnum):
+    """Why an image has no prediction: a closed list, documented in docs/reasons.md."""
+
+    # about the content: final
+    EMPTY = "empty"
+    TOO_LARGE_BYTES = "too_large_bytes"
+    TOO_MANY_PIXELS = "too_many_pixels"
+    UNSUPPORTED_FORMAT = "unsupported_format"
+    TRUNCATED = "truncated"
+    CORRUPT = "corrupt"
+    DECODE_TIMEOUT = "decode_timeout"
+    DECODER_CRASH = "decoder_crash"
+    NON_FINITE_OUTPUT = "non_finite_output"
+    MODEL_ERROR = "model_error"
+    NOT_REGULAR_FILE = "not_regular_file"
+    LOCATION_NOT_ALLOWED = "location_not_allowed"
+    # about the surroundings: tried again
+    NOT_FOUND = "not_found"
+    PERMISSION_DENIED = "permission_denied"
+    READ_TIMEOUT = "read_timeout"
+    READ_ERROR = "read_error"
+    OUT_OF_MEMORY = "out_of_memory"
+    WRITE_ERROR = "write_error"
+
+    @property
+    def is_transient(self) -> bool:
+        return self in TRANSIENT_REASONS
+
+
+TRANSIENT_REASONS = frozenset(
+    {
+        Reason.NOT_FOUND,
+        Reason.PERMISSION_DENIED,
+        Reason.READ_TIMEOUT,
+        Reason.READ_ERROR,
+        Reason.OUT_OF_MEMORY,
+        Reason.WRITE_ERROR,
+    }
+)
+MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
+
+
+@dataclass(frozen=True, slots=True)
+class ImageRef:
+    """All that travels towards a worker: pixels are made where the model runs."""
+
+    image_id: str
+    location: str
+
+
+@dataclass(frozen=True, slots=True)
+class FileFacts:
+    """What is known of an image's bytes; None where they could not be read."""
+
+    size: int | None = None  # bytes
+    modified: float | None = None  # seconds since the epoch
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One image, ready for the model."""
+
+    ref: ImageRef
+    pixels: Tensor  # (H, W, 3) uint8 RGB
+    file: FileFacts
+
+
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """One image that can't be predicted, and why."""
+
+    ref: ImageRef
+    reason: Reason
+    detail: str
+    stage: str  # read, decode, transform, model, outputs or write
+    file: FileFacts = FileFacts()
+    decoder: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What collate makes of samples: a broken one takes no row, an all-broken batch has n = 0."""
+
+    pixels: Tensor  # (n, H, W, 3) uint8 RGB; row i belongs to samples[i]
+    samples: tuple[Sample, ...]
+    broken: tuple[Broken, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What the model's tensor means for one image."""
+
+    label: str | None = None  # the best class
+    score: float | None = None  # of the best class, or the number of a regression
+    details: dict[str, Any] = field(default_factory=dict)  # JSON, documented per kind in docs/outputs.md
+    vector: bytes | None = None  # little-endian, contiguous
+    vector_dtype: str | None = None  # float32 or float16
+    vector_dim: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    ref: ImageRef
+    output: Output
+    sha256: str | None  # of the bytes that were predicted
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """The unit of dispatch, of retry and of commit."""
+
+    number: int
+    refs: tuple[ImageRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkResult:
+    """Every ref of the chunk ends in exactly one of the two lists."""
+
+    number: int
+    predictions: tuple[Prediction, ...]
+    broken: tuple[Broken, ...]
+    cpu_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
+
+    @property
+    def num_images(self) -> int:
+        return len(self.predictions) + len(self.broken)
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How decoded pixels become the model's input; part of the model's id.
+
+    `kind`: resize-crop (torchvision, timm), crop-resize (EfficientNet), stretch, or custom.
+    """
+
+    kind: str
+    size: int  # height and width of the model's input, pixels
+    resize: int | None = None  # resize-crop: the shorter side before the crop, pixels
+    crop: float | None = None  # crop-resize: the square's share of the shorter side, 0-1
+    interpolation: str = "bicubic"  # bicubic or bilinear, antialiased
+    exif: str = "apply"  # apply or ignore the EXIF orientation
+    decode: str = "exact"  # exact
+
+
+@dataclass(frozen=True, slots=True)
+class DayCounts:
+    """The books of one day and model, from rows: eligible = predicted + rejected + pending."""
+
+    eligible: int
+    predicted: int
+    rejected: int
+    pending: int
+
+    @property
+    def balanced(self) -> bool:
+        return self.eligible == self.predicted + self.rejected + self.pending
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """One execution over one day, as `infer run --json` prints it. Keys are added, never renamed."""
+
+    date: date
+    model: str
+    model_id: str
+    variant: str
+    run_id: str
+    executor: str
+    device: str
+    selected: int
+    predicted: int
+    rejected: int
+    reasons: dict[str, int]
+    day: DayCounts
+    seconds: float
+    images_per_second: float
+    limit_images_per_second: float | None
+    stages: dict[str, float]  # CPU milliseconds per image
+    exit_code: int
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"date": self.date.isoformat()}
