@@ -1,0 +1,128 @@
+"""What the tables say of a day: counts by rows, lists for people and scripts, and whether the books balance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, Select, delete, func, select
+
+from infer_app.database.connect import Database
+from infer_app.database.schema import models, predictions, rejections, runs
+from infer_app.database.source import PAGE_SIZE, Source
+from infer_app.day import Day
+from infer_app.records import DayCounts, FileFacts, Reason
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRejection:
+    image_id: str
+    location: str
+    file: FileFacts
+
+
+class Books:
+    """Reads of one database; only `forget_rejections` writes."""
+
+    def __init__(self, database: Database, source: Source) -> None:
+        self._database = database
+        self._source = source
+
+    def count_day(self, day: Day, model_id: str) -> DayCounts:
+        """Four counts, each from rows: pending is counted, not subtracted, so that they can disagree."""
+        source = self._source
+        predicted, rejected = source.has_prediction(model_id), source.has_rejection(model_id)
+        with self._database.read() as connection:
+            images = source.in_day(connection, day)
+            return DayCounts(
+                eligible=_count(connection, images),
+                predicted=_count(connection, images.where(predicted)),
+                rejected=_count(connection, images.where(~predicted, rejected)),
+                pending=_count(connection, images.where(~predicted, ~rejected)),
+            )
+
+    def count_new(self, day: Day, model_id: str) -> int:
+        """Images that a run of the day would select."""
+        with self._database.read() as connection:
+            return _count(connection, self._source.in_day(connection, day).where(self._source.is_new(model_id)))
+
+    def count_older_pending(self, day: Day, model_id: str) -> int:
+        """Images of all earlier days with neither a prediction nor a rejection."""
+        source = self._source
+        with self._database.read() as connection:
+            older = source.older_than(connection, day)
+            return _count(connection, older.where(~source.has_prediction(model_id), ~source.has_rejection(model_id)))
+
+    def find_problems(self, day: Day, model_id: str) -> list[str]:
+        """What is wrong with the day's rows, in words; empty when the books balance."""
+        counts = self.count_day(day, model_id)
+        problems = [] if counts.balanced else [f"{counts} does not balance"]
+        source = self._source
+        with self._database.read() as connection:
+            images = source.in_day(connection, day)
+            both = _count(connection, images.where(source.has_prediction(model_id), source.has_rejection(model_id)))
+            rejected = select(rejections.c.image_id).where(rejections.c.model_id == model_id)
+            unknown = _count(connection, rejected.where(rejections.c.reason.not_in([reason.value for reason in Reason])))
+            predicted = select(predictions.c.image_id).where(predictions.c.model_id == model_id)
+            runless = _count(connection, predicted.where(predictions.c.run_id.not_in(select(runs.c.id))))
+        if both:
+            problems.append(f"{both} images have a prediction and a rejection")
+        if unknown:
+            problems.append(f"{unknown} rejections have a reason outside the list")
+        if runless:
+            problems.append(f"{runless} predictions name a run that is not in infer_runs")
+        return problems
+
+    def models_of(self, name: str | None = None) -> list[tuple[str, str]]:
+        """(name, id) of the models that ever ran, the newest first."""
+        known = select(models.c.name, models.c.id).order_by(models.c.created_at.desc())
+        with self._database.read() as connection:
+            return [(row.name, row.id) for row in connection.execute(known) if name in (None, row.name)]
+
+    def read_predictions(self, day: Day, model_id: str | None = None) -> Iterator[dict[str, Any]]:
+        """The day's predictions with their locations, as rows in order of time; vectors are left in the database."""
+        wanted = [column for column in predictions.columns if column.name != "vector"]
+        yield from self._read_joined(day, predictions, wanted, model_id)
+
+    def read_rejections(self, day: Day, model_id: str | None = None) -> Iterator[dict[str, Any]]:
+        yield from self._read_joined(day, rejections, list(rejections.columns), model_id)
+
+    def final_rejections(self, day: Day, model_id: str) -> Iterator[StoredRejection]:
+        """The day's rejections that stand because of the content, with what was recorded of the file."""
+        for row in self.read_rejections(day, model_id):
+            if not Reason(row["reason"]).is_transient:
+                facts = FileFacts(row["size"], row["modified"], row["sha256"])
+                yield StoredRejection(row["image_id"], row["location"], facts)
+
+    def forget_rejections(self, image_ids: list[str], model_id: str) -> int:
+        """Makes these images pending again; returns how many there were."""
+        forgotten = 0
+        for first in range(0, len(image_ids), 500):
+            some = image_ids[first : first + 500]
+            gone = delete(rejections).where(rejections.c.model_id == model_id, rejections.c.image_id.in_(some))
+            with self._database.write() as connection:
+                forgotten += connection.execute(gone).rowcount
+        return forgotten
+
+    def last_runs(self, limit: int) -> list[dict[str, Any]]:
+        newest = select(runs).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit)
+        with self._database.read() as connection:
+            return [dict(row._mapping) for row in connection.execute(newest)]
+
+    def _read_joined(self, day: Day, table: Any, wanted: list[Any], model_id: str | None) -> Iterator[dict[str, Any]]:
+        """Rows of `table` for the day's images, page by page of the day's images."""
+        with self._database.read() as connection:
+            images = self._source.in_day(connection, day).subquery()
+            statement = select(*wanted, images.c[1].label("image_location")).select_from(images)
+            statement = statement.join(table, table.c.image_id == self._source.id_text_of(images.c[0]))
+            if model_id is not None:
+                statement = statement.where(table.c.model_id == model_id)
+            ordered = statement.order_by(images.c[2], images.c[0], table.c.model_id)
+            for row in connection.execution_options(yield_per=PAGE_SIZE).execute(ordered):
+                found = dict(row._mapping)
+                yield found | {"location": found.pop("image_location")}
+
+
+def _count(connection: Connection, statement: Select[Any]) -> int:
+    return connection.scalar(select(func.count()).select_from(statement.subquery())) or 0

@@ -1,0 +1,103 @@
+"""Connections: read or write, each in one transaction, with the database's own quirks kept in here."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+
+from infer_app.errors import DatabaseUnavailable, UsageError
+
+BUSY_TIMEOUT_S = 60
+
+
+class Database:
+    """One database. `with database.write() as connection:` commits at its end, or rolls back on any exception."""
+
+    def __init__(self, url: str, read_only: bool = False) -> None:
+        self._url = make_url(url)
+        self.shown_url = self._url.render_as_string(hide_password=True)
+        self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        self._read_only = read_only
+        self._engine = self._create_engine()
+        self.dialect = self._engine.dialect
+
+    @property
+    def sqlite_file(self) -> Path | None:
+        return Path(self._url.database) if self.is_sqlite and self._url.database else None
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with self._translate_errors(), self._engine.connect() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        # SQLite: take the write lock at the start; a read lock that is upgraded later fails at once instead of waiting.
+        writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+        with self._translate_errors(), writer.begin() as connection:
+            yield connection
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _create_engine(self) -> Engine:
+        try:
+            if self.is_sqlite:
+                return self._create_sqlite_engine()
+            options = {"postgresql_readonly": True} if self._read_only else {}
+            return create_engine(self._url, pool_pre_ping=True, hide_parameters=True, execution_options=options)
+        except NoSuchModuleError:
+            raise UsageError(
+                f"no driver for {self._url.drivername!r} databases", "sqlite:/// or postgresql:// work"
+            ) from None
+        except ModuleNotFoundError as error:
+            raise UsageError(f"the driver {error.name!r} is not installed", f"pip install {error.name}") from None
+
+    def _create_sqlite_engine(self) -> Engine:
+        engine = create_engine(self._url, creator=self._connect_sqlite, hide_parameters=True)
+        event.listen(engine, "begin", _begin_sqlite)
+        return engine
+
+    def _connect_sqlite(self) -> sqlite3.Connection:
+        """Read-only connections open the file as such: even opening and closing a WAL database would change it."""
+        path = self.sqlite_file
+        assert path is not None
+        if self._read_only:
+            uri = f"{path.absolute().as_uri()}?mode=ro"
+            return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        connection.execute("PRAGMA journal_mode=WAL")
+        # Safe in WAL mode against a crash of the program; after a power cut the last commits may be gone, whole.
+        connection.execute("PRAGMA synchronous=NORMAL")
+        return connection
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OperationalError, InterfaceError) as error:
+            raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
+        except sqlite3.Error as error:
+            raise DatabaseUnavailable(f"{self.shown_url}: {error}", "is the file's folder there and writable?") from None
+
+    def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
+        first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
+        password = self._url.password
+        message = first_line.replace(str(password), "***") if password else first_line
+        return DatabaseUnavailable(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))

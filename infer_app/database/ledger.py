@@ -1,0 +1,145 @@
+"""What was run: one row per execution and day, which is also the lease that keeps two runs off the same day."""
+
+from __future__ import annotations
+
+import os
+import platform
+import secrets
+import socket
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Row, insert, select, update
+
+from infer_app import __version__
+from infer_app.database.connect import Database
+from infer_app.database.schema import models, runs
+from infer_app.database.upsert import upsert
+from infer_app.day import Day
+from infer_app.errors import DayHeld
+from infer_app.records import RunReport
+
+HEARTBEAT_S = 10.0
+LEASE_S = 90.0  # a running row whose heartbeat is older than this has lost its owner
+
+
+@dataclass(frozen=True, slots=True)
+class RunModel:
+    """The model of a run, as the ledger writes it."""
+
+    name: str
+    model_id: str
+    variant: str
+    manifest: dict[str, Any]
+
+
+class Ledger:
+    """Opens and closes run rows. A row that a dead process left as running is closed by whoever finds it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._beaten_at = _utc_now()
+
+    def open_run(self, day: Day, model: RunModel, executor: str, device: str) -> str:
+        """Takes the day for this model and returns the run's id; DayHeld when a living run has it."""
+        now = _utc_now()
+        run_id = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        with self._database.write() as connection:
+            self._register_model(connection, model, now)
+            self._take_over(connection, day, model, now)
+            row = {
+                "id": run_id,
+                "day": day.date,
+                "time_zone": day.zone,
+                "interval_start": day.start.replace(tzinfo=None),
+                "interval_end": day.end.replace(tzinfo=None),
+                "model": model.name,
+                "model_id": model.model_id,
+                "variant": model.variant,
+                "executor": executor,
+                "device": device,
+                "host": socket.gethostname(),
+                "process": process_identity(os.getpid()),
+                "versions": {"infer_app": __version__, "python": platform.python_version()},
+                "state": "running",
+                "started_at": now,
+                "heartbeat_at": now,
+            }
+            connection.execute(insert(runs), row)
+        return run_id
+
+    def beat(self, run_id: str) -> None:
+        """Says that the run is alive, at most every HEARTBEAT_S: cheap enough to call in every loop."""
+        now = _utc_now()
+        if now - self._beaten_at < timedelta(seconds=HEARTBEAT_S):
+            return
+        self._beaten_at = now
+        with self._database.write() as connection:
+            connection.execute(update(runs).where(runs.c.id == run_id).values(heartbeat_at=now))
+
+    def close_run(self, report: RunReport) -> None:
+        self._close(
+            report.run_id,
+            state="done",
+            selected=report.selected,
+            predicted=report.predicted,
+            rejected=report.rejected,
+            reasons=report.reasons,
+            stages=report.stages,
+            seconds=report.seconds,
+            images_per_second=report.images_per_second,
+            limit_images_per_second=report.limit_images_per_second,
+            exit_code=report.exit_code,
+        )
+
+    def fail_run(self, run_id: str, exit_code: int, error: str) -> None:
+        self._close(run_id, state="failed", exit_code=exit_code, error=error)
+
+    def variant_of_day(self, day: Day, model_id: str) -> str | None:
+        """The variant that the day's latest run began with: a resumed day keeps it."""
+        latest = select(runs.c.variant).where(runs.c.day == day.date, runs.c.model_id == model_id, runs.c.predicted > 0)
+        with self._database.read() as connection:
+            return connection.scalar(latest.order_by(runs.c.started_at.desc()).limit(1))
+
+    def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
+        row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": now}
+        keep_first = {"created_at": lambda _: models.c.created_at}
+        connection.execute(upsert(self._database.dialect.name, models, keep_first), row)
+
+    def _take_over(self, connection: Connection, day: Day, model: RunModel, now: datetime) -> None:
+        running = select(runs).where(runs.c.day == day.date, runs.c.model_id == model.model_id, runs.c.state == "running")
+        for row in connection.execute(running).all():
+            if _is_alive(row, now):
+                raise DayHeld(
+                    f"{day} with model {model.name} is held by run {row.id} on {row.host} (process {row.process})",
+                    "wait for it to end; a dead run is taken over by itself",
+                )
+            died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended without a word"}
+            connection.execute(update(runs).where(runs.c.id == row.id).values(died))
+
+    def _close(self, run_id: str, **values: Any) -> None:
+        with self._database.write() as connection:
+            connection.execute(update(runs).where(runs.c.id == run_id).values(ended_at=_utc_now(), **values))
+
+
+def process_identity(pid: int) -> str:
+    """`pid@start time`, so that a process that later gets the same pid is not taken for this one."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return f"{pid}@?"
+    return f"{pid}@{after_name.split()[19]}"
+
+
+def _is_alive(row: Row[Any], now: datetime) -> bool:
+    """By the process on its own host, else by the heartbeat."""
+    pid = int(row.process.partition("@")[0])
+    if row.host == socket.gethostname() and not row.process.endswith("?"):
+        return process_identity(pid) == row.process
+    return bool(now - row.heartbeat_at < timedelta(seconds=LEASE_S))
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)

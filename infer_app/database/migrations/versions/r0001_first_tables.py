@@ -1,0 +1,110 @@
+"""The first tables. A migration is history: it repeats the columns and never imports the living schema."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "infer_images",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("location", sa.Text, nullable=False),
+        sa.Column("added_at", sa.DateTime, nullable=False),
+        sa.Column("size", sa.Integer),
+        sa.Column("sha256", sa.String(64)),
+        sa.UniqueConstraint("location", name="uq_infer_images_location"),
+    )
+    op.create_index("ix_infer_images_added_at_id", "infer_images", ["added_at", "id"])
+    op.create_table(
+        "infer_models",
+        sa.Column("id", sa.String(64), primary_key=True),
+        sa.Column("name", sa.String(128), primary_key=True),
+        sa.Column("manifest", sa.JSON, nullable=False),
+        sa.Column("created_at", sa.DateTime, nullable=False),
+    )
+    op.create_table(
+        "infer_predictions",
+        sa.Column("image_id", sa.String(255), primary_key=True),
+        sa.Column("model_id", sa.String(64), primary_key=True),
+        sa.Column("run_id", sa.String(64), nullable=False),
+        sa.Column("variant", sa.String(64), nullable=False),
+        sa.Column("label", sa.Text),
+        sa.Column("score", sa.Float),
+        sa.Column("output", sa.JSON, nullable=False),
+        sa.Column("vector", sa.LargeBinary),
+        sa.Column("vector_dtype", sa.String(16)),
+        sa.Column("vector_dim", sa.Integer),
+        sa.Column("sha256", sa.String(64)),
+        sa.Column("created_at", sa.DateTime, nullable=False),
+    )
+    op.create_table(
+        "infer_rejections",
+        sa.Column("image_id", sa.String(255), primary_key=True),
+        sa.Column("model_id", sa.String(64), primary_key=True),
+        sa.Column("run_id", sa.String(64), nullable=False),
+        sa.Column("reason", sa.String(32), nullable=False),
+        sa.Column("detail", sa.Text, nullable=False),
+        sa.Column("stage", sa.String(16), nullable=False),
+        sa.Column("attempts", sa.Integer, nullable=False),
+        sa.Column("location", sa.Text, nullable=False),
+        sa.Column("size", sa.Integer),
+        sa.Column("modified", sa.Float),
+        sa.Column("sha256", sa.String(64)),
+        sa.Column("decoder", sa.Text, nullable=False),
+        sa.Column("created_at", sa.DateTime, nullable=False),
+    )
+    op.create_table(
+        "infer_runs",
+        sa.Column("id", sa.String(64), primary_key=True),
+        sa.Column("day", sa.Date, nullable=False),
+        sa.Column("time_zone", sa.String(64), nullable=False),
+        sa.Column("interval_start", sa.DateTime, nullable=False),
+        sa.Column("interval_end", sa.DateTime, nullable=False),
+        sa.Column("model", sa.String(128), nullable=False),
+        sa.Column("model_id", sa.String(64), nullable=False),
+        sa.Column("variant", sa.String(64), nullable=False),
+        sa.Column("executor", sa.String(16), nullable=False),
+        sa.Column("device", sa.String(64), nullable=False),
+        sa.Column("host", sa.String(255), nullable=False),
+        sa.Column("process", sa.String(64), nullable=False),
+        sa.Column("versions", sa.JSON, nullable=False),
+        sa.Column("state", sa.String(16), nullable=False),
+        sa.Column("started_at", sa.DateTime, nullable=False),
+        sa.Column("heartbeat_at", sa.DateTime, nullable=False),
+        sa.Column("ended_at", sa.DateTime),
+        sa.Column("selected", sa.Integer, nullable=False),
+        sa.Column("predicted", sa.Integer, nullable=False),
+        sa.Column("rejected", sa.Integer, nullable=False),
+        sa.Column("reasons", sa.JSON),
+        sa.Column("stages", sa.JSON),
+        sa.Column("seconds", sa.Float),
+        sa.Column("images_per_second", sa.Float),
+        sa.Column("limit_images_per_second", sa.Float),
+        sa.Column("exit_code", sa.Integer),
+        sa.Column("error", sa.Text),
+    )
+    op.create_index("ix_infer_runs_day_model_id", "infer_runs", ["day", "model_id"])
+    op.execute(
+        """
+        CREATE VIEW infer_current_predictions AS
+        SELECT m.name AS model, p.*
+        FROM infer_predictions p
+        JOIN infer_models m ON m.id = p.model_id
+        WHERE NOT EXISTS (
+            SELECT 1
+            FROM infer_predictions newer
+            JOIN infer_models n ON n.id = newer.model_id
+            WHERE newer.image_id = p.image_id AND n.name = m.name
+              AND (n.created_at > m.created_at OR (n.created_at = m.created_at AND n.id > m.id))
+        )
+        """
+    )
+
+
+def downgrade() -> None:
+    op.execute("DROP VIEW infer_current_predictions")
+    for table in ("infer_runs", "infer_rejections", "infer_predictions", "infer_models", "infer_images"):
+        op.drop_table(table)

@@ -1,0 +1,53 @@
+"""Our own table of images: `infer images add` writes files into it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import func, insert, select
+
+from infer_app.database.connect import Database
+from infer_app.database.schema import images
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+ROWS_PER_INSERT = 500
+
+
+def find_images(path: Path) -> Iterator[Path]:
+    """`path` itself, or the files below it that are named like images; hidden ones are passed over."""
+    if not path.is_dir():
+        yield path
+        return
+    for child in sorted(path.rglob("*")):
+        hidden = any(part.startswith(".") for part in child.relative_to(path).parts)
+        if child.suffix.lower() in IMAGE_SUFFIXES and not hidden and child.is_file():
+            yield child
+
+
+def add_images(database: Database, paths: Sequence[Path], added_at: datetime) -> int:
+    """Registers absolute paths under `added_at` (naive UTC); those known already keep their day. Returns the new ones."""
+    added = 0
+    for first in range(0, len(paths), ROWS_PER_INSERT):
+        rows = {str(path): path for path in paths[first : first + ROWS_PER_INSERT]}
+        with database.write() as connection:
+            known = connection.scalars(select(images.c.location).where(images.c.location.in_(rows)))
+            new = [rows[location] for location in rows.keys() - set(known)]
+            if new:
+                connection.execute(insert(images), [_row(path, added_at) for path in sorted(new)])
+        added += len(new)
+    return added
+
+
+def count_images(database: Database) -> int:
+    with database.read() as connection:
+        return connection.scalar(select(func.count()).select_from(images)) or 0
+
+
+def _row(path: Path, added_at: datetime) -> dict[str, object]:
+    try:
+        size: int | None = path.stat().st_size
+    except OSError:
+        size = None
+    return {"location": str(path), "added_at": added_at, "size": size}

@@ -1,0 +1,138 @@
+"""Where the day's images are listed: our table, or the user's table, view or query. Only ever read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, String, and_, cast, column, exists, inspect, or_, select, text
+from sqlalchemy import table as lightweight_table
+from sqlalchemy import tuple_
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.sql.expression import FromClause
+
+from infer_app.database.connect import Database
+from infer_app.database.schema import images, predictions, rejections
+from infer_app.database.timecolumn import day_bounds, read_time
+from infer_app.day import Day, find_zone
+from infer_app.errors import UsageError
+from infer_app.records import MAX_ATTEMPTS, TRANSIENT_REASONS, ImageRef, Reason
+from infer_app.settings import SourceSettings
+
+PAGE_SIZE = 1000  # refs in memory at a time, however large the table
+
+
+class Source:
+    """The images of a day, by keyset pages over (time, id): memory and cost per page don't grow with the table."""
+
+    def __init__(self, database: Database, settings: SourceSettings) -> None:
+        self._database = database
+        self._settings = settings
+        self._zone = "UTC" if settings.query is None and settings.table == images.name else settings.time_zone
+        self._id: ColumnElement[Any] = column(settings.id)
+        self._time: ColumnElement[Any] = column(settings.time)
+        self._location: ColumnElement[Any] = column(settings.location)
+        self._from: FromClause = self._relation()
+        self.id_text = self.id_text_of(self._id)
+
+    @staticmethod
+    def id_text_of(identity: ColumnElement[Any]) -> ColumnElement[str]:
+        """An image's id as our tables hold it."""
+        return cast(identity, String(255))
+
+    def check(self) -> None:
+        """Raises UsageError when the table or a column isn't there, naming those that are."""
+        with self._database.read() as connection:
+            if self._settings.query is None:
+                self._check_table(connection)
+            try:
+                connection.execute(select(self._id, self._location, self._time).select_from(self._from).limit(1)).first()
+            except DBAPIError as error:
+                raise UsageError(
+                    f"[source] can't be read: {str(error.orig).splitlines()[0]}",
+                    "its id, location and time must be columns of the table or query",
+                ) from None
+
+    def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
+        """The day's images with neither a prediction nor a rejection that stands, in order of (time, id)."""
+        after: tuple[Any, Any] | None = None
+        while True:
+            with self._database.read() as connection:
+                statement = self.in_day(connection, day).where(self.is_new(model_id))
+                if after is not None:
+                    statement = statement.where(tuple_(self._time, self._id) > tuple_(*after))
+                page = connection.execute(statement.order_by(self._time, self._id).limit(PAGE_SIZE)).all()
+            for row_id, location, _ in page:
+                yield ImageRef(str(row_id), str(location))
+            if len(page) < PAGE_SIZE:
+                return
+            after = (page[-1][2], page[-1][0])
+
+    def in_day(self, connection: Connection, day: Day) -> Select[Any]:
+        """SELECT id, location, time of the day's images."""
+        start, end = day_bounds(day, self._settings.time, self._example(connection), self._zone)
+        within = and_(self._time >= start, self._time < end)
+        return select(self._id, self._location, self._time).select_from(self._from).where(within)
+
+    def is_new(self, model_id: str) -> ColumnElement[bool]:
+        rejected = exists().where(rejections.c.image_id == self.id_text, rejections.c.model_id == model_id, stands())
+        return and_(~self.has_prediction(model_id), ~rejected)
+
+    def has_prediction(self, model_id: str) -> ColumnElement[bool]:
+        return exists().where(predictions.c.image_id == self.id_text, predictions.c.model_id == model_id)
+
+    def has_rejection(self, model_id: str) -> ColumnElement[bool]:
+        return exists().where(rejections.c.image_id == self.id_text, rejections.c.model_id == model_id)
+
+    def nearest_date(self, day: Day) -> date | None:
+        """The date, in the day's zone, of the image nearest to the day; None when there are no images."""
+        with self._database.read() as connection:
+            start, end = day_bounds(day, self._settings.time, self._example(connection), self._zone)
+            times = select(self._time).select_from(self._from)
+            before = connection.scalar(times.where(self._time < start).order_by(self._time.desc()).limit(1))
+            after = connection.scalar(times.where(self._time >= end).order_by(self._time).limit(1))
+        found = [time for time in (read_time(before, self._zone), read_time(after, self._zone)) if time]
+        nearest = min(found, key=lambda time: abs(time - day.start), default=None)
+        return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
+
+    def older_than(self, connection: Connection, day: Day) -> Select[Any]:
+        """SELECT id, location, time of the images of all days before the day."""
+        start, _ = day_bounds(day, self._settings.time, self._example(connection), self._zone)
+        return select(self._id, self._location, self._time).select_from(self._from).where(self._time < start)
+
+    def _example(self, connection: Connection) -> Any:
+        known = select(self._time).select_from(self._from).where(self._time.is_not(None)).limit(1)
+        return connection.scalar(known)
+
+    def _relation(self) -> FromClause:
+        names = (self._settings.id, self._settings.location, self._settings.time)
+        if self._settings.query is not None:
+            return text(self._settings.query).columns(*map(column, names)).subquery("source")
+        schema, _, name = self._settings.table.rpartition(".")
+        return lightweight_table(name, *map(column, names), schema=schema or None)
+
+    def _check_table(self, connection: Connection) -> None:
+        schema, _, name = self._settings.table.rpartition(".")
+        inspector = inspect(connection)
+        if not inspector.has_table(name, schema=schema or None):
+            known = inspector.get_table_names(schema or None) + inspector.get_view_names(schema or None)
+            raise UsageError(f"[source] no table or view {self._settings.table!r}", _among(name, known))
+        columns = [found["name"] for found in inspector.get_columns(name, schema=schema or None)]
+        for key in ("id", "location", "time"):
+            wanted = getattr(self._settings, key)
+            if wanted not in columns:
+                raise UsageError(f"[source] {key} = {wanted!r} is not a column of {name}", _among(wanted, columns))
+
+
+def stands() -> ColumnElement[bool]:
+    """Whether a rejection keeps its image from being tried again by the next run that covers its day."""
+    transient = rejections.c.reason.in_(sorted(TRANSIENT_REASONS))
+    tired = and_(rejections.c.reason != Reason.NOT_FOUND, rejections.c.attempts >= MAX_ATTEMPTS)
+    return or_(~transient, tired)
+
+
+def _among(wanted: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(wanted, known, 1, 0.5)
+    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known)) or 'none'}"

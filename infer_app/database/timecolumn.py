@@ -1,0 +1,103 @@
+"""The bounds of a day in the own format of the column that decides an image's day.
+
+Databases compare what they store: SQLite compares dates as text, where a bound with one digit more than the row
+sorts after it. A bound is therefore written as the shortest text that every spelling of that instant starts with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+
+from infer_app.day import Day, find_zone
+from infer_app.errors import UsageError
+
+_TEXT = re.compile(
+    r"\d{4}-\d\d-\d\d(?:(?P<separator>[ T])\d\d:\d\d(?::\d\d(?:[.,]\d+)?)? ?(?P<offset>Z|UTC|[+-]\d\d(?::?\d\d)?)?)?$"
+)
+_UTC_OFFSETS = ("Z", "UTC", "+00", "+0000", "+00:00")
+_EPOCH_UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # values from here on count nano-, micro-, milliseconds
+
+
+def day_bounds(day: Day, column: str, example: Any, zone: str | None) -> tuple[Any, Any]:
+    """[start, end) of `day` as two values that compare rightly with those of `column`.
+
+    `example` is any value of the column (None while it has none); `zone` is that of values without one.
+    Raises UsageError for naive values without a zone, and for values that are no times.
+    """
+    if type(example) is date or (isinstance(example, str) and len(example) == 10 and _TEXT.match(example)):
+        following = day.date + timedelta(days=1)
+        return (str(day.date), str(following)) if isinstance(example, str) else (day.date, following)
+    write = _writer(column, example, zone)
+    return write(day.start), write(day.end)
+
+
+def _writer(column: str, example: Any, zone: str | None) -> Callable[[datetime], Any]:
+    if example is None:
+        return lambda instant: _naive(instant, "UTC")  # no row to compare with
+    if isinstance(example, bool):
+        raise _not_a_time(column, example)
+    if isinstance(example, int | float):
+        factor = next((factor for size, factor in _EPOCH_UNITS if abs(example) >= size), 1)
+        return lambda instant: int(instant.timestamp()) * factor
+    if isinstance(example, datetime):
+        if example.tzinfo is not None:
+            return lambda instant: instant
+        return lambda instant: _naive(instant, _stated(zone, column))
+    if isinstance(example, str):
+        return _text_writer(column, example, zone)
+    raise _not_a_time(column, example)
+
+
+def _text_writer(column: str, example: str, zone: str | None) -> Callable[[datetime], str]:
+    match = _TEXT.match(example)
+    if match is None:
+        raise _not_a_time(column, example)
+    offset = match["offset"]
+    if offset and offset not in _UTC_OFFSETS:
+        raise UsageError(
+            f"[source] time = {column!r} holds text with the offset {offset} ({example!r}), which does not sort by time",
+            "name a column or a query that gives UTC",
+        )
+    local = "UTC" if offset else _stated(zone, column)
+    # Minutes are enough: no zone's day has begun at another second since 1972.
+    return lambda instant: _naive(instant, local).strftime(f"%Y-%m-%d{match['separator']}%H:%M")
+
+
+def _naive(instant: datetime, zone: str) -> datetime:
+    return instant.astimezone(find_zone(zone)).replace(tzinfo=None)
+
+
+def _stated(zone: str | None, column: str) -> str:
+    if zone is None:
+        raise UsageError(
+            f"[source] time = {column!r} holds times without a zone",
+            'say which they are in: [source] time_zone = "UTC", or for example "Europe/Berlin"',
+        )
+    return zone
+
+
+def _not_a_time(column: str, example: Any) -> UsageError:
+    return UsageError(
+        f"[source] time = {column!r} holds {example!r}, which is not a time",
+        "name a column of dates, times, ISO text such as 2026-11-20 04:05:06, or seconds since 1970",
+    )
+
+
+def read_time(value: Any, zone: str | None) -> datetime | None:
+    """A value of the column as UTC time, for messages; None when it can't be read."""
+    if isinstance(value, int | float):
+        factor = next((factor for size, factor in _EPOCH_UNITS if abs(value) >= size), 1)
+        return datetime.fromtimestamp(value / factor, UTC)
+    if isinstance(value, str):
+        try:
+            value = datetime.fromisoformat(value.replace(" UTC", "Z"))
+        except ValueError:
+            return None
+    if type(value) is date:
+        value = datetime(value.year, value.month, value.day)
+    if not isinstance(value, datetime):
+        return None
+    return (value if value.tzinfo else value.replace(tzinfo=find_zone(zone or "UTC"))).astimezone(UTC)

@@ -1,0 +1,61 @@
+"""A date and an IANA zone as a half-open interval of UTC time."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from zoneinfo import ZoneInfo
+
+from infer_app.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """[start, end) in UTC: 23, 24 or 25 hours, so that the days of a zone tile time without gap or overlap."""
+
+    date: dt.date
+    zone: str
+    start: datetime  # aware, UTC
+    end: datetime  # aware, UTC
+
+    @classmethod
+    def of(cls, day: dt.date, zone: str) -> Day:
+        return cls(day, zone, _midnight(day, zone), _midnight(day + timedelta(days=1), zone))
+
+    def before(self, num_days: int) -> Day:
+        return Day.of(self.date - timedelta(days=num_days), self.zone)
+
+    def __str__(self) -> str:
+        return self.date.isoformat()
+
+
+def parse_date(text: str, zone: str, now: datetime | None = None) -> date:
+    """`2026-11-20`, `today` or `yesterday` of `zone`; UsageError for anything else."""
+    today = (now or datetime.now(UTC)).astimezone(find_zone(zone)).date()
+    if text in ("today", "yesterday"):
+        return today if text == "today" else today - timedelta(days=1)
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"not a date: {text!r}", "write it as 2026-11-20, today or yesterday") from None
+
+
+def each_date(first: date, last: date) -> Iterator[date]:
+    """Every date from `first` to `last`, both included; UsageError when they are the wrong way round."""
+    if last < first:
+        raise UsageError(f"--to {last} is before --from {first}", "swap the two dates")
+    return (first + timedelta(days=n) for n in range((last - first).days + 1))
+
+
+def find_zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise UsageError(f"unknown time zone: {name!r}", "use an IANA name such as Europe/Berlin or UTC") from None
+
+
+def _midnight(day: date, zone: str) -> datetime:
+    # At a midnight that happens twice the first counts; one that is skipped is the instant of the jump (PEP 495, fold=0).
+    return datetime.combine(day, time.min, tzinfo=find_zone(zone)).astimezone(UTC)

@@ -1,0 +1,252 @@
+"""What the user configures: infer.toml, then INFER_* variables, then flags; an unknown key is an error."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from infer_app.day import find_zone
+from infer_app.errors import UsageError
+
+DEFAULT_CONFIG = Path("infer.toml")
+MIB = 1 << 20
+
+
+def _known_zone(name: str) -> str:
+    try:
+        find_zone(name)
+    except UsageError as error:
+        raise ValueError(f"{error.message}; {error.hint}") from None
+    return name
+
+
+Zone = Annotated[str, AfterValidator(_known_zone)]
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class DatabaseSettings(Section):
+    url: SecretStr = SecretStr("sqlite:///infer.db")  # any SQLAlchemy URL; a relative SQLite path is beside infer.toml
+
+
+class SourceSettings(Section):
+    """Where the day's images are listed: our own table, or yours by column names. It is only read."""
+
+    table: str = "infer_images"  # a table or view, `schema.name` where needed
+    query: str | None = None  # a SELECT used instead of `table`
+    id: str = "id"
+    location: str = "location"
+    time: str = "added_at"  # decides an image's day
+    time_zone: Zone | None = None  # of a `time` column without one; our own table is in UTC
+
+
+class ImagesSettings(Section):
+    roots: tuple[Path, ...] = ()  # folders that images may be read from
+    max_bytes: int = Field(256 * MIB, gt=0)
+    max_pixels: int = Field(64_000_000, gt=0)
+    timeout_s: float = Field(30.0, gt=0)  # for one image: reading, then decoding
+
+
+class ModelsSettings(Section):
+    folder: Path = Path("models")
+
+
+class RunSettings(Section):
+    model: str | None = None
+    time_zone: Zone = "UTC"  # in which a day begins and ends
+    lookback: int = Field(3, ge=0)  # days before the day that are looked at again for late images
+    executor: Literal["cpu"] = "cpu"
+    device: Literal["auto", "cpu"] = "auto"
+    variant: str = "auto"
+    workers: int = Field(0, ge=0)  # 0: one for each core that this process may use
+    chunk_size: int = Field(16, ge=1, le=4096)  # images in one transaction
+    max_rejected: str = "5%"  # more than this ends with exit code 3: a share (at least 10 images) or a number
+
+    @field_validator("max_rejected")
+    @classmethod
+    def _share_or_number(cls, text: str) -> str:
+        rejection_budget(text, 0)
+        return text
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+
+    database: DatabaseSettings = DatabaseSettings()
+    source: SourceSettings = SourceSettings()
+    images: ImagesSettings = ImagesSettings()
+    models: ModelsSettings = ModelsSettings()
+    run: RunSettings = RunSettings()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings,)  # load_settings merges the layers itself, to know where each value came from
+
+
+class LoadedSettings:
+    """Settings, the folder their paths are relative to, and where each value came from."""
+
+    def __init__(self, settings: Settings, path: Path, origins: dict[str, str]) -> None:
+        self.settings = settings
+        self.path = path
+        self.folder = path.parent
+        self.origins = origins  # dotted key -> "default", the file, a variable or "flag"
+
+    @property
+    def database_url(self) -> str:
+        """The URL with its password, for SQLAlchemy only: print `shown_url` instead."""
+        try:
+            url = make_url(self.settings.database.url.get_secret_value())
+        except ArgumentError:
+            raise UsageError(
+                "[database] url can't be read as a database URL",
+                "for example sqlite:///infer.db or postgresql://user:password@host/name",
+            ) from None
+        if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
+            url = url.set(database=str(self.resolve(Path(url.database))))
+        return url.render_as_string(hide_password=False)
+
+    @property
+    def shown_url(self) -> str:
+        return make_url(self.database_url).render_as_string(hide_password=True)
+
+    @property
+    def models_folder(self) -> Path:
+        return self.resolve(self.settings.models.folder)
+
+    @property
+    def roots(self) -> tuple[Path, ...]:
+        return tuple(self.resolve(root) for root in self.settings.images.roots)
+
+    def resolve(self, path: Path) -> Path:
+        return (self.folder / path.expanduser()).absolute()
+
+    def flattened(self) -> Iterator[tuple[str, Any, str]]:
+        """(key, value, origin) of every setting, secrets masked."""
+        for section, model in self.settings:
+            for key, value in model:
+                dotted = f"{section}.{key}"
+                shown = self.shown_url if dotted == "database.url" else value
+                yield dotted, shown, self.origins.get(dotted, "default")
+
+
+def load_settings(
+    config: Path | None = None, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
+) -> LoadedSettings:
+    """Settings of `config` (default ./infer.toml), overridden by INFER_* variables, then by `flags` (dotted keys).
+
+    Raises UsageError with "did you mean" for an unknown key, and for a value of the wrong kind.
+    """
+    path = (config or DEFAULT_CONFIG).absolute()
+    layers = [
+        (str(path.name), _read_toml(path)),
+        ("environment", _read_environment(environ)),
+        ("flag", {key: value for key, value in (flags or {}).items() if value is not None}),
+    ]
+    origins = {key: origin for origin, layer in layers for key in layer}
+    merged: dict[str, Any] = {}
+    for _, layer in layers:
+        for dotted, value in layer.items():
+            section, _, key = dotted.partition(".")
+            merged.setdefault(section, {})[key] = value
+    try:
+        return LoadedSettings(Settings(**merged), path, origins)
+    except ValidationError as error:
+        raise _explain(error, origins) from None
+
+
+def rejection_budget(text: str, num_images: int) -> int:
+    """How many of `num_images` may be rejected before the exit code says so: "5%" (at least 10) or "25"."""
+    try:
+        budget = max(10, int(float(text[:-1]) / 100 * num_images)) if text.endswith("%") else int(text)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text!r} is neither a share such as 5% nor a number such as 25") from None
+    if budget < 0:
+        raise ValueError("it can't be negative")
+    return budget
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise UsageError(f"no {path.name} in {path.parent}", "run `infer init` there, or name one with --config FILE")
+    try:
+        tables = TomlConfigSettingsSource(Settings, path)()
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {error}", "mend the line, or compare with what `infer init` writes") from None
+    flat: dict[str, Any] = {}
+    for section, table in tables.items():
+        if not isinstance(table, dict):
+            raise UsageError(f"{path.name}: {section!r} stands outside a [section]", _did_you_mean(section))
+        _check_section(section, path.name)
+        flat |= {f"{section}.{key}": value for key, value in table.items()}
+    return flat
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    """INFER_SECTION__KEY variables; a value that reads as a list is one (INFER_IMAGES__ROOTS=/a:/b)."""
+    flat: dict[str, Any] = {}
+    for name, text in environ.items():
+        if not name.startswith("INFER_") or name == "INFER_CONFIG":
+            continue
+        section, _, key = name.removeprefix("INFER_").lower().partition("__")
+        dotted = f"{section}.{key}"
+        if dotted not in _known_keys():
+            close = difflib.get_close_matches(dotted, _known_keys(), 1, 0.5)
+            hint = f"did you mean {_variable(close[0])}?" if close else "`infer config show` lists the settings"
+            raise UsageError(f"unknown variable {name}", hint)
+        flat[dotted] = text.split(os.pathsep) if dotted == "images.roots" else text
+    return flat
+
+
+def _known_keys() -> list[str]:
+    sections = {name: field.annotation for name, field in Settings.model_fields.items()}
+    return [f"{name}.{key}" for name, section in sections.items() for key in section.model_fields]  # type: ignore[union-attr]
+
+
+def _variable(dotted: str) -> str:
+    return "INFER_" + dotted.replace(".", "__").upper()
+
+
+def _check_section(section: str, file: str) -> None:
+    if section not in Settings.model_fields:
+        close = difflib.get_close_matches(section, list(Settings.model_fields), 1, 0.5)
+        hint = f"did you mean [{close[0]}]?" if close else f"known are {', '.join(Settings.model_fields)}"
+        raise UsageError(f"{file}: unknown section [{section}]", hint)
+
+
+def _did_you_mean(key: str) -> str:
+    """A hint for an unknown key: the nearest known one, whichever section it is in."""
+    names = {dotted.partition(".")[2]: dotted for dotted in _known_keys()}
+    close = difflib.get_close_matches(key, list(names), 1, 0.5)
+    if not close:
+        return "`infer config show` lists the settings"
+    section, _, name = names[close[0]].partition(".")
+    return f"did you mean {name} in [{section}]?"
+
+
+def _explain(error: ValidationError, origins: dict[str, str]) -> UsageError:
+    first = error.errors(include_url=False, include_input=False)[0]  # the input may hold a password
+    dotted = ".".join(str(part) for part in first["loc"][:2])
+    where = origins.get(dotted, "settings")
+    key = str(first["loc"][1] if len(first["loc"]) > 1 else first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return UsageError(f"{where}: unknown key {key!r} in [{first['loc'][0]}]", _did_you_mean(key))
+    return UsageError(f"{where}: {dotted}: {first['msg']}", "`infer config show --origin` shows what is set where")

@@ -1,0 +1,62 @@
+"""When a run should end early: a signal or a time budget. What is in flight is finished and committed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
+from types import FrameType
+from typing import TypeVar
+
+from infer_app.errors import EXIT_OK, EXIT_TIME_BUDGET, Interrupted, UsageError
+
+T = TypeVar("T")
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Stop:
+    """Asked between chunks: `until` ends its iterable once a signal came or the deadline passed."""
+
+    def __init__(self, deadline_s: float | None = None) -> None:
+        self._deadline = None if deadline_s is None else time.monotonic() + deadline_s
+        self._signal: int | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """Of a run that ends now: 128 + N after a signal, 75 past the deadline, else 0."""
+        if self._signal is not None:
+            return 128 + self._signal
+        if self._deadline is not None and time.monotonic() >= self._deadline:
+            return EXIT_TIME_BUDGET
+        return EXIT_OK
+
+    def until(self, items: Iterable[T]) -> Iterator[T]:
+        for item in items:
+            if self.exit_code:
+                return
+            yield item
+
+    def __enter__(self) -> Stop:
+        self._previous = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        if self._signal is not None:
+            raise Interrupted(number)  # the second one: at once
+        self._signal = number
+
+
+def seconds_until(clock: str, now: datetime | None = None) -> float:
+    """Seconds from now to the next HH:MM of this machine's clock; UsageError when it isn't one."""
+    now = now or datetime.now()
+    try:
+        at = datetime.strptime(clock, "%H:%M")
+    except ValueError:
+        raise UsageError(f"--finish-by {clock!r} is not a time", "write it as 05:30") from None
+    target = now.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
+    return ((target if target > now else target + timedelta(days=1)) - now).total_seconds()
