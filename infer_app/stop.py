@@ -21,21 +21,25 @@ class Stop:
     def __init__(self, deadline_s: float | None = None) -> None:
         self._deadline = None if deadline_s is None else time.monotonic() + deadline_s
         self._signal: int | None = None
+        self._cut_short = False
 
     @property
     def exit_code(self) -> int:
-        """Of a run that ends now: 128 + N after a signal, 75 past the deadline, else 0."""
+        """128 + N after a signal, 75 when the deadline left something undone, else 0."""
         if self._signal is not None:
             return 128 + self._signal
-        if self._deadline is not None and time.monotonic() >= self._deadline:
-            return EXIT_TIME_BUDGET
-        return EXIT_OK
+        return EXIT_TIME_BUDGET if self._cut_short else EXIT_OK
 
     def until(self, items: Iterable[T]) -> Iterator[T]:
+        """The items up to the moment of the stop."""
         for item in items:
-            if self.exit_code:
+            if self._signal is not None or self._is_late():
+                self._cut_short = True
                 return
             yield item
+
+    def _is_late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
 
     def __enter__(self) -> Stop:
         self._previous = {number: signal.signal(number, self._on_signal) for number in SIGNALS}

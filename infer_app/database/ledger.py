@@ -138,7 +138,8 @@ def _is_alive(row: Row[Any], now: datetime) -> bool:
     pid = int(row.process.partition("@")[0])
     if row.host == socket.gethostname() and not row.process.endswith("?"):
         return process_identity(pid) == row.process
-    return bool(now - row.heartbeat_at < timedelta(seconds=LEASE_S))
+    age: timedelta = now - row.heartbeat_at
+    return age < timedelta(seconds=LEASE_S)
 
 
 def _utc_now() -> datetime:

@@ -1,0 +1,288 @@
+"""Encoded bytes become RGB pixels, or a BadImage: never filler, never another exception.
+
+One rule for every format: colours as Pillow's convert("RGB") (alpha dropped), 16 bits scaled to 8, the first frame of
+an animation, EXIF orientation applied unless the recipe ignores it. (A TIFF's orientation is part of the format and
+always applied.)
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import turbojpeg
+from PIL import BmpImagePlugin, GifImagePlugin, Image, JpegImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin
+from PIL import __version__ as pillow_version
+from PIL import features
+
+from infer_app.images.bad_image import BadImage
+from infer_app.images.formats import (
+    JpegHeader,
+    check_png_end,
+    has_jpeg_end,
+    parse_jpeg_header,
+    sniff,
+    webp_size,
+    without_oddities,
+)
+from infer_app.records import Reason, Recipe
+
+# Pillow's own pixel limit warns, or raises, at sizes the user may have allowed. The one cap is DecodeLimits.max_pixels,
+# held against the header before a pixel is decoded.
+Image.MAX_IMAGE_PIXELS = None
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB, C-contiguous
+
+MAX_SCANS = 500  # of a JPEG, libjpeg-turbo's own limit; each costs a pass over the whole image
+_STRICT = turbojpeg.TJFLAG_STOPONWARNING | turbojpeg.TJFLAG_LIMITSCANS
+_END_OF_IMAGE = b"\xff\xd9"
+
+# Opened by their class and not by Image.open, so that no file reaches a plugin its content does not name.
+_PLUGINS = {
+    "jpeg": JpegImagePlugin.JpegImageFile,
+    "png": PngImagePlugin.PngImageFile,
+    "webp": WebPImagePlugin.WebPImageFile,
+    "bmp": BmpImagePlugin.BmpImageFile,
+    "gif": GifImagePlugin.GifImageFile,
+    "tiff": TiffImagePlugin.TiffImageFile,
+}
+
+
+@dataclass(frozen=True)
+class DecodeLimits:
+    """What may be decoded."""
+
+    max_pixels: int  # width times height, judged by the header
+
+
+def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
+    """RGB pixels, (height, width, 3) uint8, C-contiguous and upright; only BadImage comes out, whatever the bytes."""
+    try:
+        return _decode(data, recipe, limits)
+    except BadImage:
+        raise
+    except MemoryError as error:
+        raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the pixels") from error
+    except Exception as error:  # decoders raise whatever the damage leads to: KeyError, struct.error, IndexError, …
+        raise BadImage(_reason_of(str(error)), f"{type(error).__name__}: {error}"[:300]) from error
+
+
+@cache
+def decoder_name() -> str:
+    """The decoders and their versions; decoders disagree about what is broken, so each rejection says which it was."""
+    pillow = f"Pillow {pillow_version} (libjpeg-turbo {features.version('libjpeg_turbo') or 'unknown'})"
+    if not has_turbo():
+        return pillow
+    return f"libjpeg-turbo (PyTurboJPEG {turbojpeg.__version__}), {pillow}"
+
+
+def has_turbo() -> bool:
+    """Whether the libjpeg-turbo library is here; without it Pillow decodes JPEGs, more slowly and less strictly."""
+    return _turbo() is not None
+
+
+def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
+    if not data:
+        raise BadImage(Reason.EMPTY, "0 bytes")
+    kind = sniff(data)
+    if kind == "jpeg":
+        return _decode_jpeg(data, recipe, limits)
+    if kind == "png":
+        check_png_end(data)
+    if kind == "webp":
+        _check_pixels(*webp_size(data), limits)
+    return _decode_with_pillow(data, kind, recipe, limits)
+
+
+def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
+    if width * height > limits.max_pixels:
+        raise BadImage(Reason.TOO_MANY_PIXELS, f"{width}x{height} pixels, at most {limits.max_pixels:,} are decoded")
+
+
+# What an error message means, the first that matches. Pillow's words are here too, for every format.
+_MEANINGS = (
+    (re.compile(r"premature end|truncated", re.IGNORECASE), Reason.TRUNCATED),
+    (re.compile(r"insufficient memory|memory limit", re.IGNORECASE), Reason.OUT_OF_MEMORY),
+    (
+        re.compile(r"unsupported|not supported|not implemented|omitted at compile|unknown pixel mode", re.IGNORECASE),
+        Reason.UNSUPPORTED_FORMAT,
+    ),
+)
+
+
+def _reason_of(message: str) -> Reason:
+    """Corrupt, unless a decoder's message says otherwise."""
+    return next((reason for pattern, reason in _MEANINGS if pattern.search(message)), Reason.CORRUPT)
+
+
+# --- JPEG ---------------------------------------------------------------------------------------------------------
+
+
+def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
+    """By libjpeg-turbo, each warning taken for what it means; by Pillow what libjpeg-turbo's interface can't do.
+
+    A JPEG cut at any byte is refused unless only its end marker is missing. libjpeg itself would fill up with grey.
+    """
+    header = parse_jpeg_header(data)
+    _check_pixels(header.width, header.height, limits)
+    if data.count(b"\xff\xda") > MAX_SCANS:
+        raise BadImage(Reason.CORRUPT, f"more than {MAX_SCANS} scans")
+    turbo = _turbo()
+    if turbo is None:
+        return _decode_jpeg_with_pillow(data, recipe, limits)
+    try:
+        rgb = _decode_strictly(turbo, data, header)
+    except _JpegRefused as refused:
+        if refused.is_beyond_turbo:
+            return _decode_jpeg_with_pillow(data, recipe, limits)
+        raise
+    return rgb if recipe.exif == "ignore" else _upright(rgb, header.orientation)
+
+
+def _decode_jpeg_with_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
+    """A cut file is noticed by its structure; damage inside a scan can't be, because Pillow drops libjpeg's warnings.
+
+    For the same reason a file that lacks only its end marker is refused here.
+    """
+    if not has_jpeg_end(data):
+        raise BadImage(Reason.TRUNCATED, "ends without an end marker")
+    return _decode_with_pillow(data, "jpeg", recipe, limits)
+
+
+def _decode_strictly(turbo: _StrictTurbo, data: bytes, header: JpegHeader) -> Pixels:
+    """Pixels that cost no warning, after oddities that mean nothing were put right in a copy."""
+    try:
+        return _decode_to_its_end(turbo, data, header)
+    except _JpegRefused as refused:
+        if not refused.may_be_harmless:
+            raise
+    return _decode_to_its_end(turbo, without_oddities(data), header)
+
+
+def _decode_to_its_end(turbo: _StrictTurbo, data: bytes, header: JpegHeader) -> Pixels:
+    """A file without an end marker is whole if it is one Huffman-coded scan and clean once the marker is there.
+
+    Of several scans the last ones may be missing without a trace, and arithmetic coding may leave out its last bytes.
+    """
+    try:
+        return _decode_with_turbo(turbo, data, header)
+    except _JpegRefused as refused:
+        if not (refused.is_without_end and header.is_one_sequential_scan):
+            raise
+    try:
+        return _decode_with_turbo(turbo, data + _END_OF_IMAGE, header)
+    except _JpegRefused as refused:
+        raise BadImage(Reason.TRUNCATED, f"no end marker, and then: {refused.detail}") from refused
+
+
+def _decode_with_turbo(turbo: _StrictTurbo, data: bytes, header: JpegHeader) -> Pixels:
+    if header.num_components < 4:
+        rgb: Pixels = turbo.decode(data, turbojpeg.TJPF_RGB, flags=_STRICT)
+        return rgb
+    # libjpeg leaves CMYK as it is stored: inverted, as Adobe writes it and Pillow takes it.
+    cmyk = ~turbo.decode(data, turbojpeg.TJPF_CMYK, flags=_STRICT)
+    return np.array(Image.fromarray(cmyk, "CMYK").convert("RGB"))
+
+
+class _JpegRefused(BadImage):
+    """libjpeg-turbo failed or warned; the reason is what its message means."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(_reason_of(message), message)
+
+    def __reduce__(self) -> tuple[type[_JpegRefused], tuple[str]]:
+        return type(self), (self.detail,)
+
+    @property
+    def may_be_harmless(self) -> bool:
+        """Stray bytes are harmless between the header's segments only; after a scan they mean that it lost its way."""
+        return bool(re.search(r"JFIF revision|Adobe color transform|SOS parameters|extraneous bytes", self.detail))
+
+    @property
+    def is_without_end(self) -> bool:
+        return "Premature end of JPEG file" in self.detail
+
+    @property
+    def is_beyond_turbo(self) -> bool:
+        """Not damage, but a subsampling or colour space that libjpeg-turbo's interface does not name."""
+        return bool(re.search(r"Could not determine|Unsupported color conversion", self.detail))
+
+
+class _StrictTurbo(turbojpeg.TurboJPEG):  # type: ignore[misc]
+    """PyTurboJPEG that raises for a warning too.
+
+    Its own way is warnings.warn and an undefined image; Python shows a repeated warning only once.
+    """
+
+    def _TurboJPEG__report_error(self, handle: Any) -> None:  # noqa: N802 - the name PyTurboJPEG gives it
+        raise _JpegRefused(self._TurboJPEG__get_error_string(handle))
+
+
+@cache
+def _turbo() -> _StrictTurbo | None:
+    """One per process. By its plain name first: PyTurboJPEG's own search starts a compiler to find the library."""
+    for path in ("libturbojpeg.so.0", None):
+        try:
+            return _StrictTurbo(path)
+        except (OSError, RuntimeError, KeyError):
+            continue
+    return None
+
+
+# --- Pillow -------------------------------------------------------------------------------------------------------
+
+
+def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits) -> Pixels:
+    # A process decodes in one thread, so that the filters, which belong to the process, can be set meanwhile.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with _PLUGINS[kind](BytesIO(data)) as image:
+            _check_pixels(*image.size, limits)
+            image.load()
+            rgb = _rgb_of(image)
+            return rgb if recipe.exif == "ignore" else _upright(rgb, _orientation_of(image))
+
+
+def _rgb_of(image: Image.Image) -> Pixels:
+    if image.mode.startswith("I"):
+        return _rgb_of_deep_grey(np.asarray(image))
+    if image.mode == "F":
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "floating-point pixels have no fixed range")
+    try:
+        return np.array(image.convert("RGB"))
+    except ValueError as error:
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, str(error)) from error
+
+
+def _rgb_of_deep_grey(grey: np.ndarray[Any, Any]) -> Pixels:
+    """The upper 8 of 16 bits; Pillow's convert would clip everything above 255 to white."""
+    if grey.dtype.itemsize > 2 and grey.size and (grey.min() < 0 or grey.max() > 0xFFFF):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "more than 16 bits per sample")
+    return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+
+
+def _orientation_of(image: Image.Image) -> int:
+    """As Pillow's exif_transpose finds it; damaged metadata turns nothing."""
+    try:
+        orientation = image.getexif().get(0x0112, 1)
+    except Exception:  # Pillow raises whatever the damage leads to
+        return 1
+    return orientation if isinstance(orientation, int) else 1
+
+
+def _upright(rgb: Pixels, orientation: int) -> Pixels:
+    """EXIF orientation 1 to 8 undone: 2 and 4 are mirrored, 3 turned half, 5 to 8 have rows for columns."""
+    if orientation not in range(2, 9):
+        return rgb
+    if orientation >= 5:
+        rgb = rgb.transpose(1, 0, 2)
+    if orientation in (2, 3, 6, 7):
+        rgb = rgb[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        rgb = rgb[::-1]
+    return np.ascontiguousarray(rgb)

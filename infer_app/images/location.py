@@ -1,0 +1,174 @@
+"""From a location to its bytes: local files under the allowed roots, regular ones only, capped before they are read."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from infer_app.images.bad_image import BadImage
+from infer_app.records import FileFacts, Reason
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """What may be read."""
+
+    roots: tuple[Path, ...]
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ImageBytes:
+    """An encoded image as it lies in its file."""
+
+    data: bytes
+    facts: FileFacts
+
+
+def read_image(location: str, limits: ReadLimits) -> ImageBytes:
+    """The bytes of a local path or a file:// URI, with their size, modification time and sha256.
+
+    `facts` of a BadImage hold what was known when the image was refused.
+    """
+    path = _local_path(location)
+    try:
+        with _descriptor(path, os.O_PATH) as pinned:
+            return _read_pinned(pinned, limits)
+    except MemoryError as error:
+        raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the file", stat_facts(location)) from error
+    except ValueError as error:  # a NUL byte, or characters that no file name has
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from error
+    except OSError as error:
+        raise _refusal(path, limits, error) from error
+
+
+def stat_facts(location: str) -> FileFacts:
+    """Size and modification time without reading; empty where they can't be had."""
+    try:
+        found = os.stat(_local_path(location))  # noqa: PTH116 - a Path costs more than the call
+    except (OSError, ValueError, BadImage):
+        return FileFacts()
+    return FileFacts(size=found.st_size, modified=found.st_mtime)
+
+
+def _local_path(location: str) -> str:
+    if location.startswith("/"):
+        return location
+    if location.startswith("file://"):
+        return _path_of_uri(location)
+    if "://" in location:
+        scheme = location.split("://", 1)[0]
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {scheme!r}: only local paths are read")
+    raise BadImage(Reason.LOCATION_NOT_ALLOWED, "not an absolute path")
+
+
+def _path_of_uri(uri: str) -> str:
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from error
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, "a file:// URI must name an absolute path on this machine")
+    return unquote(parts.path, errors="surrogateescape")
+
+
+@contextmanager
+def _descriptor(path: str, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read_pinned(pinned: int, limits: ReadLimits) -> ImageBytes:
+    """Check the file an O_PATH descriptor stands for, then read that very file.
+
+    O_PATH opens nothing: a FIFO does not block, a device does not act. The kernel says where the descriptor really
+    points, symlinks resolved, and the file is read through it; so nothing can be swapped between check and read.
+    """
+    link = f"/proc/self/fd/{pinned}"
+    if not _is_allowed(os.readlink(link), limits):  # noqa: PTH115 - a Path costs more than the call
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, "outside the allowed roots")
+    found = os.fstat(pinned)
+    facts = FileFacts(size=found.st_size, modified=found.st_mtime)
+    if not stat.S_ISREG(found.st_mode):
+        raise BadImage(Reason.NOT_REGULAR_FILE, f"a {_kind(found.st_mode)}", FileFacts(modified=found.st_mtime))
+    if found.st_size == 0:
+        raise BadImage(Reason.EMPTY, "0 bytes", facts)
+    if found.st_size > limits.max_bytes:
+        raise _too_large(found.st_size, limits, facts)
+    with _descriptor(link, os.O_RDONLY) as readable:
+        data = _read_to_end(readable, found.st_size, limits, facts)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return ImageBytes(data, FileFacts(size=found.st_size, modified=found.st_mtime, sha256=sha256))
+
+
+def _read_to_end(readable: int, size: int, limits: ReadLimits, facts: FileFacts) -> bytes:
+    """One system call for a file that keeps its size; one that grows meanwhile is read up to the cap."""
+    data = os.read(readable, size + 1)
+    if len(data) == size:
+        return data
+    pieces = [data]
+    while data and sum(map(len, pieces)) <= limits.max_bytes:
+        data = os.read(readable, 1 << 20)
+        pieces.append(data)
+    whole = b"".join(pieces)
+    if len(whole) > limits.max_bytes:
+        raise _too_large(len(whole), limits, facts)
+    if not whole:
+        raise BadImage(Reason.EMPTY, "emptied while it was read", facts)
+    return whole
+
+
+def _too_large(size: int, limits: ReadLimits, facts: FileFacts) -> BadImage:
+    return BadImage(Reason.TOO_LARGE_BYTES, f"{size:,} bytes, at most {limits.max_bytes:,} are read", facts)
+
+
+def _is_allowed(real_path: str, limits: ReadLimits) -> bool:
+    return real_path.startswith(_resolved_roots(limits.roots))
+
+
+@lru_cache(maxsize=64)
+def _resolved_roots(roots: tuple[Path, ...]) -> tuple[str, ...]:
+    """Each root without symlinks and with one closing slash, so that /data does not allow /database."""
+    return tuple(os.path.realpath(root).rstrip("/") + "/" for root in roots)
+
+
+def _refusal(path: str, limits: ReadLimits, error: OSError) -> BadImage:
+    """What a failed open or read means; outside the roots it says nothing about what exists there."""
+    if not _is_allowed(os.path.realpath(path), limits):
+        return BadImage(Reason.LOCATION_NOT_ALLOWED, "outside the allowed roots")
+    reason = _REASON_OF_ERRNO.get(error.errno or 0, Reason.READ_ERROR)
+    facts = FileFacts() if reason is Reason.NOT_FOUND else stat_facts(path)
+    return BadImage(reason, os.strerror(error.errno) if error.errno else str(error), facts)
+
+
+_REASON_OF_ERRNO = {
+    errno.ENOENT: Reason.NOT_FOUND,
+    errno.ENOTDIR: Reason.NOT_FOUND,
+    errno.EACCES: Reason.PERMISSION_DENIED,
+    errno.EPERM: Reason.PERMISSION_DENIED,
+    errno.ENOMEM: Reason.OUT_OF_MEMORY,
+    errno.ELOOP: Reason.LOCATION_NOT_ALLOWED,
+    errno.ENAMETOOLONG: Reason.LOCATION_NOT_ALLOWED,
+}
+
+
+def _kind(mode: int) -> str:
+    names = {
+        stat.S_IFDIR: "directory",
+        stat.S_IFIFO: "FIFO",
+        stat.S_IFSOCK: "socket",
+        stat.S_IFCHR: "character device",
+        stat.S_IFBLK: "block device",
+    }
+    return names.get(stat.S_IFMT(mode), "special file")

@@ -1,0 +1,85 @@
+"""The inside of a worker process: opens its lane, then answers one chunk after another until its pipe closes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from queue import SimpleQueue
+from typing import Any, Protocol
+
+from infer_app.errors import InferError
+from infer_app.loading.mark import Mark
+from infer_app.records import Chunk, ChunkResult
+
+
+class Lane(Protocol):
+    """Turns one chunk into its result; never raises for an image."""
+
+    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult: ...
+
+
+OpenLane = Callable[[], Lane]  # pickled into the worker
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The lane is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The worker can't go on; the run ends with this error."""
+
+    error: InferError
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    task: int
+    result: ChunkResult
+
+
+def work(pipe: Connection, memory: Any, open_lane: OpenLane) -> None:
+    """The target of a worker process. Signals are the supervisor's business: a worker ends with its pipe."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    os.dup2(2, 1)  # what a library prints must not land in the JSON on standard output
+    tasks: SimpleQueue[tuple[int, Chunk]] = SimpleQueue()  # bounded by the supervisor: TASKS_AHEAD
+    threading.Thread(target=_listen, args=(pipe, tasks), daemon=True).start()
+    try:
+        _answer(pipe, tasks, Mark(memory), open_lane)
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(0)  # nobody is there to hear the result
+    except InferError as error:
+        pipe.send(Failed(error))
+    except BaseException as error:  # a bug: it ends the run, with the traceback of where it happened
+        pipe.send(Failed(InferError(f"a worker failed: {type(error).__name__}: {error}", traceback.format_exc())))
+
+
+def _answer(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, open_lane: OpenLane) -> None:
+    lane = open_lane()
+    pipe.send(Ready())
+    while True:
+        number, chunk = tasks.get()
+        mark.begin_task(number)
+        result = lane.process(chunk, mark)
+        mark.rest()
+        pipe.send(Done(number, result))
+
+
+def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]]) -> None:
+    """Takes tasks off the pipe at once, so that supervisor and worker never both wait to send.
+
+    The pipe ends when the supervisor closes it or dies, even by SIGKILL; the worker then ends too, whatever it has
+    in hand: nobody would hear the result, and the interpreter's own shutdown would only take time.
+    """
+    try:
+        while True:
+            tasks.put(pipe.recv())
+    except (EOFError, OSError):
+        os._exit(0)
