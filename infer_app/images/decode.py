@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
@@ -16,9 +17,18 @@ from typing import Any
 
 import numpy as np
 import turbojpeg
-from PIL import BmpImagePlugin, GifImagePlugin, Image, JpegImagePlugin, PngImagePlugin, TiffImagePlugin, WebPImagePlugin
+from PIL import (
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+    features,
+)
 from PIL import __version__ as pillow_version
-from PIL import features
 
 from infer_app.images.bad_image import BadImage
 from infer_app.images.formats import (
@@ -43,7 +53,7 @@ _STRICT = turbojpeg.TJFLAG_STOPONWARNING | turbojpeg.TJFLAG_LIMITSCANS
 _END_OF_IMAGE = b"\xff\xd9"
 
 # Opened by their class and not by Image.open, so that no file reaches a plugin its content does not name.
-_PLUGINS = {
+_PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
     "jpeg": JpegImagePlugin.JpegImageFile,
     "png": PngImagePlugin.PngImageFile,
     "webp": WebPImagePlugin.WebPImageFile,
@@ -109,7 +119,7 @@ _MEANINGS = (
     (re.compile(r"premature end|truncated", re.IGNORECASE), Reason.TRUNCATED),
     (re.compile(r"insufficient memory|memory limit", re.IGNORECASE), Reason.OUT_OF_MEMORY),
     (
-        re.compile(r"unsupported|not supported|not implemented|omitted at compile|unknown pixel mode", re.IGNORECASE),
+        re.compile(r"unsupported (?!marker)|not supported|not implemented|omitted at compile|unknown pixel mode", re.IGNORECASE),
         Reason.UNSUPPORTED_FORMAT,
     ),
 )
@@ -130,7 +140,7 @@ def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
     """
     header = parse_jpeg_header(data)
     _check_pixels(header.width, header.height, limits)
-    if data.count(b"\xff\xda") > MAX_SCANS:
+    if not header.is_one_sequential_scan and data.count(b"\xff\xda") > MAX_SCANS:
         raise BadImage(Reason.CORRUPT, f"more than {MAX_SCANS} scans")
     turbo = _turbo()
     if turbo is None:

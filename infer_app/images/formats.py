@@ -205,7 +205,7 @@ def _orientation(exif: bytes, xmp: bytes) -> int:
     found = _exif_orientation(exif) if exif else None
     if found is None and (match := _XMP_ORIENTATION.search(xmp)):
         found = int(match[1])
-    return found if found in range(1, 9) else 1
+    return found if found is not None and 1 <= found <= 8 else 1
 
 
 def _exif_orientation(exif: bytes) -> int | None:

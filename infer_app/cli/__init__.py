@@ -1,0 +1,16 @@
+"""The command line: parses, calls, prints and ends with an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+from infer_app.cli.app import app
+from infer_app.cli.failures import fail
+
+
+def main() -> None:
+    """The `infer` command. Every failure becomes an exit code in this one place."""
+    try:
+        app()
+    except Exception as error:  # the outermost door: what is not an InferError is a bug and says so
+        sys.exit(fail(error, as_json="--json" in sys.argv))

@@ -1,0 +1,309 @@
+"""All commands and their flags. Bodies import what they need, so that `infer --help` loads neither torch nor a database."""
+
+# ruff: noqa: PLC0415
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from infer_app import __version__
+
+app = typer.Typer(
+    name="infer",
+    help="Predict a database's new images every night and write the results back: nothing lost, nothing twice.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+images_app = typer.Typer(help="The images that infer_app keeps a table of itself.", no_args_is_help=True)
+model_app = typer.Typer(help="Build, prove and list models.", no_args_is_help=True)
+db_app = typer.Typer(help="The tables of infer_app.", no_args_is_help=True)
+config_app = typer.Typer(help="The settings in force.", no_args_is_help=True)
+app.add_typer(images_app, name="images")
+app.add_typer(model_app, name="model")
+app.add_typer(db_app, name="db")
+app.add_typer(config_app, name="config")
+
+Config = Annotated[
+    Optional[Path],
+    typer.Option("--config", "-c", envvar="INFER_CONFIG", help="The settings file.  [default: ./infer.toml]"),
+]
+Date = Annotated[str, typer.Option("--date", "-d", help="2026-11-20, today or yesterday.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else there.")]
+Model = Annotated[Optional[str], typer.Option("--model", "-m", help="Name of a model.")]
+Workers = Annotated[Optional[int], typer.Option("--workers", min=0, help="Processes; 0 is one per core.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Silent on success, for cron.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="All of it on a sample, writing nothing: how fast will it be?")]
+Limit = Annotated[Optional[int], typer.Option("--limit", min=1, help="At most so many images.")]
+FinishBy = Annotated[Optional[str], typer.Option("--finish-by", help="Stop cleanly at HH:MM (exit code 75).")]
+MaxDuration = Annotated[Optional[float], typer.Option("--max-duration", min=0, help="Stop cleanly after so many seconds.")]
+MaxRejected = Annotated[
+    Optional[str], typer.Option("--max-rejected", help="More than this ends with exit code 3: 5% (at least 10) or 25.")
+]
+Lookback = Annotated[Optional[int], typer.Option("--lookback", min=0, help="Days before it to look at again.")]
+Variant = Annotated[Optional[str], typer.Option("--variant", help="Variant of the model.")]
+Executor = Annotated[Optional[str], typer.Option("--executor", help="cpu.")]
+Device = Annotated[Optional[str], typer.Option("--device", help="auto or cpu.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"infer_app {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def quickstart(
+    folder: Annotated[Path, typer.Argument(help="Where to make the project.")] = Path("demo"),
+) -> None:
+    """Make a project with real photos and a real model, run it, and show the result."""
+    from infer_app.cli.quickstart import quickstart as make
+
+    make(folder)
+
+
+@app.command()
+def init() -> None:
+    """Write a commented infer.toml here; an existing one is left alone."""
+    from infer_app.cli.project import init as write
+
+    write()
+
+
+@images_app.command("add")
+def images_add(
+    paths: Annotated[list[Path], typer.Argument(help="Files and folders.")],
+    date: Annotated[Optional[str], typer.Option("--date", "-d", help="The day they count to.  [default: now]")] = None,
+    config: Config = None,
+) -> None:
+    """Register files and folders; safe to repeat."""
+    from infer_app.cli.project import add
+
+    add(paths, date, config)
+
+
+@model_app.command("build")
+def model_build(
+    source: Annotated[str, typer.Argument(help="A TorchScript file, or package.module:function giving a module.")],
+    name: Annotated[str, typer.Option("--name", "-n", help="The model's name.")],
+    weights: Annotated[Optional[Path], typer.Option(help="State dict or safetensors for a function's module.")] = None,
+    labels: Annotated[Optional[Path], typer.Option(help="Class names, one a line.")] = None,
+    recipe: Annotated[str, typer.Option(help="resize-crop (torchvision, timm), crop-resize or stretch.")] = "resize-crop",
+    size: Annotated[int, typer.Option(min=1, help="Height and width of the model's input.")] = 224,
+    resize: Annotated[Optional[int], typer.Option(min=1, help="resize-crop: shorter side before the crop.")] = None,
+    crop_pct: Annotated[Optional[float], typer.Option(help="resize-crop as timm writes it: size / resize.")] = None,
+    crop: Annotated[Optional[float], typer.Option(help="crop-resize: the square's share of the shorter side.")] = None,
+    interpolation: Annotated[str, typer.Option(help="bicubic or bilinear.")] = "bicubic",
+    exif: Annotated[str, typer.Option(help="apply or ignore the EXIF orientation.")] = "apply",
+    preprocess: Annotated[
+        Optional[str], typer.Option(help="package.module:function instead of a recipe: RGB uint8 (H, W, 3) in and out.")
+    ] = None,
+    mean: Annotated[str, typer.Option(help="Of the three channels, on the 0-1 scale.")] = "0.485,0.456,0.406",
+    std: Annotated[str, typer.Option(help="Of the three channels, on the 0-1 scale.")] = "0.229,0.224,0.225",
+    input_format: Annotated[
+        str, typer.Option("--input", help="float-nchw, or uint8-nhwc for a module that normalises by itself.")
+    ] = "float-nchw",
+    output: Annotated[str, typer.Option(help="classification, embedding, regression or raw.")] = "classification",
+    activation: Annotated[str, typer.Option(help="classification: softmax or sigmoid.")] = "softmax",
+    threshold: Annotated[float, typer.Option(min=0, max=1, help="sigmoid: labels from this score on.")] = 0.5,
+    top_k: Annotated[int, typer.Option(min=1, help="softmax: so many best classes are kept.")] = 5,
+    vector_dtype: Annotated[str, typer.Option(help="embedding: float32 or float16.")] = "float32",
+    golden: Annotated[Optional[Path], typer.Option(help="Folder of images to prove the model on before each run.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Make a model artifact: the source, its recipe and outputs, and golden images that prove it before every run."""
+    from infer_app.cli import model
+
+    recipe_flags = model.RecipeFlags(recipe, size, resize, crop_pct, crop, interpolation, exif, preprocess)
+    output_flags = model.OutputFlags(output, activation, threshold, top_k, vector_dtype)
+    model.build(source, name, weights, labels, recipe_flags, mean, std, input_format, output_flags, golden, as_json, config)
+
+
+@model_app.command("check")
+def model_check(
+    name: Annotated[str, typer.Argument(help="Name of a model.")],
+    against: Annotated[str, typer.Option(help="Your package.module:function: path in, scores or label out.")],
+    images: Annotated[Path, typer.Option(help="Folder of your images.")],
+    limit: Limit = None,
+    workers: Workers = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Your own function beside ours on your images: agreement, the worst images, both rates."""
+    from infer_app.cli.model import check
+
+    check(name, against, images, limit, workers, as_json, config)
+
+
+@model_app.command("list")
+def model_list(as_json: Json = False, config: Config = None) -> None:
+    """The models that were built, the newest of a name first."""
+    from infer_app.cli.model import list_models
+
+    list_models(as_json, config)
+
+
+@model_app.command("show")
+def model_show(name: Annotated[str, typer.Argument(help="Name of a model.")], config: Config = None) -> None:
+    """A model's manifest."""
+    from infer_app.cli.model import show
+
+    show(name, config)
+
+
+@model_app.command("verify")
+def model_verify(
+    name: Annotated[Optional[str], typer.Argument(help="Name of a model; without it all of them.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Check every file of a model against its checksum, then its golden images."""
+    from infer_app.cli.model import verify as verify_models
+
+    verify_models(name, as_json, config)
+
+
+@app.command()
+def run(
+    date: Date = "yesterday",
+    model: Model = None,
+    dry_run: DryRun = False,
+    limit: Limit = None,
+    lookback: Lookback = None,
+    finish_by: FinishBy = None,
+    max_duration: MaxDuration = None,
+    max_rejected: MaxRejected = None,
+    executor: Executor = None,
+    device: Device = None,
+    variant: Variant = None,
+    workers: Workers = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Predict the new images of a day and write the results back."""
+    from infer_app.cli import run as command
+
+    flags = command.run_flags(model, lookback, max_rejected, executor, device, variant, workers)
+    limits = command.Limits(limit, finish_by, max_duration)
+    raise typer.Exit(command.run(date, flags, limits, command.Voice(quiet, verbose, as_json), dry_run, config))
+
+
+@app.command()
+def backfill(
+    first: Annotated[str, typer.Option("--from", help="The first day.")],
+    last: Annotated[str, typer.Option("--to", help="The last day.")],
+    model: Model = None,
+    limit: Limit = None,
+    finish_by: FinishBy = None,
+    max_duration: MaxDuration = None,
+    max_rejected: MaxRejected = None,
+    workers: Workers = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """The same for each day of a range."""
+    from infer_app.cli import run as command
+
+    flags = command.run_flags(model, 0, max_rejected, None, None, None, workers)
+    limits = command.Limits(limit, finish_by, max_duration)
+    raise typer.Exit(command.backfill(first, last, flags, limits, command.Voice(quiet, verbose, as_json), config))
+
+
+@app.command()
+def predictions(
+    date: Date = "yesterday",
+    model: Model = None,
+    csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """What was predicted for a day."""
+    from infer_app.cli.look import show_predictions
+
+    show_predictions(date, model, csv, as_json, config)
+
+
+@app.command()
+def rejects(date: Date = "yesterday", model: Model = None, as_json: Json = False, config: Config = None) -> None:
+    """What was rejected of a day, and why."""
+    from infer_app.cli.look import show_rejections
+
+    show_rejections(date, model, as_json, config)
+
+
+@app.command()
+def retry(
+    date: Date = "yesterday",
+    model: Model = None,
+    reason: Annotated[Optional[list[str]], typer.Option(help="Only these reasons.")] = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Make a day's rejected images pending again."""
+    from infer_app.cli.look import retry as forget
+
+    forget(date, model, reason or [], as_json, config)
+
+
+@app.command()
+def status(
+    days: Annotated[int, typer.Option(min=1, help="So many days back.")] = 14,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Days and their state at a glance."""
+    from infer_app.cli.look import show_status
+
+    show_status(days, as_json, config)
+
+
+@app.command()
+def verify(date: Date = "yesterday", model: Model = None, as_json: Json = False, config: Config = None) -> None:
+    """Close the books of a day: eligible = predicted + rejected + pending, from rows. Exit code 1 if not."""
+    from infer_app.cli.look import verify as close_books
+
+    raise typer.Exit(close_books(date, model, as_json, config))
+
+
+@app.command()
+def doctor(model: Model = None, as_json: Json = False, config: Config = None) -> None:
+    """Check everything a run needs, and print the fix for each failure."""
+    from infer_app.cli.doctor import examine
+
+    raise typer.Exit(examine(model, as_json, config))
+
+
+@db_app.command("upgrade")
+def db_upgrade(config: Config = None) -> None:
+    """Create or bring up to date the tables of infer_app."""
+    from infer_app.cli.project import upgrade
+
+    upgrade(config)
+
+
+@config_app.command("show")
+def config_show(
+    origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """The settings in force; passwords are masked."""
+    from infer_app.cli.project import show_config
+
+    show_config(origin, as_json, config)

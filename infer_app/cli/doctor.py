@@ -1,0 +1,116 @@
+"""`infer doctor`: everything a run needs, each check with its fix."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from infer_app import __version__
+from infer_app.database.registry import count_images
+from infer_app.day import Day, parse_date
+from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, gravest
+from infer_app.executors.cpu import available_cores
+from infer_app.executors.spec import LaneSpec
+from infer_app.images.decode import decoder_name, has_turbo
+from infer_app.job import CPU_VARIANT, choose_artifact, open_tables
+from infer_app.settings import LoadedSettings, load_settings
+
+LITTLE_DISK_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: what was found, and when it is not well, what to do and the exit code a run would end with."""
+
+    check: str
+    found: str
+    fix: str = ""
+    exit_code: int = EXIT_OK
+
+
+Check = Callable[[LoadedSettings], Iterator[Finding]]
+
+
+def examine(model: str | None, as_json: bool, config: Path | None) -> int:
+    """Prints the findings; returns the gravest exit code that a run would end with."""
+    loaded = load_settings(config, {"run.model": model})
+    findings = [finding for check in CHECKS for finding in _guarded(check, loaded)]
+    exit_code = gravest([finding.exit_code for finding in findings])
+    if as_json:
+        print(json.dumps({"findings": [asdict(finding) for finding in findings], "exit_code": exit_code}))
+        return exit_code
+    for finding in findings:
+        sign = "FAIL" if finding.exit_code else "note" if finding.fix else "ok"
+        print(f"{sign:4}  {finding.check}: {finding.found}")
+        if finding.fix:
+            print(f"      fix: {finding.fix}")
+    return exit_code
+
+
+def _guarded(check: Check, loaded: LoadedSettings) -> Iterator[Finding]:
+    """A check that raises is a finding, so that the others are still made."""
+    try:
+        yield from check(loaded)
+    except InferError as error:
+        yield Finding(check.__name__.strip("_"), error.message, error.hint, error.exit_code)
+
+
+def _program(_: LoadedSettings) -> Iterator[Finding]:
+    yield Finding("program", f"infer_app {__version__}, Python {platform.python_version()}, {available_cores()} cores")
+
+
+def _settings(loaded: LoadedSettings) -> Iterator[Finding]:
+    changed = sum(1 for _, _, origin in loaded.flattened() if origin != "default")
+    yield Finding("settings", f"{loaded.path}, {changed} set")
+
+
+def _decoder(_: LoadedSettings) -> Iterator[Finding]:
+    fix = "" if has_turbo() else "install libturbojpeg (apt-get install libturbojpeg0): JPEGs decode 1.5 times faster"
+    yield Finding("decoder", decoder_name(), fix)
+
+
+def _database(loaded: LoadedSettings) -> Iterator[Finding]:
+    with open_tables(loaded, read_only=True) as tables:
+        yield Finding("database", f"{tables.database.shown_url}, schema up to date")
+        zone = loaded.settings.run.time_zone
+        yesterday = Day.of(parse_date("yesterday", zone), zone)
+        nearest = tables.source.nearest_date(yesterday.before(-1))
+        described = f"latest images on {nearest}" if nearest else "no images yet"
+        fix = "" if nearest else "`infer images add FOLDER`, or name your own table in [source]"
+        yield Finding("source", f"{loaded.settings.source.table}: {described}; days begin in {zone}", fix)
+        if loaded.settings.source.table == "infer_images" and loaded.settings.source.query is None:
+            yield Finding("images", f"{count_images(tables.database):,} registered")
+        file = tables.database.sqlite_file
+    if file is not None:
+        free = shutil.disk_usage(file.parent).free
+        fix = "free some: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
+        yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix)
+
+
+def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
+    if not loaded.roots:
+        yield Finding("roots", "none: no image may be read", "`infer images add FOLDER`, or set [images] roots", 2)
+    for root in loaded.roots:
+        try:
+            empty = next(root.iterdir(), None) is None
+        except OSError as error:
+            raise StorageUnavailable(f"{root}: {error.strerror}", "is the image storage mounted and readable?") from None
+        if empty:
+            raise StorageUnavailable(f"{root} is empty", "is the image storage mounted?")
+        yield Finding("roots", f"{root} is there")
+
+
+def _model(loaded: LoadedSettings) -> Iterator[Finding]:
+    artifact = choose_artifact(loaded)
+    artifact.verify()
+    images = loaded.settings.images
+    LaneSpec(artifact.folder, CPU_VARIANT, (), images.max_bytes, images.max_pixels).open()
+    manifest = artifact.manifest
+    yield Finding("model", f"{manifest.name} {manifest.model_id} {CPU_VARIANT}: golden images as built")
+
+
+CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _database, _roots, _model)

@@ -1,0 +1,27 @@
+"""How a failure is told: message and hint on standard error, one object on standard output under --json."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+
+from infer_app.errors import EXIT_BUG, InferError
+
+
+def fail(error: Exception, as_json: bool) -> int:
+    """Tells of the failure and returns the exit code."""
+    if isinstance(error, BrokenPipeError):
+        return 0  # `infer predictions | head`
+    known = isinstance(error, InferError)
+    message = str(error) if known else f"a bug: {type(error).__name__}: {error}"
+    hint = error.hint if isinstance(error, InferError) else "please report it with the lines above"
+    exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
+    if not known:
+        traceback.print_exception(error, file=sys.stderr)
+    print(f"infer: {message}", file=sys.stderr)
+    if hint:
+        print(f"  hint: {hint}", file=sys.stderr)
+    if as_json:
+        print(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}))
+    return exit_code

@@ -1,0 +1,214 @@
+"""Looking at what happened: predictions, rejections, days, and whether the books balance."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from infer_app.cli.tables import show_table
+from infer_app.day import Day, parse_date
+from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
+from infer_app.job import Tables, open_tables
+from infer_app.observe.verdict import balance
+from infer_app.records import Reason
+from infer_app.settings import LoadedSettings, load_settings
+
+SHOWN_ROWS = 50
+
+
+def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, config: Path | None) -> None:
+    loaded = load_settings(config)
+    day = _day(loaded, date)
+    with open_tables(loaded, read_only=True) as tables:
+        names = dict((model_id, name) for name, model_id in reversed(tables.books.models_of()))
+        wanted = _model_ids(tables, model)
+        rows = (
+            _shown(row) | {"model": names.get(row["model_id"])}
+            for row in tables.books.read_predictions(day)
+            if row["model_id"] in wanted
+        )
+        if as_json:
+            _print_json_list({"date": str(day)}, "predictions", rows)
+        elif as_csv:
+            _print_csv(rows)
+        else:
+            _print_predictions(rows, day)
+
+
+def show_rejections(date: str, model: str | None, as_json: bool, config: Path | None) -> None:
+    loaded = load_settings(config)
+    day = _day(loaded, date)
+    with open_tables(loaded, read_only=True) as tables:
+        wanted = _model_ids(tables, model)
+        rows = (_shown(row) for row in tables.books.read_rejections(day) if row["model_id"] in wanted)
+        if as_json:
+            _print_json_list({"date": str(day)}, "rejections", rows)
+            return
+        cells = [(row["location"], row["reason"], row["attempts"], row["detail"]) for row in rows]
+    if cells:
+        show_table(("image", "reason", "attempts", "detail"), cells, f"{day}: {len(cells):,} rejected")
+    else:
+        print(f"{day}: nothing rejected")
+
+
+def retry(date: str, model: str | None, reasons: list[str], as_json: bool, config: Path | None) -> None:
+    unknown = sorted(set(reasons) - {reason.value for reason in Reason})
+    if unknown:
+        raise UsageError(f"no such reason: {unknown[0]}", f"there are {', '.join(reason.value for reason in Reason)}")
+    loaded = load_settings(config)
+    day = _day(loaded, date)
+    with open_tables(loaded) as tables:
+        forgotten = 0
+        for model_id in _model_ids(tables, model):
+            rows = tables.books.read_rejections(day, model_id)
+            ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
+            forgotten += tables.books.forget_rejections(ids, model_id)
+    if as_json:
+        print(json.dumps({"date": str(day), "retried": forgotten}))
+    else:
+        print(f"{day}: {forgotten:,} images are pending again; `infer run --date {day}` tries them")
+
+
+def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> int:
+    """Returns 0 when the books of the day balance for every model that was asked for, else 1."""
+    loaded = load_settings(config)
+    day = _day(loaded, date)
+    with open_tables(loaded, read_only=True) as tables:
+        checked = []
+        for name, model_id in tables.books.models_of(model):
+            counts = tables.books.count_day(day, model_id)
+            problems = tables.books.find_problems(day, model_id)
+            checked.append((name, model_id, counts, problems))
+        if not checked:
+            _model_ids(tables, model)  # says which models there are, when one was named
+    balanced = not any(problems for *_, problems in checked)
+    if as_json:
+        found = [
+            {
+                "model": name,
+                "model_id": model_id,
+                "eligible": counts.eligible,
+                "predicted": counts.predicted,
+                "rejected": counts.rejected,
+                "pending": counts.pending,
+                "balanced": counts.balanced and not problems,
+                "problems": problems,
+            }
+            for name, model_id, counts, problems in checked
+        ]
+        print(json.dumps({"date": str(day), "balanced": balanced, "models": found}))
+    else:
+        for name, model_id, counts, problems in checked:
+            print(f"{day} {name} {model_id}: {balance(counts)}")
+            for problem in problems:
+                print(f"  wrong: {problem}")
+        print("the books balance" if balanced else "the books do not balance")
+    return EXIT_OK if balanced else EXIT_BUG
+
+
+def show_status(days: int, as_json: bool, config: Path | None) -> None:
+    """The last days of each model's newest version: images, results and the last run."""
+    loaded = load_settings(config)
+    zone = loaded.settings.run.time_zone
+    today = Day.of(parse_date("today", zone), zone)
+    with open_tables(loaded, read_only=True) as tables:
+        newest: dict[str, str] = {}
+        for name, model_id in tables.books.models_of():
+            newest.setdefault(name, model_id)
+        runs = tables.books.last_runs(1000)
+        rows = []
+        for day in (today.before(n) for n in range(days)):
+            for name, model_id in newest.items():
+                counts = tables.books.count_day(day, model_id)
+                last = next((run for run in runs if run["day"] == day.date and run["model_id"] == model_id), None)
+                if counts.eligible or last:
+                    rows.append((day, name, counts, last))
+    if as_json:
+        found = [
+            {
+                "date": str(day),
+                "model": name,
+                "eligible": counts.eligible,
+                "predicted": counts.predicted,
+                "rejected": counts.rejected,
+                "pending": counts.pending,
+                "last_run": None if last is None else _shown(last),
+            }
+            for day, name, counts, last in rows
+        ]
+        print(json.dumps({"days": found}))
+        return
+    cells = [
+        (day, name, f"{c.eligible:,}", f"{c.predicted:,}", f"{c.rejected:,}", f"{c.pending:,}", _how_it_went(last))
+        for day, name, c, last in rows
+    ]
+    if cells:
+        show_table(("day", "model", "images", "predicted", "rejected", "pending", "last run"), cells)
+    else:
+        print(f"no images and no runs in the last {days} days")
+
+
+def _how_it_went(run: dict[str, Any] | None) -> str:
+    if run is None:
+        return "never run"
+    if run["state"] == "running":
+        return f"running since {run['started_at']:%H:%M} UTC"
+    code = run["exit_code"]
+    return f"{run['state']}, exit code {code}" if code is not None else f"{run['state']}: {run['error']}"
+
+
+def _day(loaded: LoadedSettings, text: str) -> Day:
+    zone = loaded.settings.run.time_zone
+    return Day.of(parse_date(text, zone), zone)
+
+
+def _model_ids(tables: Tables, name: str | None) -> set[str]:
+    """Ids of the models of that name that ever ran; of all without a name."""
+    known = tables.books.models_of()
+    ids = {model_id for known_name, model_id in known if name in (None, known_name)}
+    if name is not None and not ids:
+        names = ", ".join(sorted({known_name for known_name, _ in known})) or "none"
+        raise UsageError(f"no model {name!r} has run on this database", f"those that have: {names}")
+    return ids
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value.isoformat() if isinstance(value, datetime | date) else value for key, value in row.items()}
+
+
+def _print_predictions(rows: Iterator[dict[str, Any]], day: Day) -> None:
+    shown = [row for _, row in zip(range(SHOWN_ROWS), rows, strict=False)]
+    more = sum(1 for _ in rows)
+    if not shown:
+        print(f"{day}: no predictions")
+        return
+    cells = [(row["location"], row["model"], row["label"] or "", _number(row["score"])) for row in shown]
+    show_table(("image", "model", "label", "score"), cells, str(day))
+    if more:
+        print(f"and {more:,} more: --csv or --json gives all of them")
+
+
+def _number(score: float | None) -> str:
+    return "" if score is None else f"{score:.3f}"
+
+
+def _print_csv(rows: Iterator[dict[str, Any]]) -> None:
+    fields = ("image_id", "location", "model", "model_id", "variant", "label", "score", "output", "sha256", "created_at")
+    writer = csv.DictWriter(sys.stdout, fields, extrasaction="ignore")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow(row | {"output": json.dumps(row["output"])})
+
+
+def _print_json_list(head: dict[str, Any], key: str, rows: Iterator[dict[str, Any]]) -> None:
+    """One object, written as it is read: a day may hold more rows than memory."""
+    sys.stdout.write(json.dumps(head)[:-1] + f', "{key}": [')
+    for i, row in enumerate(rows):
+        sys.stdout.write((",\n" if i else "\n") + json.dumps(row))
+    sys.stdout.write("]}\n")
+

@@ -1,0 +1,202 @@
+"""`infer model …`: build, check, list, show, verify."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from infer_app.cli.tables import show_table
+from infer_app.database.registry import find_images
+from infer_app.errors import UsageError
+from infer_app.executors.spec import LaneSpec
+from infer_app.job import CPU_VARIANT, open_executor
+from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
+from infer_app.models.build import BuildRequest, build_model
+from infer_app.models.callables import resolve_callable
+from infer_app.models.check import CheckReport, compare_answers, run_theirs
+from infer_app.models.specs import OutputSpec
+from infer_app.records import ImageRef, Recipe
+from infer_app.run import cut_into_chunks
+from infer_app.settings import DEFAULT_CONFIG, LoadedSettings, load_settings
+
+WORST_SHOWN = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RecipeFlags:
+    kind: str
+    size: int
+    resize: int | None
+    crop_pct: float | None
+    crop: float | None
+    interpolation: str
+    exif: str
+    preprocess: str | None
+
+    def recipe(self) -> Recipe:
+        """The recipe with its defaults filled in. Raises UsageError for flags that don't belong to it."""
+        if self.preprocess is not None:
+            return Recipe("custom", self.size, interpolation=self.interpolation, exif=self.exif)
+        if self.kind not in ("resize-crop", "crop-resize", "stretch"):
+            raise UsageError(f"no recipe {self.kind!r}", "there are resize-crop, crop-resize and stretch")
+        if self.interpolation not in ("bicubic", "bilinear"):
+            raise UsageError(f"no interpolation {self.interpolation!r}", "there are bicubic and bilinear")
+        if self.exif not in ("apply", "ignore"):
+            raise UsageError(f"--exif {self.exif!r} is not known", "it is apply or ignore")
+        self._check_crop()
+        resize = self._resize() if self.kind == "resize-crop" else None
+        crop = (self.crop if self.crop is not None else 0.875) if self.kind == "crop-resize" else None
+        return Recipe(self.kind, self.size, resize, crop, self.interpolation, self.exif)
+
+    def _check_crop(self) -> None:
+        if self.kind != "crop-resize" and self.crop is not None:
+            raise UsageError("--crop belongs to --recipe crop-resize", "for resize-crop give --resize or --crop-pct")
+        if self.kind != "resize-crop" and (self.resize is not None or self.crop_pct is not None):
+            raise UsageError("--resize and --crop-pct belong to --recipe resize-crop", "for crop-resize give --crop")
+        for share in (self.crop, self.crop_pct):
+            if share is not None and not 0 < share <= 1:
+                raise UsageError(f"a crop of {share} is not a share between 0 and 1")
+
+    def _resize(self) -> int:
+        if self.resize is not None and self.crop_pct is not None:
+            raise UsageError("--resize and --crop-pct say the same", "give one of them")
+        if self.resize is not None:
+            return self.resize
+        return int(self.size / (0.875 if self.crop_pct is None else self.crop_pct))  # timm rounds it down
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFlags:
+    kind: str
+    activation: str
+    threshold: float
+    top_k: int
+    vector_dtype: str
+
+    def spec(self) -> OutputSpec:
+        return OutputSpec(self.kind, self.activation, self.threshold, self.top_k, self.vector_dtype)
+
+
+def build(
+    source: str,
+    name: str,
+    weights: Path | None,
+    labels: Path | None,
+    recipe: RecipeFlags,
+    mean: str,
+    std: str,
+    input_format: str,
+    output: OutputFlags,
+    golden: Path | None,
+    as_json: bool,
+    config: Path | None,
+) -> None:
+    request = BuildRequest(
+        source=source,
+        name=name,
+        weights=weights,
+        labels=labels,
+        recipe=recipe.recipe(),
+        preprocess=recipe.preprocess,
+        mean=_three("--mean", mean),
+        std=_three("--std", std),
+        input=input_format,
+        output=output.spec(),
+        golden=golden,
+    )
+    started = time.monotonic()
+    artifact = build_model(request, _models_folder(config))
+    manifest = artifact.manifest
+    if as_json:
+        found = {"model": manifest.name, "model_id": manifest.model_id, "folder": str(artifact.folder)}
+        print(json.dumps(found | {"reused": artifact.reused}))
+        return
+    if artifact.reused:
+        print(f"{manifest.name} {manifest.model_id} is there already and was left as it is: {artifact.folder}")
+        return
+    print(f"built {manifest.name} {manifest.model_id} in {time.monotonic() - started:.1f} s: {artifact.folder}")
+    print(f"{manifest.num_outputs} outputs per image, {len(manifest.golden)} golden images prove it before every run")
+
+
+def check(
+    name: str, against: str, folder: Path, limit: int | None, workers: int | None, as_json: bool, config: Path | None
+) -> None:
+    """Both sides over the same files: theirs one by one as they call it, ours through the executor."""
+    loaded = load_settings(config, {"run.workers": workers})
+    artifact = find_artifact(loaded.models_folder, name)
+    theirs = resolve_callable(against)
+    if not folder.exists():
+        raise UsageError(f"no such folder: {folder}")
+    paths = [path.absolute() for path in find_images(folder)][:limit]
+    if not paths:
+        raise UsageError(f"no images in {folder}")
+    their_answers, their_seconds = run_theirs(theirs, paths)
+    started = time.monotonic()
+    results = _run_ours(loaded, artifact, paths, folder.resolve())
+    our_seconds = time.monotonic() - started
+    report = compare_answers(their_answers, results, artifact.labels, their_seconds, our_seconds)
+    if as_json:
+        print(json.dumps(report.to_json()))
+    else:
+        _print_check(report)
+
+
+def _run_ours(loaded: LoadedSettings, artifact: Artifact, paths: Sequence[Path], root: Path) -> list[object]:
+    refs = [ImageRef(str(path), str(path)) for path in paths]
+    with open_executor(loaded, artifact, (root if root.is_dir() else root.parent,)) as executor:
+        results = list(executor.run(cut_into_chunks(refs, loaded.settings.run.chunk_size)))
+    return results
+
+
+def _print_check(report: CheckReport) -> None:
+    raise NotImplementedError
+
+
+def list_models(as_json: bool, config: Path | None) -> None:
+    folder = _models_folder(config)
+    found = [artifact.manifest for artifact in list_artifacts(folder)]
+    if as_json:
+        keys = ("name", "model_id", "created_at", "source")
+        print(json.dumps({"models": [{key: getattr(manifest, key) for key in keys} for manifest in found]}))
+    elif found:
+        cells = [(m.name, m.model_id, m.created_at, m.output.kind, m.recipe.kind, m.source) for m in found]
+        show_table(("model", "id", "built", "output", "recipe", "source"), cells)
+    else:
+        print(f"no models in {folder}: make one with `infer model build`")
+
+
+def show(name: str, config: Path | None) -> None:
+    print(find_artifact(_models_folder(config), name).manifest.to_json(), end="")
+
+
+def verify(name: str | None, as_json: bool, config: Path | None) -> None:
+    """Raises ModelError for the first model that isn't as it was built."""
+    loaded = load_settings(config)
+    folder, images = loaded.models_folder, loaded.settings.images
+    artifacts = list_artifacts(folder) if name is None else [find_artifact(folder, name)]
+    for artifact in artifacts:
+        artifact.verify()
+        LaneSpec(artifact.folder, CPU_VARIANT, (), images.max_bytes, images.max_pixels).open()
+        if not as_json:
+            files = len(artifact.manifest.files)
+            print(f"{artifact.manifest.name} {artifact.manifest.model_id}: {files} files and the golden images are as built")
+    if as_json:
+        print(json.dumps({"verified": [artifact.manifest.model_id for artifact in artifacts]}))
+
+
+def _models_folder(config: Path | None) -> Path:
+    """That of infer.toml; without one, ./models, so that a model can be built before a project is made."""
+    if config is None and not DEFAULT_CONFIG.exists():
+        return Path("models").absolute()
+    return load_settings(config).models_folder
+
+
+def _three(flag: str, text: str) -> tuple[float, float, float]:
+    try:
+        red, green, blue = (float(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"{flag} {text!r} is not three numbers", "for example 0.485,0.456,0.406") from None
+    return red, green, blue

@@ -1,0 +1,144 @@
+"""A project's folder: infer.toml, the registered images, the tables, the settings in force."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import tomlkit
+import tomlkit.exceptions
+
+from infer_app.cli.tables import printable, show_table
+from infer_app.database.connect import Database
+from infer_app.database.migrate import upgrade as upgrade_tables
+from infer_app.database.registry import add_images, find_images
+from infer_app.day import Day, parse_date
+from infer_app.errors import UsageError
+from infer_app.job import open_tables
+from infer_app.settings import DEFAULT_CONFIG, LoadedSettings, load_settings
+
+TEMPLATE = """\
+# Settings of infer_app. Paths are relative to this file. Every key can be overridden by a variable
+# (INFER_RUN__LOOKBACK=1) and most by a flag; `infer config show --origin` shows what is in force.
+
+[database]
+# Where results go, and where images are listed unless [source] says otherwise. Any SQLAlchemy URL:
+# postgresql://user:password@host/name needs `pip install 'infer_app[postgres]'`.
+url = "sqlite:///infer.db"
+
+[source]
+# Your own table or view of images, by its column names; it is only read. Left out: the table that
+# `infer images add` fills.
+# table = "photos"
+# id = "photo_id"
+# location = "path"
+# time = "uploaded_at"        # decides an image's day
+# time_zone = "UTC"           # of a time column that has none
+# query = "SELECT id, path AS location, taken AS added_at FROM photos WHERE site = 7"
+
+[images]
+# Folders that images may be read from. `infer images add` adds the folders it is given.
+roots = []
+# max_bytes = 268435456
+# max_pixels = 64000000
+# timeout_s = 30              # for reading one image, and again for decoding it
+
+[models]
+folder = "models"
+
+[run]
+# model = "name"              # needed once there is more than one
+# time_zone = "UTC"           # in which a day begins and ends
+# lookback = 3                # days before the day that are looked at again for late images
+# workers = 0                 # 0: one process for each core
+# chunk_size = 16             # images in one transaction
+# max_rejected = "5%"         # more than this ends with exit code 3 (a share allows at least 10)
+"""
+
+
+def init(folder: Path | None = None) -> Path:
+    """Writes infer.toml into `folder` (default: here) and returns its path; an existing one is left alone."""
+    path = (folder or Path()) / DEFAULT_CONFIG
+    try:
+        with path.open("x") as file:
+            file.write(TEMPLATE)
+    except FileExistsError:
+        print(f"{path} is there already and was left as it is")
+    else:
+        print(f"wrote {path}")
+    return path
+
+
+def add(paths: Sequence[Path], date: str | None, config: Path | None) -> None:
+    loaded = load_settings(config)
+    if loaded.settings.source.query is not None or loaded.settings.source.table != "infer_images":
+        raise UsageError(
+            "[source] names a table of your own, where infer_app adds nothing", "add rows to it, or leave [source] out"
+        )
+    missing = [path for path in paths if not path.exists()]
+    if missing:
+        raise UsageError(f"no such file or folder: {printable(str(missing[0]))}")
+    added_at = _added_at(date, loaded.settings.run.time_zone)
+    files = [file.absolute() for path in paths for file in find_images(path)]
+    storable = [file for file in files if _is_storable(file)]
+    with open_tables(loaded) as tables:
+        allow_roots(loaded, [path.absolute() if path.is_dir() else path.absolute().parent for path in paths])
+        added = add_images(tables.database, storable, added_at)
+    print(f"{added:,} images added for {date or 'today'}, {len(storable) - added:,} were known already")
+    for file in files:
+        if not _is_storable(file):
+            print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
+
+
+def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
+    """Adds folders to [images] roots in infer.toml, with the file's comments kept. Raises UsageError if it can't."""
+    new = [folder for folder in dict.fromkeys(folders) if not any(folder.is_relative_to(root) for root in loaded.roots)]
+    if not new:
+        return
+    try:
+        document = tomlkit.parse(loaded.path.read_text())
+        images = document.setdefault("images", tomlkit.table())
+        images.setdefault("roots", tomlkit.array()).extend(str(folder) for folder in new)
+        loaded.path.write_text(tomlkit.dumps(document))
+    except (OSError, tomlkit.exceptions.TOMLKitError) as error:
+        roots = ", ".join(f'"{folder}"' for folder in new)
+        raise UsageError(f"can't note the folder in {loaded.path}: {error}", f"add to [images] roots: {roots}") from None
+
+
+def upgrade(config: Path | None) -> None:
+    loaded = load_settings(config)
+    with Database(loaded.database_url) as database:
+        before, after = upgrade_tables(database)
+    print(f"{loaded.shown_url}: version {after}" + (", as it was" if before == after else f", was {before or 'empty'}"))
+
+
+def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:
+    loaded = load_settings(config)
+    entries = [(key, _plain(value), origin) for key, value, origin in loaded.flattened()]
+    if as_json:
+        print(json.dumps({key: {"value": value, "origin": origin} for key, value, origin in entries}))
+        return
+    cells = [(key, json.dumps(value), origin) if with_origin else (key, json.dumps(value)) for key, value, origin in entries]
+    show_table(("setting", "value", "from") if with_origin else ("setting", "value"), cells)
+
+
+def _added_at(date: str | None, zone: str) -> datetime:
+    """Now, or noon of the date: safely inside it, whatever zone it is read in later."""
+    if date is None:
+        return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+    noon = Day.of(parse_date(date, zone), zone).start + timedelta(hours=12)
+    return noon.replace(tzinfo=None)
+
+
+def _is_storable(path: Path) -> bool:
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _plain(value: object) -> object:
+    return [str(item) for item in value] if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value

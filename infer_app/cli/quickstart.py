@@ -1,0 +1,67 @@
+"""`infer quickstart`: a project that works, made with the very commands a user would type."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from infer_app import demo
+from infer_app.cli import project
+from infer_app.cli import run as run_command
+from infer_app.cli.tables import show_table
+from infer_app.day import Day, parse_date
+from infer_app.errors import InferError
+from infer_app.job import open_tables
+from infer_app.models.build import BuildRequest, build_model
+from infer_app.models.specs import OutputSpec
+from infer_app.records import Recipe
+from infer_app.settings import load_settings
+
+MODEL = "efficientnet-lite0"
+# The network's own preprocessing: a square of 7/8 of the shorter side, bicubic, (x - 127) / 128.
+RECIPE = Recipe(kind="crop-resize", size=224, crop=0.875, interpolation="bicubic")
+
+
+def quickstart(folder: Path) -> None:
+    """Safe to repeat: what is there already is kept."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = project.init(folder)
+    loaded = load_settings(config)
+    demo.copy_photos(folder / "photos")
+    demo.write_labels(folder / "imagenet-labels.txt")
+    request = BuildRequest(
+        source="infer_app.demo:efficientnet_lite0",
+        name=MODEL,
+        labels=folder / "imagenet-labels.txt",
+        recipe=RECIPE,
+        mean=(127 / 255,) * 3,
+        std=(128 / 255,) * 3,
+        output=OutputSpec(kind="classification"),
+    )
+    artifact = build_model(request, loaded.models_folder)
+    print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
+    project.add([folder / "photos"], "yesterday", config)
+    limits = run_command.Limits(None, None, None)
+    exit_code = run_command.run("yesterday", {"run.model": MODEL}, limits, run_command.Voice(False, False, False), False, config)
+    if exit_code:
+        raise InferError(f"the run ended with exit code {exit_code}", f"`infer doctor --config {config}` looks for the cause")
+    _show(config)
+    print("\nNext:")
+    print(f"  cd {folder}")
+    print("  infer run --date yesterday                  # again: nothing new, nothing changes")
+    print("  infer run --date yesterday --dry-run        # how fast is this machine?")
+    print("  infer images add FOLDER && infer run --date today    # your own photos")
+
+
+def _show(config: Path) -> None:
+    """Every photo of the day with what became of it."""
+    loaded = load_settings(config)
+    zone = loaded.settings.run.time_zone
+    day = Day.of(parse_date("yesterday", zone), zone)
+    with open_tables(loaded, read_only=True) as tables:
+        rows = [
+            (Path(row["location"]).name, row["label"], f"{row['score']:.2f}") for row in tables.books.read_predictions(day)
+        ]
+        rows += [
+            (Path(row["location"]).name, f"rejected: {row['reason']}", "") for row in tables.books.read_rejections(day)
+        ]
+    show_table(("photo", "label", "score"), rows)

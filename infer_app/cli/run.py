@@ -1,0 +1,161 @@
+"""`infer run` and `infer backfill`: opens the job, runs the days, says how they ended."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from infer_app.day import Day, each_date, parse_date
+from infer_app.errors import DayHeld, gravest
+from infer_app.job import Job, open_job
+from infer_app.observe.log import log_to_stderr
+from infer_app.observe.progress import Progress
+from infer_app.observe.verdict import duration, stage_costs, verdict
+from infer_app.records import RunReport
+from infer_app.run import dry_run_day, run_day
+from infer_app.settings import LoadedSettings, load_settings
+from infer_app.stop import Stop, seconds_until
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a run ends early."""
+
+    images: int | None
+    finish_by: str | None
+    max_duration_s: float | None
+
+    def stop(self) -> Stop:
+        given = [self.max_duration_s] if self.max_duration_s is not None else []
+        if self.finish_by is not None:
+            given.append(seconds_until(self.finish_by))
+        return Stop(min(given, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """How much is said, and in which form."""
+
+    quiet: bool
+    verbose: bool
+    as_json: bool
+
+
+def run_flags(
+    model: str | None,
+    lookback: int | None,
+    max_rejected: str | None,
+    executor: str | None,
+    device: str | None,
+    variant: str | None,
+    workers: int | None,
+) -> dict[str, Any]:
+    """Flags as settings; None leaves the setting alone."""
+    return {
+        "run.model": model,
+        "run.lookback": lookback,
+        "run.max_rejected": max_rejected,
+        "run.executor": executor,
+        "run.device": device,
+        "run.variant": variant,
+        "run.workers": workers,
+    }
+
+
+def run(date: str, flags: dict[str, Any], limits: Limits, voice: Voice, dry_run: bool, config: Path | None) -> int:
+    """One day and its look-back, oldest first; returns the exit code."""
+    loaded = load_settings(config, flags)
+    settings = loaded.settings.run
+    day = Day.of(parse_date(date, settings.time_zone), settings.time_zone)
+    if dry_run:
+        return _dry_run(loaded, day, limits, voice)
+    days = [day.before(n) for n in range(settings.lookback, -1, -1)]
+    return _run_days(loaded, days, limits, voice)
+
+
+def backfill(first: str, last: str, flags: dict[str, Any], limits: Limits, voice: Voice, config: Path | None) -> int:
+    """Every day of the range, oldest first; returns the gravest exit code."""
+    loaded = load_settings(config, flags)
+    zone = loaded.settings.run.time_zone
+    dates = each_date(parse_date(first, zone), parse_date(last, zone))
+    return _run_days(loaded, [Day.of(date, zone) for date in dates], limits, voice)
+
+
+def _run_days(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice: Voice) -> int:
+    log_to_stderr(voice.quiet, voice.verbose)
+    reports: list[RunReport] = []
+    exit_codes: list[int] = []
+    with limits.stop() as stop, open_job(loaded) as job:
+        progress = Progress(voice.quiet)
+        for day in days:
+            try:
+                reports.append(run_day(job, day, stop, progress, limits.images))
+            except DayHeld as held:
+                if day is days[-1]:
+                    raise
+                log.warning("%s; skipped", held)
+                exit_codes.append(held.exit_code)
+        older = job.tables.books.count_older_pending(days[0], job.model.model_id)
+        exit_code = gravest(exit_codes + [report.exit_code for report in reports])
+        _say(job, days[-1], reports, older, exit_code, voice)
+    return exit_code
+
+
+def _say(job: Job, day: Day, reports: list[RunReport], older: int, exit_code: int, voice: Voice) -> None:
+    last = reports[-1]
+    if voice.as_json:
+        others = [report.to_json() for report in reports[:-1]]
+        print(json.dumps(last.to_json() | {"exit_code": exit_code, "lookback": others, "older_pending": older}))
+        return
+    if voice.quiet and exit_code == 0:
+        return
+    for report in reports[:-1]:
+        if report.selected or report.day.pending:
+            print(verdict(report))
+    if last.reasons:
+        print("rejected: " + ", ".join(f"{count:,} {reason}" for reason, count in last.reasons.items()))
+    if older:
+        print(f"{older:,} images older than the look-back are pending: `infer backfill --from … --to …` predicts them")
+    if last.selected:
+        print(stage_costs(last))
+    elif not last.day.eligible:
+        _name_nearest(job, day)
+    print(verdict(last))
+
+
+def _name_nearest(job: Job, day: Day) -> None:
+    nearest = job.tables.source.nearest_date(day)
+    print(f"no images on {day}; the nearest day that has any is {nearest}" if nearest else "there are no images at all")
+
+
+def _dry_run(loaded: LoadedSettings, day: Day, limits: Limits, voice: Voice) -> int:
+    log_to_stderr(voice.quiet, voice.verbose)
+    with ExitStack() as stack:
+        stop = stack.enter_context(limits.stop())
+        job = stack.enter_context(open_job(loaded, read_only=True))
+        report = dry_run_day(job, day, stop, Progress(voice.quiet), limits.images)
+        pending = job.tables.books.count_new(day, job.model.model_id)
+    seconds = pending / report.images_per_second if report.images_per_second else None
+    if voice.as_json:
+        print(json.dumps(report.to_json() | {"dry_run": True, "forecast": {"pending": pending, "seconds": seconds}}))
+        return report.exit_code
+    if report.selected:
+        print(stage_costs(report))
+        print(f"dry run, nothing written: {report.predicted:,} would be predicted, {report.rejected:,} rejected")
+    print(_forecast(pending, seconds))
+    return report.exit_code
+
+
+def _forecast(pending: int, seconds: float | None) -> str:
+    if seconds is None:
+        return f"{pending:,} pending"
+    done = datetime.now(UTC).astimezone() + timedelta(seconds=seconds)
+    return f"{pending:,} pending, {duration(seconds)}, done {done:%H:%M}"

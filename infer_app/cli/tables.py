@@ -1,0 +1,25 @@
+"""How lists are shown to people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+    """Cells are plain text: a file name with [brackets] or control characters is shown, not obeyed."""
+    table = Table(*headings, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(Text(printable(str(cell))) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console.width = 160  # a file or a pipe has no width of its own
+    console.print(table)
+
+
+def printable(text: str) -> str:
+    """Names may hold terminal escapes and undecodable bytes."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text)

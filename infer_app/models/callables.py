@@ -1,0 +1,54 @@
+"""Find a user's function by its name, `package.module:function`."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from infer_app.errors import UsageError
+
+
+def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., Any]:
+    """The function that `package.module:function` names; UsageError says which part of it is wrong.
+
+    The current folder, and `folder` if given, join sys.path in front, as for `python -m`; they stay, because the
+    function may import more when it is called.
+    """
+    module_name, colon, attribute = spec.partition(":")
+    if not colon or not module_name or not attribute:
+        raise UsageError(f"{spec!r} names no function", "write package.module:function, for example my_model:make")
+    module = _import(module_name, [Path.cwd(), *([folder] if folder else [])])
+    return _attribute(module, attribute)
+
+
+def _import(name: str, folders: list[Path]) -> ModuleType:
+    for folder in reversed(folders):
+        if (path := str(folder.resolve())) not in sys.path:
+            sys.path.insert(0, path)
+    importlib.invalidate_caches()
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise UsageError(f"{name} imports {error.name}, which is not installed", "install it beside infer_app") from error
+        raise UsageError(
+            f"no module {name!r}", f"looked in {', '.join(map(str, folders))} and in the installed packages"
+        ) from error
+    except Exception as error:
+        raise UsageError(f"importing {name} failed: {type(error).__name__}: {error}") from error
+
+
+def _attribute(module: ModuleType, name: str) -> Callable[..., Any]:
+    found = getattr(module, name, None)
+    if found is None:
+        close = difflib.get_close_matches(name, dir(module), n=1)
+        raise UsageError(f"{module.__name__} has no {name!r}", f"did you mean {close[0]}?" if close else "")
+    if not callable(found):
+        raise UsageError(f"{module.__name__}:{name} is a {type(found).__name__}, not a function")
+    function: Callable[..., Any] = found
+    return function

@@ -1,0 +1,69 @@
+"""Four images made in code, for models that are built without golden photos.
+
+Between them: smooth colour, edges and noise; JPEG and PNG, grey, EXIF-rotated; wide, tall and small.
+"""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+from PIL import Image
+
+_ORIENTATION = 274  # EXIF tag
+_ROTATED = 6  # shown a quarter turn clockwise
+_Pixels = np.ndarray
+
+
+def made_images() -> dict[str, bytes]:
+    """File name: encoded image. The same pixels every time."""
+    return {
+        "gradient.jpg": _jpeg(Image.fromarray(_gradient(500, 375))),
+        "grey-rotated.jpg": _jpeg(Image.fromarray(_shapes(320, 480)).convert("L"), orientation=_ROTATED),
+        "shapes.png": _png(Image.fromarray(_shapes(640, 427))),
+        "noise.jpg": _jpeg(Image.fromarray(_noise(301, 260))),
+    }
+
+
+def _gradient(width: int, height: int) -> _Pixels:
+    """Colour that changes slowly, with a few waves in it."""
+    y, x = np.mgrid[0:height, 0:width] / max(width, height)
+    channels = (x, y, 0.5 + 0.5 * np.sin(12 * x + 7 * y))
+    return _to_bytes(np.stack(channels, axis=-1))
+
+
+def _shapes(width: int, height: int) -> _Pixels:
+    """Discs of flat colour on a chequered ground: hard edges."""
+    y, x = np.mgrid[0:height, 0:width]
+    pixels = np.where(((x // 40 + y // 40) % 2 == 0)[..., None], (0.9, 0.85, 0.7), (0.25, 0.3, 0.45))
+    random = np.random.default_rng(7)
+    for _ in range(6):
+        centre_x, centre_y, radius = random.integers((0, 0, 30), (width, height, 110))
+        pixels[(x - centre_x) ** 2 + (y - centre_y) ** 2 < radius**2] = random.random(3)
+    return _to_bytes(pixels)
+
+
+def _noise(width: int, height: int) -> _Pixels:
+    """A gradient under noise of every pixel: what a resize without antialiasing gets wrong."""
+    noise = np.random.default_rng(11).normal(0, 0.15, (height, width, 3))
+    return _to_bytes(_gradient(width, height) / 255 + noise)
+
+
+def _to_bytes(pixels: _Pixels) -> _Pixels:
+    """0-1 to uint8."""
+    return np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
+
+
+def _jpeg(image: Image.Image, orientation: int | None = None) -> bytes:
+    exif = Image.Exif()
+    if orientation is not None:
+        exif[_ORIENTATION] = orientation
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=92, exif=exif)
+    return buffer.getvalue()
+
+
+def _png(image: Image.Image) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG")
+    return buffer.getvalue()
