@@ -135,15 +135,18 @@ def check_name(name: str) -> None:
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace manifest.json at once: a reader sees the old one or the new one."""
-    with tempfile.NamedTemporaryFile("w", dir=folder.parent, prefix=".manifest-", encoding="utf-8", delete=False) as new:
-        new.write(manifest.to_json())
+    with tempfile.NamedTemporaryFile("wb", dir=folder.parent, prefix=".manifest-", delete=False) as new:
+        new.write(manifest.to_json().encode())
         new.flush()
         os.fsync(new.fileno())
-    Path(new.name).chmod(0o644)  # a temporary file is its owner's alone; cron may run as someone else
-    Path(new.name).replace(folder / MANIFEST_FILE)
+    path = Path(new.name)
+    path.chmod(0o644)  # a temporary file is its owner's alone; cron may run as someone else
+    path.replace(folder / MANIFEST_FILE)
 
 
-def record_variant(artifact: Artifact, variant: str, details: Mapping[str, Any], files: Mapping[str, bytes]) -> Artifact:
+def record_variant(
+    artifact: Artifact, variant: str, details: Mapping[str, Any], files: Mapping[str, bytes]
+) -> Artifact:
     """Add a variant, its files under variants/<variant>/, or replace it; the model's id stays."""
     check_name(variant)
     prefix = f"variants/{variant}/"

@@ -9,7 +9,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from infer_app.models.artifact import (
     write_file,
 )
 from infer_app.models.callables import resolve_callable
-from infer_app.models.golden import check_golden, golden_outputs, golden_pixels, measure_parity, save_array
+from infer_app.models.golden import CHECK_BATCH, check_golden, golden_outputs, golden_pixels, measure_parity, save_array
 from infer_app.models.golden_images import made_images
 from infer_app.models.labels import format_labels, parse_labels
 from infer_app.models.manifest import (
@@ -46,7 +46,7 @@ from infer_app.models.manifest import (
     model_id,
 )
 from infer_app.models.source import Source, read_source, source_code
-from infer_app.models.specs import InputSpec, OutputSpec, Tolerance
+from infer_app.models.specs import InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.models.torchscript import CPU_VARIANT, as_rows, build_cpu_variant, load_torchscript
 from infer_app.models.trial import check_meaning, try_source
 from infer_app.records import Recipe
@@ -70,8 +70,12 @@ class BuildRequest:
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # 0-1 scale
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
     input: str = "float-nchw"
-    output: OutputSpec = OutputSpec()
+    output: OutputSpec = field(default_factory=OutputSpec)
     golden: Path | None = None  # a folder of images
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(self.input, floats3(self.mean), floats3(self.std))
 
 
 @dataclass(frozen=True)
@@ -84,7 +88,7 @@ class _Golden:
 def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     """The artifact, checked and complete; where this very model exists it is left as it is and `reused` is true."""
     _check_request(request)
-    input_spec = InputSpec(request.input, request.mean, request.std)
+    input_spec = request.input_spec
     files = _own_files(request)
     preprocess = _preprocess_of(request, files)
     source = read_source(request.source, request.weights, input_spec, request.recipe.size)
@@ -119,7 +123,7 @@ def _check_request(request: BuildRequest) -> None:
         raise UsageError("--preprocess and the recipe custom belong together", "give both, or another recipe alone")
     if request.labels is not None and request.output.kind != "classification":
         raise UsageError(f"labels belong to classification, not to {request.output.kind}", "leave --labels out")
-    if request.input == "uint8-nhwc" and (request.mean, request.std) != ((0.0, 0.0, 0.0), (1.0, 1.0, 1.0)):
+    if request.input == "uint8-nhwc" and request.input_spec != InputSpec("uint8-nhwc"):
         raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
 
 
@@ -166,7 +170,9 @@ def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
         if len(images) < MAX_GOLDEN and _is_image(data, recipe):
             images[path.name] = data
     if not images:
-        raise ModelError(f"{folder} has no image that can be decoded", "give --golden a folder with a few JPEGs or PNGs")
+        raise ModelError(
+            f"{folder} has no image that can be decoded", "give --golden a folder with a few JPEGs or PNGs"
+        )
     return images
 
 
@@ -209,7 +215,7 @@ def _manifest(
         model_id=model_id(
             source.sha256,
             request.recipe,
-            InputSpec(request.input, request.mean, request.std),
+            request.input_spec,
             output,
             labels_sha256=sums.get(LABELS_FILE),
             preprocess=request.preprocess,
@@ -217,8 +223,8 @@ def _manifest(
         ),
         recipe=request.recipe,
         input=request.input,
-        mean=request.mean,
-        std=request.std,
+        mean=request.input_spec.mean,
+        std=request.input_spec.std,
         output=output,
         num_outputs=as_rows(outputs).shape[1],
         source=request.source,
@@ -228,7 +234,11 @@ def _manifest(
         golden=golden.names,
         tolerance=Tolerance(),
         created_at=datetime.now(UTC).isoformat(),
-        built_with={"infer_app": infer_app.__version__, "torch": torch.__version__, "python": platform.python_version()},
+        built_with={
+            "infer_app": infer_app.__version__,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
         files=sums,
     )
 
@@ -253,7 +263,7 @@ def _fill(folder: Path, manifest: Manifest, files: dict[str, bytes], preprocess:
     artifact = open_artifact(folder)
     predict = _cpu_variant(artifact)
     check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
-    actual = torch.cat([predict(batch) for batch in golden_pixels(artifact).split(1)])
+    actual = torch.cat([predict(batch) for batch in torch.split(golden_pixels(artifact), CHECK_BATCH)])
     parity = measure_parity(golden_outputs(artifact), actual)
     save_manifest(folder, replace(manifest, variants={CPU_VARIANT: {"parity": parity.to_json()}}))
 

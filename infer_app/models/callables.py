@@ -35,7 +35,7 @@ def _import(name: str, folders: list[Path]) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise UsageError(f"{name} imports {error.name}, which is not installed", "install it beside infer_app") from error
+            raise UsageError(f"{name} imports {error.name}, which is not installed", "install it") from error
         raise UsageError(
             f"no module {name!r}", f"looked in {', '.join(map(str, folders))} and in the installed packages"
         ) from error

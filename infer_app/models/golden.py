@@ -108,7 +108,7 @@ def _checked_pixels(actual: Tensor, expected: Tensor, tolerance: Tolerance, numb
 
 
 def _predict_all(predict: Callable[[Tensor], Tensor], pixels: Tensor) -> Tensor:
-    return torch.cat([predict(batch) for batch in pixels.split(CHECK_BATCH)]).cpu()
+    return torch.cat([predict(batch) for batch in torch.split(pixels, CHECK_BATCH)]).cpu()
 
 
 def _check_outputs(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> None:
@@ -118,7 +118,9 @@ def _check_outputs(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> No
     relative = ((actual - expected).abs().amax(1) / scale).tolist()
     for number, (difference, cosine) in enumerate(zip(relative, _cosines(expected, actual).tolist(), strict=True)):
         if not difference <= tolerance.relative:  # NaN is not less than anything
-            raise _failed(number, f"outputs differ by {difference:.2g} of the largest, allowed is {tolerance.relative:g}")
+            raise _failed(
+                number, f"outputs differ by {difference:.2g} of the largest, not {tolerance.relative:g} at most"
+            )
         if not cosine >= tolerance.cosine:
             raise _failed(number, f"outputs have cosine {cosine:.5f}, needed is {tolerance.cosine:g}")
 

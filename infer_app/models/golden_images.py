@@ -51,7 +51,8 @@ def _noise(width: int, height: int) -> _Pixels:
 
 def _to_bytes(pixels: _Pixels) -> _Pixels:
     """0-1 to uint8."""
-    return np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
+    levels: _Pixels = np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
+    return levels
 
 
 def _jpeg(image: Image.Image, orientation: int | None = None) -> bytes:

@@ -36,7 +36,7 @@ def _fold(graph: Any, pad: Any) -> bool:
         zeros = (max(right - left, 0), max(left - right, 0), max(bottom - top, 0), max(top - bottom, 0))
         conv.replaceInput(1, graph.insertConstant(torch.nn.functional.pad(weight, zeros)))
     conv.replaceInput(4, graph.insertConstant([padding[0] + max(top, bottom), padding[1] + max(left, right)]))
-    conv.replaceInput(0, list(pad.inputs())[0])
+    conv.replaceInput(0, next(iter(pad.inputs())))
     pad.destroy()
     return True
 

@@ -101,8 +101,10 @@ def _read_weights(path: Path) -> Mapping[str, Tensor]:
         if path.suffix == ".safetensors":
             return load_file(path)
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise UsageError(f"no file {path}") from error
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror or error}", "--weights takes a state dict or .safetensors"
+        ) from error
     except (pickle.UnpicklingError, RuntimeError, EOFError, SafetensorError, ValueError) as error:
         raise ModelError(
             f"{path}: no weights can be read: {first_line(error)}",

@@ -21,6 +21,8 @@ CPU_VARIANT = "cpu-torchscript"
 BATCH_SIZE = 4  # images; fixed, because the fusion is made for one shape
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
 
+_jit: Any = torch.jit  # has hardly a type
+
 _CALLABLE = "give a callable that makes the module: infer model build package.module:function --weights FILE"
 _TRACE = "save the whole model: torch.jit.save(torch.jit.trace(model.eval(), example), FILE)"
 
@@ -30,7 +32,7 @@ def load_torchscript(source: bytes) -> torch.jit.ScriptModule:
     _refuse_other_formats(source)
     try:
         with _no_deprecations():
-            module = torch.jit.load(io.BytesIO(source), map_location="cpu")
+            module: torch.jit.ScriptModule = _jit.load(io.BytesIO(source), map_location="cpu")
     except (RuntimeError, ValueError) as error:
         raise ModelError(
             f"torch {torch.__version__} can't load this TorchScript file: {first_line(error)}",
@@ -44,9 +46,9 @@ def trace_module(module: nn.Module, example: Tensor) -> bytes:
     """A module as the bytes of a TorchScript file; ModelError where it can't be traced."""
     try:
         with _no_deprecations(), torch.no_grad():
-            traced = torch.jit.trace(module, example, check_trace=False)
+            traced = _jit.trace(module, example, check_trace=False)
             buffer = io.BytesIO()
-            torch.jit.save(traced, buffer)
+            _jit.save(traced, buffer)
     except Exception as error:  # a trace runs the user's code
         raise ModelError(
             f"can't trace the module on an input of {tuple(example.shape)} {example.dtype}: {first_line(error)}",
@@ -57,7 +59,7 @@ def trace_module(module: nn.Module, example: Tensor) -> bytes:
 
 def run_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Any:
     """The plain fp32 forward, nothing frozen and nothing fused, on (n, H, W, 3) uint8: what golden outputs are."""
-    with _no_deprecations(), torch.inference_mode(), torch.jit.optimized_execution(False):
+    with _no_deprecations(), torch.inference_mode(), _jit.optimized_execution(False):
         return _Normalised(module, spec, channels_last=False)(pixels)
 
 
@@ -140,7 +142,7 @@ def _frozen(source: bytes, spec: InputSpec, size: int, *, channels_last: bool) -
     wrapped = _Normalised(load_torchscript(source), spec, channels_last=channels_last).eval()
     example = torch.zeros(BATCH_SIZE, size, size, 3, dtype=torch.uint8)
     with _no_deprecations(), torch.no_grad():
-        frozen: torch.jit.ScriptModule = torch.jit.freeze(torch.jit.trace(wrapped, example, check_trace=False))
+        frozen: torch.jit.ScriptModule = _jit.freeze(_jit.trace(wrapped, example, check_trace=False))
     fold_padding(frozen.graph)
     return frozen
 
@@ -157,7 +159,7 @@ def _refuse_other_formats(source: bytes) -> None:
     if any(name.startswith("/code/") for name in names):
         return
     if any(name in ("/archive_format", "/models/model.json", "/serialized_exported_program.json") for name in names):
-        raise ModelError("the source is a .pt2 archive of torch.export, which is not supported", f"{_TRACE}; or {_CALLABLE}")
+        raise ModelError("the source is a .pt2 archive of torch.export, not TorchScript", f"{_TRACE}; or {_CALLABLE}")
     if "/data.pkl" in names:
         raise ModelError("the source is what torch.save makes, a state dict or checkpoint, not TorchScript", _CALLABLE)
     raise ModelError("the source is a zip file, but not TorchScript", f"{_TRACE}; or {_CALLABLE}")
@@ -181,9 +183,9 @@ def _no_deprecations() -> Iterator[None]:
 @contextmanager
 def _onednn_fusion() -> Iterator[None]:
     """oneDNN's fusion for what is compiled meanwhile; a switch of the whole process, so it is put back."""
-    before = torch.jit.onednn_fusion_enabled()
-    torch.jit.enable_onednn_fusion(True)
+    before = _jit.onednn_fusion_enabled()
+    _jit.enable_onednn_fusion(True)
     try:
         yield
     finally:
-        torch.jit.enable_onednn_fusion(before)
+        _jit.enable_onednn_fusion(before)

@@ -34,7 +34,7 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
     together = run(trial).float()
     _check_repeatable(together, run(trial).float())
     _check_company(together, torch.cat([run(trial[:1]), run(trial[1:])]).float())
-    outputs = torch.cat([run(batch).float() for batch in pixels.split(3)])
+    outputs = torch.cat([run(batch).float() for batch in torch.split(pixels, 3)])
     if not outputs.isfinite().all():
         raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
     return outputs
@@ -76,7 +76,9 @@ def _check_batches(run: _Run, trial: Tensor) -> None:
         raise failure
     fits = [n for n in (1, 2, 3) if n not in failures] or _other_batches(run, trial)
     if fits:
-        raise ModelError(f"the module runs on a batch of {fits[0]} but not of {size}: {first_line(failure)}", _BATCH_HINT)
+        raise ModelError(
+            f"the module runs on {fits[0]} at a time but not on {size}: {first_line(failure)}", _BATCH_HINT
+        )
     height, width = trial.shape[1:3]
     raise ModelError(
         f"the module can't run on pictures of {height}x{width}: {first_line(failure)}",

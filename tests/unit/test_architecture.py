@@ -1,0 +1,86 @@
+"""The drawing of docs/design.md, as tests: imports point one way, a library has one owner, --help is quick."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[2] / "infer_app"
+
+# What a room may import, besides itself. Files at the top level are rooms of their own.
+FREE = {"records", "errors", "day", "settings"}
+MAY_IMPORT = {
+    "records": set(),
+    "errors": set(),
+    "day": {"errors"},
+    "settings": {"errors", "day"},
+    "stop": {"errors"},
+    "holdback": {"records", "errors"},
+    "demo": {"errors"},
+    "observe": FREE,
+    "database": FREE,
+    "images": {"records", "errors"},
+    "loading": {"records", "errors"},
+    "models": {"records", "errors", "images"},
+    "executors": {"records", "errors", "images", "loading", "models", "observe"},
+    "job": FREE | {"database", "executors", "models"},
+    "run": FREE | {"job", "database", "executors", "holdback", "images", "observe", "stop"},
+}
+OWNERS = {
+    "typer": {"cli/app.py"},
+    "sqlalchemy": {"database", "settings.py"},
+    "alembic": {"database"},
+    "turbojpeg": {"images"},
+    "PIL": {"images", "models/golden_images.py"},
+    "torch.jit": {"models/torchscript.py"},
+    "multiprocessing": {"loading"},
+    "rich": {"cli", "observe"},
+}
+
+
+def imports() -> Iterator[tuple[str, str]]:
+    """(file, imported module), imports inside functions too."""
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            yield from ((str(path.relative_to(PACKAGE)), name) for name in names)
+
+
+def room(file: str) -> str:
+    return file.split("/")[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("importer", sorted(MAY_IMPORT))
+def test_imports_point_one_way(importer):
+    inner = [(file, name) for file, name in imports() if name.startswith("infer_app.") and room(file) == importer]
+    wrong = [(file, name) for file, name in inner if name.split(".")[1] not in MAY_IMPORT[importer] | {importer}]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("library", sorted(OWNERS))
+def test_a_library_has_one_owner(library):
+    users = {file for file, name in imports() if name == library or name.startswith(f"{library}.")}
+    strangers = [user for user in users if not any(user == own or user.startswith(f"{own}/") for own in OWNERS[library])]
+    assert strangers == []
+
+
+def test_only_torchscript_calls_torch_jit():
+    users = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if "torch.jit." in path.read_text()}
+    assert users <= {"models/torchscript.py"}
+
+
+def test_help_loads_neither_torch_nor_a_database():
+    script = "import sys; from infer_app.cli import app; app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    loaded = run.stdout.splitlines()[-1]
+    assert not [name for name in ("'torch'", "'sqlalchemy'", "'numpy'", "'PIL'") if name in loaded]
+
+
+def test_the_coordinator_of_a_run_loads_no_torch():
+    script = "import sys, infer_app.cli.run; print('torch' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"

@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pytest
+
+from infer_app.errors import UsageError
+from infer_app.settings import Settings, load_settings, rejection_budget
+
+KEYS = [f"{section}.{key}" for section, field in Settings.model_fields.items() for key in field.annotation.model_fields]
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "infer.toml"
+    path.write_text(text)
+    return path
+
+
+def test_flags_beat_variables_beat_the_file(tmp_path):
+    config = write(tmp_path, "[run]\nlookback = 1\nworkers = 1\nchunk_size = 1\n")
+    loaded = load_settings(
+        config, {"run.chunk_size": 3, "run.model": None}, {"INFER_RUN__WORKERS": "2", "INFER_RUN__CHUNK_SIZE": "2"}
+    )
+    run = loaded.settings.run
+    assert (run.lookback, run.workers, run.chunk_size) == (1, 2, 3)
+    assert [loaded.origins[f"run.{key}"] for key in ("lookback", "workers", "chunk_size")] == [
+        "infer.toml",
+        "environment",
+        "flag",
+    ]
+
+
+def test_paths_are_relative_to_the_file(tmp_path):
+    config = write(tmp_path, '[database]\nurl = "sqlite:///my.db"\n[images]\nroots = ["photos"]\n')
+    loaded = load_settings(config, environ={})
+    assert loaded.database_url == f"sqlite:///{tmp_path}/my.db"
+    assert loaded.roots == (tmp_path / "photos",)
+    assert loaded.models_folder == tmp_path / "models"
+
+
+@pytest.mark.parametrize("dotted", KEYS)
+def test_a_misspelt_key_is_named_with_the_right_one(tmp_path, dotted):
+    section, key = dotted.split(".")
+    typo = key[:-1] + key[-1] * 2
+    with pytest.raises(UsageError) as caught:
+        load_settings(write(tmp_path, f"[{section}]\n{typo} = 1\n"), environ={})
+    assert f"unknown key {typo!r} in [{section}]" in caught.value.message
+    assert key in caught.value.hint
+
+
+@pytest.mark.parametrize("dotted", KEYS)
+def test_a_misspelt_variable_is_named_with_the_right_one(tmp_path, dotted):
+    variable = "INFER_" + dotted.replace(".", "__").upper()
+    with pytest.raises(UsageError) as caught:
+        load_settings(write(tmp_path, ""), environ={f"{variable}S": "1"})
+    assert f"{variable}S" in caught.value.message
+    assert variable in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[run", "Expected"),
+        ("workers = 2", "outside a \\[section\\]"),
+        ("[rum]\n", "unknown section \\[rum\\]"),
+        ('[run]\ntime_zone = "Mars"\n', "unknown time zone"),
+        ('[run]\nworkers = "many"\n', "run.workers"),
+        ('[run]\nmax_rejected = "lots"\n', "run.max_rejected"),
+    ],
+)
+def test_a_wrong_file_is_a_usage_error(tmp_path, text, message):
+    with pytest.raises(UsageError, match=message) as caught:
+        load_settings(write(tmp_path, text), environ={})
+    assert caught.value.hint
+
+
+def test_a_missing_file_says_how_to_make_one(tmp_path):
+    with pytest.raises(UsageError, match="no infer.toml") as caught:
+        load_settings(tmp_path / "infer.toml", environ={})
+    assert "infer init" in caught.value.hint
+
+
+def test_no_password_in_what_is_shown(tmp_path):
+    loaded = load_settings(write(tmp_path, '[database]\nurl = "postgresql://me:canary@host/db"\n'), environ={})
+    assert "canary" not in str(list(loaded.flattened()))
+    assert "canary" not in repr(loaded.settings)
+    with pytest.raises(UsageError) as caught:
+        _ = load_settings(write(tmp_path, '[database]\nurl = "canary"\n'), environ={}).database_url
+    assert "canary" not in str(caught.value)
+
+
+def test_the_rejection_budget_is_a_share_or_a_number():
+    assert rejection_budget("5%", 1000) == 50
+    assert rejection_budget("5%", 20) == 10
+    assert rejection_budget("0", 1000) == 0
+    with pytest.raises(ValueError, match="neither a share"):
+        rejection_budget("many", 1)
