@@ -34,8 +34,8 @@ class Images(Dataset[Sample]):
     def __getitem__(self, index: int) -> Sample:
         image_id, location = self.rows[index]
         with Image.open(location) as image:
-            rgb = image.convert("RGB")
-        rgb = crop_resize(ImageOps.exif_transpose(rgb))
+            ImageOps.exif_transpose(image, in_place=True)
+            rgb = crop_resize(image.convert("RGB"))
         pixels = torch.from_numpy(np.array(rgb)).permute(2, 0, 1).float()
         return image_id, (pixels - MEAN) / STD
 

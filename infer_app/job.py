@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,7 +69,7 @@ def open_job(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Job]:
     run = loaded.settings.run
     with open_tables(loaded, read_only) as tables, open_executor(loaded, artifact) as executor:
         manifest = artifact.manifest
-        model = RunModel(manifest.name, manifest.model_id, CPU_VARIANT, manifest.to_json())
+        model = RunModel(manifest.name, manifest.model_id, CPU_VARIANT, json.loads(manifest.to_json()))
         yield Job(tables, model, executor, loaded.roots, run.chunk_size, run.max_rejected)
 
 

@@ -112,7 +112,8 @@ class Tally:
     def add(self, result: ChunkResult) -> None:
         self.predicted += len(result.predictions)
         self.reasons.update(broken.reason.value for broken in result.broken)
-        self.clock.cpu_seconds.update(result.cpu_seconds)
+        for stage, seconds in result.cpu_seconds.items():
+            self.clock.cpu_seconds[stage] += seconds
 
 
 def _report(job: Job, day: Day, run_id: str, tally: Tally, seconds: float, stop: Stop) -> RunReport:

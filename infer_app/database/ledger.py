@@ -139,7 +139,7 @@ def _is_alive(row: Row[Any], now: datetime) -> bool:
     if row.host == socket.gethostname() and not row.process.endswith("?"):
         return process_identity(pid) == row.process
     age: timedelta = now - row.heartbeat_at
-    return age < timedelta(seconds=LEASE_S)
+    return age.total_seconds() < LEASE_S
 
 
 def _utc_now() -> datetime:

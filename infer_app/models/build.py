@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -14,15 +13,11 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor
 
 import infer_app
 from infer_app.errors import ModelError, UsageError
-from infer_app.images.bad_image import BadImage
-from infer_app.images.decode import DecodeLimits, decode_image
-from infer_app.images.transform import reference_transform, transform
 from infer_app.models.artifact import (
     Artifact,
     Preprocess,
@@ -34,7 +29,7 @@ from infer_app.models.artifact import (
 )
 from infer_app.models.callables import resolve_callable
 from infer_app.models.golden import CHECK_BATCH, check_golden, golden_outputs, golden_pixels, measure_parity, save_array
-from infer_app.models.golden_images import made_images
+from infer_app.models.golden_set import GoldenSet, load_pixels, make_golden_set
 from infer_app.models.labels import format_labels, parse_labels
 from infer_app.models.manifest import (
     GOLDEN_OUTPUTS_FILE,
@@ -50,11 +45,6 @@ from infer_app.models.specs import InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.models.torchscript import CPU_VARIANT, as_rows, build_cpu_variant, load_torchscript
 from infer_app.models.trial import check_meaning, try_source
 from infer_app.records import Recipe
-
-MAX_GOLDEN = 8  # images
-GOLDEN_LIMITS = DecodeLimits(max_pixels=100_000_000)
-
-_SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
 
 
 @dataclass(frozen=True)
@@ -78,13 +68,6 @@ class BuildRequest:
         return InputSpec(self.input, floats3(self.mean), floats3(self.std))
 
 
-@dataclass(frozen=True)
-class _Golden:
-    names: tuple[str, ...]  # relative paths in the artifact
-    images: tuple[bytes, ...]  # encoded
-    pixels: Tensor  # (n, size, size, 3) uint8
-
-
 def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     """The artifact, checked and complete; where this very model exists it is left as it is and `reused` is true."""
     _check_request(request)
@@ -93,7 +76,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     preprocess = _preprocess_of(request, files)
     source = read_source(request.source, request.weights, input_spec, request.recipe.size)
     module = load_torchscript(source.model)
-    golden = _golden_of(request, preprocess)
+    golden = make_golden_set(request.golden, request.recipe, preprocess)
     outputs = try_source(module, input_spec, golden.pixels)
     check_meaning(outputs, request.output, _num_labels(files))
 
@@ -108,11 +91,6 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     with _new_folder(folder) as building:
         _fill(building, manifest, files, preprocess)
     return open_artifact(folder)
-
-
-def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
-    """An encoded image through the decoder and transform of every run: (size, size, 3) uint8; BadImage if it can't."""
-    return transform(decode_image(data, recipe, GOLDEN_LIMITS), recipe, preprocess)
 
 
 def _check_request(request: BuildRequest) -> None:
@@ -150,61 +128,8 @@ def _num_labels(files: dict[str, bytes]) -> int | None:
     return len(parse_labels(files[LABELS_FILE], LABELS_FILE)) if LABELS_FILE in files else None
 
 
-def _golden_of(request: BuildRequest, preprocess: Preprocess | None) -> _Golden:
-    encoded = made_images() if request.golden is None else _images_in(request.golden, request.recipe)
-    reference = partial(_reference_pixels, recipe=request.recipe, preprocess=preprocess)
-    return _Golden(
-        names=tuple(f"golden/{number}{_suffix(name)}" for number, name in enumerate(encoded, start=1)),
-        images=tuple(encoded.values()),
-        pixels=torch.stack([_made(reference, name, data) for name, data in encoded.items()]),
-    )
-
-
-def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
-    """The first images of a folder, by name; what is no image is passed over."""
-    if not folder.is_dir():
-        raise UsageError(f"no folder {folder}", "--golden takes a folder of images")
-    images: dict[str, bytes] = {}
-    for path in sorted(path for path in folder.iterdir() if path.is_file()):
-        data = path.read_bytes()
-        if len(images) < MAX_GOLDEN and _is_image(data, recipe):
-            images[path.name] = data
-    if not images:
-        raise ModelError(
-            f"{folder} has no image that can be decoded", "give --golden a folder with a few JPEGs or PNGs"
-        )
-    return images
-
-
-def _is_image(data: bytes, recipe: Recipe) -> bool:
-    try:
-        decode_image(data, recipe, GOLDEN_LIMITS)
-    except BadImage:
-        return False
-    return True
-
-
-def _made(reference: Callable[[bytes], Tensor], name: str, data: bytes) -> Tensor:
-    try:
-        return reference(data)
-    except BadImage as bad:
-        raise ModelError(f"golden image {name}: {bad.detail}", "check the recipe and the preprocess function") from bad
-
-
-def _reference_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:
-    rgb = decode_image(data, recipe, GOLDEN_LIMITS)
-    if recipe.kind == "custom":
-        return transform(rgb, recipe, preprocess)
-    return torch.from_numpy(np.ascontiguousarray(reference_transform(rgb, recipe)))
-
-
-def _suffix(name: str) -> str:
-    suffix = Path(name).suffix.lower()
-    return suffix if _SUFFIX.fullmatch(suffix) else ""
-
-
 def _manifest(
-    request: BuildRequest, source: Source, golden: _Golden, outputs: Tensor, files: dict[str, bytes]
+    request: BuildRequest, source: Source, golden: GoldenSet, outputs: Tensor, files: dict[str, bytes]
 ) -> Manifest:
     output = request.output
     if output.kind == "raw":

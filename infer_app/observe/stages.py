@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -21,7 +21,7 @@ class StageClock:
     """CPU seconds of this thread, summed by stage: waiting for a disk or a lock costs none."""
 
     def __init__(self) -> None:
-        self.cpu_seconds: Counter[str] = Counter()
+        self.cpu_seconds: dict[str, float] = defaultdict(float)
 
     @contextmanager
     def time(self, stage: str) -> Iterator[None]:

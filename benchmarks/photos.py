@@ -1,0 +1,59 @@
+"""The photos of a comparison: from a folder, repeated under new names until there are enough."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from itertools import cycle, islice
+from pathlib import Path
+
+from PIL import Image
+
+DATA_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"  # where a checkout's neighbour may have some
+SUFFIXES = (".jpg", ".jpeg")
+WHEEL_PHOTOS = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
+WIDTH, HEIGHT = 500, 375  # the usual size of ImageNet's photos
+
+
+def find_photos() -> Path | None:
+    """$TEST_DATA/photos, or that of a data folder beside the checkout."""
+    candidates = [Path(os.environ["TEST_DATA"])] if "TEST_DATA" in os.environ else []
+    folders = [folder / "photos" for folder in (*candidates, DATA_BESIDE)]
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def collect_photos(source: Path | None, folder: Path, count: int) -> None:
+    """`count` files in `folder`, each a real file with a name of its own."""
+    folder.mkdir()
+    originals = _jpegs_of(source) if source else _photos_of_the_wheel(folder.parent / "originals")
+    for number, original in enumerate(islice(cycle(originals), count)):
+        _link_or_copy(original, folder / f"{number:06}-{original.stem}.jpg")
+
+
+def _jpegs_of(source: Path) -> list[Path]:
+    found = sorted(path for path in source.iterdir() if path.suffix.lower() in SUFFIXES)
+    if not found:
+        raise SystemExit(f"{source}: no JPEG files")
+    return found
+
+
+def _photos_of_the_wheel(folder: Path) -> list[Path]:
+    """Photos that scikit-image ships, as JPEGs of the usual size."""
+    spec = importlib.util.find_spec("skimage")
+    if spec is None or spec.origin is None:
+        raise SystemExit("no photos: give a folder with --photos, or pip install scikit-image, which ships some")
+    folder.mkdir()
+    for name in WHEEL_PHOTOS:
+        with Image.open(Path(spec.origin).parent / "data" / name) as image:
+            photo = image.convert("RGB").resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
+        photo.save(folder / f"{Path(name).stem}.jpg", quality=90)
+    return sorted(folder.iterdir())
+
+
+def _link_or_copy(original: Path, copy: Path) -> None:
+    """A hard link where the file system and the owner allow one."""
+    try:
+        copy.hardlink_to(original)
+    except OSError:
+        shutil.copyfile(original, copy)

@@ -1,0 +1,82 @@
+"""The images that a model is checked with before every run: chosen at build, stored encoded and as pixels."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.images.bad_image import BadImage
+from infer_app.images.decode import DecodeLimits, decode_image
+from infer_app.images.transform import reference_transform, transform
+from infer_app.models.artifact import Preprocess
+from infer_app.models.golden_images import made_images
+from infer_app.records import Recipe
+
+MAX_GOLDEN = 8  # images
+GOLDEN_LIMITS = DecodeLimits(max_pixels=100_000_000)
+
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
+
+
+@dataclass(frozen=True)
+class GoldenSet:
+    names: tuple[str, ...]  # relative paths in the artifact
+    images: tuple[bytes, ...]  # encoded
+    pixels: Tensor  # (n, size, size, 3) uint8 RGB: Pillow's
+
+
+def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess | None) -> GoldenSet:
+    """From the first images of a folder, or made in code; ModelError where the recipe fails on one."""
+    encoded = made_images() if folder is None else _images_in(folder, recipe)
+    return GoldenSet(
+        names=tuple(f"golden/{number}{_suffix(name)}" for number, name in enumerate(encoded, start=1)),
+        images=tuple(encoded.values()),
+        pixels=torch.stack([_pixels_of(name, data, recipe, preprocess) for name, data in encoded.items()]),
+    )
+
+
+def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
+    """An encoded image through the decoder and transform of every run: (size, size, 3) uint8; BadImage if it can't."""
+    return transform(decode_image(data, recipe, GOLDEN_LIMITS), recipe, preprocess)
+
+
+def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
+    """The first images of a folder, by name; what is no image is passed over."""
+    if not folder.is_dir():
+        raise UsageError(f"no folder {folder}", "--golden takes a folder of images")
+    images: dict[str, bytes] = {}
+    for path in sorted(path for path in folder.iterdir() if path.is_file()):
+        if len(images) == MAX_GOLDEN:
+            break
+        if _is_image(data := path.read_bytes(), recipe):
+            images[path.name] = data
+    if not images:
+        raise ModelError(f"{folder} has no image that can be decoded", "put a few JPEGs or PNGs there")
+    return images
+
+
+def _is_image(data: bytes, recipe: Recipe) -> bool:
+    try:
+        decode_image(data, recipe, GOLDEN_LIMITS)
+    except BadImage:
+        return False
+    return True
+
+
+def _pixels_of(name: str, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:
+    try:
+        if recipe.kind == "custom":  # the user's function is its own reference
+            return load_pixels(data, recipe, preprocess)
+        return torch.from_numpy(reference_transform(decode_image(data, recipe, GOLDEN_LIMITS), recipe))
+    except BadImage as bad:
+        raise ModelError(f"golden image {name}: {bad.detail}", "check the recipe and the preprocess function") from bad
+
+
+def _suffix(name: str) -> str:
+    suffix = Path(name).suffix.lower()
+    return suffix if _SUFFIX.fullmatch(suffix) else ""

@@ -1,0 +1,88 @@
+"""Modules of two lines, and what a test needs to build an artifact of one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from infer_app.models.artifact import Artifact
+from infer_app.models.build import BuildRequest, build_model
+from infer_app.records import Recipe
+
+SIZE = 16
+RECIPE = Recipe("crop-resize", SIZE, crop=0.875)
+MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
+
+
+class Means(nn.Module):
+    """(n, 3): each channel's mean, seen through a matrix so that the three differ in scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(3, 3)
+        with torch.no_grad():
+            self.mix.weight.copy_(torch.tensor([[1.0, 0.2, 0.0], [0.0, 2.0, 0.3], [0.4, 0.0, 3.0]]))
+            self.mix.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed: Tensor = self.mix(x.mean((2, 3)))
+        return mixed
+
+
+class Network(nn.Module):
+    """Padding of TensorFlow's kind, a grouped convolution, BatchNorm, ReLU6: (n, 5)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.layers = nn.Sequential(
+            nn.ZeroPad2d((0, 1, 0, 1)),
+            nn.Conv2d(3, 8, 3, stride=2, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU6(),
+            nn.ZeroPad2d(1),
+            nn.Conv2d(8, 8, 3, groups=8),
+            nn.ReLU6(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 5),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.layers(x)
+        return outputs
+
+
+def traced(module: nn.Module, batch: int = 2, *, train: bool = False) -> torch.jit.ScriptModule:
+    module.train(train)
+    with torch.no_grad():
+        return torch.jit.trace(module, torch.rand(batch, 3, SIZE, SIZE), check_trace=False)
+
+
+def save(module: nn.Module, path: Path) -> Path:
+    """As a user does: a TorchScript file."""
+    script = module if isinstance(module, torch.jit.ScriptModule) else traced(module)
+    torch.jit.save(script, str(path))
+    return path
+
+
+def request(folder: Path, module: nn.Module | None = None) -> BuildRequest:
+    """To build `module` (Means) with three labels."""
+    folder.mkdir(exist_ok=True)
+    source = save(module or Means(), folder / "source.pt")
+    labels = folder / "labels.txt"
+    labels.write_text("red\ngreen\nblue\n", encoding="utf-8")
+    return BuildRequest(str(source), "colours", RECIPE, labels=labels, mean=MEAN, std=STD)
+
+
+def built(folder: Path, module: nn.Module | None = None, **changes: object) -> Artifact:
+    return build_model(replace(request(folder, module), **changes), folder / "models")  # type: ignore[arg-type]
+
+
+def random_pixels(num_images: int, size: int = SIZE, seed: int = 0) -> Tensor:
+    random = np.random.default_rng(seed)
+    return torch.from_numpy(random.integers(0, 256, (num_images, size, size, 3), dtype=np.uint8))

@@ -1,0 +1,59 @@
+import pytest
+
+from infer_app.errors import UsageError
+from infer_app.models.callables import resolve_callable
+
+
+@pytest.fixture
+def user_folder(tmp_path, monkeypatch):
+    """The current folder, with a module of the user's in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))  # so that it leaves sys.path with the test
+    return tmp_path
+
+
+def test_a_function_is_found_in_the_current_folder(user_folder):
+    (user_folder / "answers_here.py").write_text("def make():\n    return 42\n")
+    assert resolve_callable("answers_here:make")() == 42
+
+
+def test_a_function_is_found_in_another_folder(user_folder, monkeypatch):
+    other = user_folder / "other"
+    other.mkdir()
+    monkeypatch.syspath_prepend(str(other))
+    (other / "answers_there.py").write_text("def make():\n    return 43\n")
+    assert resolve_callable("answers_there:make", other)() == 43
+
+
+def test_a_package_may_be_dotted():
+    assert resolve_callable("os.path:join")("a", "b") == "a/b"
+
+
+@pytest.mark.parametrize(
+    ("spec", "message", "hint"),
+    [
+        ("my_model.make", "names no function", "package.module:function"),
+        (":make", "names no function", "package.module:function"),
+        ("my_model:", "names no function", "package.module:function"),
+        ("no_such_module_here:make", "no module 'no_such_module_here'", "looked in"),
+        ("os.no_such_part:make", "no module 'os.no_such_part'", "looked in"),
+        ("json:loadz", "json has no 'loadz'", "did you mean load"),
+        ("math:pi", "math:pi is a float, not a function", ""),
+    ],
+)
+def test_a_wrong_name_says_which_part_is_wrong(user_folder, spec, message, hint):
+    with pytest.raises(UsageError, match=message) as caught:
+        resolve_callable(spec)
+    assert hint in caught.value.hint
+
+
+def test_a_module_that_fails_to_import_says_why(user_folder):
+    (user_folder / "broken_at_import.py").write_text("1 / 0\n")
+    with pytest.raises(UsageError, match="importing broken_at_import failed: ZeroDivisionError"):
+        resolve_callable("broken_at_import:make")
+
+
+def test_a_package_that_the_module_needs_is_not_mistaken_for_the_module(user_folder):
+    (user_folder / "needs_more.py").write_text("import no_such_package_here\n")
+    with pytest.raises(UsageError, match="needs_more imports no_such_package_here"):
+        resolve_callable("needs_more:make")
