@@ -57,5 +57,5 @@ def find_zone(name: str) -> ZoneInfo:
 
 
 def _midnight(day: date, zone: str) -> datetime:
-    # At a midnight that happens twice the first counts; one that is skipped is the instant of the jump (PEP 495, fold=0).
+    # Of a midnight that happens twice the first counts; one that is skipped is the instant of the jump (PEP 495).
     return datetime.combine(day, time.min, tzinfo=find_zone(zone)).astimezone(UTC)

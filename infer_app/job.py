@@ -54,7 +54,9 @@ def open_tables(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Tab
         file = database.sqlite_file
         if file is not None and not file.exists():
             if read_only:
-                raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
+                raise DatabaseUnavailable(
+                    f"{database.shown_url} does not exist", "add images or `infer db upgrade` first"
+                )
             upgrade(database)
         check_schema(database)
         source = Source(database, loaded.settings.source)

@@ -1,10 +1,9 @@
-"""All commands and their flags. Bodies import what they need, so that `infer --help` loads neither torch nor a database."""
+"""All commands and their flags. Bodies import what they need: `infer --help` loads neither torch nor a database."""
 
-# ruff: noqa: PLC0415
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -28,26 +27,26 @@ app.add_typer(db_app, name="db")
 app.add_typer(config_app, name="config")
 
 Config = Annotated[
-    Optional[Path],
+    Path | None,
     typer.Option("--config", "-c", envvar="INFER_CONFIG", help="The settings file.  [default: ./infer.toml]"),
 ]
 Date = Annotated[str, typer.Option("--date", "-d", help="2026-11-20, today or yesterday.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else there.")]
-Model = Annotated[Optional[str], typer.Option("--model", "-m", help="Name of a model.")]
-Workers = Annotated[Optional[int], typer.Option("--workers", min=0, help="Processes; 0 is one per core.")]
+Model = Annotated[str | None, typer.Option("--model", "-m", help="Name of a model.")]
+Workers = Annotated[int | None, typer.Option("--workers", min=0, help="Processes; 0 is one per core.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Silent on success, for cron.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="All of it on a sample, writing nothing: how fast will it be?")]
-Limit = Annotated[Optional[int], typer.Option("--limit", min=1, help="At most so many images.")]
-FinishBy = Annotated[Optional[str], typer.Option("--finish-by", help="Stop cleanly at HH:MM (exit code 75).")]
-MaxDuration = Annotated[Optional[float], typer.Option("--max-duration", min=0, help="Stop cleanly after so many seconds.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many images.")]
+FinishBy = Annotated[str | None, typer.Option("--finish-by", help="Stop cleanly at HH:MM (exit code 75).")]
+MaxDuration = Annotated[float | None, typer.Option("--max-duration", min=0, help="Stop cleanly after so many seconds.")]
 MaxRejected = Annotated[
-    Optional[str], typer.Option("--max-rejected", help="More than this ends with exit code 3: 5% (at least 10) or 25.")
+    str | None, typer.Option("--max-rejected", help="More than this ends with exit code 3: 5% (at least 10) or 25.")
 ]
-Lookback = Annotated[Optional[int], typer.Option("--lookback", min=0, help="Days before it to look at again.")]
-Variant = Annotated[Optional[str], typer.Option("--variant", help="Variant of the model.")]
-Executor = Annotated[Optional[str], typer.Option("--executor", help="cpu.")]
-Device = Annotated[Optional[str], typer.Option("--device", help="auto or cpu.")]
+Lookback = Annotated[int | None, typer.Option("--lookback", min=0, help="Days before it to look at again.")]
+Variant = Annotated[str | None, typer.Option("--variant", help="Variant of the model.")]
+Executor = Annotated[str | None, typer.Option("--executor", help="cpu.")]
+Device = Annotated[str | None, typer.Option("--device", help="auto or cpu.")]
 
 
 def _show_version(wanted: bool) -> None:
@@ -84,7 +83,7 @@ def init() -> None:
 @images_app.command("add")
 def images_add(
     paths: Annotated[list[Path], typer.Argument(help="Files and folders.")],
-    date: Annotated[Optional[str], typer.Option("--date", "-d", help="The day they count to.  [default: now]")] = None,
+    date: Annotated[str | None, typer.Option("--date", "-d", help="The day they count to.  [default: now]")] = None,
     config: Config = None,
 ) -> None:
     """Register files and folders; safe to repeat."""
@@ -97,20 +96,22 @@ def images_add(
 def model_build(
     source: Annotated[str, typer.Argument(help="A TorchScript file, or package.module:function giving a module.")],
     name: Annotated[str, typer.Option("--name", "-n", help="The model's name.")],
-    weights: Annotated[Optional[Path], typer.Option(help="State dict or safetensors for a function's module.")] = None,
-    labels: Annotated[Optional[Path], typer.Option(help="Class names, one a line.")] = None,
-    recipe: Annotated[str, typer.Option(help="resize-crop (torchvision, timm), crop-resize or stretch.")] = "resize-crop",
+    weights: Annotated[Path | None, typer.Option(help="State dict or safetensors for a function's module.")] = None,
+    labels: Annotated[Path | None, typer.Option(help="Class names, one a line.")] = None,
+    recipe: Annotated[
+        str, typer.Option(help="resize-crop (torchvision, timm), crop-resize or stretch.")
+    ] = "resize-crop",
     size: Annotated[int, typer.Option(min=1, help="Height and width of the model's input.")] = 224,
-    resize: Annotated[Optional[int], typer.Option(min=1, help="resize-crop: shorter side before the crop.")] = None,
-    crop_pct: Annotated[Optional[float], typer.Option(help="resize-crop as timm writes it: size / resize.")] = None,
-    crop: Annotated[Optional[float], typer.Option(help="crop-resize: the square's share of the shorter side.")] = None,
+    resize: Annotated[int | None, typer.Option(min=1, help="resize-crop: shorter side before the crop.")] = None,
+    crop_pct: Annotated[float | None, typer.Option(help="resize-crop as timm writes it: size / resize.")] = None,
+    crop: Annotated[float | None, typer.Option(help="crop-resize: the square's share of the shorter side.")] = None,
     interpolation: Annotated[str, typer.Option(help="bicubic or bilinear.")] = "bicubic",
     exif: Annotated[str, typer.Option(help="apply or ignore the EXIF orientation.")] = "apply",
     preprocess: Annotated[
-        Optional[str], typer.Option(help="package.module:function instead of a recipe: RGB uint8 (H, W, 3) in and out.")
+        str | None, typer.Option(help="package.module:function instead of a recipe: RGB uint8 (H, W, 3) in and out.")
     ] = None,
-    mean: Annotated[str, typer.Option(help="Of the three channels, on the 0-1 scale.")] = "0.485,0.456,0.406",
-    std: Annotated[str, typer.Option(help="Of the three channels, on the 0-1 scale.")] = "0.229,0.224,0.225",
+    mean: Annotated[str | None, typer.Option(help="Of the channels, on the 0-1 scale.  [default: ImageNet's]")] = None,
+    std: Annotated[str | None, typer.Option(help="The same.  [default: ImageNet's]")] = None,
     input_format: Annotated[
         str, typer.Option("--input", help="float-nchw, or uint8-nhwc for a module that normalises by itself.")
     ] = "float-nchw",
@@ -119,7 +120,7 @@ def model_build(
     threshold: Annotated[float, typer.Option(min=0, max=1, help="sigmoid: labels from this score on.")] = 0.5,
     top_k: Annotated[int, typer.Option(min=1, help="softmax: so many best classes are kept.")] = 5,
     vector_dtype: Annotated[str, typer.Option(help="embedding: float32 or float16.")] = "float32",
-    golden: Annotated[Optional[Path], typer.Option(help="Folder of images to prove the model on before each run.")] = None,
+    golden: Annotated[Path | None, typer.Option(help="Folder of images to prove the model on before each run.")] = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -128,7 +129,9 @@ def model_build(
 
     recipe_flags = model.RecipeFlags(recipe, size, resize, crop_pct, crop, interpolation, exif, preprocess)
     output_flags = model.OutputFlags(output, activation, threshold, top_k, vector_dtype)
-    model.build(source, name, weights, labels, recipe_flags, mean, std, input_format, output_flags, golden, as_json, config)
+    model.build(
+        source, name, weights, labels, recipe_flags, mean, std, input_format, output_flags, golden, as_json, config
+    )
 
 
 @model_app.command("check")
@@ -165,7 +168,7 @@ def model_show(name: Annotated[str, typer.Argument(help="Name of a model.")], co
 
 @model_app.command("verify")
 def model_verify(
-    name: Annotated[Optional[str], typer.Argument(help="Name of a model; without it all of them.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Name of a model; without it all of them.")] = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -251,7 +254,7 @@ def rejects(date: Date = "yesterday", model: Model = None, as_json: Json = False
 def retry(
     date: Date = "yesterday",
     model: Model = None,
-    reason: Annotated[Optional[list[str]], typer.Option(help="Only these reasons.")] = None,
+    reason: Annotated[list[str] | None, typer.Option(help="Only these reasons.")] = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:

@@ -98,7 +98,9 @@ def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
         try:
             empty = next(root.iterdir(), None) is None
         except OSError as error:
-            raise StorageUnavailable(f"{root}: {error.strerror}", "is the image storage mounted and readable?") from None
+            raise StorageUnavailable(
+                f"{root}: {error.strerror}", "is the image storage mounted and readable?"
+            ) from None
         if empty:
             raise StorageUnavailable(f"{root} is empty", "is the image storage mounted?")
         yield Finding("roots", f"{root} is there")

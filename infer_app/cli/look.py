@@ -25,7 +25,7 @@ def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, 
     loaded = load_settings(config)
     day = _day(loaded, date)
     with open_tables(loaded, read_only=True) as tables:
-        names = dict((model_id, name) for name, model_id in reversed(tables.books.models_of()))
+        names = {model_id: name for name, model_id in reversed(tables.books.models_of())}
         wanted = _model_ids(tables, model)
         rows = (
             _shown(row) | {"model": names.get(row["model_id"])}
@@ -198,7 +198,18 @@ def _number(score: float | None) -> str:
 
 
 def _print_csv(rows: Iterator[dict[str, Any]]) -> None:
-    fields = ("image_id", "location", "model", "model_id", "variant", "label", "score", "output", "sha256", "created_at")
+    fields = (
+        "image_id",
+        "location",
+        "model",
+        "model_id",
+        "variant",
+        "label",
+        "score",
+        "output",
+        "sha256",
+        "created_at",
+    )
     writer = csv.DictWriter(sys.stdout, fields, extrasaction="ignore")
     writer.writeheader()
     for row in rows:
@@ -211,4 +222,3 @@ def _print_json_list(head: dict[str, Any], key: str, rows: Iterator[dict[str, An
     for i, row in enumerate(rows):
         sys.stdout.write((",\n" if i else "\n") + json.dumps(row))
     sys.stdout.write("]}\n")
-

@@ -23,6 +23,8 @@ from infer_app.run import cut_into_chunks
 from infer_app.settings import DEFAULT_CONFIG, LoadedSettings, load_settings
 
 WORST_SHOWN = 10
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +88,8 @@ def build(
     weights: Path | None,
     labels: Path | None,
     recipe: RecipeFlags,
-    mean: str,
-    std: str,
+    mean: str | None,
+    std: str | None,
     input_format: str,
     output: OutputFlags,
     golden: Path | None,
@@ -101,9 +103,8 @@ def build(
         labels=labels,
         recipe=recipe.recipe(),
         preprocess=recipe.preprocess,
-        mean=_three("--mean", mean),
-        std=_three("--std", std),
         input=input_format,
+        **_normalisation(input_format, mean, std),
         output=output.spec(),
         golden=golden,
     )
@@ -134,7 +135,9 @@ def check(
     if not paths:
         raise UsageError(f"no images in {folder}")
     if artifact.manifest.output.kind != "classification":
-        raise UsageError(f"{name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only")
+        raise UsageError(
+            f"{name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only"
+        )
     started = time.monotonic()
     their_answers = [(str(path), _their_answer(theirs, path)) for path in paths]
     halfway = time.monotonic()
@@ -178,7 +181,9 @@ def _print_check(report: CheckReport) -> None:
             print(f"{kind} {printable(failure.path)}: {printable(failure.reason)}")
         if len(failures) > WORST_SHOWN:
             print(f"… and {len(failures) - WORST_SHOWN:,} more")
-    print(f"yours {_rate(report.their_images_per_second)}, ours {_rate(report.our_images_per_second)}, start-up included")
+    print(
+        f"yours {_rate(report.their_images_per_second)}, ours {_rate(report.our_images_per_second)}, start-up included"
+    )
     if report.agreement is None:
         print("nothing could be compared")
         return
@@ -218,7 +223,9 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
         LaneSpec(artifact.folder, CPU_VARIANT, (), images.max_bytes, images.max_pixels).open()
         if not as_json:
             files = len(artifact.manifest.files)
-            print(f"{artifact.manifest.name} {artifact.manifest.model_id}: {files} files and the golden images are as built")
+            print(
+                f"{artifact.manifest.name} {artifact.manifest.model_id}: {files} files and the golden images as built"
+            )
     if as_json:
         print(json.dumps({"verified": [artifact.manifest.model_id for artifact in artifacts]}))
 
@@ -228,6 +235,17 @@ def _models_folder(config: Path | None) -> Path:
     if config is None and not DEFAULT_CONFIG.exists():
         return Path("models").absolute()
     return load_settings(config).models_folder
+
+
+def _normalisation(input_format: str, mean: str | None, std: str | None) -> dict[str, tuple[float, float, float]]:
+    if input_format == "uint8-nhwc":
+        if mean is not None or std is not None:
+            raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
+        return {}
+    return {
+        "mean": IMAGENET_MEAN if mean is None else _three("--mean", mean),
+        "std": IMAGENET_STD if std is None else _three("--std", std),
+    }
 
 
 def _three(flag: str, text: str) -> tuple[float, float, float]:

@@ -104,7 +104,9 @@ def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
         loaded.path.write_text(tomlkit.dumps(document))
     except (OSError, tomlkit.exceptions.TOMLKitError) as error:
         roots = ", ".join(f'"{folder}"' for folder in new)
-        raise UsageError(f"can't note the folder in {loaded.path}: {error}", f"add to [images] roots: {roots}") from None
+        raise UsageError(
+            f"can't note the folder in {loaded.path}: {error}", f"add to [images] roots: {roots}"
+        ) from None
 
 
 def upgrade(config: Path | None) -> None:
@@ -120,7 +122,9 @@ def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:
     if as_json:
         print(json.dumps({key: {"value": value, "origin": origin} for key, value, origin in entries}))
         return
-    cells = [(key, json.dumps(value), origin) if with_origin else (key, json.dumps(value)) for key, value, origin in entries]
+    cells = [
+        (key, json.dumps(value), origin) if with_origin else (key, json.dumps(value)) for key, value, origin in entries
+    ]
     show_table(("setting", "value", "from") if with_origin else ("setting", "value"), cells)
 
 
@@ -141,4 +145,6 @@ def _is_storable(path: Path) -> bool:
 
 
 def _plain(value: object) -> object:
-    return [str(item) for item in value] if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+    return (
+        [str(item) for item in value] if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+    )

@@ -41,9 +41,13 @@ def quickstart(folder: Path) -> None:
     print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
     project.add([folder / "photos"], "yesterday", config)
     limits = run_command.Limits(None, None, None)
-    exit_code = run_command.run("yesterday", {"run.model": MODEL}, limits, run_command.Voice(False, False, False), False, config)
+    exit_code = run_command.run(
+        "yesterday", {"run.model": MODEL}, limits, run_command.Voice(False, False, False), False, config
+    )
     if exit_code:
-        raise InferError(f"the run ended with exit code {exit_code}", f"`infer doctor --config {config}` looks for the cause")
+        raise InferError(
+            f"the run ended with exit code {exit_code}", f"`infer doctor --config {config}` looks for the cause"
+        )
     _show(config)
     print("\nNext:")
     print(f"  cd {folder}")
@@ -59,7 +63,8 @@ def _show(config: Path) -> None:
     day = Day.of(parse_date("yesterday", zone), zone)
     with open_tables(loaded, read_only=True) as tables:
         rows = [
-            (Path(row["location"]).name, row["label"], f"{row['score']:.2f}") for row in tables.books.read_predictions(day)
+            (Path(row["location"]).name, row["label"], f"{row['score']:.2f}")
+            for row in tables.books.read_predictions(day)
         ]
         rows += [
             (Path(row["location"]).name, f"rejected: {row['reason']}", "") for row in tables.books.read_rejections(day)

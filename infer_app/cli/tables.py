@@ -22,4 +22,6 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title:
 
 def printable(text: str) -> str:
     """Names may hold terminal escapes and undecodable bytes."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text)
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
+    )

@@ -63,7 +63,9 @@ class Books:
             images = source.in_day(connection, day)
             both = _count(connection, images.where(source.has_prediction(model_id), source.has_rejection(model_id)))
             rejected = select(rejections.c.image_id).where(rejections.c.model_id == model_id)
-            unknown = _count(connection, rejected.where(rejections.c.reason.not_in([reason.value for reason in Reason])))
+            unknown = _count(
+                connection, rejected.where(rejections.c.reason.not_in([reason.value for reason in Reason]))
+            )
             predicted = select(predictions.c.image_id).where(predictions.c.model_id == model_id)
             runless = _count(connection, predicted.where(predictions.c.run_id.not_in(select(runs.c.id))))
         if both:

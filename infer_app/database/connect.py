@@ -90,7 +90,9 @@ class Database:
         except (OperationalError, InterfaceError) as error:
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:
-            raise DatabaseUnavailable(f"{self.shown_url}: {error}", "is the file's folder there and writable?") from None
+            raise DatabaseUnavailable(
+                f"{self.shown_url}: {error}", "is the file's folder there and writable?"
+            ) from None
 
     def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]

@@ -109,7 +109,9 @@ class Ledger:
         connection.execute(upsert(self._database.dialect.name, models, keep_first), row)
 
     def _take_over(self, connection: Connection, day: Day, model: RunModel, now: datetime) -> None:
-        running = select(runs).where(runs.c.day == day.date, runs.c.model_id == model.model_id, runs.c.state == "running")
+        running = select(runs).where(
+            runs.c.day == day.date, runs.c.model_id == model.model_id, runs.c.state == "running"
+        )
         for row in connection.execute(running).all():
             if _is_alive(row, now):
                 raise DayHeld(
@@ -138,8 +140,8 @@ def _is_alive(row: Row[Any], now: datetime) -> bool:
     pid = int(row.process.partition("@")[0])
     if row.host == socket.gethostname() and not row.process.endswith("?"):
         return process_identity(pid) == row.process
-    age: timedelta = now - row.heartbeat_at
-    return age.total_seconds() < LEASE_S
+    lost = now - timedelta(seconds=LEASE_S)
+    return bool(row.heartbeat_at > lost)
 
 
 def _utc_now() -> datetime:

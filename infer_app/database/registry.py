@@ -11,23 +11,28 @@ from sqlalchemy import func, insert, select
 from infer_app.database.connect import Database
 from infer_app.database.schema import images
 
-IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff"})
+# What lies beside images and is none. Everything else counts as one: a photo without a suffix must not be lost, and
+# what turns out to be something else is rejected with a reason.
+SIDECAR_SUFFIXES = frozenset(
+    {".txt", ".csv", ".tsv", ".json", ".jsonl", ".xml", ".xmp", ".yaml", ".yml", ".toml", ".ini", ".md", ".db", ".log"}
+)
 ROWS_PER_INSERT = 500
 
 
 def find_images(path: Path) -> Iterator[Path]:
-    """`path` itself, or the files below it that are named like images; hidden ones are passed over."""
+    """`path` itself, or the files below it in order; hidden ones and sidecar files are passed over."""
     if not path.is_dir():
         yield path
         return
     for child in sorted(path.rglob("*")):
         hidden = any(part.startswith(".") for part in child.relative_to(path).parts)
-        if child.suffix.lower() in IMAGE_SUFFIXES and not hidden and child.is_file():
+        if not hidden and child.suffix.lower() not in SIDECAR_SUFFIXES and child.is_file():
             yield child
 
 
 def add_images(database: Database, paths: Sequence[Path], added_at: datetime) -> int:
-    """Registers absolute paths under `added_at` (naive UTC); those known already keep their day. Returns the new ones."""
+    """Registers absolute paths under `added_at` (naive UTC); those known already keep their day. Returns how many
+    are new."""
     added = 0
     for first in range(0, len(paths), ROWS_PER_INSERT):
         rows = {str(path): path for path in paths[first : first + ROWS_PER_INSERT]}

@@ -7,9 +7,22 @@ from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, String, and_, cast, column, exists, inspect, or_, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    String,
+    and_,
+    cast,
+    column,
+    exists,
+    inspect,
+    or_,
+    select,
+    text,
+    tuple_,
+)
 from sqlalchemy import table as lightweight_table
-from sqlalchemy import tuple_
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql.expression import FromClause
 
@@ -48,7 +61,9 @@ class Source:
             if self._settings.query is None:
                 self._check_table(connection)
             try:
-                connection.execute(select(self._id, self._location, self._time).select_from(self._from).limit(1)).first()
+                connection.execute(
+                    select(self._id, self._location, self._time).select_from(self._from).limit(1)
+                ).first()
             except DBAPIError as error:
                 raise UsageError(
                     f"[source] can't be read: {str(error.orig).splitlines()[0]}",

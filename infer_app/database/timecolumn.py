@@ -58,7 +58,7 @@ def _text_writer(column: str, example: str, zone: str | None) -> Callable[[datet
     offset = match["offset"]
     if offset and offset not in _UTC_OFFSETS:
         raise UsageError(
-            f"[source] time = {column!r} holds text with the offset {offset} ({example!r}), which does not sort by time",
+            f"[source] time = {column!r} holds text with the offset {offset} ({example!r}), which can't be compared",
             "name a column or a query that gives UTC",
         )
     local = "UTC" if offset else _stated(zone, column)

@@ -39,9 +39,7 @@ class CpuLane:
     def open(cls, spec: LaneSpec) -> CpuLane:
         """A lane that has proved itself on the golden images, which also warms it up. Raises ModelError."""
         torch.set_num_threads(1)  # a process per core: more threads would only get into each other's way
-        lane = cls(
-            open_artifact(spec.artifact), ReadLimits(spec.roots, spec.max_bytes), DecodeLimits(spec.max_pixels)
-        )
+        lane = cls(open_artifact(spec.artifact), ReadLimits(spec.roots, spec.max_bytes), DecodeLimits(spec.max_pixels))
         lane.prove()
         return lane
 
@@ -98,7 +96,9 @@ class CpuLane:
             outputs = decode_outputs(raw, self._artifact.manifest.output, self._artifact.labels)
         for sample, output in zip(batch.samples, outputs, strict=True):
             if output is None:
-                yield _model_broke(sample, Reason.NON_FINITE_OUTPUT, "the model's output has a NaN or an infinity", "outputs")
+                yield _model_broke(
+                    sample, Reason.NON_FINITE_OUTPUT, "the model's output has a NaN or an infinity", "outputs"
+                )
             else:
                 yield Prediction(sample.ref, output, sample.file.sha256)
 

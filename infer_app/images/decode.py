@@ -119,7 +119,9 @@ _MEANINGS = (
     (re.compile(r"premature end|truncated", re.IGNORECASE), Reason.TRUNCATED),
     (re.compile(r"insufficient memory|memory limit", re.IGNORECASE), Reason.OUT_OF_MEMORY),
     (
-        re.compile(r"unsupported (?!marker)|not supported|not implemented|omitted at compile|unknown pixel mode", re.IGNORECASE),
+        re.compile(
+            r"unsupported (?!marker)|not supported|not implemented|omitted at compile|unknown pixel mode", re.IGNORECASE
+        ),
         Reason.UNSUPPORTED_FORMAT,
     ),
 )

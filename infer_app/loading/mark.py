@@ -47,7 +47,15 @@ class Mark:
         size = _UNKNOWN_SIZE if file.size is None else file.size
         sha256 = bytes.fromhex(file.sha256) if file.sha256 else b""
         _LAYOUT.pack_into(
-            self.memory, 0, self._task, position, STAGES.index(stage), time.monotonic(), size, file.modified or 0.0, sha256
+            self.memory,
+            0,
+            self._task,
+            position,
+            STAGES.index(stage),
+            time.monotonic(),
+            size,
+            file.modified or 0.0,
+            sha256,
         )
 
     def rest(self) -> None:

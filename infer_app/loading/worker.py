@@ -44,11 +44,14 @@ class Done:
     result: ChunkResult
 
 
-def work(pipe: Connection, memory: Any, open_lane: OpenLane) -> None:
+def work(pipe: Connection, memory: Any, open_lane: OpenLane, is_verbose: bool) -> None:
     """The target of a worker process. Signals are the supervisor's business: a worker ends with its pipe."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    os.dup2(2, 1)  # what a library prints must not land in the JSON on standard output
+    if not is_verbose:
+        # Libraries print: libtiff a line for each odd tag of a broken file. Errors travel through the pipe.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    os.dup2(2, 1)  # standard output holds the JSON of the run and nothing else
     tasks: SimpleQueue[tuple[int, Chunk]] = SimpleQueue()  # bounded by the supervisor: TASKS_AHEAD
     threading.Thread(target=_listen, args=(pipe, tasks), daemon=True).start()
     try:

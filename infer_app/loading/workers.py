@@ -6,6 +6,7 @@ Each worker has at most TASKS_AHEAD tasks: one in hand and one waiting, so that 
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import time
 from collections import deque
@@ -20,6 +21,8 @@ from infer_app.loading.mark import Mark
 from infer_app.loading.worker import Done, Failed, OpenLane, Ready, work
 from infer_app.records import Chunk, ChunkResult
 
+log = logging.getLogger(__name__)
+
 TASKS_AHEAD = 2
 LOOK_EVERY_S = 0.5  # how late a hanging worker is noticed, beyond its time limit
 MODEL_PATIENCE = 10  # the model has a whole chunk in hand: so many times the limit of one image
@@ -32,7 +35,9 @@ class Worker:
     def __init__(self, context: multiprocessing.context.SpawnContext, open_lane: OpenLane) -> None:
         self.mark = Mark.create(context)
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=work, args=(theirs, self.mark.memory, open_lane), daemon=True)
+        self.process = context.Process(
+            target=work, args=(theirs, self.mark.memory, open_lane, log.isEnabledFor(logging.DEBUG)), daemon=True
+        )
         self.process.start()
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()

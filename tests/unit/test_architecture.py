@@ -64,7 +64,9 @@ def test_imports_point_one_way(importer):
 @pytest.mark.parametrize("library", sorted(OWNERS))
 def test_a_library_has_one_owner(library):
     users = {file for file, name in imports() if name == library or name.startswith(f"{library}.")}
-    strangers = [user for user in users if not any(user == own or user.startswith(f"{own}/") for own in OWNERS[library])]
+    strangers = [
+        user for user in users if not any(user == own or user.startswith(f"{own}/") for own in OWNERS[library])
+    ]
     assert strangers == []
 
 
@@ -74,7 +76,9 @@ def test_only_torchscript_calls_torch_jit():
 
 
 def test_help_loads_neither_torch_nor_a_database():
-    script = "import sys; from infer_app.cli import app; app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+    script = (
+        "import sys; from infer_app.cli import app; app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
+    )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = run.stdout.splitlines()[-1]
     assert not [name for name in ("'torch'", "'sqlalchemy'", "'numpy'", "'PIL'") if name in loaded]

@@ -1,0 +1,107 @@
+"""A project as a user has it: infer.toml, a model built by the command, photos, and `infer` as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+INFER = Path(sys.executable).with_name("infer")
+DATE = "2026-11-20"
+
+
+class ChannelMeans(nn.Module):
+    """Three scores for an image: how red, green and blue it is."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return 8.0 * pixels.mean((2, 3))
+
+
+class Project:
+    """A folder in which `infer` is run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.photos = folder / "photos"
+        self.photos.mkdir(parents=True)
+
+    def infer(self, *arguments: str, exit_code: int = 0, **environ: str) -> str:
+        """Standard output of `infer …`, which must end with `exit_code`."""
+        run = self.start(*arguments, **environ)
+        out, err = run.communicate(timeout=100)
+        assert run.returncode == exit_code, f"exit code {run.returncode}\n{out}\n{err}"
+        self.errors = err
+        return out
+
+    def infer_json(self, *arguments: str, exit_code: int = 0, **environ: str) -> Any:
+        return json.loads(self.infer(*arguments, "--json", exit_code=exit_code, **environ))
+
+    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(INFER), *arguments],
+            cwd=self.folder,
+            env=os.environ | environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def add_photos(self, count: int, date: str = DATE) -> None:
+        """Photos of one colour each, reddish, greenish and bluish in turn."""
+        for i in range(count):
+            color = tuple(220 - i % 40 if channel == i % 3 else 30 for channel in range(3))
+            Image.new("RGB", (40 + i % 7, 30), color).save(self.photos / f"{i:04}.jpg")
+        self.infer("images", "add", "photos", "--date", date)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with sqlite3.connect(self.folder / "infer.db") as connection:
+            return connection.execute(sql).fetchall()
+
+    def results(self) -> list[tuple[Any, ...]]:
+        """What two runs must agree in: ids, labels, scores, reasons."""
+        return self.rows(
+            "SELECT image_id, model_id, label, score, sha256 FROM infer_predictions"
+            " UNION ALL SELECT image_id, model_id, reason, NULL, sha256 FROM infer_rejections ORDER BY 1, 2"
+        )
+
+
+@pytest.fixture(scope="session")
+def built_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A models folder with `colors`, built once by the command from a TorchScript file."""
+    folder = tmp_path_factory.mktemp("models-project")
+    torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(folder / "colors.ts"))
+    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    command = [str(INFER), "model", "build", "colors.ts", "--name", "colors", "--labels", "labels.txt"]
+    command += ["--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1"]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "models"
+
+
+@pytest.fixture
+def project(tmp_path: Path, built_models: Path) -> Project:
+    project = Project(tmp_path / "project")
+    project.infer("init")
+    (project.folder / "models").symlink_to(built_models)
+    return project
+
+
+@pytest.fixture
+def make_project(tmp_path: Path, built_models: Path) -> Callable[[str], Project]:
+    def make(name: str) -> Project:
+        project = Project(tmp_path / name)
+        project.infer("init")
+        (project.folder / "models").symlink_to(built_models)
+        return project
+
+    return make

@@ -1,0 +1,206 @@
+"""The laws of docs/design.md, each on the real command with a real database and a real model."""
+
+import hashlib
+import sqlite3
+
+import pytest
+
+from tests.integration.conftest import DATE, Project
+
+
+def run(project: Project, *more: str, exit_code: int = 0):
+    return project.infer_json("run", "--date", DATE, "--workers", "2", *more, exit_code=exit_code)
+
+
+def test_no_images_is_a_report_of_zeros(project):
+    project.add_photos(3, date="2026-11-18")
+    report = run(project, "--lookback", "0")
+    assert (report["selected"], report["exit_code"]) == (0, 0)
+    assert report["day"] == {"eligible": 0, "predicted": 0, "rejected": 0, "pending": 0}
+    assert "nearest day that has any is 2026-11-18" in project.infer("run", "--date", DATE, "--lookback", "0")
+
+
+def test_every_image_of_the_day_is_predicted_as_its_colour(project):
+    project.add_photos(50)
+    report = run(project)
+    assert report["day"] == {"eligible": 50, "predicted": 50, "rejected": 0, "pending": 0}
+    labels = project.rows("SELECT label FROM infer_predictions ORDER BY CAST(image_id AS INTEGER)")
+    assert [label for (label,) in labels] == [("red", "green", "blue")[i % 3] for i in range(50)]
+
+
+def test_all_broken_is_rows_in_rejections_and_no_prediction(project):
+    project.add_photos(0)
+    for i in range(11):
+        (project.photos / f"{i}.jpg").write_bytes(b"")
+    project.infer("images", "add", "photos", "--date", DATE)
+    report = run(project, exit_code=3)
+    assert report["reasons"] == {"empty": 11}
+    assert project.rows("SELECT count(*) FROM infer_predictions") == [(0,)]
+    assert project.rows("SELECT DISTINCT reason, stage, size, attempts FROM infer_rejections") == [
+        ("empty", "read", 0, 1)
+    ]
+
+
+def test_a_broken_neighbour_changes_nothing(make_project):
+    whole, broken = make_project("whole"), make_project("broken")
+    whole.add_photos(20)
+    broken.add_photos(20)
+    for name in ("0003.jpg", "0008.jpg", "0009.jpg"):
+        file = broken.photos / name
+        file.write_bytes(file.read_bytes()[:200])
+    run(whole)
+    report = run(broken)
+    assert report["reasons"] == {"truncated": 3}
+    expected = [row for row in whole.results() if row[0] not in ("4", "9", "10")]
+    assert [row for row in broken.results() if row[2] != "truncated"] == expected
+
+
+def test_a_second_run_changes_nothing_and_says_so(project):
+    project.add_photos(10)
+    run(project)
+    before = project.results(), project.rows("SELECT image_id, created_at, run_id FROM infer_predictions")
+    assert "nothing new" in project.infer("run", "--date", DATE)
+    assert (project.results(), project.rows("SELECT image_id, created_at, run_id FROM infer_predictions")) == before
+
+
+@pytest.mark.parametrize("workers", ["1", "4"])
+def test_rows_belong_to_their_images_whatever_the_workers_and_the_order(make_project, workers):
+    """Names are shuffled against ids; the content is what decides the label."""
+    project = make_project(workers)
+    project.add_photos(0)
+    project.infer("images", "add", "photos", "--date", DATE)
+    colors = {}
+    for i in sorted(range(40), key=lambda i: hashlib.sha256(str(i).encode()).digest()):
+        from PIL import Image
+
+        Image.new("RGB", (20, 20), tuple(230 if c == i % 3 else 10 for c in range(3))).save(
+            project.photos / f"x{i}.png"
+        )
+        colors[f"x{i}.png"] = ("red", "green", "blue")[i % 3]
+        if i % 5 == 0:
+            project.infer("images", "add", f"photos/x{i}.png", "--date", DATE)
+    project.infer("images", "add", "photos", "--date", DATE)
+    project.infer("run", "--date", DATE, "--workers", workers)
+    rows = project.rows(
+        "SELECT i.location, p.label FROM infer_predictions p JOIN infer_images i ON CAST(i.id AS TEXT) = p.image_id"
+    )
+    assert {location.rsplit("/", 1)[1]: label for location, label in rows} == colors
+
+
+def test_more_broken_than_the_budget_is_exit_3_and_what_was_written_stays(project):
+    project.add_photos(6)
+    (project.photos / "0001.jpg").write_text("no photo")
+    report = run(project, "--max-rejected", "0", exit_code=3)
+    assert (report["exit_code"], report["predicted"], report["reasons"]) == (3, 5, {"unsupported_format": 1})
+    assert project.rows("SELECT count(*) FROM infer_predictions") == [(5,)]
+
+
+def test_a_dry_run_leaves_the_database_as_it_was(project):
+    project.add_photos(30)
+    before = {path.name: path.read_bytes() for path in project.folder.glob("infer.db*")}
+    report = project.infer_json("run", "--date", DATE, "--dry-run")
+    assert (report["predicted"], report["forecast"]["pending"]) == (30, 30)
+    assert report["stages"]["decode"] > 0
+    assert {path.name: path.read_bytes() for path in project.folder.glob("infer.db*")} == before
+
+
+def test_a_prediction_deletes_its_rejection_once_the_file_is_mended(project):
+    project.add_photos(3)
+    good = (project.photos / "0000.jpg").read_bytes()
+    (project.photos / "0000.jpg").write_bytes(good[:-300])
+    assert run(project)["reasons"] == {"truncated": 1}
+    assert run(project)["selected"] == 0  # unchanged: not tried again
+    (project.photos / "0000.jpg").write_bytes(good)
+    assert run(project)["day"] == {"eligible": 3, "predicted": 3, "rejected": 0, "pending": 0}
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
+
+
+def test_retry_makes_the_rejected_pending_again(project):
+    project.add_photos(2)
+    (project.photos / "0000.jpg").write_bytes(b"\xff\xd8 no jpeg")
+    run(project)
+    assert project.infer_json("retry", "--date", DATE, "--reason", "empty") == {"date": DATE, "retried": 0}
+    assert project.infer_json("retry", "--date", DATE) == {"date": DATE, "retried": 1}
+    assert project.infer_json("verify", "--date", DATE)["models"][0]["pending"] == 1
+    assert run(project)["selected"] == 1
+
+
+def test_a_missing_file_is_tried_again_by_every_run_that_covers_its_day(project):
+    project.add_photos(3)
+    lost = project.photos / "0001.jpg"
+    data = lost.read_bytes()
+    lost.unlink()
+    for attempt in range(1, 5):
+        assert run(project)["reasons"] == {"not_found": 1}
+        assert project.rows("SELECT attempts FROM infer_rejections") == [(attempt,)]
+    lost.write_bytes(data)
+    assert run(project)["day"]["predicted"] == 3
+
+
+def test_a_transient_reason_is_final_after_three_attempts(project):
+    project.add_photos(3)
+    run(project)
+    with sqlite3.connect(project.folder / "infer.db") as connection:
+        connection.execute("DELETE FROM infer_predictions WHERE image_id = '2'")
+        connection.execute(
+            "INSERT INTO infer_rejections SELECT '2', model_id, 'old', 'read_error', '', 'read', 2, '', NULL, NULL, NULL,"
+            " '', created_at FROM infer_predictions WHERE image_id = '1'"
+        )
+    project.photos.joinpath("0001.jpg").unlink()
+    project.photos.joinpath("0001.jpg").mkdir()  # final this time
+    assert run(project)["reasons"] == {"not_regular_file": 1}
+    with sqlite3.connect(project.folder / "infer.db") as connection:
+        connection.execute("UPDATE infer_rejections SET reason = 'read_error', attempts = 3")
+    assert run(project)["selected"] == 0
+
+
+def test_late_images_are_found_by_the_look_back(project):
+    project.add_photos(2)
+    run(project)
+    project.add_photos(5, date="2026-11-18")
+    report = run(project)
+    assert [day["selected"] for day in report["lookback"]] == [0, 3, 0]
+
+
+def test_images_older_than_the_look_back_are_counted_and_backfilled(project):
+    project.add_photos(4, date="2026-11-01")
+    assert run(project)["older_pending"] == 4
+    project.infer("backfill", "--from", "2026-10-30", "--to", "2026-11-02")
+    assert run(project)["older_pending"] == 0
+
+
+def test_when_the_root_is_gone_nothing_is_rejected(project):
+    project.add_photos(5)
+    project.photos.rename(project.folder / "unmounted")
+    error = run(project, exit_code=14)
+    assert error["exit_code"] == 14
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
+    assert project.rows("SELECT state, exit_code FROM infer_runs WHERE day = '2026-11-20'") == [("failed", 14)]
+
+
+def test_when_no_location_is_allowed_the_root_is_named(project):
+    project.add_photos(5)
+    error = project.infer_json("run", "--date", DATE, exit_code=2, INFER_IMAGES__ROOTS="/nowhere")
+    assert str(project.photos) in error["hint"]
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
+
+
+def test_a_changed_model_is_refused(project, built_models, tmp_path):
+    import shutil
+
+    project.add_photos(2)
+    (project.folder / "models").unlink()
+    shutil.copytree(built_models, project.folder / "models")
+    (source,) = project.folder.glob("models/colors/*/source.ts")
+    data = bytearray(source.read_bytes())
+    data[len(data) // 2] ^= 1
+    source.write_bytes(data)
+    error = run(project, exit_code=12)
+    assert "changed since it was built" in error["error"]
+    assert project.rows("SELECT count(*) FROM infer_predictions") == [(0,)]
+
+
+def test_quiet_is_silent_on_success(project):
+    project.add_photos(3)
+    assert project.infer("run", "--date", DATE, "--quiet") == ""
+    assert project.errors == ""

@@ -1,0 +1,110 @@
+import numpy as np
+import pytest
+import torch
+
+from infer_app.models.check import Disagreement, Failure, answered_label, compare_answers
+from infer_app.records import Broken, ImageRef, Output, Prediction, Reason
+
+LABELS = ("cat", "dog", "owl")
+
+
+def ours(path, label, score=0.9):
+    return Prediction(ImageRef(path, path), Output(label=label, score=score), None)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "dog",
+        1,
+        np.int64(1),
+        torch.tensor(1),
+        [0.1, 0.7, 0.2],
+        (0, 5, 1),
+        np.array([0.1, 0.7, 0.2]),
+        torch.tensor([[0.1, 0.7, 0.2]]),
+        torch.tensor([0.1, 0.7, 0.2], dtype=torch.bfloat16).float().requires_grad_(),
+    ],
+)
+def test_scores_an_index_and_a_label_mean_the_same(answer):
+    assert answered_label(answer, LABELS) == "dog"
+
+
+def test_without_labels_an_index_is_text():
+    assert answered_label(torch.tensor([0.0, 3.0])) == "1"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (None, "NoneType is neither scores nor a label"),
+        (True, "bool is neither"),
+        ({"dog": 0.9}, "dict is neither"),
+        (0.7, "not a class index"),
+        (3, "class index 3 of 3 classes"),
+        (-1, "class index -1"),
+        ([0.1, 0.9], "2 scores for 3 labels"),
+        ([], "not one score for each class"),
+        ([[0.1, 0.2, 0.7], [0.1, 0.2, 0.7]], "not one score for each class"),
+        ([0.1, float("nan"), 0.2], "not finite"),
+        (["a", "b", "c"], "not one score"),
+    ],
+)
+def test_what_is_no_answer_is_refused(answer, message):
+    with pytest.raises(ValueError, match=message):
+        answered_label(answer, LABELS)
+
+
+def test_all_the_same_is_full_agreement():
+    report = compare_answers(
+        [("a", "cat"), ("b", [0.1, 0.9, 0.0])],
+        [ours("b", "dog"), ours("a", "cat")],
+        LABELS,
+        their_seconds=4.0,
+        our_seconds=1.0,
+    )
+    assert report.to_json() == {
+        "num_images": 2,
+        "num_compared": 2,
+        "agreement": 1.0,
+        "disagreements": (),
+        "their_failures": (),
+        "our_rejections": (),
+        "their_images_per_second": 0.5,
+        "our_images_per_second": 2.0,
+        "ratio": 4.0,
+    }
+
+
+def test_the_disagreements_that_we_are_surest_of_come_first():
+    report = compare_answers(
+        [("a", "cat"), ("b", "cat"), ("c", "cat"), ("d", "cat")],
+        [ours("a", "dog", 0.4), ours("b", "cat"), ours("c", "owl", 0.99), ours("d", "dog", 0.4)],
+        LABELS,
+    )
+    assert report.agreement == 0.25
+    assert report.disagreements == (
+        Disagreement("c", "cat", "owl", 0.99),
+        Disagreement("a", "cat", "dog", 0.4),
+        Disagreement("d", "cat", "dog", 0.4),
+    )
+
+
+def test_failures_of_either_side_are_named_and_not_compared():
+    broken = Broken(ImageRef("b", "b"), Reason.TRUNCATED, "ends early", "decode")
+    report = compare_answers(
+        [("a", KeyError("x")), ("b", "cat"), ("c", "cat"), ("d", None)],
+        [ours("a", "dog"), broken, ours("c", "cat"), ours("d", "cat"), ours("e", "cat")],
+        LABELS,
+    )
+    assert (report.num_images, report.num_compared, report.agreement) == (5, 1, 1.0)
+    assert report.their_failures == (
+        Failure("a", "KeyError: 'x'"),
+        Failure("d", "ValueError: a NoneType is neither scores nor a label"),
+    )
+    assert report.our_rejections == (Failure("b", "truncated: ends early"),)
+
+
+def test_nothing_to_compare_is_no_agreement():
+    report = compare_answers([], [])
+    assert (report.num_images, report.agreement, report.ratio) == (0, None, None)
