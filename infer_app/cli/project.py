@@ -14,6 +14,7 @@ from infer_app.cli.tables import printable, show_table
 from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade as upgrade_tables
 from infer_app.database.registry import add_images, find_images
+from infer_app.database.schema import VERSION
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.job import open_tables
@@ -112,8 +113,9 @@ def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
 def upgrade(config: Path | None) -> None:
     loaded = load_settings(config)
     with Database(loaded.database_url) as database:
-        before, after = upgrade_tables(database)
-    print(f"{loaded.shown_url}: version {after}" + (", as it was" if before == after else f", was {before or 'empty'}"))
+        before = upgrade_tables(database)
+    was = "as it was" if before == VERSION else f"was {before or 'empty'}"
+    print(f"{loaded.shown_url}: version {VERSION}, {was}")
 
 
 def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:

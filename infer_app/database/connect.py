@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,13 +72,20 @@ class Database:
         return engine
 
     def _connect_sqlite(self) -> sqlite3.Connection:
-        """Read-only connections open the file as such: even opening and closing a WAL database would change it."""
+        """A read-only connection never writes, and leaves no file behind that wasn't there.
+
+        Closing a WAL database that a crash left behind would write its log into it: such a one, and one that may not
+        be written, is opened with mode=ro. That mode can't remove the empty log it makes, so it is not for the others.
+        """
         path = self.sqlite_file
         assert path is not None
-        if self._read_only:
+        if self._read_only and (_has_unwritten_log(path) or not os.access(path, os.W_OK)):
             uri = f"{path.absolute().as_uri()}?mode=ro"
             return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
         connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        if self._read_only:
+            connection.execute("PRAGMA query_only=ON")
+            return connection
         connection.execute("PRAGMA journal_mode=WAL")
         # Safe in WAL mode against a crash of the program; after a power cut the last commits may be gone, whole.
         connection.execute("PRAGMA synchronous=NORMAL")
@@ -99,6 +107,11 @@ class Database:
         password = self._url.password
         message = first_line.replace(str(password), "***") if password else first_line
         return DatabaseUnavailable(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+
+
+def _has_unwritten_log(path: Path) -> bool:
+    log = path.with_name(f"{path.name}-wal")
+    return log.exists() and log.stat().st_size > 0
 
 
 def _begin_sqlite(connection: Connection) -> None:

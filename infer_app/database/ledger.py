@@ -139,7 +139,7 @@ def _is_alive(row: Row[Any], now: datetime) -> bool:
     """By the process on its own host, else by the heartbeat."""
     pid = int(row.process.partition("@")[0])
     if row.host == socket.gethostname() and not row.process.endswith("?"):
-        return process_identity(pid) == row.process
+        return bool(process_identity(pid) == row.process)
     lost = now - timedelta(seconds=LEASE_S)
     return bool(row.heartbeat_at > lost)
 

@@ -3,67 +3,65 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from alembic.migration import MigrationContext
-from alembic.script import ScriptDirectory
-from sqlalchemy import Connection
+from sqlalchemy import Connection, column, inspect, select, table
 
 from infer_app.database.connect import Database
-from infer_app.database.schema import VERSION_TABLE
+from infer_app.database.schema import VERSION, VERSION_TABLE
 from infer_app.errors import SchemaOutdated
+
+if TYPE_CHECKING:
+    from alembic.config import Config
 
 HINT_UPGRADE = "run `infer db upgrade`"
 
 
-def upgrade(database: Database) -> tuple[str | None, str]:
-    """Brings our tables to this program's version; returns the version before and after.
+def upgrade(database: Database) -> str | None:
+    """Brings our tables to VERSION; returns the version they had, None for none.
 
     Raises SchemaOutdated when the tables are newer than this program.
     """
+    from alembic import command  # a third of a second: only for those who upgrade
+    from alembic.script import ScriptDirectory
+
+    config = _config()
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     with database.write() as connection:
         before = _current(connection)
-        if before is not None and before not in _known():
+        if before is not None and before not in known:
             raise _newer(before)
-        config = _config()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
-        return before, _head()
+    return before
 
 
 def check_schema(database: Database) -> None:
-    """Raises SchemaOutdated unless our tables are exactly of this program's version."""
+    """Raises SchemaOutdated unless our tables are exactly of VERSION."""
     with database.read() as connection:
         current = _current(connection)
-    if current == _head():
+    if current == VERSION:
         return
     if current is None:
         raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
-    if current not in _known():
+    if current > VERSION:
         raise _newer(current)
-    raise SchemaOutdated(f"the infer_ tables are of version {current}, this program needs {_head()}", HINT_UPGRADE)
+    raise SchemaOutdated(f"the infer_ tables are of version {current}, this program needs {VERSION}", HINT_UPGRADE)
 
 
 def _current(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE}).get_current_revision()
+    if not inspect(connection).has_table(VERSION_TABLE):
+        return None
+    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
 
 
 def _newer(version: str) -> SchemaOutdated:
     return SchemaOutdated(f"the infer_ tables are of version {version}, newer than this program", "upgrade infer_app")
 
 
-def _head() -> str:
-    head = ScriptDirectory.from_config(_config()).get_current_head()
-    assert head is not None
-    return head
-
-
-def _known() -> set[str]:
-    return {script.revision for script in ScriptDirectory.from_config(_config()).walk_revisions()}
-
-
 def _config() -> Config:
+    from alembic.config import Config
+
     config = Config()
     # Alembic reads the folder through configparser, to which a % is special.
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))

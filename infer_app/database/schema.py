@@ -20,6 +20,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
+VERSION = "0001"  # of the newest migration
 
 # Times are UTC without a zone: SQLite has no zoned type, and one rule for all databases beats two.
 
