@@ -13,10 +13,15 @@ from infer_app.errors import EXIT_OK, EXIT_TIME_BUDGET, Interrupted, UsageError
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
+GRACE_S = 20  # for what is in flight; a scheduler kills after 30
 
 
 class Stop:
-    """Asked between chunks: `until` ends its iterable once a signal came or the deadline passed."""
+    """Asked between chunks: `until` ends its iterable once a signal came or the deadline passed.
+
+    Within `with`, a second signal or GRACE_S seconds after the first raise Interrupted wherever the program is: what
+    is in flight then is lost and stays pending.
+    """
 
     def __init__(self, deadline_s: float | None = None) -> None:
         self._deadline = None if deadline_s is None else time.monotonic() + deadline_s
@@ -42,17 +47,19 @@ class Stop:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
     def __enter__(self) -> Stop:
-        self._previous = {number: signal.signal(number, self._on_signal) for number in SIGNALS}
+        self._previous = {number: signal.signal(number, self._on_signal) for number in (*SIGNALS, signal.SIGALRM)}
         return self
 
     def __exit__(self, *_: object) -> None:
+        signal.alarm(0)
         for number, handler in self._previous.items():
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self._signal is not None:
-            raise Interrupted(number)  # the second one: at once
+            raise Interrupted(self._signal)
         self._signal = number
+        signal.alarm(GRACE_S)
 
 
 def seconds_until(clock: str, now: datetime | None = None) -> float:

@@ -10,6 +10,8 @@ from infer_app.cli.failures import fail
 
 def main() -> None:
     """The `infer` command. Every failure becomes an exit code in this one place."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be undecodable
     try:
         app()
     except Exception as error:  # the outermost door: what is not an InferError is a bug and says so

@@ -79,10 +79,11 @@ class Database:
         """
         path = self.sqlite_file
         assert path is not None
-        if self._read_only and (_has_unwritten_log(path) or not os.access(path, os.W_OK)):
-            uri = f"{path.absolute().as_uri()}?mode=ro"
-            return sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-        connection = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        mode = "ro" if self._read_only and (_has_unwritten_log(path) or not os.access(path, os.W_OK)) else "rwc"
+        uri = f"{path.absolute().as_uri()}?mode={mode}"
+        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        # One undecodable name must not end a run: it is handed on, and found or not found as the file system says.
+        connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
         if self._read_only:
             connection.execute("PRAGMA query_only=ON")
             return connection

@@ -65,16 +65,21 @@ class Sink:
             "model_id": self._model_id,
             "run_id": self._run_id,
             "reason": broken.reason.value,
-            "detail": broken.detail,
+            "detail": _storable(broken.detail),
             "stage": broken.stage,
             "attempts": 1,
-            "location": broken.ref.location,
+            "location": _storable(broken.ref.location),
             "size": broken.file.size,
             "modified": broken.file.modified,
             "sha256": broken.file.sha256,
             "decoder": broken.decoder,
             "created_at": now,
         }
+
+
+def _storable(text: str) -> str:
+    """No database takes undecodable bytes of a file name, and PostgreSQL no NUL."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _count_attempt(new: Any) -> Any:
