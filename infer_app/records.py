@@ -188,7 +188,8 @@ class RunReport:
     reasons: dict[str, int]
     day: DayCounts
     seconds: float
-    images_per_second: float
+    images_per_second: float  # over the whole time, start-up included
+    steady_images_per_second: float | None  # from the first result on; None when there was only one
     limit_images_per_second: float | None
     stages: dict[str, float]  # CPU milliseconds per image
     exit_code: int

@@ -56,7 +56,6 @@ def _flow(
     limit: int | None,
 ) -> RunReport:
     """source → executor (read, decode, transform, collate, model, outputs) → sink."""
-    started = time.monotonic()
     tally = Tally()
     refs = islice(job.tables.source.select_new(day, job.model.model_id), limit)
     chunks = cut_into_chunks(stop.until(refs), job.chunk_size)
@@ -68,8 +67,7 @@ def _flow(
             advance(result)
             if run_id != DRY_RUN_ID:
                 job.tables.ledger.beat(run_id)
-    seconds = time.monotonic() - started
-    return _report(job, day, run_id, tally, seconds, stop)
+    return _report(job, day, run_id, tally, stop)
 
 
 def cut_into_chunks(refs: Iterable[ImageRef], chunk_size: int) -> Iterator[Chunk]:
@@ -97,7 +95,9 @@ class Tally:
     """What one execution did, summed over its chunks."""
 
     def __init__(self) -> None:
+        self.started = time.monotonic()
         self.predicted = 0
+        self._first: tuple[float, int] | None = None  # when the first result came, and its images
         self.reasons: Counter[str] = Counter()
         self.clock = StageClock()
 
@@ -109,14 +109,28 @@ class Tally:
     def selected(self) -> int:
         return self.predicted + self.rejected
 
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def steady_images_per_second(self) -> float | None:
+        """The rate once the workers run: what a longer run would reach."""
+        if self._first is None or self.selected == self._first[1]:
+            return None
+        return (self.selected - self._first[1]) / (time.monotonic() - self._first[0])
+
     def add(self, result: ChunkResult) -> None:
+        self._first = self._first or (time.monotonic(), result.num_images)
         self.predicted += len(result.predictions)
         self.reasons.update(broken.reason.value for broken in result.broken)
         for stage, seconds in result.cpu_seconds.items():
             self.clock.cpu_seconds[stage] += seconds
 
 
-def _report(job: Job, day: Day, run_id: str, tally: Tally, seconds: float, stop: Stop) -> RunReport:
+def _report(job: Job, day: Day, run_id: str, tally: Tally, stop: Stop) -> RunReport:
+    seconds = tally.seconds
+    steady = tally.steady_images_per_second
     stages = cost_per_image(tally.clock.cpu_seconds, tally.selected)
     too_many = tally.rejected > rejection_budget(job.max_rejected, tally.selected)
     return RunReport(
@@ -134,6 +148,7 @@ def _report(job: Job, day: Day, run_id: str, tally: Tally, seconds: float, stop:
         day=job.tables.books.count_day(day, job.model.model_id),
         seconds=seconds,
         images_per_second=tally.selected / seconds if tally.selected else 0.0,
+        steady_images_per_second=steady,
         limit_images_per_second=limit_images_per_second(stages, job.executor.num_cores),
         stages=stages,
         exit_code=stop.exit_code or (EXIT_TOO_MANY_REJECTED if too_many else 0),

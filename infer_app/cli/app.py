@@ -116,7 +116,9 @@ def model_build(
         str, typer.Option("--input", help="float-nchw, or uint8-nhwc for a module that normalises by itself.")
     ] = "float-nchw",
     output: Annotated[str, typer.Option(help="classification, embedding, regression or raw.")] = "classification",
-    activation: Annotated[str, typer.Option(help="classification: softmax, sigmoid, or none for probabilities.")] = "softmax",
+    activation: Annotated[
+        str, typer.Option(help="classification: softmax, sigmoid, or none for probabilities.")
+    ] = "softmax",
     threshold: Annotated[float, typer.Option(min=0, max=1, help="sigmoid: labels from this score on.")] = 0.5,
     top_k: Annotated[int, typer.Option(min=1, help="softmax: so many best classes are kept.")] = 5,
     vector_dtype: Annotated[str, typer.Option(help="embedding: float32 or float16.")] = "float32",

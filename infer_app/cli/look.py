@@ -6,6 +6,7 @@ import csv
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.job import Tables, open_tables
 from infer_app.observe.verdict import balance
-from infer_app.records import Reason
+from infer_app.records import DayCounts, Reason
 from infer_app.settings import LoadedSettings, load_settings
 
 SHOWN_ROWS = 50
@@ -74,39 +75,48 @@ def retry(date: str, model: str | None, reasons: list[str], as_json: bool, confi
         print(f"{day}: {forgotten:,} images are pending again; `infer run --date {day}` tries them")
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The books of one model on one day; of no model when none has run yet."""
+
+    model: str | None
+    model_id: str | None
+    counts: DayCounts
+    problems: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "model_id": self.model_id,
+            **asdict(self.counts),
+            "balanced": self.counts.balanced and not self.problems,
+            "problems": self.problems,
+        }
+
+    def __str__(self) -> str:
+        who = f"{self.model} {self.model_id}" if self.model else "(no model has run)"
+        return "\n  wrong: ".join([f"{who}: {balance(self.counts)}", *self.problems])
+
+
 def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> int:
     """Returns 0 when the books of the day balance for every model that was asked for, else 1."""
     loaded = load_settings(config)
     day = _day(loaded, date)
     with open_tables(loaded, read_only=True) as tables:
-        checked = []
-        for name, model_id in tables.books.models_of(model):
-            counts = tables.books.count_day(day, model_id)
-            problems = tables.books.find_problems(day, model_id)
-            checked.append((name, model_id, counts, problems))
-        if not checked:
-            _model_ids(tables, model)  # says which models there are, when one was named
-    balanced = not any(problems for *_, problems in checked)
-    if as_json:
-        found = [
-            {
-                "model": name,
-                "model_id": model_id,
-                "eligible": counts.eligible,
-                "predicted": counts.predicted,
-                "rejected": counts.rejected,
-                "pending": counts.pending,
-                "balanced": counts.balanced and not problems,
-                "problems": problems,
-            }
-            for name, model_id, counts, problems in checked
+        wanted = _model_ids(tables, model)
+        books = tables.books
+        known = [(name, model_id) for name, model_id in books.models_of(model) if model_id in wanted]
+        checked = [
+            Checked(name, model_id, books.count_day(day, model_id), books.find_problems(day, model_id))
+            for name, model_id in known
         ]
-        print(json.dumps({"date": str(day), "balanced": balanced, "models": found}))
+        checked = checked or [Checked(None, None, books.count_day(day, ""), [])]
+    balanced = not any(one.problems for one in checked)
+    if as_json:
+        print(json.dumps({"date": str(day), "balanced": balanced, "models": [one.to_json() for one in checked]}))
     else:
-        for name, model_id, counts, problems in checked:
-            print(f"{day} {name} {model_id}: {balance(counts)}")
-            for problem in problems:
-                print(f"  wrong: {problem}")
+        for one in checked:
+            print(f"{day} {one}")
         print("the books balance" if balanced else "the books do not balance")
     return EXIT_OK if balanced else EXIT_BUG
 
@@ -120,6 +130,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
         newest: dict[str, str] = {}
         for name, model_id in tables.books.models_of():
             newest.setdefault(name, model_id)
+        newest = newest or {"(no model has run)": ""}
         runs = tables.books.last_runs(1000)
         rows = []
         for day in (today.before(n) for n in range(days)):

@@ -142,8 +142,9 @@ def _dry_run(loaded: LoadedSettings, day: Day, limits: Limits, voice: Voice) -> 
         stop = stack.enter_context(limits.stop())
         job = stack.enter_context(open_job(loaded, read_only=True))
         report = dry_run_day(job, day, stop, Progress(voice.quiet), limits.images)
-        pending = job.tables.books.count_new(day, job.model.model_id)
-    seconds = pending / report.images_per_second if report.images_per_second else None
+        books, model_id = job.tables.books, job.model.model_id
+        pending = books.count_new(day, model_id) + books.count_older_pending(day, model_id)
+    seconds = _forecast_seconds(report, pending)
     if voice.as_json:
         print(json.dumps(report.to_json() | {"dry_run": True, "forecast": {"pending": pending, "seconds": seconds}}))
         return report.exit_code
@@ -152,6 +153,14 @@ def _dry_run(loaded: LoadedSettings, day: Day, limits: Limits, voice: Voice) -> 
         print(f"dry run, nothing written: {report.predicted:,} would be predicted, {report.rejected:,} rejected")
     print(_forecast(pending, seconds))
     return report.exit_code
+
+
+def _forecast_seconds(report: RunReport, pending: int) -> float | None:
+    """Start-up once, as long as it took here, then the steady rate."""
+    if not report.selected:
+        return None
+    steady = report.steady_images_per_second or report.images_per_second
+    return report.seconds + (pending - report.selected) / steady
 
 
 def _forecast(pending: int, seconds: float | None) -> str:

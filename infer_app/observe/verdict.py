@@ -15,7 +15,8 @@ def verdict(report: RunReport) -> str:
         return " · ".join([*parts, "nothing new" if report.day.eligible else "no images"])
     parts.append(duration(report.seconds))
     if report.limit_images_per_second:
-        parts.append(f"{100 * report.images_per_second / report.limit_images_per_second:.0f} % of the limit")
+        rate = report.steady_images_per_second or report.images_per_second
+        parts.append(f"{100 * rate / report.limit_images_per_second:.0f} % of the limit")
         parts.append(name_the_limit(report.stages))
     return " · ".join(parts)
 
@@ -32,7 +33,9 @@ def stage_costs(report: RunReport) -> str:
     """`CPU ms per image: decode 1.7, model 14.1 …; limit 120 images/s, reached 113`."""
     costs = ", ".join(f"{stage} {ms:.2f}" for stage, ms in report.stages.items() if ms >= 0.005)
     limit = f"{report.limit_images_per_second:,.0f}" if report.limit_images_per_second else "unknown"
-    return f"CPU ms per image: {costs}; limit {limit} images/s, reached {report.images_per_second:,.0f}"
+    steady = report.steady_images_per_second
+    reached = f"{report.images_per_second:,.0f}" + (f", {steady:,.0f} once the workers ran" if steady else "")
+    return f"CPU ms per image: {costs}; limit {limit} images/s, reached {reached}"
 
 
 def short_date(day: date) -> str:
