@@ -57,7 +57,7 @@ def main() -> None:
     database.execute(
         "CREATE TABLE predictions (image_id INTEGER PRIMARY KEY, label TEXT, score REAL, output TEXT, created_at TEXT)"
     )
-    rows = database.execute("SELECT id, location FROM infer_images ORDER BY id").fetchall()
+    rows = database.execute("SELECT id, location FROM infer_images ORDER BY id LIMIT ?", (flags.limit,)).fetchall()
     loader = DataLoader(Images(rows), batch_size=flags.batch_size, num_workers=flags.workers)
     model = torch.jit.load(flags.model).eval()
     with torch.inference_mode():
@@ -84,6 +84,7 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--threads", type=int, default=0, help="of the model; 0 is torch's default")
+    parser.add_argument("--limit", type=int, default=-1, help="images; -1 is all")
     return parser.parse_args()
 
 

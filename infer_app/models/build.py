@@ -40,7 +40,7 @@ from infer_app.models.manifest import (
     model_file_of,
     model_id,
 )
-from infer_app.models.source import Source, read_source, source_code
+from infer_app.models.source import Source, read_source, standalone_code
 from infer_app.models.specs import InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.models.torchscript import CPU_VARIANT, as_rows, build_cpu_variant, load_torchscript
 from infer_app.models.trial import check_meaning, try_source
@@ -113,7 +113,7 @@ def _own_files(request: BuildRequest) -> dict[str, bytes]:
             raise UsageError(f"no file {request.labels}", "--labels takes a text file, one label a line")
         files[LABELS_FILE] = format_labels(parse_labels(request.labels.read_bytes(), str(request.labels)))
     if request.preprocess is not None:
-        files[PREPROCESS_FILE] = source_code(resolve_callable(request.preprocess))
+        files[PREPROCESS_FILE] = standalone_code(resolve_callable(request.preprocess))
     return files
 
 

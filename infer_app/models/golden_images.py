@@ -6,6 +6,9 @@ Between them: smooth colour, edges and noise; JPEG and PNG, grey, EXIF-rotated; 
 from __future__ import annotations
 
 import io
+from collections.abc import Mapping
+from functools import cache
+from types import MappingProxyType
 
 import numpy as np
 from PIL import Image
@@ -15,14 +18,16 @@ _ROTATED = 6  # shown a quarter turn clockwise
 _Pixels = np.ndarray
 
 
-def made_images() -> dict[str, bytes]:
+@cache
+def made_images() -> Mapping[str, bytes]:
     """File name: encoded image. The same pixels every time."""
-    return {
+    images = {
         "gradient.jpg": _jpeg(Image.fromarray(_gradient(500, 375))),
         "grey-rotated.jpg": _jpeg(Image.fromarray(_shapes(320, 480)).convert("L"), orientation=_ROTATED),
         "shapes.png": _png(Image.fromarray(_shapes(640, 427))),
         "noise.jpg": _jpeg(Image.fromarray(_noise(301, 260))),
     }
+    return MappingProxyType(images)
 
 
 def _gradient(width: int, height: int) -> _Pixels:

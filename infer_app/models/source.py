@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import pickle
@@ -20,6 +21,7 @@ from infer_app.models.callables import resolve_callable
 from infer_app.models.specs import InputSpec
 from infer_app.models.torchscript import first_line, trace_module
 
+_INSTALLED = ("site-packages", "dist-packages")
 _NUM_NAMED = 3  # keys, of those that are missing or too many
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "ema")
 
@@ -59,6 +61,35 @@ def source_code(function: Callable[..., Any]) -> bytes:
         raise UsageError(
             f"{function!r} has no source file", "write it in a Python file, so that a change to it can be noticed"
         ) from error
+
+
+def standalone_code(function: Callable[..., Any]) -> bytes:
+    """`source_code` of a function whose file can be run elsewhere; ModelError where it needs its neighbours."""
+    code = source_code(function)
+    folders = {Path(inspect.getsourcefile(inspect.unwrap(function)) or "").parent, Path.cwd()}
+    own = [folder for folder in folders if folder.name not in _INSTALLED]
+    for name in _imported(code):
+        if any(_is_module(folder / name) for folder in own):
+            raise ModelError(
+                f"{function.__name__} imports its neighbour {name or '.'}, which the artifact will not have",
+                "keep the function in one file that imports installed packages only",
+            )
+    return code
+
+
+def _imported(code: bytes) -> list[str]:
+    """The packages that a file imports anywhere in it; an empty name for a relative import."""
+    names = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names += [alias.name.partition(".")[0] for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            names.append("" if node.level else (node.module or "").partition(".")[0])
+    return names
+
+
+def _is_module(path: Path) -> bool:
+    return path.with_suffix(".py").is_file() or any(path.glob("*.py"))
 
 
 def _read_file(path: Path, weights: Path | None) -> Source:

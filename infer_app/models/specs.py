@@ -26,8 +26,6 @@ class InputSpec:
 
     def __post_init__(self) -> None:
         _one_of("input", self.kind, INPUT_KINDS)
-        if len(self.mean) != 3 or len(self.std) != 3:
-            raise UsageError("mean and std take three numbers each, one for each of red, green and blue")
         if not all(0 < value <= 1 for value in self.std) or not all(0 <= value <= 1 for value in self.mean):
             raise UsageError(
                 f"mean {self.mean} and std {self.std} are not on the 0-1 scale",
@@ -66,9 +64,11 @@ class Tolerance:
 
 
 def floats3(values: Any) -> tuple[float, float, float]:
-    """Three numbers of a JSON list."""
-    red, green, blue = (float(value) for value in values)
-    return red, green, blue
+    """The numbers of a list, whole ones too: 0 and 0.0 must hash alike. UsageError unless there are three."""
+    numbers = [float(value) for value in values]
+    if len(numbers) != 3:
+        raise UsageError(f"{numbers} are not three numbers", "give one each for red, green and blue")
+    return numbers[0], numbers[1], numbers[2]
 
 
 def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,7 +60,8 @@ class Network(nn.Module):
 
 def traced(module: nn.Module, batch: int = 2, *, train: bool = False) -> torch.jit.ScriptModule:
     module.train(train)
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)  # BatchNorm in training mode looks at the batch
         return torch.jit.trace(module, torch.rand(batch, 3, SIZE, SIZE), check_trace=False)
 
 
@@ -71,9 +73,12 @@ def save(module: nn.Module, path: Path) -> Path:
 
 
 def request(folder: Path, module: nn.Module | None = None) -> BuildRequest:
-    """To build `module` (Means) with three labels."""
+    """To build `module` (Means) with three labels; saved once, as no two saves are the same bytes."""
     folder.mkdir(exist_ok=True)
-    source = save(module or Means(), folder / "source.pt")
+    module = module or Means()
+    source = folder / f"{type(module).__name__}.pt"
+    if not source.exists():
+        save(module, source)
     labels = folder / "labels.txt"
     labels.write_text("red\ngreen\nblue\n", encoding="utf-8")
     return BuildRequest(str(source), "colours", RECIPE, labels=labels, mean=MEAN, std=STD)

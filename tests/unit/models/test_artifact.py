@@ -30,7 +30,7 @@ def test_a_model_without_labels_has_none(tmp_path):
 
 
 def test_read_gives_the_bytes_that_were_stored(artifact, tmp_path):
-    assert artifact.read("source.ts") == (tmp_path / "source.pt").read_bytes()
+    assert artifact.read("source.ts") == (tmp_path / "Means.pt").read_bytes()
 
 
 def test_read_notices_a_single_changed_bit(artifact):

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_models import MEAN, RECIPE, SIZE, Means, Network, built, random_pixels, request, save, traced
+from small_models import MEAN, RECIPE, SIZE, Means, Network, built, random_pixels, request, save
 from torch import nn
 
 from infer_app.errors import ModelError, UsageError
@@ -57,8 +57,9 @@ def test_building_again_repairs_a_damaged_artifact(tmp_path):
     assert [path.name for path in again.folder.parent.iterdir()] == [again.manifest.model_id]
 
 
-def test_the_name_is_not_part_of_the_id(artifact, tmp_path):
-    assert built(tmp_path, name="other").manifest.model_id == artifact.manifest.model_id
+def test_the_name_is_not_part_of_the_id(artifact):
+    other = built(artifact.folder.parents[2], name="other")
+    assert (other.reused, other.manifest.model_id) == (False, artifact.manifest.model_id)
 
 
 @pytest.mark.parametrize(
@@ -66,8 +67,10 @@ def test_the_name_is_not_part_of_the_id(artifact, tmp_path):
     [{"mean": (0.4, 0.5, 0.5)}, {"labels": None}, {"recipe": Recipe("crop-resize", SIZE, crop=0.9)}],
     ids=["mean", "labels", "recipe"],
 )
-def test_what_changes_predictions_changes_the_id(artifact, tmp_path, changes):
-    assert built(tmp_path, **changes).manifest.model_id != artifact.manifest.model_id
+def test_what_changes_predictions_changes_the_id(artifact, changes):
+    other = built(artifact.folder.parents[2], **changes)
+    assert other.manifest.source_sha256 == artifact.manifest.source_sha256
+    assert other.manifest.model_id != artifact.manifest.model_id
 
 
 def test_lists_and_whole_numbers_mean_the_same_as_given_by_a_shell(tmp_path):
@@ -129,7 +132,7 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
         ({"input": "float-nhwc"}, "unknown input 'float-nhwc'"),
         ({"mean": (127, 127, 127)}, "not on the 0-1 scale"),
         ({"std": (0, 1, 1)}, "not on the 0-1 scale"),
-        ({"mean": (0.5,)}, "three numbers each"),
+        ({"mean": (0.5,)}, "not three numbers"),
     ],
 )
 def test_flags_that_make_no_sense_are_usage_errors(tmp_path, changes, message):
@@ -174,7 +177,9 @@ def test_a_callable_is_built_and_its_id_is_the_same_every_time(user):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("from user_rest import half\n\ndef pre(rgb):\n    return half(rgb)\n", "can't be loaded on its own|no user_rest"),
+        ("def pre(rgb):\n    from user_rest import half\n    return half(rgb)\n", "imports its neighbour user_rest"),
+        ("from . import user_rest\n\ndef pre(rgb):\n    return rgb\n", "user_pre failed|imports its neighbour"),
+        ("import user_parts.more\n\ndef pre(rgb):\n    return rgb\n", "imports its neighbour user_parts"),
         ("def pre(rgb):\n    return rgb[:8, :8]\n", "preprocess gave uint8"),
         ("def pre(rgb):\n    return 1 / 0\n", "ZeroDivisionError"),
     ],
@@ -182,10 +187,10 @@ def test_a_callable_is_built_and_its_id_is_the_same_every_time(user):
 def test_a_preprocess_function_that_can_not_work_every_night_is_refused(user, code, message):
     (user / "user_pre.py").write_text(code)
     (user / "user_rest.py").write_text("def half(rgb):\n    return rgb[:16, :16]\n")
-    if "user_rest" in code:
-        pytest.skip("a neighbour is importable here; the artifact's own copy is tested in test_artifact.py")
+    (user / "user_parts").mkdir()
+    (user / "user_parts" / "more.py").write_text("")
     asked = replace(request(user), recipe=Recipe("custom", SIZE), preprocess="user_pre:pre")
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises((ModelError, UsageError), match=message):
         build_model(asked, user / "models")
 
 
@@ -197,8 +202,9 @@ def test_a_module_that_takes_pixels_is_built(tmp_path):
     folder = tmp_path / "in"
     asked = request(folder)
     script = torch.jit.trace(Brightness(), random_pixels(2))
-    save(script, folder / "source.pt")
-    asked = replace(asked, input="uint8-nhwc", mean=(0, 0, 0), std=(1, 1, 1))
+    asked = replace(
+        asked, source=str(save(script, folder / "pixels.pt")), input="uint8-nhwc", mean=(0, 0, 0), std=(1, 1, 1)
+    )
     pixels = random_pixels(2)
     rows = build_cpu_variant(build_model(asked, tmp_path / "models"))(pixels)
     torch.testing.assert_close(rows, pixels.float().mean((1, 2)) / 255)
@@ -210,7 +216,7 @@ def test_the_recipe_and_normalisation_are_stored_as_given(artifact):
 
 def test_a_state_dict_is_refused_with_the_way_out(tmp_path):
     asked = request(tmp_path)
-    torch.save(traced(Means()).state_dict(), tmp_path / "source.pt")
+    torch.save(Means().state_dict(), asked.source)
     with pytest.raises(ModelError, match="state dict") as caught:
         build_model(asked, tmp_path / "models")
     assert "--weights" in caught.value.hint
