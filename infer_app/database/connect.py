@@ -24,6 +24,8 @@ class Database:
         self._url = make_url(url)
         self.shown_url = self._url.render_as_string(hide_password=True)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        if self.is_sqlite and self._url.database in (None, "", ":memory:"):
+            raise UsageError("an in-memory database forgets its results", "name a file: sqlite:///infer.db")
         self._read_only = read_only
         self._engine = self._create_engine()
         self.dialect = self._engine.dialect
