@@ -147,7 +147,7 @@ def model_check(
     config: Config = None,
 ) -> None:
     """Your own function beside ours on your images: agreement, the worst images, both rates."""
-    from infer_app.cli.model import check
+    from infer_app.cli.check import check
 
     check(name, against, images, limit, workers, as_json, config)
 

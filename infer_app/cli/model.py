@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from infer_app.cli.tables import printable, show_table
-from infer_app.database.registry import find_images
+from infer_app.cli.tables import show_table
 from infer_app.errors import UsageError
 from infer_app.executors.spec import LaneSpec
-from infer_app.job import CPU_VARIANT, open_executor
-from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
+from infer_app.job import CPU_VARIANT
+from infer_app.models.artifact import find_artifact, list_artifacts
 from infer_app.models.build import BuildRequest, build_model
-from infer_app.models.callables import resolve_callable
-from infer_app.models.check import CheckReport, compare_answers
 from infer_app.models.specs import OutputSpec
-from infer_app.records import Broken, ImageRef, Prediction, Recipe
-from infer_app.run import cut_into_chunks
-from infer_app.settings import DEFAULT_CONFIG, LoadedSettings, load_settings
+from infer_app.records import Recipe
+from infer_app.settings import DEFAULT_CONFIG, load_settings
 
-WORST_SHOWN = 10
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
@@ -120,80 +114,6 @@ def build(
         return
     print(f"built {manifest.name} {manifest.model_id} in {time.monotonic() - started:.1f} s: {artifact.folder}")
     print(f"{manifest.num_outputs} outputs per image, {len(manifest.golden)} golden images prove it before every run")
-
-
-def check(
-    name: str, against: str, folder: Path, limit: int | None, workers: int | None, as_json: bool, config: Path | None
-) -> None:
-    """Both sides over the same files: theirs one by one as they call it, ours through the executor."""
-    loaded = load_settings(config, {"run.workers": workers})
-    artifact = find_artifact(loaded.models_folder, name)
-    theirs = resolve_callable(against)
-    if not folder.exists():
-        raise UsageError(f"no such folder: {folder}")
-    paths = [path.absolute() for path in find_images(folder)][:limit]
-    if not paths:
-        raise UsageError(f"no images in {folder}")
-    if artifact.manifest.output.kind != "classification":
-        raise UsageError(
-            f"{name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only"
-        )
-    started = time.monotonic()
-    their_answers = [(str(path), _their_answer(theirs, path)) for path in paths]
-    halfway = time.monotonic()
-    ours = _run_ours(loaded, artifact, paths, folder.resolve())
-    report = compare_answers(
-        their_answers,
-        ours,
-        artifact.labels,
-        their_seconds=halfway - started,
-        our_seconds=time.monotonic() - halfway,
-    )
-    print(json.dumps(report.to_json())) if as_json else _print_check(report)
-
-
-def _their_answer(function: Callable[[Path], object], path: Path) -> object:
-    try:
-        return function(path)
-    except Exception as error:  # it is the user's: whatever it raises is its answer for this image
-        return error
-
-
-def _run_ours(
-    loaded: LoadedSettings, artifact: Artifact, paths: Sequence[Path], root: Path
-) -> list[Prediction | Broken]:
-    refs = [ImageRef(str(path), str(path)) for path in paths]
-    with open_executor(loaded, artifact, (root if root.is_dir() else root.parent,)) as executor:
-        results = list(executor.run(cut_into_chunks(refs, loaded.settings.run.chunk_size)))
-    items: list[Prediction | Broken] = []
-    for result in results:
-        items += [*result.predictions, *result.broken]
-    return items
-
-
-def _print_check(report: CheckReport) -> None:
-    """Worst images first, the verdict last."""
-    if report.disagreements:
-        cells = [(Path(one.path).name, one.theirs, one.ours, f"{one.our_score:.3f}") for one in report.disagreements]
-        show_table(("image", "yours", "ours", "our score"), cells[:WORST_SHOWN], "where we disagree, the surest first")
-    for kind, failures in (("your function failed on", report.their_failures), ("we reject", report.our_rejections)):
-        for failure in failures[:WORST_SHOWN]:
-            print(f"{kind} {printable(failure.path)}: {printable(failure.reason)}")
-        if len(failures) > WORST_SHOWN:
-            print(f"… and {len(failures) - WORST_SHOWN:,} more")
-    print(
-        f"yours {_rate(report.their_images_per_second)}, ours {_rate(report.our_images_per_second)}, start-up included"
-    )
-    if report.agreement is None:
-        print("nothing could be compared")
-        return
-    same = report.num_compared - len(report.disagreements)
-    agreement = f"same answer on {same:,} of {report.num_compared:,} images ({100 * report.agreement:.1f} %)"
-    print(agreement + (f", {report.ratio:.1f} times the rate" if report.ratio else ""))
-
-
-def _rate(images_per_second: float | None) -> str:
-    return "unknown" if images_per_second is None else f"{images_per_second:.1f} images/s"
 
 
 def list_models(as_json: bool, config: Path | None) -> None:
