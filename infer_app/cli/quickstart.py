@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 
 from infer_app import demo
@@ -49,11 +51,11 @@ def quickstart(folder: Path) -> None:
             f"the run ended with exit code {exit_code}", f"`infer doctor --config {config}` looks for the cause"
         )
     _show(config)
-    print("\nNext:")
-    print(f"  cd {folder}")
-    print("  infer run --date yesterday                  # again: nothing new, nothing changes")
-    print("  infer run --date yesterday --dry-run        # how fast is this machine?")
-    print("  infer images add FOLDER && infer run --date today    # your own photos")
+    infer = "infer" if shutil.which("infer") else Path(sys.argv[0]).absolute()
+    print(f"\nNext, in {folder}:")
+    print(f"  {infer} run --date yesterday        # again: nothing new, nothing changes")
+    print(f"  {infer} images add FOLDER           # your own photos, for today")
+    print(f"  {infer} run --date today --dry-run  # how long will they take on this machine?")
 
 
 def _show(config: Path) -> None:

@@ -14,10 +14,10 @@ def verdict(report: RunReport) -> str:
     if not report.selected:
         return " · ".join([*parts, "nothing new" if report.day.eligible else "no images"])
     parts.append(duration(report.seconds))
-    if report.limit_images_per_second:
-        rate = report.steady_images_per_second or report.images_per_second
-        parts.append(f"{100 * rate / report.limit_images_per_second:.0f} % of the limit")
-        parts.append(name_the_limit(report.stages))
+    if report.steady_images_per_second is None or report.limit_images_per_second is None:
+        return " · ".join([*parts, "too few images to judge the speed"])
+    parts.append(f"{100 * report.steady_images_per_second / report.limit_images_per_second:.0f} % of the limit")
+    parts.append(name_the_limit(report.stages))
     return " · ".join(parts)
 
 
