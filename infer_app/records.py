@@ -35,10 +35,6 @@ class Reason(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     WRITE_ERROR = "write_error"
 
-    @property
-    def is_transient(self) -> bool:
-        return self in TRANSIENT_REASONS
-
 
 TRANSIENT_REASONS = frozenset(
     {

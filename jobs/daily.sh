@@ -78,7 +78,7 @@ tell() {
 
 meaning() {
     case $1 in
-        1) echo "a bug in infer; please report it with the lines below" ;;
+        1) echo "the run failed (a bug, or workers that kept dying); the lines below say why" ;;
         2) echo "a wrong flag or setting" ;;
         3) echo "done, but more images were rejected than --max-rejected allows; \`infer rejects\` lists them" ;;
         4) echo "predicted, but held back by a publishing rule" ;;

@@ -12,7 +12,7 @@ from infer_app.database.connect import Database
 from infer_app.database.schema import models, predictions, rejections, runs
 from infer_app.database.source import PAGE_SIZE, Source
 from infer_app.day import Day
-from infer_app.records import DayCounts, FileFacts, Reason
+from infer_app.records import TRANSIENT_REASONS, DayCounts, FileFacts, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Books:
     def final_rejections(self, day: Day, model_id: str) -> Iterator[StoredRejection]:
         """The day's rejections that stand because of the content, with what was recorded of the file."""
         for row in self.read_rejections(day, model_id):
-            if not Reason(row["reason"]).is_transient:
+            if row["reason"] not in TRANSIENT_REASONS:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])
                 yield StoredRejection(row["image_id"], row["location"], facts)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from infer_app.records import FileFacts, Reason
 
 
-class BadImage(Exception):  # noqa: N818 - it is data on its way, not an error of the program
+class BadImage(Exception):
     """One image is at fault, not the run: `reason` is of the closed list, `detail` is for a person."""
 
     def __init__(self, reason: Reason, detail: str, facts: FileFacts | None = None) -> None:

@@ -34,6 +34,7 @@ from infer_app.images.bad_image import BadImage
 from infer_app.images.formats import (
     JpegHeader,
     check_png_end,
+    check_scans,
     has_jpeg_end,
     parse_jpeg_header,
     sniff,
@@ -51,6 +52,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB, C-contig
 MAX_SCANS = 500  # of a JPEG, libjpeg-turbo's own limit; each costs a pass over the whole image
 _STRICT = turbojpeg.TJFLAG_STOPONWARNING | turbojpeg.TJFLAG_LIMITSCANS
 _END_OF_IMAGE = b"\xff\xd9"
+_ZEROS = bytes(4)
 
 # Opened by their class and not by Image.open, so that no file reaches a plugin its content does not name.
 _PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
@@ -110,6 +112,8 @@ def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
 
 
 def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
+    if not width * height:
+        raise BadImage(Reason.CORRUPT, f"{width}x{height} pixels")
     if width * height > limits.max_pixels:
         raise BadImage(Reason.TOO_MANY_PIXELS, f"{width}x{height} pixels, at most {limits.max_pixels:,} are decoded")
 
@@ -142,8 +146,8 @@ def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
     """
     header = parse_jpeg_header(data)
     _check_pixels(header.width, header.height, limits)
-    if not header.is_one_sequential_scan and data.count(b"\xff\xda") > MAX_SCANS:
-        raise BadImage(Reason.CORRUPT, f"more than {MAX_SCANS} scans")
+    if not header.is_one_sequential_scan:
+        check_scans(data, header, MAX_SCANS)
     turbo = _turbo()
     if turbo is None:
         return _decode_jpeg_with_pillow(data, recipe, limits)
@@ -180,11 +184,12 @@ def _decode_to_its_end(turbo: _StrictTurbo, data: bytes, header: JpegHeader) -> 
     """A file without an end marker is whole if it is one Huffman-coded scan and clean once the marker is there.
 
     Of several scans the last ones may be missing without a trace, and arithmetic coding may leave out its last bytes.
+    A tail of zeros is what a crash leaves of a file that was being written; they can pass for grey blocks.
     """
     try:
         return _decode_with_turbo(turbo, data, header)
     except _JpegRefused as refused:
-        if not (refused.is_without_end and header.is_one_sequential_scan):
+        if not (refused.is_without_end and header.is_one_sequential_scan) or data.endswith(_ZEROS):
             raise
     try:
         return _decode_with_turbo(turbo, data + _END_OF_IMAGE, header)

@@ -39,7 +39,8 @@ def sniff(data: bytes) -> str:
 
 # --- JPEG -------------------------------------------------------------------------------------------------------
 
-SEQUENTIAL = (0xC0, 0xC1)  # Huffman-coded, so that a decoder notices missing data
+_HUFFMAN_SEQUENTIAL = (0xC0, 0xC1)
+_PROGRESSIVE = (0xC2, 0xCA)
 _DECODABLE = (0xC0, 0xC1, 0xC2, 0xC9, 0xCA)  # baseline, extended, progressive, and the arithmetic-coded two
 _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those three are DHT, JPG and DAC
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # markers without a length: TEM, RST0-7
@@ -66,7 +67,12 @@ class JpegHeader:
 
     @property
     def is_one_sequential_scan(self) -> bool:
-        return self.sof in SEQUENTIAL and self.num_scan_components_first == self.num_components
+        """Whether the first scan holds everything and a decoder of it notices missing data."""
+        return self.sof in _HUFFMAN_SEQUENTIAL and self.num_scan_components_first == self.num_components
+
+    @property
+    def is_sequential(self) -> bool:
+        return self.sof not in _PROGRESSIVE
 
 
 class Segment(NamedTuple):
@@ -145,15 +151,26 @@ def jpeg_segments(data: bytes) -> Iterator[Segment]:
 
 def has_jpeg_end(data: bytes) -> bool:
     """Whether the scans run up to an end marker, by structure only: what the scans hold is not looked at."""
-    position = _end_of_first_scan_header(data)
-    while found := _END_OF_SCAN.search(data, position):
-        marker = data[found.end() - 1]
-        position = found.end()
-        if marker == _EOI:
-            return True
-        if marker not in _STANDALONE:  # tables, or the next scan's header
-            position += int.from_bytes(data[position : position + 2], "big")
-    return False
+    return any(marker == _EOI for marker, _ in _markers_from_first_scan(data))
+
+
+def check_scans(data: bytes, header: JpegHeader, max_scans: int) -> None:
+    """TRUNCATED when a component has no scan, which decodes to grey without a warning; CORRUPT beyond `max_scans`.
+
+    Of a progressive frame each component needs its first coefficient; the format lets the finer ones be left out.
+    """
+    num_scans = 0
+    begun: set[int] = set()
+    for marker, payload in _markers_from_first_scan(data):
+        if marker != _SOS or len(payload) < 6:
+            continue
+        num_scans += 1
+        if header.is_sequential or payload[-3] == 0:  # the scan's first coefficient
+            begun.update(payload[1:-3:2])
+    if num_scans > max_scans:
+        raise BadImage(Reason.CORRUPT, f"{num_scans} scans, at most {max_scans} are decoded")
+    if len(begun) < header.num_components:
+        raise BadImage(Reason.TRUNCATED, f"scans of {len(begun)} components, of {header.num_components}")
 
 
 def without_oddities(data: bytes) -> bytes:
@@ -232,7 +249,7 @@ def _usual(segment: Segment, header: JpegHeader) -> bytes:
 
 
 def _usual_scan(payload: bytes, header: JpegHeader) -> bytes:
-    return payload if header.sof in (0xC2, 0xCA) else payload[:-3] + b"\x00\x3f\x00"
+    return payload[:-3] + b"\x00\x3f\x00" if header.is_sequential else payload
 
 
 def _usual_scans(rest: bytes, header: JpegHeader) -> bytes:
@@ -251,12 +268,24 @@ def _usual_scans(rest: bytes, header: JpegHeader) -> bytes:
     return bytes(fixed)
 
 
-def _end_of_first_scan_header(data: bytes) -> int:
-    end = len(data)
+def _markers_from_first_scan(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Marker and payload of the first scan's header and of all that follows up to EOI, the scans' data left out."""
+    position = len(data)
     for segment in jpeg_segments(data):
         if segment.marker == _SOS:
-            end = segment.end
-    return end
+            position = segment.end
+            yield _SOS, segment.payload
+    while found := _END_OF_SCAN.search(data, position):
+        marker = data[found.end() - 1]
+        position = found.end()
+        if marker == _EOI:
+            yield marker, b""
+            return
+        if marker in _STANDALONE:
+            continue
+        end = position + int.from_bytes(data[position : position + 2], "big")
+        yield marker, data[position + 2 : end]
+        position = end
 
 
 # --- containers whose end is written in their structure -----------------------------------------------------------

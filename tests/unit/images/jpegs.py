@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import io
+import os
 import struct
 from collections.abc import Sequence
 
 import numpy as np
+import turbojpeg
 from PIL import Image
 
 
@@ -35,12 +37,25 @@ def grey() -> bytes:
     return encoded(picture().convert("L"), quality=80)
 
 
+def grey_progressive() -> bytes:
+    return encoded(picture().convert("L"), quality=80, progressive=True)
+
+
 def with_restarts() -> bytes:
     return encoded(picture(64, 64), quality=80, restart_marker_blocks=1)
 
 
 def cmyk() -> bytes:
     return encoded(picture().convert("CMYK"), quality=80)
+
+
+def arithmetic() -> bytes:
+    """By libjpeg-turbo, which takes the wish from the environment; Pillow can't write it."""
+    os.environ["TJ_ARITHMETIC"] = "1"
+    try:
+        return turbojpeg.TurboJPEG().encode(np.asarray(picture()), pixel_format=turbojpeg.TJPF_RGB)
+    finally:
+        del os.environ["TJ_ARITHMETIC"]
 
 
 def non_interleaved() -> bytes:
@@ -51,6 +66,17 @@ def non_interleaved() -> bytes:
     frame = struct.pack(">BBHBHHB", 0xFF, 0xC0, 17, 8, 16, 24, 3) + components
     scans = b"".join(_scan(grey, number) for number, grey in enumerate(greys, start=1))
     return head + frame + scans + b"\xff\xd9"
+
+
+def ycck() -> bytes:
+    """The CMYK one, its first three channels now said to be YCbCr."""
+    return cmyk().replace(b"Adobe\0\x64\0\0\0\0\0", b"Adobe\0\x64\0\0\0\0\2")
+
+
+def of_many_scans(count: int) -> bytes:
+    """A progressive JPEG whose last scan comes again and again."""
+    data = progressive()
+    return data[:-2] + data[data.rindex(b"\xff\xda") : -2] * count + b"\xff\xd9"
 
 
 def header_only(width: int, height: int) -> bytes:

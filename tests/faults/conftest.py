@@ -1,0 +1,156 @@
+"""Projects whose runs last long enough to be hit: a day of photos, some broken, and a model that takes its time.
+
+The day is made once and its uninterrupted results are kept; each test works on a copy of the project.
+"""
+
+import random
+import shutil
+import sqlite3
+import subprocess
+import time
+
+import psutil
+import pytest
+import torch
+
+from tests.integration.conftest import DATE, INFER, ChannelMeans, Project
+
+NUM_PHOTOS = 90
+BROKEN = {7: b"", 31: b"no photo", 58: None}  # None: cut in the middle
+PREPROCESS = '''
+import os, signal, time
+import numpy as np
+
+def slowly(rgb):
+    """30 ms for each image, without a core: the machine has other things to do."""
+    time.sleep(0.03)
+    return _means(rgb)
+
+def fragile(rgb):
+    """As a decoder with a bug: magenta is its end, and of cyan it never has enough."""
+    if (rgb[0, 0] == (255, 0, 255)).all():
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if (rgb[0, 0] == (0, 255, 255)).all():
+        time.sleep(3600)
+    return _means(rgb)
+
+def _means(rgb):
+    return np.broadcast_to(rgb.mean((0, 1)).astype(np.uint8), (16, 16, 3)).copy()
+'''
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "faults" in item.path.parts:
+            item.add_marker(pytest.mark.slow)
+
+
+class Hit(Project):
+    """A project whose run is disturbed."""
+
+    def start_run(self, *more, **environ):
+        """A run of the day by two workers, in chunks of four."""
+        return self.start(*self.command(*more), INFER_RUN__CHUNK_SIZE="4", **environ)
+
+    def run(self, *more, exit_code=0):
+        return self.infer_json(*self.command(*more), exit_code=exit_code, INFER_RUN__CHUNK_SIZE="4")
+
+    def command(self, *more):
+        return ("run", "--date", DATE, "--lookback", "0", "--workers", "2", "--model", "slow", *more)
+
+    def count_results(self):
+        return self.rows("SELECT (SELECT count(*) FROM infer_predictions) + (SELECT count(*) FROM infer_rejections)")[
+            0
+        ][0]
+
+    def wait_for_results(self, run, count):
+        """Until so many images are done, or the run has ended."""
+        end = time.monotonic() + 60
+        while run.poll() is None and self.count_results() < count:
+            assert time.monotonic() < end
+            time.sleep(0.02)
+
+    def check_books(self):
+        assert self.infer_json("verify", "--date", DATE)["balanced"] is True
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory):
+    """`slow` and `fragile`: three channel means behind a preprocess function of the user's."""
+    folder = tmp_path_factory.mktemp("fault-models")
+    torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(folder / "colors.ts"))
+    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    (folder / "steps.py").write_text(PREPROCESS)
+    for name, function in (("slow", "slowly"), ("fragile", "fragile")):
+        command = [str(INFER), "model", "build", "colors.ts", "--name", name, "--labels", "labels.txt", "--size", "16"]
+        command += ["--mean", "0,0,0", "--std", "1,1,1", "--preprocess", f"steps:{function}"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+    return folder / "models"
+
+
+@pytest.fixture(scope="session")
+def a_day(tmp_path_factory, models):
+    """A project with a day of NUM_PHOTOS registered and nothing predicted."""
+    project = Hit(tmp_path_factory.mktemp("a-day") / "project")
+    project.infer("init")
+    (project.folder / "models").symlink_to(models)
+    project.add_photos(NUM_PHOTOS)
+    for number, content in BROKEN.items():
+        file = project.photos / f"{number:04}.jpg"
+        file.write_bytes(file.read_bytes()[:300] if content is None else content)
+    return project
+
+
+@pytest.fixture
+def copy_of_day(a_day, tmp_path):
+    """copy_of_day("name") is a project of its own over the same photos."""
+
+    def copy(name="project"):
+        folder = tmp_path / name
+        shutil.copytree(a_day.folder, folder, ignore=shutil.ignore_patterns("photos"), symlinks=True)
+        with sqlite3.connect(folder / "infer.db") as connection:
+            assert connection.execute("SELECT count(*) FROM infer_images").fetchall() == [(NUM_PHOTOS,)]
+        return Hit(folder)
+
+    return copy
+
+
+@pytest.fixture
+def project(copy_of_day):
+    return copy_of_day()
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(a_day, tmp_path_factory):
+    """The results of the day when nothing happens to its run."""
+    folder = tmp_path_factory.mktemp("uninterrupted") / "project"
+    shutil.copytree(a_day.folder, folder, ignore=shutil.ignore_patterns("photos"), symlinks=True)
+    project = Hit(folder)
+    report = project.run()
+    assert report["reasons"] == {"empty": 1, "truncated": 1, "unsupported_format": 1}
+    assert report["predicted"] == NUM_PHOTOS - len(BROKEN)
+    return project.results()
+
+
+@pytest.fixture
+def seeded(request):
+    """Random, but the same in every session."""
+    return random.Random(request.node.name)
+
+
+def descendants(run):
+    try:
+        return psutil.Process(run.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+
+
+def workers_of(run):
+    found = []
+    for process in descendants(run):
+        try:
+            if "spawn_main" in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            pass
+    return found

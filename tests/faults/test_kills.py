@@ -1,0 +1,178 @@
+"""Whatever ends a run, a worker or its coordinator: nothing is lost, nothing done twice, no process left behind."""
+
+import json
+import os
+import signal
+import sqlite3
+import time
+
+import psutil
+import pytest
+
+from tests.faults.conftest import BROKEN, NUM_PHOTOS, descendants, workers_of
+
+CHUNK = 4
+IN_FLIGHT = 2 * 2 * CHUNK  # two workers, two chunks each
+
+
+@pytest.mark.parametrize("count", [0, 1, 40, 80])
+def test_a_run_that_was_killed_is_finished_by_the_next(project, uninterrupted, seeded, count):
+    """Everything at once, as by a power cut; `count` images were done, or none and the workers were starting."""
+    run = project.start_run("--json")
+    project.wait_for_results(run, count)
+    time.sleep(seeded.uniform(0, 0.2) if count else seeded.uniform(0.3, 2.0))
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+    done = project.count_results()
+    assert project.run()["selected"] == NUM_PHOTOS - done  # only the rest
+    assert project.results() == uninterrupted
+    project.check_books()
+    states = project.rows("SELECT state, exit_code, error FROM infer_runs ORDER BY started_at")
+    killed = ("failed", None, "the process ended without a word")
+    assert states in ([killed, ("done", 0, None)], [("done", 0, None)])  # or before it had begun
+
+
+def test_a_run_whose_workers_are_killed_again_and_again_ends_right(project, uninterrupted, seeded):
+    """As by the kernel's out-of-memory killer, every 200 ms for three seconds, then now and then."""
+    run = project.start_run("--json")
+    project.wait_for_results(run, 1)
+    killed = 0
+    for pause_s in [0.2] * 15 + [2.0] * 2:
+        if victims := workers_of(run):
+            seeded.choice(victims).kill()
+            killed += 1
+        time.sleep(pause_s)
+    out, err = run.communicate(timeout=100)
+    assert run.returncode == 0, err
+    assert killed > 5
+    report = json.loads(out)
+    assert report["day"] == {
+        "eligible": NUM_PHOTOS,
+        "predicted": NUM_PHOTOS - len(BROKEN),
+        "rejected": len(BROKEN),
+        "pending": 0,
+    }
+    assert (report["selected"], project.results()) == (NUM_PHOTOS, uninterrupted)
+
+
+def test_when_the_coordinator_is_killed_its_workers_end_and_leave_nothing_behind(project, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    shared = set(os.listdir("/dev/shm"))  # noqa: PTH208
+    run = project.start_run(TMPDIR=str(temporary))
+    project.wait_for_results(run, 10)
+    orphans = descendants(run)
+    assert len(orphans) >= 2
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+    _, alive = psutil.wait_procs(orphans, timeout=5)
+    assert alive == []
+    assert list(temporary.iterdir()) == []
+    assert set(os.listdir("/dev/shm")) <= shared  # noqa: PTH208
+
+
+def test_when_the_coordinator_is_killed_while_they_start_its_workers_end(project, seeded):
+    run = project.start_run()
+    end = time.monotonic() + 30
+    while not workers_of(run) and time.monotonic() < end:
+        time.sleep(0.02)
+    time.sleep(seeded.uniform(0, 0.3))
+    orphans = descendants(run)
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate()
+    _, alive = psutil.wait_procs(orphans, timeout=5)
+    assert (alive, project.count_results()) == ([], 0)
+
+
+@pytest.mark.parametrize(
+    ("number", "to_group", "count"),
+    [(signal.SIGTERM, False, 1), (signal.SIGTERM, True, 40), (signal.SIGINT, True, 1)],
+    ids=["SIGTERM", "SIGTERM to all", "SIGINT to all"],
+)
+def test_a_signal_ends_a_run_with_what_is_in_flight_committed(project, uninterrupted, number, to_group, count):
+    """To the coordinator alone, or to all its processes as systemd and a terminal send it."""
+    run = project.start_run("--json")
+    project.wait_for_results(run, count)
+    before = project.count_results()
+    (os.killpg if to_group else os.kill)(run.pid, number)
+    start = time.monotonic()
+    out, err = run.communicate(timeout=60)
+    assert time.monotonic() - start < 25
+    assert run.returncode == 128 + number, err
+    report, done = json.loads(out), project.count_results()
+    assert (report["exit_code"], report["selected"]) == (128 + number, done)
+    assert before <= done <= before + 2 * IN_FLIGHT < NUM_PHOTOS
+    assert report["day"]["pending"] == NUM_PHOTOS - done
+    assert project.rows("SELECT state, exit_code FROM infer_runs") == [("done", 128 + number)]
+    assert project.run()["selected"] == NUM_PHOTOS - done
+    assert project.results() == uninterrupted
+    project.check_books()
+
+
+@pytest.mark.parametrize(
+    "after_s",
+    [
+        pytest.param(0.0, marks=pytest.mark.xfail(strict=True, reason="the signal ends a worker that still imports")),
+        0.8,
+    ],
+)
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_while_the_workers_start_is_no_failure_of_theirs(project, number, after_s):
+    """To all processes. A worker that is told to go has not failed to start."""
+    run = project.start_run("--json")
+    end = time.monotonic() + 30
+    while not workers_of(run) and time.monotonic() < end:
+        time.sleep(0.01)
+    time.sleep(after_s)
+    os.killpg(run.pid, number)
+    out, err = run.communicate(timeout=60)
+    assert run.returncode == 128 + number, err
+    assert json.loads(out)["exit_code"] == 128 + number
+    assert "died" not in err
+
+
+def test_a_second_signal_ends_at_once_and_the_next_run_completes(project, uninterrupted):
+    run = project.start_run("--json")
+    project.wait_for_results(run, 10)
+    orphans = descendants(run)
+    run.terminate()
+    run.terminate()
+    start = time.monotonic()
+    run.communicate(timeout=60)
+    assert (run.returncode, time.monotonic() - start < 5) == (143, True)
+    assert psutil.wait_procs(orphans, timeout=5)[1] == []
+    project.run()
+    assert project.results() == uninterrupted
+
+
+def test_a_time_budget_ends_a_run_with_75_and_the_rest_is_done_next_time(project, uninterrupted):
+    first = project.run("--max-duration", "1", exit_code=75)
+    assert 0 < first["selected"] < NUM_PHOTOS
+    assert first["day"]["pending"] == NUM_PHOTOS - first["selected"] == NUM_PHOTOS - project.count_results()
+    project.check_books()
+    assert project.run("--max-duration", "600")["selected"] == NUM_PHOTOS - first["selected"]
+    assert project.results() == uninterrupted
+
+
+def test_of_several_starts_at_once_one_runs_and_the_others_say_who_holds_the_day(project, uninterrupted):
+    runs = [project.start_run("--json") for _ in range(3)]
+    ended = [(*run.communicate(timeout=100), run.returncode) for run in runs]
+    assert sorted(code for *_, code in ended) == [0, 13, 13], ended
+    errors = [json.loads(out)["error"] for out, _, code in ended if code == 13]
+    assert all("is held by run" in error for error in errors)
+    assert project.results() == uninterrupted
+    assert project.rows("SELECT count(*) FROM infer_runs") == [(1,)]
+
+
+def test_two_runs_of_one_day_agree_even_without_the_lease(project, uninterrupted):
+    """As when a machine is suspended until its heartbeat is too old, and then wakes up."""
+    first = project.start_run("--json")
+    project.wait_for_results(first, 1)
+    with sqlite3.connect(project.folder / "infer.db", timeout=30) as connection:
+        connection.execute("UPDATE infer_runs SET state = 'failed'")
+    second = project.start_run("--json")
+    for run in (first, second):
+        out, err = run.communicate(timeout=100)
+        assert run.returncode == 0, out + err
+    assert project.results() == uninterrupted
+    project.check_books()

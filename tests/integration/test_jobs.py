@@ -1,0 +1,129 @@
+"""jobs/: what cron runs, in cron's bare environment."""
+
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from infer_app.errors import InferError
+from tests.integration.conftest import INFER
+
+JOBS = Path(__file__).parents[2] / "jobs"
+DAILY = JOBS / "daily.sh"
+CRON_ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
+
+EXIT_CODES = sorted({1, 3, 4, 75, 137, 143} | {error.exit_code for error in InferError.__subclasses__()})
+
+
+def daily(*arguments, **environ):
+    command = [str(DAILY), *map(str, arguments)]
+    return subprocess.run(command, env=CRON_ENVIRONMENT | environ, capture_output=True, text=True, timeout=60)
+
+
+@pytest.fixture
+def stub_infer(tmp_path):
+    """stub_infer("exit 3") is a project folder whose .venv has this shell line as `infer`."""
+
+    def write(line):
+        stub = tmp_path / ".venv" / "bin" / "infer"
+        stub.parent.mkdir(parents=True)
+        stub.write_text(f"#!/bin/bash\n{line}\n")
+        stub.chmod(0o755)
+        return tmp_path
+
+    return write
+
+
+def test_a_good_night_is_silent(project):
+    project.add_photos(5, date="yesterday")
+    job = daily(project.folder, "--workers", "1", DAILY_COMMAND=str(INFER))
+    assert (job.returncode, job.stdout, job.stderr) == (0, "", "")
+    assert project.rows("SELECT count(*) FROM infer_predictions") == [(5,)]
+
+
+def test_a_bad_night_says_what_ran_how_it_ended_and_why(project):
+    """The database is named as a crontab would: a line of its own, on its way to infer as it is."""
+    elsewhere = "sqlite:////nowhere/infer.db"
+    job = daily(DAILY_PROJECT=str(project.folder), DAILY_COMMAND=str(INFER), INFER_DATABASE__URL=elsewhere)
+    assert job.returncode == 10
+    command, meaning, *log = job.stdout.splitlines()
+    assert command.startswith(f"{INFER} run --date yesterday --quiet in {project.folder} on ")
+    assert meaning == "exit code 10: the database can't be reached; the next run catches up"
+    assert log[0].startswith(f"infer: {elsewhere}")
+
+
+@pytest.mark.parametrize("exit_code", EXIT_CODES)
+def test_every_exit_code_is_passed_on_and_explained(stub_infer, exit_code):
+    job = daily(stub_infer(f"exit {exit_code}"))
+    assert job.returncode == exit_code
+    assert f"exit code {exit_code}: " in job.stdout
+    assert "not a code that infer gives" not in job.stdout
+
+
+def test_more_arguments_are_passed_on_and_a_long_log_is_cut(stub_infer):
+    project = stub_infer('printf "<%s>" "$@"; echo; seq 200; exit 3')
+    job = daily("--model", "two words", DAILY_PROJECT=str(project))
+    command, _, cut, *log = job.stdout.splitlines()
+    assert command.startswith(
+        f"{project}/.venv/bin/infer run --date yesterday --quiet --model two\\ words in {project}"
+    )
+    assert (cut, len(log), log[-1]) == ("the last 100 of 201 lines:", 100, "200")
+
+
+def test_a_success_that_talks_stays_silent(stub_infer):
+    job = daily(stub_infer("echo out; echo err >&2"))
+    assert (job.returncode, job.stdout, job.stderr) == (0, "", "")
+
+
+def test_sigterm_reaches_infer_once_and_its_exit_code_comes_back(stub_infer):
+    until_told = "touch started; until [[ $stop ]]; do sleep 0.1; done; exit 143"
+    project = stub_infer(f"trap 'echo stopping; stop=yes' TERM; {until_told}")
+    job = subprocess.Popen([str(DAILY), str(project)], env=CRON_ENVIRONMENT, stdout=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 20
+    while not (project / "started").exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    job.send_signal(signal.SIGTERM)
+    out, _ = job.communicate(timeout=20)
+    assert (job.returncode, out.count("stopping")) == (143, 1)
+
+
+@pytest.mark.parametrize(
+    ("project", "complaint"),
+    [("/nowhere", "there is no project folder /nowhere"), ("/", "infer is not installed in")],
+)
+def test_a_wrong_crontab_line_says_so(tmp_path, project, complaint):
+    alone = tmp_path / "jobs" / "daily.sh"  # without this repository's .venv beside it
+    alone.parent.mkdir()
+    shutil.copy(DAILY, alone)
+    job = subprocess.run([str(alone), project], env=CRON_ENVIRONMENT, capture_output=True, text=True)
+    assert job.returncode == 2
+    assert complaint in job.stderr
+
+
+def test_no_temporary_file_stays(stub_infer, tmp_path):
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    daily(stub_infer("exit 3"), TMPDIR=str(scratch))
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.skipif(shutil.which("shellcheck") is None, reason="shellcheck is not installed")
+@pytest.mark.parametrize("script", ["jobs/daily.sh", "docker/try.sh"])
+def test_shellcheck_finds_nothing(script):
+    check = subprocess.run(["shellcheck", str(JOBS.parent / script)], capture_output=True, text=True)
+    assert (check.returncode, check.stdout) == (0, "")
+
+
+def test_the_crontab_is_one_job_at_half_past_two_that_calls_daily_sh():
+    text = (JOBS / "infer.cron").read_text()
+    assert text.endswith("\n")  # cron drops a last line without
+    lines = [line for line in text.splitlines() if line and not line.startswith("#")]
+    settings = [line for line in lines if re.fullmatch(r"[A-Z_]+=\S+", line)]
+    assert [line.partition("=")[0] for line in settings] == ["SHELL", "MAILTO"]
+    (job,) = [line for line in lines if line not in settings]
+    assert job.split(maxsplit=5)[:5] == ["30", "2", "*", "*", "*"]
+    assert re.fullmatch(r"/\S+/jobs/daily\.sh /\S+", job.split(maxsplit=5)[5])

@@ -1,0 +1,231 @@
+"""SQLite as it really is: locks of other processes, logs of crashed ones, files that are something else."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from infer_app.database.connect import Database
+from infer_app.errors import DatabaseUnavailable, InferError, UsageError
+
+SECRET = "canary-pässword"
+NOT_TRANSLATED = pytest.mark.xfail(strict=True, reason="this error of SQLAlchemy is taken for a bug")
+HOLD_THE_LOCK = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+connection.execute("INSERT INTO t VALUES (1)")
+print("held", flush=True)
+time.sleep(0.6)
+connection.execute("COMMIT")
+"""
+CRASH = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA journal_mode=WAL")
+connection.execute("CREATE TABLE t (x)")
+connection.execute("INSERT INTO t VALUES (7)")
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "some.db"
+
+
+@pytest.fixture
+def database(file):
+    with Database(f"sqlite:///{file}") as database:
+        with database.write() as connection:
+            connection.exec_driver_sql("CREATE TABLE t (x)")
+        yield database
+
+
+def values(database):
+    with database.read() as connection:
+        return [x for (x,) in connection.exec_driver_sql("SELECT x FROM t ORDER BY x")]
+
+
+def insert(database, x):
+    with database.write() as connection:
+        connection.exec_driver_sql("INSERT INTO t VALUES (?)", (x,))
+
+
+def read_only(file):
+    return Database(f"sqlite:///{file}", read_only=True)
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_write_is_committed_at_its_end_and_rolled_back_on_any_exception(database):
+    insert(database, 1)
+    with pytest.raises(KeyboardInterrupt), database.write() as connection:
+        connection.exec_driver_sql("INSERT INTO t VALUES (2)")
+        raise KeyboardInterrupt
+    assert values(database) == [1]
+
+
+def test_a_read_sees_one_moment(database):
+    insert(database, 1)
+    with database.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM t").scalar() == 1
+        insert(database, 2)
+        assert connection.exec_driver_sql("SELECT count(*) FROM t").scalar() == 1
+    assert values(database) == [1, 2]
+
+
+def test_a_write_waits_for_another_process_that_writes(database, file):
+    with subprocess.Popen([sys.executable, "-c", HOLD_THE_LOCK, file], stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "held\n"
+        start = time.monotonic()
+        insert(database, 2)
+    assert time.monotonic() - start > 0.4
+    assert values(database) == [1, 2]
+
+
+def test_a_read_does_not_wait_for_a_writer(database):
+    insert(database, 1)
+    with database.write() as writer:
+        writer.exec_driver_sql("INSERT INTO t VALUES (2)")
+        start = time.monotonic()
+        assert values(database) == [1]
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO t VALUES (2)", "DROP TABLE t", "CREATE TABLE u (x)"])
+def test_a_read_only_connection_can_not_write(database, file, statement):
+    insert(database, 1)
+    database.close()
+    before = files_of(file.parent)
+    with read_only(file) as look, pytest.raises(DatabaseUnavailable), look.write() as connection:
+        connection.exec_driver_sql(statement)
+    assert files_of(file.parent) == before
+
+
+def test_a_read_only_connection_leaves_no_file_behind(database, file):
+    insert(database, 1)
+    database.close()
+    before = files_of(file.parent)
+    with read_only(file) as look:
+        assert values(look) == [1]
+    assert files_of(file.parent) == before
+
+
+def test_a_read_only_connection_leaves_a_crashed_database_as_it_is(file):
+    """Its log holds what the file does not: it is read, and neither is touched."""
+    subprocess.run([sys.executable, "-c", CRASH, file], check=True)
+    before = files_of(file.parent)
+    assert before["some.db-wal"]
+    with read_only(file) as look:
+        assert values(look) == [7]
+    after = files_of(file.parent)
+    assert (after["some.db"], after["some.db-wal"]) == (before["some.db"], before["some.db-wal"])
+
+
+def test_a_crashed_database_is_whole_for_the_next_writer(file):
+    subprocess.run([sys.executable, "-c", CRASH, file], check=True)
+    with Database(f"sqlite:///{file}") as database:
+        insert(database, 8)
+        assert values(database) == [7, 8]
+
+
+def test_a_read_only_connection_follows_a_living_writer(database, file):
+    with read_only(file) as look:
+        for x in (1, 2):
+            insert(database, x)
+            assert values(look) == list(range(1, x + 1))
+
+
+def test_a_read_only_connection_makes_no_file_where_there_is_none(file):
+    with read_only(file) as look, pytest.raises(InferError), look.read() as connection:
+        connection.exec_driver_sql("SELECT x FROM t")
+    assert list(file.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("spoil", ["no folder", "a folder", pytest.param("something else", marks=NOT_TRANSLATED)])
+def test_a_file_that_is_no_database_is_unavailable(file, spoil):
+    if spoil == "no folder":
+        file = file / "below" / "some.db"
+    elif spoil == "a folder":
+        file.mkdir()
+    else:
+        file.write_bytes(b"no database " * 1000)
+    with Database(f"sqlite:///{file}") as database, pytest.raises(DatabaseUnavailable) as caught:
+        insert(database, 1)
+    assert caught.value.exit_code == 10
+    assert str(file) in caught.value.message
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everything")
+def test_a_file_that_may_not_be_written_is_read_and_refuses_writes(database, file):
+    insert(database, 1)
+    database.close()
+    file.chmod(0o400)
+    with read_only(file) as look:
+        assert values(look) == [1]
+    with Database(f"sqlite:///{file}") as again, pytest.raises(DatabaseUnavailable):
+        insert(again, 2)
+
+
+def test_a_full_database_is_unavailable_and_whole(database):
+    with pytest.raises(DatabaseUnavailable, match="full"), database.write() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count=3")
+        connection.exec_driver_sql("INSERT INTO t VALUES (zeroblob(100000))")
+    assert values(database) == []
+
+
+def test_no_message_holds_the_password(monkeypatch):
+    """A driver may repeat the whole URL in what it says."""
+    url = f"postgresql+some://user:{SECRET}@nowhere/db"
+    database = Database.__new__(Database)
+    monkeypatch.setattr(Database, "_create_engine", lambda self: _Engine(url))
+    database.__init__(url)
+    with pytest.raises(DatabaseUnavailable) as caught, database.read():
+        pass
+    told = f"{caught.value.message} {caught.value.hint} {caught.value.__cause__} {database.shown_url}"
+    assert SECRET not in told
+    assert "could not connect to postgresql+some://user:***@nowhere/db" in told
+    assert caught.value.__suppress_context__
+
+
+class _Engine:
+    """Reaches no database and says so with the password in it."""
+
+    dialect = None
+
+    def __init__(self, url):
+        self._url = url
+
+    def connect(self):
+        raise OperationalError("SELECT 1", {}, sqlite3.OperationalError(f"could not connect to {self._url}\nmore"))
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nosuch://user:canary@host/db", "no driver for 'nosuch' databases"),
+        ("oracle+nosuch://user:canary@host/db", "no driver for 'oracle+nosuch' databases"),
+        pytest.param("sqlite://relative.db", "sqlite", marks=NOT_TRANSLATED),
+        pytest.param("sqlite://user:canary@host/some.db", "sqlite", marks=NOT_TRANSLATED),
+        ("sqlite://", "an in-memory database forgets its results"),
+        ("sqlite:///:memory:", "an in-memory database forgets its results"),
+    ],
+)
+def test_a_url_that_names_no_database_of_ours_is_a_usage_error(url, message):
+    with pytest.raises(UsageError) as caught, Database(url) as database, database.read():
+        pass
+    assert message in caught.value.message
+    assert "canary" not in caught.value.message + caught.value.hint
+
+
+def test_a_driver_that_is_not_installed_is_named():
+    pytest.importorskip("sqlalchemy.dialects.mysql.pymysql")
+    with pytest.raises(UsageError, match="the driver 'pymysql' is not installed"):
+        Database("mysql+pymysql://user:secret@host/db")

@@ -1,0 +1,236 @@
+"""The lease of a day: real processes own it, die, and leave it behind."""
+
+import os
+import socket
+import subprocess
+import time
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import select, update
+
+from infer_app.database import ledger as ledger_module
+from infer_app.database.ledger import HEARTBEAT_S, LEASE_S, Ledger, process_identity
+from infer_app.database.schema import models, runs
+from infer_app.database.sink import Sink
+from infer_app.errors import DayHeld
+from infer_app.records import ChunkResult, DayCounts, ImageRef, Output, Prediction, RunReport
+from tests.conftest import DAY, MODEL
+
+
+@pytest.fixture
+def ledger(database):
+    return Ledger(database)
+
+
+@pytest.fixture
+def process():
+    """Another process of this machine; `end` ends and reaps it."""
+    with subprocess.Popen(["sleep", "60"]) as sleeper:
+        yield sleeper
+        sleeper.kill()
+
+
+def open_run(ledger, model=MODEL, day=DAY):
+    return ledger.open_run(day, model, "cpu", "cpu")
+
+
+def row_of(database, run_id):
+    with database.read() as connection:
+        return dict(connection.execute(select(runs).where(runs.c.id == run_id)).one()._mapping)
+
+
+def change(database, run_id, **values):
+    with database.write() as connection:
+        connection.execute(update(runs).where(runs.c.id == run_id).values(values))
+
+
+def now():
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def report(run_id, **changes):
+    whole = RunReport(
+        date=DAY.date,
+        model=MODEL.name,
+        model_id=MODEL.model_id,
+        variant=MODEL.variant,
+        run_id=run_id,
+        executor="cpu",
+        device="cpu",
+        selected=5,
+        predicted=3,
+        rejected=2,
+        reasons={"corrupt": 2},
+        day=DayCounts(5, 3, 2, 0),
+        seconds=1.5,
+        images_per_second=3.3,
+        steady_images_per_second=4.0,
+        limit_images_per_second=5.0,
+        stages={"decode": 1.5},
+        exit_code=3,
+    )
+    return replace(whole, **changes)
+
+
+def test_an_open_run_says_who_holds_which_day(database, ledger):
+    before = now()
+    row = row_of(database, open_run(ledger))
+    assert before <= row["started_at"] == row["heartbeat_at"] <= now()
+    shown = ("day", "time_zone", "interval_start", "interval_end", "model", "model_id", "variant", "host", "process")
+    assert {key: row[key] for key in shown} == {
+        "day": DAY.date,
+        "time_zone": "UTC",
+        "interval_start": datetime(2026, 11, 20),
+        "interval_end": datetime(2026, 11, 21),
+        "model": "stub",
+        "model_id": MODEL.model_id,
+        "variant": "cpu-torchscript",
+        "host": socket.gethostname(),
+        "process": process_identity(os.getpid()),
+    }
+    assert (row["state"], row["ended_at"], row["exit_code"], row["predicted"]) == ("running", None, None, 0)
+
+
+def test_a_second_run_of_a_held_day_is_refused_and_leaves_no_row(database, ledger):
+    run_id = open_run(ledger)
+    with pytest.raises(DayHeld, match=f"held by run {run_id}") as caught:
+        open_run(Ledger(database))
+    assert caught.value.exit_code == 13
+    with database.read() as connection:
+        assert connection.scalars(select(runs.c.id)).all() == [run_id]
+
+
+def test_a_day_is_held_as_long_as_its_owner_lives_whatever_its_heartbeat(database, ledger, process):
+    run_id = open_run(ledger)
+    change(database, run_id, process=process_identity(process.pid), heartbeat_at=datetime(2026, 1, 1))
+    with pytest.raises(DayHeld):
+        open_run(ledger)
+
+
+def test_a_dead_owner_is_taken_over_at_once_and_its_row_closed(database, ledger, process):
+    dead = open_run(ledger)
+    change(database, dead, process=process_identity(process.pid))
+    process.kill()
+    process.wait()
+    assert open_run(ledger) != dead
+    row = row_of(database, dead)
+    assert (row["state"], row["error"]) == ("failed", "the process ended without a word")
+    assert row["ended_at"] == row["heartbeat_at"]
+
+
+@pytest.mark.xfail(strict=True, reason="a zombie counts as alive")
+def test_a_dead_owner_that_nobody_has_reaped_is_dead(database, ledger, process):
+    """In a container whose first process reaps nothing, a killed run stays a zombie."""
+    change(database, open_run(ledger), process=process_identity(process.pid))
+    process.kill()
+    state = Path(f"/proc/{process.pid}/stat")
+    while state.read_text().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    open_run(ledger)
+
+
+def test_another_process_with_the_dead_ones_pid_does_not_hold_the_day(database, ledger, process):
+    pid, _, started = process_identity(process.pid).partition("@")
+    change(database, open_run(ledger), process=f"{pid}@{int(started) - 1}")
+    open_run(ledger)
+
+
+@pytest.mark.parametrize(("age_s", "is_held"), [(LEASE_S - 10, True), (LEASE_S + 10, False)])
+@pytest.mark.parametrize("owner", [{"host": "elsewhere"}, {"process": f"{os.getpid()}@?"}], ids=str)
+def test_an_owner_that_can_not_be_looked_at_lives_by_its_heartbeat(database, ledger, owner, age_s, is_held):
+    """On another host, or on one without /proc. The process of that number here says nothing."""
+    change(database, open_run(ledger), **owner, heartbeat_at=now() - timedelta(seconds=age_s))
+    if is_held:
+        with pytest.raises(DayHeld):
+            open_run(ledger)
+    else:
+        open_run(ledger)
+
+
+def test_other_days_and_other_models_are_free(ledger):
+    open_run(ledger)
+    open_run(ledger, day=DAY.before(1))
+    open_run(ledger, replace(MODEL, model_id="another"))
+
+
+def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, ledger):
+    run_id = open_run(ledger)
+    ledger.close_run(report(run_id))
+    row = row_of(database, run_id)
+    kept = ("state", "selected", "predicted", "rejected", "reasons", "stages", "seconds", "exit_code", "error")
+    assert [row[name] for name in kept] == ["done", 5, 3, 2, {"corrupt": 2}, {"decode": 1.5}, 1.5, 3, None]
+    assert (row["images_per_second"], row["limit_images_per_second"]) == (3.3, 5.0)
+    assert row["started_at"] <= row["ended_at"] <= now()
+    open_run(ledger)
+
+
+def test_a_failed_run_frees_its_day_and_says_why(database, ledger):
+    run_id = open_run(ledger)
+    ledger.fail_run(run_id, 14, "the root is gone")
+    row = row_of(database, run_id)
+    assert (row["state"], row["exit_code"], row["error"]) == ("failed", 14, "the root is gone")
+    open_run(ledger)
+
+
+def test_a_heartbeat_is_written_now_and_then(database, ledger, monkeypatch):
+    run_id = open_run(ledger)
+    began = row_of(database, run_id)["heartbeat_at"]
+    ledger.beat(run_id)
+    assert row_of(database, run_id)["heartbeat_at"] == began
+    later = now() + timedelta(seconds=HEARTBEAT_S + 1)
+    monkeypatch.setattr(ledger_module, "_utc_now", lambda: later)
+    ledger.beat(run_id)
+    assert row_of(database, run_id)["heartbeat_at"] == later
+
+
+def test_a_model_keeps_the_time_it_was_first_run_at(database, ledger):
+    open_run(ledger)
+    with database.read() as connection:
+        first = connection.execute(select(models)).all()
+    open_run(ledger, day=DAY.before(1))
+    open_run(ledger, replace(MODEL, manifest={"variants": {"new": {}}}), DAY.before(2))
+    with database.read() as connection:
+        assert connection.execute(select(models)).all() == [
+            (MODEL.model_id, "stub", {"variants": {"new": {}}}, first[0].created_at)
+        ]
+
+
+def test_the_variant_of_a_day_is_that_of_its_latest_run_that_predicted(database, ledger):
+    assert ledger.variant_of_day(DAY, MODEL.model_id) is None
+    for variant, predicted in (("fp32", 3), ("int8", 3), ("fp16", 0)):
+        run_id = open_run(ledger, replace(MODEL, variant=variant))
+        ledger.close_run(report(run_id, predicted=predicted))
+    assert ledger.variant_of_day(DAY, MODEL.model_id) == "int8"
+    assert ledger.variant_of_day(DAY.before(1), MODEL.model_id) is None
+    assert ledger.variant_of_day(DAY, "another") is None
+
+
+@pytest.mark.xfail(strict=True, reason="only closed runs have counts")
+def test_a_day_whose_run_was_killed_keeps_its_variant(database, ledger):
+    """A killed run never wrote its counts; its predictions are there."""
+    run_id = open_run(ledger, replace(MODEL, variant="int8"))
+    prediction = Prediction(ImageRef("1", "/1.jpg"), Output(), None)
+    Sink(database, MODEL.model_id, "int8", run_id).commit_chunk(ChunkResult(0, (prediction,), ()))
+    assert ledger.variant_of_day(DAY, MODEL.model_id) == "int8"
+
+
+def test_the_identity_of_a_process_is_its_own():
+    assert process_identity(os.getpid()) == process_identity(os.getpid())
+    assert process_identity(os.getpid()) != process_identity(os.getppid())
+    assert process_identity(2**22 + 1) == f"{2**22 + 1}@?"
+
+
+def test_a_run_id_begins_with_its_time_and_is_unique(ledger):
+    ids = [open_run(ledger, day=DAY.before(n)) for n in range(20)]
+    assert len(set(ids)) == 20
+    assert all(abs(datetime.strptime(run_id[:15], "%Y%m%dT%H%M%S") - now()) < timedelta(minutes=1) for run_id in ids)
+
+
+def test_the_day_is_that_of_the_date_whatever_its_zone(ledger):
+    """One lease for a date and model: settings with another zone don't open a second door."""
+    open_run(ledger)
+    with pytest.raises(DayHeld):
+        open_run(ledger, day=type(DAY).of(date(2026, 11, 20), "Asia/Tokyo"))

@@ -1,0 +1,154 @@
+from datetime import datetime
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import column, insert, inspect, select, table, text, update
+
+from infer_app.database import migrate
+from infer_app.database.connect import Database
+from infer_app.database.migrate import check_schema, upgrade
+from infer_app.database.schema import VERSION, VERSION_TABLE, metadata, models, predictions
+from infer_app.errors import SchemaOutdated
+
+
+@pytest.fixture
+def fresh(tmp_path):
+    """A database without any table, in a folder whose name a configuration parser would read as its own."""
+    folder = tmp_path / "100%(s)s"
+    folder.mkdir()
+    with Database(f"sqlite:///{folder / 'fresh.db'}") as database:
+        yield database
+
+
+def relations(database):
+    with database.read() as connection:
+        inspector = inspect(connection)
+        return {*inspector.get_table_names(), *inspector.get_view_names()}
+
+
+def set_version(database, version):
+    versions = table(VERSION_TABLE, column("version_num"))
+    with database.write() as connection:
+        connection.execute(update(versions).values(version_num=version))
+
+
+def to_revision(database, verb, revision):
+    config = migrate._config()
+    with database.write() as connection:
+        config.attributes["connection"] = connection
+        verb(config, revision)
+
+
+def test_a_fresh_database_gets_our_tables(fresh):
+    assert upgrade(fresh) is None
+    check_schema(fresh)
+    assert relations(fresh) == {*metadata.tables, VERSION_TABLE, "infer_current_predictions"}
+    assert all(name.startswith("infer_") for name in relations(fresh))
+
+
+def test_a_repeated_upgrade_changes_nothing(database, tmp_path):
+    before = relations(database)
+    assert upgrade(database) == VERSION
+    assert relations(database) == before
+
+
+def test_tables_of_the_users_own_are_left_alone(fresh):
+    with fresh.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE images (id INTEGER)")
+        connection.exec_driver_sql("CREATE TABLE alembic_version (version_num TEXT)")
+        connection.exec_driver_sql("INSERT INTO alembic_version VALUES ('theirs')")
+    upgrade(fresh)
+    with fresh.read() as connection:
+        assert connection.exec_driver_sql("SELECT version_num FROM alembic_version").all() == [("theirs",)]
+    assert relations(fresh) > {"images", "alembic_version", "infer_images"}
+
+
+def test_missing_tables_are_told_with_the_command_to_run(fresh):
+    with pytest.raises(SchemaOutdated, match="has no infer_ tables yet") as caught:
+        check_schema(fresh)
+    assert (caught.value.exit_code, caught.value.hint) == (11, "run `infer db upgrade`")
+
+
+def test_older_tables_are_refused_with_the_command_to_run(database):
+    set_version(database, "0000")
+    with pytest.raises(SchemaOutdated, match=f"of version 0000, this program needs {VERSION}") as caught:
+        check_schema(database)
+    assert (caught.value.exit_code, caught.value.hint) == (11, "run `infer db upgrade`")
+
+
+@pytest.mark.parametrize("act", [check_schema, upgrade])
+def test_newer_tables_are_refused_and_left_as_they_are(database, act):
+    set_version(database, "9999")
+    with pytest.raises(SchemaOutdated, match="newer than this program") as caught:
+        act(database)
+    assert (caught.value.exit_code, caught.value.hint) == (11, "upgrade infer_app")
+    with database.read() as connection:
+        assert connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").all() == [("9999",)]
+
+
+def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):
+    """A table of the user's has the name of our last one."""
+    with fresh.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE infer_runs (id INTEGER)")
+    with pytest.raises(Exception, match="infer_runs already exists"):
+        upgrade(fresh)
+    assert relations(fresh) == {"infer_runs"}
+
+
+def test_the_version_is_that_of_the_newest_migration():
+    assert ScriptDirectory.from_config(migrate._config()).get_current_head() == VERSION
+
+
+def test_migrated_tables_are_those_of_the_schema(database):
+    with database.read() as connection:
+        context = MigrationContext.configure(connection, opts={"version_table": VERSION_TABLE, "compare_type": True})
+        assert compare_metadata(context, metadata) == []
+        found = {name: inspect(connection).get_pk_constraint(name)["constrained_columns"] for name in metadata.tables}
+        uniques = inspect(connection).get_unique_constraints("infer_images")
+    assert found == {name: [key.name for key in table.primary_key] for name, table in metadata.tables.items()}
+    assert [unique["column_names"] for unique in uniques] == [["location"]]
+
+
+def test_all_the_way_down_and_up_again(database):
+    before = relations(database)
+    to_revision(database, command.downgrade, "base")
+    assert relations(database) == {VERSION_TABLE}
+    upgrade(database)
+    assert relations(database) == before
+
+
+def test_current_predictions_are_those_of_the_newest_model_that_made_one(database):
+    """Of each image and model name one row: image 2 was never seen by the newest model."""
+    days = {"old": 1, "new": 2, "newest": 3}
+    made = [{"id": f"m-{age}", "name": "m", "manifest": {}, "created_at": datetime(2026, 1, days[age])} for age in days]
+    made.append({"id": "other", "name": "other", "manifest": {}, "created_at": datetime(2025, 1, 1)})
+    rows = [("1", "m-old"), ("1", "m-new"), ("1", "m-newest"), ("2", "m-old"), ("2", "m-new"), ("1", "other")]
+    rest = {"run_id": "r", "variant": "v", "score": 0.5, "output": {}, "created_at": datetime(2026, 1, 4)}
+    with database.write() as connection:
+        connection.execute(insert(models), made)
+        connection.execute(
+            insert(predictions),
+            [{"image_id": image, "model_id": model, "label": model} | rest for image, model in rows],
+        )
+        view = text("SELECT model, image_id, model_id, label FROM infer_current_predictions ORDER BY 1, 2")
+        found = connection.execute(view).all()
+    assert [tuple(row) for row in found] == [
+        ("m", "1", "m-newest", "m-newest"),
+        ("m", "2", "m-new", "m-new"),
+        ("other", "1", "other", "other"),
+    ]
+
+
+def test_two_models_of_one_moment_give_one_row(database):
+    moment = datetime(2026, 1, 1)
+    rest = {"run_id": "r", "variant": "v", "output": {}, "created_at": moment}
+    with database.write() as connection:
+        connection.execute(
+            insert(models), [{"id": id_, "name": "m", "manifest": {}, "created_at": moment} for id_ in ("a", "b")]
+        )
+        connection.execute(insert(predictions), [{"image_id": "1", "model_id": id_} | rest for id_ in ("a", "b")])
+        view = table("infer_current_predictions", column("model_id"))
+        assert connection.scalars(select(view.c.model_id)).all() == ["b"]

@@ -1,0 +1,155 @@
+import json
+import sqlite3
+
+import pytest
+from sqlalchemy import select
+
+from infer_app.database.connect import Database
+from infer_app.database.schema import predictions, rejections
+from infer_app.database.sink import Sink
+from infer_app.errors import DatabaseUnavailable
+from infer_app.records import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
+from tests.conftest import MODEL
+
+NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]}\n"""
+
+
+def predicted(image_id, label="cat", **output):
+    return Prediction(ImageRef(image_id, f"/{image_id}.jpg"), Output(label, 0.5, **output), "ab" * 32)
+
+
+def broken(image_id, reason=Reason.CORRUPT, detail="no JPEG"):
+    return Broken(
+        ImageRef(image_id, f"/{image_id}.jpg"), reason, detail, "decode", FileFacts(7, 1.5, "cd" * 32), "jpg 9"
+    )
+
+
+def chunk(*items):
+    good = tuple(item for item in items if isinstance(item, Prediction))
+    return ChunkResult(0, good, tuple(item for item in items if isinstance(item, Broken)))
+
+
+def commit(database, *items, run_id="run 1", model_id=MODEL.model_id):
+    Sink(database, model_id, "cpu-torchscript", run_id).commit_chunk(chunk(*items))
+
+
+def rows(database, table, *names):
+    """The named columns of all rows; every column but created_at when none is named."""
+    columns = [table.c[name] for name in names] or [column for column in table.c if column.name != "created_at"]
+    with database.read() as connection:
+        found = connection.execute(select(*columns).order_by(table.c.image_id, table.c.model_id)).all()
+    return [tuple(row) for row in found]
+
+
+def test_every_field_is_written(database):
+    vector = predicted("v", None, details={"shape": [2]}, vector=b"\0\1\2\3", vector_dtype="float16", vector_dim=2)
+    commit(database, predicted("p", details={"top": [{"label": "cat"}]}), vector, broken("b"))
+    run, sha256 = (MODEL.model_id, "run 1"), "ab" * 32
+    assert rows(database, predictions) == [
+        ("p", *run, "cpu-torchscript", "cat", 0.5, {"top": [{"label": "cat"}]}, None, None, None, sha256),
+        ("v", *run, "cpu-torchscript", None, 0.5, {"shape": [2]}, b"\0\1\2\3", "float16", 2, sha256),
+    ]
+    assert rows(database, rejections) == [
+        ("b", *run, "corrupt", "no JPEG", "decode", 1, "/b.jpg", 7, 1.5, "cd" * 32, "jpg 9"),
+    ]
+
+
+def test_repeating_a_commit_changes_nothing(database):
+    """An unknown commit is simply made again."""
+    items = [predicted("p"), predicted("q"), broken("b"), broken("t", Reason.READ_ERROR)]
+    commit(database, *items)
+    before = rows(database, predictions), rows(database, rejections)
+    commit(database, *items)
+    assert (rows(database, predictions), rows(database, rejections)) == before
+
+
+def test_a_prediction_deletes_the_rejection_of_its_image_and_model(database):
+    commit(database, broken("a"), broken("b"))
+    commit(database, broken("a"), model_id="another")
+    commit(database, predicted("a"), run_id="run 2")
+    assert rows(database, rejections, "image_id", "model_id") == [("a", "another"), ("b", MODEL.model_id)]
+
+
+@pytest.mark.xfail(strict=True, reason="both rows are written")
+def test_a_rejection_never_stands_beside_a_prediction(database):
+    """Two runs of one day, the lease lost: the slower one could not read what the other had predicted."""
+    commit(database, predicted("a"))
+    commit(database, broken("a", Reason.READ_TIMEOUT), broken("b"), run_id="run 2")
+    assert rows(database, predictions, "image_id") == [("a",)]
+    assert rows(database, rejections, "image_id") == [("b",)]
+
+
+def test_an_attempt_counts_once_for_each_run(database):
+    for run_id, reason, expected in [
+        ("run 1", Reason.READ_ERROR, ("read_error", 1, "run 1")),
+        ("run 1", Reason.READ_ERROR, ("read_error", 1, "run 1")),
+        ("run 2", Reason.READ_TIMEOUT, ("read_timeout", 2, "run 2")),
+        ("run 2", Reason.READ_TIMEOUT, ("read_timeout", 2, "run 2")),
+        ("run 3", Reason.CORRUPT, ("corrupt", 3, "run 3")),
+    ]:
+        commit(database, broken("a", reason), run_id=run_id)
+        assert rows(database, rejections, "reason", "attempts", "run_id") == [expected]
+
+
+def test_a_new_prediction_overwrites_the_old_one_whole(database):
+    commit(database, predicted("a", "cat", vector=b"1234", vector_dtype="float32", vector_dim=1))
+    commit(database, predicted("a", "dog"), run_id="run 2")
+    assert rows(database, predictions, "run_id", "label", "vector", "vector_dtype") == [("run 2", "dog", None, None)]
+
+
+def test_an_error_in_the_middle_writes_nothing_of_the_chunk(database):
+    """A trigger refuses the second rejection, after the predictions and the first rejection went through."""
+    commit(database, broken("p"))
+    before = rows(database, predictions), rows(database, rejections)
+    with database.write() as connection:
+        connection.exec_driver_sql(
+            "CREATE TRIGGER no_b BEFORE INSERT ON infer_rejections WHEN new.image_id = 'b'"
+            " BEGIN SELECT RAISE(ABORT, 'no room'); END"
+        )
+    with pytest.raises(Exception, match="no room"):
+        commit(database, predicted("p"), predicted("q"), broken("a"), broken("b"), run_id="run 2")
+    assert (rows(database, predictions), rows(database, rejections)) == before
+
+
+def test_a_label_is_stored_as_the_text_it_is(database):
+    output = {"details": {"top": [{"label": NASTY}]}}
+    commit(database, predicted(NASTY, NASTY, **output), broken("b" + NASTY, detail=NASTY))
+    found = rows(database, predictions, "image_id", "label", "output")
+    assert found == [(NASTY, NASTY, output["details"])]
+    assert rows(database, rejections, "image_id", "detail") == [("b" + NASTY, NASTY)]
+
+
+def test_a_prediction_deletes_only_its_own_rejection_whatever_its_id_says(database):
+    commit(database, broken("%"), broken("a' OR '1'='1"), broken("z"))
+    commit(database, predicted("a' OR '1'='1"), predicted("%"))
+    assert rows(database, rejections, "image_id") == [("z",)]
+
+
+def test_what_no_database_can_hold_is_written_escaped(database):
+    ref = ImageRef("x", "/caf\udce9.jpg")
+    commit(database, Broken(ref, Reason.NOT_FOUND, "NUL \0 in /caf\udce9.jpg", "read"))
+    assert rows(database, rejections, "location", "detail") == [
+        ("/caf\\udce9.jpg", "NUL \\x00 in /caf\\udce9.jpg"),
+    ]
+
+
+def test_an_all_broken_chunk_and_an_empty_one_are_legal(database):
+    commit(database, broken("a"))
+    commit(database)
+    assert (rows(database, predictions), rows(database, rejections, "image_id")) == ([], [("a",)])
+
+
+def test_output_is_json_that_other_programs_read(database, tmp_path):
+    commit(database, predicted("a", "é", details={"top": [{"label": "é", "score": 0.1}]}))
+    with sqlite3.connect(tmp_path / "infer.db") as connection:
+        ((text,),) = connection.execute("SELECT output FROM infer_predictions").fetchall()
+    assert json.loads(text) == {"top": [{"label": "é", "score": 0.1}]}
+
+
+def test_a_database_that_can_not_be_written_is_unavailable(database, tmp_path):
+    with (
+        Database(f"sqlite:///{tmp_path / 'infer.db'}", read_only=True) as read_only,
+        pytest.raises(DatabaseUnavailable) as caught,
+    ):
+        commit(read_only, predicted("a"))
+    assert caught.value.exit_code == 10

@@ -1,0 +1,261 @@
+"""One lane on real files with real, tiny TorchScript models; a white image is the one a model fails on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from infer_app.errors import ModelError
+from infer_app.executors import lane as lane_module
+from infer_app.executors.lane import CpuLane
+from infer_app.executors.spec import LaneSpec
+from infer_app.loading.mark import Mark
+from infer_app.models.build import BuildRequest, build_model
+from infer_app.models.torchscript import BATCH_SIZE, CPU_VARIANT
+from infer_app.records import Broken, Chunk, FileFacts, ImageRef, Reason, Recipe
+from tests.conftest import jpeg
+
+SIZE = 16
+NOT_CAUGHT = pytest.mark.xfail(strict=True, reason="torch.jit.Error is no RuntimeError: it ends the run")
+
+
+class Means(nn.Module):
+    """Scores for red, green and blue."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return 8.0 * pixels.mean((2, 3))
+
+
+class NotANumberForWhite(nn.Module):
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        return torch.where(means.amin(1, True) > 0.999, torch.full_like(means, torch.nan), 8.0 * means)
+
+
+class CannotDoWhite(nn.Module):
+    """torch itself fails, with a RuntimeError."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        num_scores = 3
+        if bool((means.amin(1) > 0.999).any()):
+            num_scores = 1000
+        return 8.0 * means.view(-1, num_scores)
+
+
+class RefusesWhite(nn.Module):
+    """The model's own code raises: that is a torch.jit.Error, which is no RuntimeError."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        if bool((means.amin(1) > 0.999).any()):
+            raise RuntimeError("no white, please")
+        return 8.0 * means
+
+
+class LogMark(Mark):
+    """A mark that keeps all that was held."""
+
+    def __init__(self):
+        super().__init__(bytearray(128))
+        self.held = []
+
+    def hold(self, position, stage, file=FileFacts()):  # noqa: B008
+        self.held.append((position, stage, file.size))
+        super().hold(position, stage, file)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_thread():
+    """`CpuLane.open` sets it for its whole process."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+def build(folder, module):
+    has_branches = isinstance(module, CannotDoWhite | RefusesWhite)
+    script = torch.jit.script(module) if has_branches else torch.jit.trace(module, torch.zeros(2, 3, SIZE, SIZE))
+    script.save(str(folder / "model.ts"))
+    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    recipe = Recipe("stretch", SIZE)
+    request = BuildRequest(str(folder / "model.ts"), "colors", recipe, labels=folder / "labels.txt")
+    return build_model(request, folder / "models")
+
+
+def open_lane(artifact, *roots):
+    return CpuLane.open(LaneSpec(artifact.folder, CPU_VARIANT, roots, 1 << 20, 1 << 20))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Refs of files: 0 … 6 in turn red, green and blue, and a white one."""
+    folder = tmp_path_factory.mktemp("photos")
+    for i in range(7):
+        color = tuple(200 - i if channel == i % 3 else 30 for channel in range(3))
+        (folder / f"{i}.jpg").write_bytes(jpeg(40 + i, 30, color))
+    Image.new("RGB", (20, 20), "white").save(folder / "white.png")
+    return {path.stem: ImageRef(path.stem, str(path)) for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def lanes(tmp_path_factory, photos):
+    """lanes(Means) is an open lane of such a model, built once."""
+    opened = {}
+
+    def lane_of(module):
+        if module not in opened:
+            root = tmp_path_factory.getbasetemp()
+            opened[module] = open_lane(build(tmp_path_factory.mktemp("model"), module()), root)
+        return opened[module]
+
+    return lane_of
+
+
+def process(lane, *refs, mark=None):
+    return lane.process(Chunk(3, refs), mark or LogMark())
+
+
+def outcomes(result):
+    """{image id: label, or reason and stage}."""
+    found = {prediction.ref.image_id: prediction.output.label for prediction in result.predictions}
+    return found | {broken.ref.image_id: (broken.reason, broken.stage) for broken in result.broken}
+
+
+def test_each_image_gets_its_own_colour_whatever_the_length_of_the_chunk(lanes, photos):
+    expected = {str(i): ("red", "green", "blue")[i % 3] for i in range(7)}
+    for length in range(1, 8):
+        refs = [photos[str(i)] for i in range(length)]
+        result = process(lanes(Means), *refs)
+        assert (result.number, outcomes(result)) == (3, {ref.image_id: expected[ref.image_id] for ref in refs})
+        assert [prediction.ref for prediction in result.predictions] == refs
+
+
+def test_a_short_last_batch_gives_what_each_image_gives_alone(lanes, photos):
+    """Bit by bit, and so does every place in a batch."""
+    lane = lanes(Means)
+    refs = [photos[str(i)] for i in range(BATCH_SIZE + 3)]
+    alone = [process(lane, ref).predictions[0] for ref in refs]
+    assert list(process(lane, *refs).predictions) == alone
+    assert list(process(lane, *reversed(refs)).predictions) == alone[::-1]
+
+
+def test_a_broken_file_takes_no_row_from_its_neighbours(lanes, photos, tmp_path):
+    lane = lanes(Means)
+    data = jpeg()
+    files = {"empty": b"", "cut": data[: len(data) // 2], "text": b"no picture at all", "gone": None}
+    refs = []
+    for name, content in files.items():
+        refs.append(ImageRef(name, str(tmp_path / f"{name}.jpg")))
+        if content is not None:
+            (tmp_path / f"{name}.jpg").write_bytes(content)
+    good = [photos[str(i)] for i in range(4)]
+    mixed = [good[0], refs[0], refs[1], good[1], refs[2], refs[3], good[2], good[3]]
+    result = process(lane, *mixed)
+    assert outcomes(result) == {
+        **{"0": "red", "1": "green", "2": "blue", "3": "red"},
+        "empty": (Reason.EMPTY, "read"),
+        "cut": (Reason.TRUNCATED, "decode"),
+        "text": (Reason.UNSUPPORTED_FORMAT, "decode"),
+        "gone": (Reason.NOT_FOUND, "read"),
+    }
+    assert result.predictions == process(lane, *good).predictions
+    facts = {broken.ref.image_id: (broken.file.size, broken.file.sha256 is not None) for broken in result.broken}
+    assert facts == {"empty": (0, False), "cut": (len(data) // 2, True), "text": (17, True), "gone": (None, False)}
+
+
+def test_an_all_broken_chunk_never_reaches_the_model(lanes, tmp_path):
+    refs = [ImageRef(str(i), str(tmp_path / f"{i}.jpg")) for i in range(BATCH_SIZE + 1)]
+    mark = LogMark()
+    result = process(lanes(Means), *refs, mark=mark)
+    assert (len(result.predictions), len(result.broken)) == (0, BATCH_SIZE + 1)
+    assert "model" not in [stage for _, stage, _ in mark.held]
+
+
+@pytest.mark.parametrize("place", range(BATCH_SIZE + 1))
+def test_an_output_that_is_no_number_rejects_its_image_alone(lanes, photos, place):
+    lane = lanes(NotANumberForWhite)
+    refs = [photos[str(i)] for i in range(BATCH_SIZE)]
+    expected = process(lane, *refs).predictions
+    refs.insert(place, photos["white"])
+    result = process(lane, *refs)
+    assert result.predictions == expected
+    detail = "the model's output has a NaN or an infinity"
+    (broken,) = result.broken
+    assert broken == Broken(photos["white"], Reason.NON_FINITE_OUTPUT, detail, "outputs", broken.file)
+    assert broken.file.sha256 is not None
+
+
+@pytest.mark.parametrize("place", range(BATCH_SIZE + 1))
+@pytest.mark.parametrize(
+    ("module", "detail"),
+    [(CannotDoWhite, "is invalid for input of size"), pytest.param(RefusesWhite, "no white, please", marks=NOT_CAUGHT)],
+)
+def test_a_model_that_raises_for_an_image_rejects_it_alone(lanes, photos, module, detail, place):
+    lane = lanes(module)
+    refs = [photos[str(i)] for i in range(BATCH_SIZE)]
+    expected = process(lane, *refs).predictions
+    refs.insert(place, photos["white"])
+    result = process(lane, *refs)
+    assert result.predictions == expected
+    assert outcomes(result)["white"] == (Reason.MODEL_ERROR, "model")
+    assert detail in result.broken[0].detail
+
+
+def test_a_model_that_raises_for_every_image_rejects_each(lanes, photos):
+    white = photos["white"]
+    result = process(lanes(CannotDoWhite), *[replace(white, image_id=str(i)) for i in range(BATCH_SIZE + 1)])
+    assert {broken.reason for broken in result.broken} == {Reason.MODEL_ERROR}
+    assert sorted(broken.ref.image_id for broken in result.broken) == [str(i) for i in range(BATCH_SIZE + 1)]
+
+
+def test_the_mark_says_what_is_in_hand_before_each_step(lanes, photos):
+    """A crash is named by it: the image by its place in the chunk, the file by its size once it was read."""
+    mark = LogMark()
+    refs = [photos[str(i)] for i in range(BATCH_SIZE + 1)]
+    process(lanes(Means), *refs, mark=mark)
+    steps = []
+    for i, ref in enumerate(refs):
+        size = Path(ref.location).stat().st_size
+        steps += [(i, "read", None), (i, "decode", size), (i, "transform", size)]
+    model = [(0, "model", None), (BATCH_SIZE, "model", None)]
+    assert mark.held == [*steps[: 3 * BATCH_SIZE], model[0], *steps[3 * BATCH_SIZE :], model[1]]
+
+
+def test_every_stage_is_timed(lanes, photos):
+    seconds = process(lanes(Means), photos["0"], photos["1"]).cpu_seconds
+    assert set(seconds) == {"read", "decode", "transform", "collate", "model", "outputs"}
+    assert all(value > 0 for value in seconds.values())
+
+
+def test_what_lies_outside_the_roots_is_not_read(lanes, photos, tmp_path_factory):
+    artifact = build(tmp_path_factory.mktemp("model"), Means())
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    result = process(open_lane(artifact, elsewhere), photos["0"])
+    assert outcomes(result) == {"0": (Reason.LOCATION_NOT_ALLOWED, "read")}
+
+
+def test_no_memory_for_an_image_is_its_own_trouble(lanes, photos, monkeypatch):
+    decode, greedy_data = lane_module.decode_image, Path(photos["1"].location).read_bytes()
+
+    def greedy(data, recipe, limits):
+        if data == greedy_data:
+            raise MemoryError
+        return decode(data, recipe, limits)
+
+    monkeypatch.setattr(lane_module, "decode_image", greedy)
+    result = process(lanes(Means), photos["0"], photos["1"], photos["2"])
+    assert outcomes(result) == {"0": "red", "1": (Reason.OUT_OF_MEMORY, "decode"), "2": "blue"}
+
+
+def test_a_lane_whose_model_gives_other_outputs_does_not_open(tmp_path, photos):
+    """As after an update of a library that computes something else."""
+    artifact = build(tmp_path, Means())
+    lane = open_lane(artifact)
+    predict = lane._predict
+    lane._predict = lambda pixels: 1.01 * predict(pixels)
+    with pytest.raises(ModelError, match="golden check failed"):
+        lane.prove()

@@ -1,0 +1,248 @@
+import hashlib
+import os
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from infer_app.images.bad_image import BadImage
+from infer_app.images.location import ImageBytes, ReadLimits, read_image, stat_facts
+from infer_app.records import FileFacts, Reason
+
+CONTENT = b"forty-two bytes that stand for an image..."
+MAX_BYTES = 1000
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    root = tmp_path / "data"
+    root.mkdir()
+    return root
+
+
+@pytest.fixture
+def image(root: Path) -> Path:
+    image = root / "image.jpg"
+    image.write_bytes(CONTENT)
+    return image
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    outside = tmp_path / "secret.jpg"
+    outside.write_bytes(CONTENT)
+    return outside
+
+
+def limits(*roots: Path, max_bytes: int = MAX_BYTES) -> ReadLimits:
+    return ReadLimits(roots, max_bytes)
+
+
+def read(location: object, *roots: Path) -> bytes:
+    return read_image(str(location), limits(*roots)).data
+
+
+def refusal(location: object, *roots: Path, max_bytes: int = MAX_BYTES) -> BadImage:
+    with pytest.raises(BadImage) as caught:
+        read_image(str(location), limits(*roots, max_bytes=max_bytes))
+    return caught.value
+
+
+def reason(location: object, *roots: Path) -> Reason:
+    return refusal(location, *roots).reason
+
+
+def facts_of(path: Path) -> FileFacts:
+    return FileFacts(path.stat().st_size, path.stat().st_mtime)
+
+
+def test_bytes_come_with_the_facts_of_their_file(image: Path, root: Path):
+    os.utime(image, (1_790_000_000.25, 1_790_000_000.25))
+    facts = FileFacts(size=42, modified=1_790_000_000.25, sha256=hashlib.sha256(CONTENT).hexdigest())
+    assert read_image(str(image), limits(root)) == ImageBytes(CONTENT, facts)
+
+
+def test_a_file_of_several_megabytes_is_whole(root: Path):
+    content = os.urandom(5_000_000)
+    (root / "large.jpg").write_bytes(content)
+    assert read_image(str(root / "large.jpg"), limits(root, max_bytes=10**7)).data == content
+
+
+@pytest.mark.parametrize("host", ["", "localhost"])
+def test_a_file_uri_is_its_path_with_the_escapes_undone(root: Path, host: str):
+    (root / "a b%é.jpg").write_bytes(CONTENT)
+    assert read(f"file://{host}{root}/a%20b%25%C3%A9.jpg", root) == CONTENT
+
+
+def test_a_plain_path_is_taken_literally(root: Path):
+    (root / "a%20b?c#d.jpg").write_bytes(CONTENT)
+    assert read(root / "a%20b?c#d.jpg", root) == CONTENT
+
+
+def test_a_file_name_that_is_no_utf8_is_read(root: Path):
+    raw = os.fsencode(root) + b"/caf\xe9.jpg"
+    with open(raw, "wb") as file:  # noqa: PTH123 - the name is bytes
+        file.write(CONTENT)
+    assert read(os.fsdecode(raw), root) == CONTENT
+    assert read(f"file://{root}/caf%E9.jpg", root) == CONTENT
+
+
+def test_any_of_several_roots_allows(tmp_path: Path, root: Path, image: Path):
+    other = tmp_path / "other"
+    other.mkdir()
+    assert read(image, other, root) == read(image, root, other) == CONTENT
+
+
+def test_a_root_may_end_in_a_slash_or_be_the_whole_disk(image: Path, root: Path):
+    assert read(image, Path(f"{root}/")) == read(image, Path("/")) == CONTENT
+
+
+def test_a_root_may_be_a_symlink(tmp_path: Path, image: Path, root: Path):
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    assert read(link / "image.jpg", link) == read(image, link) == read(link / "image.jpg", root) == CONTENT
+
+
+def test_a_symlink_that_stays_inside_is_followed(image: Path, root: Path):
+    (root / "link.jpg").symlink_to(image)
+    assert read_image(str(root / "link.jpg"), limits(root)) == read_image(str(image), limits(root))
+
+
+def test_dots_do_not_lead_out_of_the_root(root: Path, outside: Path):
+    assert reason(f"{root}/../secret.jpg", root) is Reason.LOCATION_NOT_ALLOWED
+    assert reason(f"{root}/../../../../../../../../../../etc/passwd", root) is Reason.LOCATION_NOT_ALLOWED
+    assert reason(f"file://{root}/%2e%2e/secret.jpg", root) is Reason.LOCATION_NOT_ALLOWED
+    assert reason(f"file://{root}/..%2fsecret.jpg", root) is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_a_symlink_does_not_lead_out_of_the_root(root: Path, outside: Path):
+    (root / "link.jpg").symlink_to(outside)
+    (root / "folder").symlink_to(outside.parent)
+    assert reason(root / "link.jpg", root) is Reason.LOCATION_NOT_ALLOWED
+    assert reason(root / "folder" / "secret.jpg", root) is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_a_sibling_whose_name_begins_like_the_root_is_outside(tmp_path: Path, root: Path):
+    sibling = tmp_path / "database"
+    sibling.mkdir()
+    (sibling / "image.jpg").write_bytes(CONTENT)
+    assert reason(sibling / "image.jpg", root) is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_without_roots_nothing_is_read(image: Path):
+    assert reason(image) is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_what_lies_outside_is_refused_alike_whether_it_exists_or_not(root: Path, outside: Path):
+    there, gone = refusal(outside, root), refusal(outside.with_name("gone.jpg"), root)
+    assert there.args == gone.args == (Reason.LOCATION_NOT_ALLOWED, "outside the allowed roots", None)
+
+
+@pytest.mark.parametrize("location", ["", "image.jpg", "./image.jpg", "../image.jpg", "~/image.jpg", "C:\\image.jpg"])
+def test_a_relative_path_is_refused(image: Path, root: Path, monkeypatch: pytest.MonkeyPatch, location: str):
+    monkeypatch.chdir(root)
+    assert refusal(location, root).args == (Reason.LOCATION_NOT_ALLOWED, "not an absolute path", None)
+
+
+@pytest.mark.parametrize("location", ["http://host/a.jpg", "https://host/a.jpg", "s3://b/a.jpg", "FTP://host/a.jpg"])
+def test_another_scheme_is_refused_by_name(root: Path, location: str):
+    refused = refusal(location, root)
+    assert refused.reason is Reason.LOCATION_NOT_ALLOWED
+    assert repr(location.split(":")[0]) in refused.detail
+
+
+@pytest.mark.parametrize("uri", ["file://host{}", "file://[{}", "file://", "file://.{}"])
+def test_a_file_uri_must_name_a_path_on_this_machine(image: Path, root: Path, uri: str):
+    assert reason(uri.format(image), root) is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_a_nul_byte_is_refused(image: Path, root: Path):
+    assert reason(f"{image}\0.png", root) is Reason.LOCATION_NOT_ALLOWED
+    assert reason(f"file://{image}%00.png", root) is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_characters_that_no_file_name_has_are_refused(root: Path):
+    assert reason(f"{root}/\ud83d.jpg", root) is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_a_loop_of_symlinks_and_an_endless_name_are_refused(root: Path):
+    (root / "loop").symlink_to(root / "loop")
+    assert reason(root / "loop", root) is Reason.LOCATION_NOT_ALLOWED
+    assert reason(root / ("a" * 300), root) is Reason.LOCATION_NOT_ALLOWED
+
+
+@pytest.mark.timeout(5)
+def test_a_fifo_is_refused_without_waiting_for_its_writer(root: Path):
+    os.mkfifo(root / "fifo.jpg")
+    refused = refusal(root / "fifo.jpg", root)
+    assert (refused.reason, refused.detail) == (Reason.NOT_REGULAR_FILE, "a FIFO")
+
+
+@pytest.mark.timeout(5)
+def test_an_endless_device_is_refused():
+    refused = refusal("/dev/zero", Path("/dev"))
+    assert (refused.reason, refused.detail) == (Reason.NOT_REGULAR_FILE, "a character device")
+
+
+def test_a_directory_is_refused(root: Path):
+    refused = refusal(root / "..", root.parent.parent)
+    assert (refused.reason, refused.detail) == (Reason.NOT_REGULAR_FILE, "a directory")
+
+
+def test_a_socket_is_refused(root: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(root)  # the path of a socket must be short
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("socket.jpg")
+        refused = refusal(root / "socket.jpg", root)
+    assert (refused.reason, refused.detail) == (Reason.NOT_REGULAR_FILE, "a socket")
+
+
+def test_a_missing_file_is_not_found_and_has_no_facts(image: Path, root: Path):
+    assert refusal(root / "gone.jpg", root).args == (Reason.NOT_FOUND, "No such file or directory", FileFacts())
+    assert refusal(image / "below.jpg", root).args == (Reason.NOT_FOUND, "Not a directory", FileFacts())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_without_permission_keeps_its_facts(image: Path, root: Path):
+    image.chmod(0)
+    assert refusal(image, root).args == (Reason.PERMISSION_DENIED, "Permission denied", facts_of(image))
+
+
+def test_an_empty_file_is_refused_with_its_facts(image: Path, root: Path):
+    image.write_bytes(b"")
+    assert refusal(image, root).args == (Reason.EMPTY, "0 bytes", facts_of(image))
+
+
+def test_a_file_of_exactly_the_cap_is_read_and_one_byte_more_is_not(image: Path, root: Path):
+    assert read_image(str(image), limits(root, max_bytes=42)).data == CONTENT
+    refused = refusal(image, root, max_bytes=41)
+    assert refused.args == (Reason.TOO_LARGE_BYTES, "42 bytes, at most 41 are read", facts_of(image))
+
+
+def test_fifty_gigabytes_are_refused_unread(root: Path):
+    with (root / "sparse.jpg").open("wb") as file:
+        file.truncate(50 * 10**9)
+    started = time.monotonic()
+    refused = refusal(root / "sparse.jpg", root)
+    assert time.monotonic() - started < 0.2
+    assert (refused.reason, refused.facts) == (Reason.TOO_LARGE_BYTES, facts_of(root / "sparse.jpg"))
+
+
+def test_no_descriptor_stays_open(image: Path, root: Path, outside: Path):
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208 - counts, like the call it watches
+    for location in (image, outside, root, root / "gone.jpg"):
+        try:
+            read(location, root)
+        except BadImage:
+            continue
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+def test_stat_facts_are_size_and_time_without_a_checksum(image: Path):
+    assert stat_facts(str(image)) == stat_facts(f"file://{image}") == facts_of(image)
+
+
+@pytest.mark.parametrize("location", ["/gone/image.jpg", "image.jpg", "http://host/a.jpg", "/a\0b", "/\ud83d.jpg"])
+def test_stat_facts_are_empty_where_there_are_none(location: str):
+    assert stat_facts(location) == FileFacts()

@@ -1,0 +1,193 @@
+"""Against Pillow and the formulas that torchvision and EfficientNet publish, written out here once more."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from infer_app.images.bad_image import BadImage
+from infer_app.images.transform import Preprocess, reference_transform, transform
+from infer_app.records import Reason, Recipe
+
+FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+ODD_SIZES = [(1, 1), (1, 40), (40, 1), (7, 5), (31, 33), (33, 31), (64, 64), (63, 64), (100, 75), (75, 100)]
+ODD_SIZES += [(101, 37), (37, 101), (17, 300), (300, 17), (200, 3), (3, 200), (251, 249), (2, 3), (127, 255)]
+RECIPES = [
+    Recipe("resize-crop", size=24, resize=28),
+    Recipe("resize-crop", size=24, resize=27),
+    Recipe("resize-crop", size=23, resize=28),
+    Recipe("resize-crop", size=24, resize=28, interpolation="bilinear"),
+    Recipe("resize-crop", size=24),
+    Recipe("resize-crop", size=24, resize=20),  # the shorter side is too short for the crop
+    Recipe("crop-resize", size=24, crop=0.875),
+    Recipe("crop-resize", size=25, crop=0.8, interpolation="bilinear"),
+    Recipe("crop-resize", size=24),
+    Recipe("stretch", size=24),
+    Recipe("stretch", size=24, interpolation="bilinear"),
+]
+
+
+def photo(width: int, height: int) -> np.ndarray:
+    """Edges of full contrast over a gradient: where two resizers differ most."""
+    random = np.random.default_rng(width * 1000 + height)
+    ramp = np.linspace(0, 255, width)[None, :, None] * np.ones((height, 1, 3))
+    noise = random.choice([0, 255], (height, width, 3))
+    return np.where(random.random((height, width, 1)) < 0.5, ramp, noise).astype(np.uint8)
+
+
+def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
+    """The recipe with nothing but Pillow."""
+    height, width = rgb.shape[:2]
+    image, resample, size = Image.fromarray(rgb), FILTERS[recipe.interpolation], recipe.size
+    if recipe.kind == "stretch":
+        return np.asarray(image.resize((size, size), resample))
+    if recipe.kind == "crop-resize":
+        square = max(1, int((recipe.crop or 1) * min(width, height)))
+        left, top = (width - square + 1) // 2, (height - square + 1) // 2
+        return np.asarray(image.crop((left, top, left + square, top + square)).resize((size, size), resample))
+    short = recipe.resize or size
+    if width <= height:
+        width, height = short, int(short * height / width)
+    else:
+        width, height = int(short * width / height), short
+    image = image.resize((width, height), resample)
+    if width < size or height < size:  # torchvision pads first: the smaller half goes left and above
+        padded = Image.new("RGB", (max(width, size), max(height, size)))
+        padded.paste(image, ((padded.width - width) // 2, (padded.height - height) // 2))
+        image, (width, height) = padded, padded.size
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    return np.asarray(image.crop((left, top, left + size, top + size)))
+
+
+def largest_difference(one: np.ndarray, other: np.ndarray) -> int:
+    assert one.shape == other.shape
+    return int(np.abs(one.astype(int) - other.astype(int)).max())
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=str)
+def test_every_size_is_within_two_levels_of_pillow(recipe: Recipe):
+    for width, height in ODD_SIZES:
+        rgb = photo(width, height)
+        wanted = by_hand(rgb, recipe)
+        assert np.array_equal(reference_transform(rgb, recipe), wanted), (width, height)
+        assert largest_difference(transform(rgb, recipe).numpy(), wanted) <= 2, (width, height)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(st.sampled_from(RECIPES), st.integers(1, 160), st.integers(1, 160))
+@example(Recipe("resize-crop", size=224, resize=256, interpolation="bicubic"), 500, 375)
+@example(Recipe("resize-crop", size=224, resize=256, interpolation="bicubic"), 333, 500)
+@example(Recipe("crop-resize", size=224, crop=0.875), 501, 375)
+def test_any_size_is_within_two_levels_of_pillow(recipe: Recipe, width: int, height: int):
+    rgb = photo(width, height)
+    assert largest_difference(transform(rgb, recipe).numpy(), by_hand(rgb, recipe)) <= 2
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=str)
+@pytest.mark.parametrize("size", [(24, 24), (1, 1), (50, 40), (40, 50)], ids=str)
+def test_the_result_is_contiguous_uint8_and_the_image_stays_as_it_was(recipe: Recipe, size: tuple[int, int]):
+    rgb = photo(*size)
+    before = rgb.copy()
+    pixels = transform(rgb, recipe)
+    assert pixels.shape == (recipe.size, recipe.size, 3)
+    assert pixels.dtype == torch.uint8
+    assert pixels.is_contiguous()
+    assert np.array_equal(rgb, before)
+
+
+@pytest.mark.parametrize("kind", ["resize-crop", "crop-resize", "stretch"])
+def test_an_image_of_the_right_size_keeps_its_pixels(kind: str):
+    rgb = photo(24, 24)
+    assert np.array_equal(transform(rgb, Recipe(kind, size=24)).numpy(), rgb)
+
+
+def test_a_view_that_is_not_contiguous_gives_the_same_pixels():
+    rgb = photo(60, 90)
+    turned = rgb.transpose(1, 0, 2)
+    recipe = Recipe("resize-crop", size=24, resize=28)
+    assert torch.equal(transform(turned, recipe), transform(np.ascontiguousarray(turned), recipe))
+
+
+def test_a_side_too_short_for_the_crop_is_padded_with_zeros():
+    white = np.full((30, 30, 3), 255, np.uint8)
+    wanted = np.zeros((9, 9, 3), np.uint8)
+    wanted[1:7, 1:7] = 255  # 3 too few: 1 left and above, 2 right and below
+    assert np.array_equal(transform(white, Recipe("resize-crop", size=9, resize=6)).numpy(), wanted)
+
+
+@pytest.mark.parametrize(
+    ("width", "height", "recipe"),
+    [
+        (1, 65500, Recipe("resize-crop", size=224, resize=256)),
+        (65500, 1, Recipe("resize-crop", size=224, resize=256)),
+        (600_000, 1, Recipe("stretch", size=224)),
+        (1, 600_000, Recipe("stretch", size=224)),
+        (8, 8, Recipe("stretch", size=10_000)),
+    ],
+)
+def test_an_absurd_resize_is_refused_before_it_takes_memory(width: int, height: int, recipe: Recipe):
+    with pytest.raises(BadImage) as caught:
+        transform(np.zeros((height, width, 3), np.uint8), recipe)
+    assert caught.value.reason is Reason.TOO_MANY_PIXELS
+    assert f"{width}x{height}" in caught.value.detail
+
+
+def test_a_panorama_of_a_hundred_to_one_is_no_absurdity():
+    rgb = photo(3000, 30)
+    recipe = Recipe("resize-crop", size=224, resize=256)
+    assert largest_difference(transform(rgb, recipe).numpy(), by_hand(rgb, recipe)) <= 2
+
+
+def test_an_unknown_kind_is_the_programs_fault_and_not_the_images():
+    with pytest.raises(ValueError, match="unknown recipe 'zoom'"):
+        transform(photo(8, 8), Recipe("zoom", size=8))
+
+
+CUSTOM = Recipe("custom", size=6)
+
+
+def test_a_users_preprocess_gets_the_whole_image_and_its_pixels_are_taken():
+    rgb = photo(9, 7)
+    pixels = transform(rgb, CUSTOM, lambda given: given[:6, -6:])  # a view, not contiguous
+    assert np.array_equal(pixels.numpy(), rgb[:6, -6:])
+    assert pixels.is_contiguous()
+
+
+def test_read_only_pixels_of_a_users_preprocess_are_taken():
+    def picture_to_array(rgb: np.ndarray) -> np.ndarray:
+        return np.asarray(Image.fromarray(rgb).resize((6, 6)))  # Pillow's arrays can't be written to
+
+    assert transform(photo(9, 7), CUSTOM, picture_to_array).shape == (6, 6, 3)
+
+
+@pytest.mark.parametrize(
+    ("preprocess", "detail"),
+    [
+        (lambda rgb: rgb, "preprocess gave uint8 (7, 9, 3), not a uint8 array of (6, 6, 3)"),
+        (lambda rgb: rgb[:6, :6].transpose(2, 0, 1), "preprocess gave uint8 (3, 6, 6), not a uint8 array of (6, 6, 3)"),
+        (lambda rgb: rgb[:6, :6] / 255, "preprocess gave float64 (6, 6, 3), not a uint8 array of (6, 6, 3)"),
+        (lambda rgb: torch.from_numpy(rgb[:6, :6]), "preprocess gave Tensor, not a uint8 array of (6, 6, 3)"),
+        (lambda rgb: None, "preprocess gave NoneType, not a uint8 array of (6, 6, 3)"),
+        (lambda rgb: rgb.nothing, "preprocess: AttributeError: 'numpy.ndarray' object has no attribute 'nothing'"),
+    ],
+)
+def test_a_preprocess_that_fails_on_an_image_rejects_that_image(preprocess: Preprocess, detail: str):
+    with pytest.raises(BadImage) as caught:
+        transform(photo(9, 7), CUSTOM, preprocess)
+    assert caught.value.args == (Reason.MODEL_ERROR, detail, None)
+
+
+def test_a_preprocess_without_memory_is_not_the_images_fault():
+    def greedy(rgb: np.ndarray) -> np.ndarray:
+        raise MemoryError
+
+    with pytest.raises(BadImage) as caught:
+        transform(photo(9, 7), CUSTOM, greedy)
+    assert caught.value.reason is Reason.OUT_OF_MEMORY
+
+
+def test_a_custom_recipe_needs_its_function():
+    with pytest.raises(ValueError, match="preprocess function"):
+        transform(photo(9, 7), CUSTOM)

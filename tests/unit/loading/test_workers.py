@@ -1,0 +1,249 @@
+"""Real processes that crash, hang, are killed and come back; what each image does to its worker is in toy_lanes."""
+
+import itertools
+import os
+import signal
+import threading
+import time
+
+import psutil
+import pytest
+from toy_lanes import FACTS, OpenOnce, Swollen, open_dying, open_refused, open_toy
+
+from infer_app.errors import InferError
+from infer_app.loading import workers as workers_module
+from infer_app.loading.workers import Workers
+from infer_app.records import Broken, Chunk, ChunkResult, ImageRef, Reason
+
+TIMEOUT_S = 0.5
+
+
+@pytest.fixture(scope="module")
+def pool():
+    """Two workers for all tests of this file that don't need their own: whatever one does to them, the next runs."""
+    with pytest.MonkeyPatch.context() as patch, Workers(open_toy, 2, TIMEOUT_S) as workers:
+        patch.setattr(workers_module, "LOOK_EVERY_S", 0.05)
+        yield workers
+
+
+def chunk(number, *locations):
+    return Chunk(number, tuple(ImageRef(f"{number}.{i}", location) for i, location in enumerate(locations)))
+
+
+def run(workers, *chunks):
+    """{image id: label, or reason of a rejection} over all results; each image in exactly one."""
+    outcomes = {}
+    for result in workers.run(chunks):
+        for item in (*result.predictions, *result.broken):
+            assert item.ref.image_id not in outcomes
+            outcomes[item.ref.image_id] = item.reason if isinstance(item, Broken) else item.output.label
+    return outcomes
+
+
+def pids(workers):
+    return {worker.process.pid for worker in workers._workers}
+
+
+def worker_processes():
+    return [child for child in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+
+
+def wait_until(is_true, limit_s=10.0):
+    end = time.monotonic() + limit_s
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_every_image_of_every_chunk_is_answered_once(pool):
+    chunks = [chunk(n, *"abc"[: 1 + n % 3]) for n in range(40)]
+    assert run(pool, *chunks) == {ref.image_id: ref.location for one in chunks for ref in one.refs}
+
+
+def test_no_chunks_start_no_worker():
+    with Workers(open_toy, 2, TIMEOUT_S) as workers:
+        assert list(workers.run([])) == []
+        assert pids(workers) == set()
+
+
+def test_workers_are_kept_between_runs(pool):
+    run(pool, *[chunk(n, "a") for n in range(8)])
+    before = pids(pool)
+    scores = {result.predictions[0].output.score for result in pool.run([chunk(n, "a") for n in range(8)])}
+    assert pids(pool) == before
+    assert scores <= before
+
+
+def test_only_as_many_chunks_are_taken_as_are_in_flight(pool):
+    """A day is listed as it is done: two workers with two tasks each are ahead of the results by four."""
+    taken = []
+
+    def listed():
+        for n in range(30):
+            taken.append(n)
+            yield chunk(n, "a")
+
+    for number, _ in enumerate(pool.run(listed()), start=1):
+        assert len(taken) <= number + 4
+
+
+@pytest.mark.parametrize("position", range(3))
+def test_a_decoder_that_dies_names_its_image_at_each_position_of_a_chunk(pool, position):
+    locations = ["a", "b", "c"]
+    locations[position] = "decode:SIGSEGV"
+    expected: dict[str, object] = {"1.0": "a", "1.1": "b", "1.2": "c", "2.0": "d"}
+    assert run(pool, chunk(1, *locations), chunk(2, "d")) == expected | {f"1.{position}": Reason.DECODER_CRASH}
+
+
+def test_what_is_known_of_the_file_survives_the_crash(pool):
+    results = list(pool.run([chunk(1, "decode:SIGABRT")]))
+    detail = "the decoder died twice by SIGABRT, the second time alone"
+    ref = ImageRef("1.0", "decode:SIGABRT")
+    assert results == [ChunkResult(1, (), (Broken(ref, Reason.DECODER_CRASH, detail, "decode", FACTS),))]
+
+
+def test_several_crashing_images_in_one_chunk_are_each_named(pool):
+    bad = "decode:SIGBUS"
+    expected = {"1.0": Reason.DECODER_CRASH, "1.1": "a", "1.2": Reason.DECODER_CRASH, "1.3": "b"}
+    assert run(pool, chunk(1, bad, "a", bad, "b")) == expected
+
+
+def test_a_decoder_that_dies_only_once_rejects_nothing(pool, tmp_path):
+    assert set(run(pool, chunk(1, "a", f"once:{tmp_path / 'x'}:decode:SIGSEGV", "b"))) == {"1.0", "1.1", "1.2"}
+    assert (tmp_path / "x").exists()
+
+
+def test_a_step_that_hangs_is_ended_and_its_image_named(pool):
+    start = time.monotonic()
+    found = run(pool, chunk(1, "a", "read:hang", "b"), chunk(2, "decode:hang"), chunk(3, "c"))
+    assert found == {
+        "1.0": "a",
+        "1.1": Reason.READ_TIMEOUT,
+        "1.2": "b",
+        "2.0": Reason.DECODE_TIMEOUT,
+        "3.0": "c",
+    }
+    assert time.monotonic() - start < 20
+
+
+def test_a_model_that_dies_or_hangs_is_tried_image_by_image(pool, monkeypatch):
+    monkeypatch.setattr(workers_module, "MODEL_PATIENCE", 1)
+    assert run(pool, chunk(1, "a", "model:SIGFPE"), chunk(2, "model:hang", "b")) == {
+        "1.0": "a",
+        "1.1": Reason.MODEL_ERROR,
+        "2.0": Reason.MODEL_ERROR,
+        "2.1": "b",
+    }
+
+
+def test_the_model_has_more_time_than_one_image(pool, tmp_path):
+    """It has a whole chunk in hand."""
+    slow = f"once:{tmp_path / 'x'}:model:SIGSTOP"
+    results = pool.run([chunk(1, slow)])
+    threading.Timer(3 * TIMEOUT_S, lambda: [os.kill(pid, signal.SIGCONT) for pid in pids(pool)]).start()
+    assert [result.predictions[0].ref.image_id for result in results] == ["1.0"]
+
+
+def test_a_worker_that_is_killed_blames_no_image(pool, tmp_path):
+    killed = f"once:{tmp_path / 'x'}:decode:SIGKILL"
+    assert run(pool, chunk(1, "a", killed), chunk(2, "b")) == {"1.0": "a", "1.1": killed, "2.0": "b"}
+
+
+def test_workers_that_are_killed_from_outside_are_replaced(pool):
+    seen = []
+    for number, result in enumerate(pool.run(chunk(n, "a") for n in range(30))):
+        seen.append(result.number)
+        if number in (5, 15):
+            os.kill(min(pids(pool)), signal.SIGKILL)
+    assert sorted(seen) == list(range(30))
+    assert len(pids(pool)) == 2
+
+
+def test_a_worker_that_was_killed_while_idle_is_replaced(pool):
+    run(pool, *[chunk(n, "a") for n in range(8)])
+    for process in worker_processes():
+        process.kill()
+    assert run(pool, *[chunk(n, "a") for n in range(8)]) == {f"{n}.0": "a" for n in range(8)}
+
+
+def test_an_image_that_always_gets_its_worker_killed_is_out_of_memory(pool, monkeypatch):
+    monkeypatch.setattr("infer_app.loading.blame.KILLS_BEFORE_SPLIT", 1)
+    monkeypatch.setattr("infer_app.loading.blame.KILLS_BEFORE_REJECTION", 2)
+    assert run(pool, chunk(1, "a", "decode:SIGKILL")) == {"1.0": "a", "1.1": Reason.OUT_OF_MEMORY}
+
+
+def test_workers_that_only_die_end_the_run(pool, monkeypatch):
+    monkeypatch.setattr(workers_module, "MAX_DEATHS_IN_A_ROW", 3)
+    with pytest.raises(InferError, match="3 workers died one after another without a result"):
+        run(pool, chunk(1, "decode:SIGKILL"))
+
+
+def test_a_lane_that_can_not_be_opened_ends_the_run_with_its_own_exit_code():
+    with Workers(open_refused, 1, TIMEOUT_S) as workers, pytest.raises(InferError) as caught:
+        run(workers, chunk(1, "a"))
+    assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
+        "models/pets: changed since it was built",
+        "restore it",
+        12,
+    )
+
+
+def test_a_worker_that_dies_while_starting_ends_the_run():
+    with Workers(open_dying, 1, TIMEOUT_S) as workers, pytest.raises(InferError, match=r"starting \(exit code 7\)"):
+        run(workers, chunk(1, "a"))
+
+
+def test_a_worker_that_is_killed_while_starting_is_replaced(tmp_path):
+    with Workers(OpenOnce(tmp_path / "x"), 1, TIMEOUT_S) as workers:
+        assert run(workers, chunk(1, "a")) == {"1.0": "a"}
+
+
+def test_a_lane_that_raises_is_a_bug_and_ends_the_run_with_its_traceback(pool):
+    with pytest.raises(InferError, match="a worker failed: ValueError: a bug in the lane") as caught:
+        run(pool, chunk(1, "decode:raise"))
+    assert (caught.value.exit_code, "in happen" in caught.value.hint) == (1, True)
+    assert run(pool, chunk(2, "a")) == {"2.0": "a"}
+
+
+def test_messages_larger_than_a_pipe_both_ways_do_not_block():
+    """Two tasks are on their way to a worker while its answers are."""
+    size = 1 << 20
+    with Workers(Swollen(size), 1, 30) as workers:
+        results = list(workers.run(chunk(n, "x" * size) for n in range(6)))
+    assert [(result.number, len(result.predictions[0].output.vector)) for result in results] == [
+        (n, size) for n in range(6)
+    ]
+
+
+def test_an_abandoned_run_ends_the_workers_that_are_busy(pool):
+    results = pool.run(chunk(n, "a" if n == 0 else "decode:SIGSTOP") for n in range(9))
+    next(results)
+    busy = pids(pool)
+    results.close()
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in busy - pids(pool)))
+    assert run(pool, chunk(1, "b")) == {"1.0": "b"}
+
+
+def test_an_error_of_the_consumer_ends_the_workers_and_leaves_none():
+    with pytest.raises(ZeroDivisionError), Workers(open_toy, 1, TIMEOUT_S) as workers:
+        for _ in workers.run(chunk(n, "a") for n in itertools.count()):
+            ours = pids(workers)
+            raise ZeroDivisionError
+    assert not any(psutil.pid_exists(pid) for pid in ours)
+
+
+def test_an_error_of_the_source_ends_the_workers_and_leaves_none():
+    def listed():
+        yield chunk(1, "a")
+        raise ZeroDivisionError
+
+    with Workers(open_toy, 2, TIMEOUT_S) as workers:
+        with pytest.raises(ZeroDivisionError):
+            list(workers.run(listed()))
+        assert pids(workers) == set()
+
+
+def test_no_process_is_left_behind(pool):
+    with Workers(open_toy, 1, TIMEOUT_S) as workers:
+        run(workers, chunk(1, "a"))
+    assert {process.pid for process in worker_processes()} == pids(pool)

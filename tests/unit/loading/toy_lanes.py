@@ -1,0 +1,92 @@
+"""Lanes whose images say by their location what happens to the worker that has them in hand.
+
+`decode:SIGSEGV` raises that signal on itself while the mark says decode; `read:hang` never ends; `once:FILE:…` does so
+only the first time, when FILE is not there yet. Everything else becomes a prediction.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from infer_app.errors import ModelError
+from infer_app.loading.mark import Mark
+from infer_app.records import Chunk, ChunkResult, FileFacts, Output, Prediction
+
+FACTS = FileFacts(1234, 1.5, "ab" * 32)
+
+
+class ToyLane:
+    """A prediction's label is the location, its score the pid of the worker that made it."""
+
+    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
+        for position, ref in enumerate(chunk.refs):
+            mark.hold(position, "read")
+            happen(ref.location, "read")
+            mark.hold(position, "decode", FACTS)
+            happen(ref.location, "decode")
+        mark.hold(0, "model")
+        for ref in chunk.refs:
+            happen(ref.location, "model")
+        predictions = tuple(Prediction(ref, Output(ref.location, float(os.getpid())), None) for ref in chunk.refs)
+        return ChunkResult(chunk.number, predictions, ())
+
+
+def happen(location: str, stage: str) -> None:
+    if location.startswith("once:"):
+        _, file, location = location.split(":", 2)
+        if location.startswith(stage) and Path(file).exists():
+            return
+        Path(file).touch() if location.startswith(stage) else None
+    wanted, _, what = location.partition(":")
+    if wanted != stage:
+        return
+    if what == "hang":
+        time.sleep(600)
+    if what == "raise":
+        raise ValueError("a bug in the lane")
+    os.kill(os.getpid(), signal.Signals[what])
+
+
+def open_toy() -> ToyLane:
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    return ToyLane()
+
+
+def open_refused() -> ToyLane:
+    raise ModelError("models/pets: changed since it was built", "restore it")
+
+
+def open_dying() -> ToyLane:
+    os._exit(7)
+
+
+@dataclass(frozen=True)
+class OpenOnce:
+    """Dies by SIGKILL on the first opening, as under the kernel's out-of-memory killer."""
+
+    file: Path
+
+    def __call__(self) -> ToyLane:
+        if not self.file.exists():
+            self.file.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return open_toy()
+
+
+@dataclass(frozen=True)
+class Swollen:
+    """Answers with as many bytes as it is told."""
+
+    num_bytes: int
+
+    def __call__(self) -> Swollen:
+        return self
+
+    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
+        vector = bytes(self.num_bytes)
+        return ChunkResult(chunk.number, tuple(Prediction(ref, Output(vector=vector), None) for ref in chunk.refs), ())
