@@ -53,6 +53,12 @@ class StorageUnavailable(InferError):
     exit_code = 14
 
 
+class WorkersKilled(InferError):
+    """Workers end again and again from outside, usually for want of memory."""
+
+    exit_code = 128 + 9
+
+
 class Interrupted(InferError):
     """Ended at once by a second signal; what was committed stays."""
 

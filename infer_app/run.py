@@ -65,8 +65,6 @@ def _flow(
                 commit(result)
             tally.add(result)
             advance(result)
-            if run_id != DRY_RUN_ID:
-                job.tables.ledger.beat(run_id)
     return _report(job, day, run_id, tally, stop)
 
 

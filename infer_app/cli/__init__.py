@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 
-from infer_app.cli.app import app
 from infer_app.cli.failures import fail
 
 
 def main() -> None:
     """The `infer` command. Every failure becomes an exit code in this one place."""
+    # Commands that must end cleanly handle it themselves. As the first process of a container there is no default.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be undecodable
     try:
+        from infer_app.cli.app import app
+
         app()
     except Exception as error:  # the outermost door: what is not an InferError is a bug and says so
         sys.exit(fail(error, as_json="--json" in sys.argv))

@@ -117,7 +117,7 @@ class Books:
         with self._database.read() as connection:
             images = self._source.in_day(connection, day).subquery()
             statement = select(*wanted, images.c[1].label("image_location")).select_from(images)
-            statement = statement.join(table, table.c.image_id == self._source.id_text_of(images.c[0]))
+            statement = statement.join(table, table.c.image_id == images.c[3])
             if model_id is not None:
                 statement = statement.where(table.c.model_id == model_id)
             ordered = statement.order_by(images.c[2], images.c[0], table.c.model_id)

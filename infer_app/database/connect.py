@@ -10,7 +10,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
 from infer_app.errors import DatabaseUnavailable, UsageError
 
@@ -24,6 +24,8 @@ class Database:
         self._url = make_url(url)
         self.shown_url = self._url.render_as_string(hide_password=True)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        if self.is_sqlite and self._url.host:
+            raise UsageError(f"an sqlite URL has no host: {self.shown_url}", "three slashes: sqlite:///infer.db")
         if self.is_sqlite and self._url.database in (None, "", ":memory:"):
             raise UsageError("an in-memory database forgets its results", "name a file: sqlite:///infer.db")
         self._read_only = read_only
@@ -66,7 +68,8 @@ class Database:
                 f"no driver for {self._url.drivername!r} databases", "sqlite:/// or postgresql:// work"
             ) from None
         except ModuleNotFoundError as error:
-            raise UsageError(f"the driver {error.name!r} is not installed", f"pip install {error.name}") from None
+            extra = "'infer_app[postgres]'" if error.name == "psycopg" else error.name
+            raise UsageError(f"the driver {error.name!r} is not installed", f"pip install {extra}") from None
 
     def _create_sqlite_engine(self) -> Engine:
         engine = create_engine(self._url, creator=self._connect_sqlite, hide_parameters=True)
@@ -98,7 +101,9 @@ class Database:
     def _translate_errors(self) -> Iterator[None]:
         try:
             yield
-        except (OperationalError, InterfaceError) as error:
+        except DBAPIError as error:
+            if not isinstance(error, (OperationalError, InterfaceError)) and type(error) is not DatabaseError:
+                raise  # a statement that is wrong: a bug
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:
             raise DatabaseUnavailable(

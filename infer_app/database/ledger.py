@@ -21,8 +21,9 @@ from infer_app.day import Day
 from infer_app.errors import DayHeld
 from infer_app.records import RunReport
 
-HEARTBEAT_S = 10.0
-LEASE_S = 90.0  # a running row whose heartbeat is older than this has lost its owner
+# A running row of another host whose last commit is older has lost its owner. Long, since the slowest chunk still is
+# one sign of life: 16 images that each take all of their time limit.
+LEASE_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,6 @@ class Ledger:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._beaten_at = _utc_now()
 
     def open_run(self, day: Day, model: RunModel, executor: str, device: str) -> str:
         """Takes the day for this model and returns the run's id; DayHeld when a living run has it."""
@@ -69,15 +69,6 @@ class Ledger:
             }
             connection.execute(insert(runs), row)
         return run_id
-
-    def beat(self, run_id: str) -> None:
-        """Says that the run is alive, at most every HEARTBEAT_S: cheap enough to call in every loop."""
-        now = _utc_now()
-        if now - self._beaten_at < timedelta(seconds=HEARTBEAT_S):
-            return
-        self._beaten_at = now
-        with self._database.write() as connection:
-            connection.execute(update(runs).where(runs.c.id == run_id).values(heartbeat_at=now))
 
     def close_run(self, report: RunReport) -> None:
         self._close(
@@ -132,7 +123,8 @@ def process_identity(pid: int) -> str:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
     except OSError:
         return f"{pid}@?"
-    return f"{pid}@{after_name.split()[19]}"
+    fields = after_name.split()
+    return f"{pid}@{'ended' if fields[0] == 'Z' else fields[19]}"  # a zombie has ended, if nobody reaped it
 
 
 def _is_alive(row: Row[Any], now: datetime) -> bool:

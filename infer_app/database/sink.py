@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, case, delete
+from sqlalchemy import Connection, Update, bindparam, case, delete, exists, update
 
 from infer_app.database.connect import Database
-from infer_app.database.schema import predictions, rejections
+from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.upsert import upsert
 from infer_app.records import Broken, ChunkResult, Prediction
 
@@ -27,6 +27,12 @@ class Sink:
         self._delete_rejection = delete(rejections).where(
             rejections.c.image_id == bindparam("b_image_id"), rejections.c.model_id == model_id
         )
+        # Of two runs of one day, after a lost lease, the one that predicted an image is right.
+        self._delete_contradicted = self._delete_rejection.where(
+            exists().where(
+                predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
+            )
+        )
 
     def commit_chunk(self, result: ChunkResult) -> None:
         """Writes all of the chunk or nothing. Raises DatabaseUnavailable."""
@@ -40,7 +46,23 @@ class Sink:
             connection.execute(self._upsert_predictions, rows)
             connection.execute(self._delete_rejection, [{"b_image_id": row["image_id"]} for row in rows])
         if result.broken:
-            connection.execute(self._upsert_rejections, [self._rejection_row(broken, now) for broken in result.broken])
+            rejected = [self._rejection_row(broken, now) for broken in result.broken]
+            connection.execute(self._upsert_rejections, rejected)
+            connection.execute(self._delete_contradicted, [{"b_image_id": row["image_id"]} for row in rejected])
+        connection.execute(self._count_results(result, now))
+
+    def _count_results(self, result: ChunkResult, now: datetime) -> Update:
+        """Counts in the run's row go with the results they count, so that they are true after any death."""
+        return (
+            update(runs)
+            .where(runs.c.id == self._run_id)
+            .values(
+                heartbeat_at=now,
+                selected=runs.c.selected + result.num_images,
+                predicted=runs.c.predicted + len(result.predictions),
+                rejected=runs.c.rejected + len(result.broken),
+            )
+        )
 
     def _prediction_row(self, prediction: Prediction, now: datetime) -> dict[str, Any]:
         output = prediction.output

@@ -48,12 +48,7 @@ class Source:
         self._time: ColumnElement[Any] = column(settings.time)
         self._location: ColumnElement[Any] = column(settings.location)
         self._from: FromClause = self._relation()
-        self.id_text = self.id_text_of(self._id)
-
-    @staticmethod
-    def id_text_of(identity: ColumnElement[Any]) -> ColumnElement[str]:
-        """An image's id as our tables hold it."""
-        return cast(identity, String(255))
+        self.id_text: ColumnElement[str] = cast(self._id, String(255))
 
     def check(self) -> None:
         """Raises UsageError when the table or a column isn't there, naming those that are."""
@@ -79,17 +74,17 @@ class Source:
                 if after is not None:
                     statement = statement.where(tuple_(self._time, self._id) > tuple_(*after))
                 page = connection.execute(statement.order_by(self._time, self._id).limit(PAGE_SIZE)).all()
-            for row_id, location, _ in page:
-                yield ImageRef(str(row_id), str(location))
+            for _, location, _, id_text in page:
+                yield ImageRef(id_text, str(location))
             if len(page) < PAGE_SIZE:
                 return
             after = (page[-1][2], page[-1][0])
 
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
-        """SELECT id, location, time of the day's images."""
+        """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
         start, end = day_bounds(day, self._settings.time, self._example(connection), self._zone)
         within = and_(self._time >= start, self._time < end)
-        return select(self._id, self._location, self._time).select_from(self._from).where(within)
+        return select(self._id, self._location, self._time, self.id_text).select_from(self._from).where(within)
 
     def is_new(self, model_id: str) -> ColumnElement[bool]:
         rejected = exists().where(rejections.c.image_id == self.id_text, rejections.c.model_id == model_id, stands())

@@ -62,8 +62,10 @@ def _text_writer(column: str, example: str, zone: str | None) -> Callable[[datet
             "name a column or a query that gives UTC",
         )
     local = "UTC" if offset else _stated(zone, column)
-    # Minutes are enough: no zone's day has begun at another second since 1972.
-    return lambda instant: _naive(instant, local).strftime(f"%Y-%m-%d{match['separator']}%H:%M")
+    # Minutes are enough: no zone's day has begun at another second since 1972. Midnight is the date alone, which every
+    # spelling of it starts with.
+    written = f"%Y-%m-%d{match['separator']}%H:%M"
+    return lambda instant: _naive(instant, local).strftime(written).removesuffix(f"{match['separator']}00:00")
 
 
 def _naive(instant: datetime, zone: str) -> datetime:

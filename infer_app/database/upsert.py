@@ -23,8 +23,7 @@ def upsert(dialect_name: str, table: Table, merges: Mapping[str, Callable[[Any],
         statement = mysql.insert(table)
         # An assignment sees those before it: a merged column that reads old ones comes first.
         ordered = sorted(others, key=lambda name: name not in merges)
-        values = {name: _value(name, statement.inserted, merges) for name in ordered}
-        return statement.on_duplicate_key_update(values)
+        return statement.on_duplicate_key_update([(name, _value(name, statement.inserted, merges)) for name in ordered])
     if dialect_name not in ("sqlite", "postgresql"):
         raise UsageError(f"no upsert is known for {dialect_name}", "SQLite, PostgreSQL, MariaDB and MySQL work")
     insert = sqlite.insert if dialect_name == "sqlite" else postgresql.insert

@@ -40,6 +40,7 @@ from infer_app.images.formats import (
     sniff,
     webp_size,
     without_oddities,
+    without_padding,
 )
 from infer_app.records import Reason, Recipe
 
@@ -49,6 +50,7 @@ Image.MAX_IMAGE_PIXELS = None
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB, C-contiguous
 
+MAX_PADDING_BYTES = 16  # more than that may be the overwritten end of a picture
 MAX_SCANS = 500  # of a JPEG, libjpeg-turbo's own limit; each costs a pass over the whole image
 _STRICT = turbojpeg.TJFLAG_STOPONWARNING | turbojpeg.TJFLAG_LIMITSCANS
 _END_OF_IMAGE = b"\xff\xd9"
@@ -175,6 +177,8 @@ def _decode_strictly(turbo: _StrictTurbo, data: bytes, header: JpegHeader) -> Pi
     try:
         return _decode_to_its_end(turbo, data, header)
     except _JpegRefused as refused:
+        if header.is_one_sequential_scan and 0 < refused.padding <= MAX_PADDING_BYTES:
+            return _decode_to_its_end(turbo, without_padding(data, refused.padding), header)
         if not refused.may_be_harmless:
             raise
     return _decode_to_its_end(turbo, without_oddities(data), header)
@@ -219,6 +223,12 @@ class _JpegRefused(BadImage):
     def may_be_harmless(self) -> bool:
         """Stray bytes are harmless between the header's segments only; after a scan they mean that it lost its way."""
         return bool(re.search(r"JFIF revision|Adobe color transform|SOS parameters|extraneous bytes", self.detail))
+
+    @property
+    def padding(self) -> int:
+        """Stray bytes between a scan that is complete and the end marker: cheap cameras write some."""
+        found = re.search(r"(\d+) extraneous bytes before marker 0xd9", self.detail)
+        return int(found[1]) if found else 0
 
     @property
     def is_without_end(self) -> bool:

@@ -46,8 +46,12 @@ _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those thr
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # markers without a length: TEM, RST0-7
 _SOI, _EOI, _SOS, _APP0, _APP1, _APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 
-# In a scan FF 00 is data and FF D0-D7 a restart; any other marker ends it.
-_END_OF_SCAN = re.compile(rb"\xff+[^\x00\xff\xd0-\xd7]")
+# In a scan FF 00 is data and FF D0-D7 a restart; any other marker ends it. Before the scan FF 01 means nothing either.
+# Any number of FF may come before a marker: only the last one is looked for, which takes linear time on whatever bytes.
+_END_OF_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+_SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
+MAX_SEGMENTS = 10_000  # a file has dozens; more only cost time
+MAX_EXIF_BYTES = 1 << 20
 _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 _XMP_NAME = b"http://ns.adobe.com/xap/1.0/\0"
 
@@ -99,7 +103,7 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
                 raise BadImage(Reason.CORRUPT, "two frame headers")
             sof, frame = marker, _checked_frame(marker, payload)
         elif marker == _APP1 and payload.startswith(b"Exif\0\0"):
-            exif += payload[6:]  # one too long for a segment goes on in the next
+            exif += payload[6:] if len(exif) < MAX_EXIF_BYTES else b""  # one too long for a segment goes on in the next
         elif marker == _APP1 and payload.startswith(_XMP_NAME):
             xmp = payload
         elif marker == _APP14 and payload.startswith(b"Adobe") and len(payload) >= 12:
@@ -123,19 +127,12 @@ def jpeg_segments(data: bytes) -> Iterator[Segment]:
 
     TRUNCATED when the data ends inside one, CORRUPT for an end or a second start of the image.
     """
-    position = 2
-    while True:
-        position = data.find(b"\xff", position)
-        if position < 0:
+    end = 2
+    for _ in range(MAX_SEGMENTS):
+        found = _SEGMENT.search(data, end)
+        if found is None:
             return
-        while data[position + 1 : position + 2] == b"\xff":  # any number of FF may come before a marker
-            position += 1
-        if position + 1 >= len(data):
-            return
-        marker = data[position + 1]
-        if marker == 0 or marker in _STANDALONE:
-            position += 2
-            continue
+        position, marker = found.start(), data[found.end() - 1]
         if marker in (_SOI, _EOI):
             raise BadImage(Reason.CORRUPT, f"marker {marker:02x} before the first scan")
         end = position + 2 + int.from_bytes(data[position + 2 : position + 4], "big")
@@ -146,7 +143,7 @@ def jpeg_segments(data: bytes) -> Iterator[Segment]:
         yield Segment(marker, position, data[position + 4 : end], end)
         if marker == _SOS:
             return
-        position = end
+    raise BadImage(Reason.CORRUPT, f"more than {MAX_SEGMENTS:,} segments")
 
 
 def has_jpeg_end(data: bytes) -> bool:
@@ -190,6 +187,17 @@ def without_oddities(data: bytes) -> bytes:
         position = segment.end
     pieces.append(_usual_scans(data[position:], header))
     return b"".join(pieces)
+
+
+def without_padding(data: bytes, num_bytes: int) -> bytes:
+    """A JPEG of one scan without so many zeros or FF before its end marker; as it is if other bytes stand there."""
+    start = 0
+    for segment in jpeg_segments(data):
+        start = segment.end
+    end = _END_OF_SCAN.search(data, start)
+    if end is None or data[end.start() - num_bytes : end.start()].strip(b"\x00\xff"):
+        return data
+    return data[: end.start() - num_bytes] + data[end.start() :]
 
 
 def _checked_frame(marker: int, payload: bytes) -> bytes:
@@ -275,7 +283,10 @@ def _markers_from_first_scan(data: bytes) -> Iterator[tuple[int, bytes]]:
         if segment.marker == _SOS:
             position = segment.end
             yield _SOS, segment.payload
-    while found := _END_OF_SCAN.search(data, position):
+    for _ in range(MAX_SEGMENTS):
+        found = _END_OF_SCAN.search(data, position)
+        if found is None:
+            return
         marker = data[found.end() - 1]
         position = found.end()
         if marker == _EOI:
@@ -286,6 +297,7 @@ def _markers_from_first_scan(data: bytes) -> Iterator[tuple[int, bytes]]:
         end = position + int.from_bytes(data[position : position + 2], "big")
         yield marker, data[position + 2 : end]
         position = end
+    raise BadImage(Reason.CORRUPT, f"more than {MAX_SEGMENTS:,} markers")
 
 
 # --- containers whose end is written in their structure -----------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import traceback
 from collections.abc import Callable
@@ -45,9 +44,7 @@ class Done:
 
 
 def work(pipe: Connection, memory: Any, open_lane: OpenLane, is_verbose: bool) -> None:
-    """The target of a worker process. Signals are the supervisor's business: a worker ends with its pipe."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+    """The target of a worker process. It ends with its pipe."""
     if not is_verbose:
         # Libraries print: libtiff a line for each odd tag of a broken file. Errors travel through the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import logging
 import multiprocessing
+import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import connection as mp_connection
 from typing import Any
 
-from infer_app.errors import InferError
+from infer_app.errors import ModelError, WorkersKilled
 from infer_app.loading.blame import Death, Task, Verdict, judge
 from infer_app.loading.mark import Mark
 from infer_app.loading.worker import Done, Failed, OpenLane, Ready, work
@@ -26,7 +28,17 @@ log = logging.getLogger(__name__)
 TASKS_AHEAD = 2
 LOOK_EVERY_S = 0.5  # how late a hanging worker is noticed, beyond its time limit
 MODEL_PATIENCE = 10  # the model has a whole chunk in hand: so many times the limit of one image
-MAX_DEATHS_IN_A_ROW = 100  # without one result in between
+MAX_DEATHS_IN_A_ROW = 10  # without one result in between, and no sooner than
+PATIENCE_S = 60  # seconds after the last result
+
+
+@contextmanager
+def _signals_blocked() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Worker:
@@ -38,7 +50,8 @@ class Worker:
         self.process = context.Process(
             target=work, args=(theirs, self.mark.memory, open_lane, log.isEnabledFor(logging.DEBUG)), daemon=True
         )
-        self.process.start()
+        with _signals_blocked():  # a worker inherits it: signals are the supervisor's business, from the first moment
+            self.process.start()
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()
         self.is_ready = False
@@ -78,6 +91,7 @@ class Workers:
         self._retries: deque[Task] = deque()
         self._next_number = 0
         self._deaths_in_a_row = 0
+        self._last_result_at = time.monotonic()
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
         """Results in any order; every ref of every chunk is in exactly one of them.
@@ -85,6 +99,7 @@ class Workers:
         Raises the InferError of a worker that could not open its lane, and one for workers that keep dying.
         """
         pending = iter(chunks)
+        self._last_result_at = time.monotonic()
         try:
             while self._feed(pending):
                 for worker in self._wait():
@@ -147,6 +162,7 @@ class Workers:
             worker.is_ready = True
             if isinstance(message, Done):
                 self._deaths_in_a_row = 0
+                self._last_result_at = time.monotonic()
                 assert worker.tasks.popleft().number == message.task
                 yield message.result
         if has_ended:
@@ -168,15 +184,15 @@ class Workers:
 
     def _check_deaths(self, worker: Worker, death: Death) -> None:
         self._deaths_in_a_row += 1
-        killed = death.exitcode == -9
-        if not worker.is_ready and not killed:
-            raise InferError(
+        if not worker.is_ready and death.exitcode != -signal.SIGKILL:
+            raise ModelError(
                 f"a worker died while starting (exit code {death.exitcode})",
                 "`infer doctor` checks the model and the libraries it needs",
             )
-        if self._deaths_in_a_row >= MAX_DEATHS_IN_A_ROW:
-            raise InferError(
-                f"{self._deaths_in_a_row} workers died one after another without a result",
+        waited_s = time.monotonic() - self._last_result_at
+        if self._deaths_in_a_row >= MAX_DEATHS_IN_A_ROW and waited_s > PATIENCE_S:
+            raise WorkersKilled(
+                f"{self._deaths_in_a_row} workers ended one after another and {waited_s:.0f} s passed without a result",
                 "is there memory enough? try fewer with --workers; what was committed stays, the rest is pending",
             )
 

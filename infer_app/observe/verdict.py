@@ -12,7 +12,8 @@ def verdict(report: RunReport) -> str:
     """`19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit · the model limits`."""
     parts = [f"{short_date(report.date)}: {balance(report.day)}"]
     if not report.selected:
-        return " · ".join([*parts, "nothing new" if report.day.eligible else "no images"])
+        nothing = "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new"
+        return " · ".join([*parts, nothing])
     parts.append(duration(report.seconds))
     if report.steady_images_per_second is None or report.limit_images_per_second is None:
         return " · ".join([*parts, "too few images to judge the speed"])

@@ -12,7 +12,7 @@ from infer_app.images.decode import DecodeLimits, decode_image
 from infer_app.images.location import ReadLimits, read_image
 from infer_app.records import Reason, Recipe
 
-DATA = Path(os.environ.get("INFER_TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
+DATA = Path(os.environ.get("TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
 RECIPE = Recipe("stretch", size=8)
 LIMITS = DecodeLimits(max_pixels=64 * 10**6)
 SECONDS = 5  # for one file, on a busy machine
@@ -21,7 +21,7 @@ SECONDS = 5  # for one file, on a busy machine
 def broken(folder: str) -> list[Path]:
     files = sorted(file for file in (DATA / "broken" / folder).rglob("*") if file.is_file())
     if not files:
-        pytest.skip(f"no malformed files in {DATA}: set INFER_TEST_DATA to a folder with broken/{folder}")
+        pytest.skip(f"no malformed files in {DATA}: set TEST_DATA to a folder with broken/{folder}")
     return files
 
 

@@ -110,7 +110,6 @@ def test_counts_that_do_not_balance_are_told(books, monkeypatch):
     assert books.find_problems(DAY, ID) == [f"{lost} does not balance"]
 
 
-@pytest.mark.xfail(strict=True, reason="Reason(row) raises ValueError")
 def test_a_rejection_with_a_reason_of_another_program_does_not_end_a_run(database, books, register, write):
     """As after a newer version of the program wrote it: verify tells, a run goes on."""
     register("/1.jpg", "/2.jpg")

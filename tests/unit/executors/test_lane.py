@@ -19,7 +19,6 @@ from infer_app.records import Broken, Chunk, FileFacts, ImageRef, Reason, Recipe
 from tests.conftest import jpeg
 
 SIZE = 16
-NOT_CAUGHT = pytest.mark.xfail(strict=True, reason="torch.jit.Error is no RuntimeError: it ends the run")
 
 
 class Means(nn.Module):
@@ -192,7 +191,7 @@ def test_an_output_that_is_no_number_rejects_its_image_alone(lanes, photos, plac
 @pytest.mark.parametrize("place", range(BATCH_SIZE + 1))
 @pytest.mark.parametrize(
     ("module", "detail"),
-    [(CannotDoWhite, "is invalid for input of size"), pytest.param(RefusesWhite, "no white, please", marks=NOT_CAUGHT)],
+    [(CannotDoWhite, "is invalid for input of size"), (RefusesWhite, "no white, please")],
 )
 def test_a_model_that_raises_for_an_image_rejects_it_alone(lanes, photos, module, detail, place):
     lane = lanes(module)

