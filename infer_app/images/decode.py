@@ -50,7 +50,7 @@ Image.MAX_IMAGE_PIXELS = None
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB, C-contiguous
 
-MAX_PADDING_BYTES = 16  # more than that may be the overwritten end of a picture
+MAX_PADDING_BYTES = 16  # as libjpeg counts, which reads some ahead; more may be the overwritten end of a picture
 MAX_SCANS = 500  # of a JPEG, libjpeg-turbo's own limit; each costs a pass over the whole image
 _STRICT = turbojpeg.TJFLAG_STOPONWARNING | turbojpeg.TJFLAG_LIMITSCANS
 _END_OF_IMAGE = b"\xff\xd9"

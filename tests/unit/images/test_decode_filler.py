@@ -55,7 +55,7 @@ def test_a_few_bytes_before_the_end_marker_lose_nothing(num_bytes):
     padded = whole[:-2] + bytes(num_bytes) + whole[-2:]
     assert np.array_equal(decode_image(padded, *PLAIN), decode_image(whole, *PLAIN))
     with pytest.raises(BadImage) as caught:
-        decode_image(whole[:-2] + bytes(17) + whole[-2:], *PLAIN)
+        decode_image(whole[:-2] + bytes(40) + whole[-2:], *PLAIN)
     assert caught.value.reason is Reason.CORRUPT
 
 
