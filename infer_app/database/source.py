@@ -84,7 +84,9 @@ class Source:
         """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
         start, end = day_bounds(day, self._settings.time, self._example(connection), self._zone)
         within = and_(self._time >= start, self._time < end)
-        return select(self._id, self._location, self._time, self.id_text).select_from(self._from).where(within)
+        # Under a name of its own: as `id` it would be what ORDER BY id sorts by.
+        as_text = self.id_text.label("infer_image_id")
+        return select(self._id, self._location, self._time, as_text).select_from(self._from).where(within)
 
     def is_new(self, model_id: str) -> ColumnElement[bool]:
         rejected = exists().where(rejections.c.image_id == self.id_text, rejections.c.model_id == model_id, stands())

@@ -76,9 +76,7 @@ def test_only_torchscript_calls_torch_jit():
 
 
 def test_help_loads_neither_torch_nor_a_database():
-    script = (
-        "import sys; from infer_app.cli.app import app; app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
-    )
+    script = "import sys; from infer_app.cli.app import app; app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = run.stdout.splitlines()[-1]
     assert not [name for name in ("'torch'", "'sqlalchemy'", "'numpy'", "'PIL'") if name in loaded]

@@ -13,7 +13,6 @@ from infer_app.database.connect import Database
 from infer_app.errors import DatabaseUnavailable, InferError, UsageError
 
 SECRET = "canary-pässword"
-NOT_TRANSLATED = pytest.mark.xfail(strict=True, reason="this error of SQLAlchemy is taken for a bug")
 HOLD_THE_LOCK = """
 import sqlite3, sys, time
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -149,7 +148,7 @@ def test_a_read_only_connection_makes_no_file_where_there_is_none(file):
     assert list(file.parent.iterdir()) == []
 
 
-@pytest.mark.parametrize("spoil", ["no folder", "a folder", pytest.param("something else", marks=NOT_TRANSLATED)])
+@pytest.mark.parametrize("spoil", ["no folder", "a folder", "something else"])
 def test_a_file_that_is_no_database_is_unavailable(file, spoil):
     if spoil == "no folder":
         file = file / "below" / "some.db"
@@ -212,8 +211,8 @@ class _Engine:
     [
         ("nosuch://user:canary@host/db", "no driver for 'nosuch' databases"),
         ("oracle+nosuch://user:canary@host/db", "no driver for 'oracle+nosuch' databases"),
-        pytest.param("sqlite://relative.db", "sqlite", marks=NOT_TRANSLATED),
-        pytest.param("sqlite://user:canary@host/some.db", "sqlite", marks=NOT_TRANSLATED),
+        ("sqlite://relative.db", "sqlite"),
+        ("sqlite://user:canary@host/some.db", "sqlite"),
         ("sqlite://", "an in-memory database forgets its results"),
         ("sqlite:///:memory:", "an in-memory database forgets its results"),
     ],

@@ -70,7 +70,6 @@ def test_a_prediction_deletes_the_rejection_of_its_image_and_model(database):
     assert rows(database, rejections, "image_id", "model_id") == [("a", "another"), ("b", MODEL.model_id)]
 
 
-@pytest.mark.xfail(strict=True, reason="both rows are written")
 def test_a_rejection_never_stands_beside_a_prediction(database):
     """Two runs of one day, the lease lost: the slower one could not read what the other had predicted."""
     commit(database, predicted("a"))

@@ -145,7 +145,6 @@ def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does
         assert select(database)[:2] == (photos[:2] if attempt < 2 else photos[1:3])
 
 
-@pytest.mark.xfail(strict=True, reason="str() of an id is not SQL's CAST for numbers with a fraction")
 def test_ids_of_any_type_are_matched_with_their_results(database, execute):
     """An id that reads otherwise in Python than in SQL would be new every night."""
     execute("CREATE TABLE shots (id, location TEXT, added_at TEXT)")

@@ -20,7 +20,6 @@ def test_a_row_of_the_same_key_is_overwritten_but_for_its_key(dialect):
     assert set(update.split(", ")) == expected | {"attempts = (infer_rejections.attempts + excluded.size)"}
 
 
-@pytest.mark.xfail(strict=True, reason="a dict is put into the order of the table's columns")
 def test_mysql_assigns_what_reads_old_columns_first():
     """Its assignments see those before them: run_id must still be the old one when the attempt is counted."""
     dialect = mysql.dialect()

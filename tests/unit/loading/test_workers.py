@@ -10,7 +10,7 @@ import psutil
 import pytest
 from toy_lanes import FACTS, OpenOnce, Swollen, open_dying, open_refused, open_toy
 
-from infer_app.errors import InferError
+from infer_app.errors import InferError, WorkersKilled
 from infer_app.loading import workers as workers_module
 from infer_app.loading.workers import Workers
 from infer_app.records import Broken, Chunk, ChunkResult, ImageRef, Reason
@@ -174,7 +174,8 @@ def test_an_image_that_always_gets_its_worker_killed_is_out_of_memory(pool, monk
 
 def test_workers_that_only_die_end_the_run(pool, monkeypatch):
     monkeypatch.setattr(workers_module, "MAX_DEATHS_IN_A_ROW", 3)
-    with pytest.raises(InferError, match="3 workers died one after another without a result"):
+    monkeypatch.setattr(workers_module, "PATIENCE_S", 0)
+    with pytest.raises(WorkersKilled, match="3 workers ended one after another"):
         run(pool, chunk(1, "decode:SIGKILL"))
 
 

@@ -52,7 +52,6 @@ def test_a_run_that_selected_nothing_says_why(counts, line):
     assert verdict(replace(REPORT, selected=0, predicted=0, rejected=0, day=counts)) == line
 
 
-@pytest.mark.xfail(strict=True, reason="it says nothing new")
 def test_a_run_that_was_stopped_before_its_first_image_does_not_call_the_pending_nothing_new():
     stopped = replace(REPORT, selected=0, predicted=0, rejected=0, day=DayCounts(9, 0, 0, 9), exit_code=75)
     assert "nothing new" not in verdict(stopped)
