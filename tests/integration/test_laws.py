@@ -143,8 +143,8 @@ def test_a_transient_reason_is_final_after_three_attempts(project):
     with sqlite3.connect(project.folder / "infer.db") as connection:
         connection.execute("DELETE FROM infer_predictions WHERE image_id = '2'")
         connection.execute(
-            "INSERT INTO infer_rejections SELECT '2', model_id, 'old', 'read_error', '', 'read', 2, '', NULL, NULL, NULL,"
-            " '', created_at FROM infer_predictions WHERE image_id = '1'"
+            "INSERT INTO infer_rejections SELECT '2', model_id, 'old', 'read_error', '', 'read', 2, '', NULL, NULL,"
+            " NULL, '', created_at FROM infer_predictions WHERE image_id = '1'"
         )
     project.photos.joinpath("0001.jpg").unlink()
     project.photos.joinpath("0001.jpg").mkdir()  # final this time
