@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 import traceback
 from collections.abc import Callable
@@ -44,7 +45,9 @@ class Done:
 
 
 def work(pipe: Connection, memory: Any, open_lane: OpenLane, is_verbose: bool) -> None:
-    """The target of a worker process. It ends with its pipe."""
+    """The target of a worker process. It ends with its pipe, and is deaf to the signals a terminal or systemd send."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
     if not is_verbose:
         # Libraries print: libtiff a line for each odd tag of a broken file. Errors travel through the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)

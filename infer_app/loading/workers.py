@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import connection as mp_connection
+from multiprocessing import resource_tracker
 from typing import Any
 
 from infer_app.errors import ModelError, WorkersKilled
@@ -34,6 +35,7 @@ PATIENCE_S = 60  # seconds after the last result
 
 @contextmanager
 def _signals_blocked() -> Iterator[None]:
+    resource_tracker.ensure_running()  # starting it, which the first worker would do, unblocks them
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield
@@ -50,7 +52,7 @@ class Worker:
         self.process = context.Process(
             target=work, args=(theirs, self.mark.memory, open_lane, log.isEnabledFor(logging.DEBUG)), daemon=True
         )
-        with _signals_blocked():  # a worker inherits it: signals are the supervisor's business, from the first moment
+        with _signals_blocked():  # signals are the supervisor's business, from a worker's first moment on
             self.process.start()
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()
