@@ -175,6 +175,7 @@ class Workers:
         death = Death(worker.process.exitcode or 0, worker.timed_out, worker.mark.look())
         self._workers.remove(worker)
         worker.end()
+        log.info("a worker ended with exit code %s, in hand: %s", death.exitcode, death.in_hand.stage or "nothing")
         self._check_deaths(worker, death)
         if not worker.tasks:
             return
