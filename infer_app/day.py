@@ -10,6 +10,9 @@ from zoneinfo import ZoneInfo
 
 from infer_app.errors import UsageError
 
+MIN_YEAR, MAX_YEAR = 1900, 9000
+MAX_DAYS = 3660  # of a backfill
+
 
 @dataclass(frozen=True, slots=True)
 class Day:
@@ -22,6 +25,9 @@ class Day:
 
     @classmethod
     def of(cls, day: dt.date, zone: str) -> Day:
+        """Raises UsageError for the first and last days that a calendar has."""
+        if not MIN_YEAR <= day.year <= MAX_YEAR:
+            raise UsageError(f"{day} is outside the years {MIN_YEAR} to {MAX_YEAR}")
         return cls(day, zone, _midnight(day, zone), _midnight(day + timedelta(days=1), zone))
 
     def before(self, num_days: int) -> Day:
@@ -44,6 +50,8 @@ def parse_date(text: str, zone: str, now: datetime | None = None) -> date:
 
 def each_date(first: date, last: date) -> Iterator[date]:
     """Every date from `first` to `last`, both included; UsageError when they are the wrong way round."""
+    if (last - first).days > MAX_DAYS:
+        raise UsageError(f"--from {first} to {last} are more than {MAX_DAYS:,} days", "is the year right?")
     if last < first:
         raise UsageError(f"--to {last} is before --from {first}", "swap the two dates")
     return (first + timedelta(days=n) for n in range((last - first).days + 1))

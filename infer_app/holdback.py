@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from infer_app.errors import StorageUnavailable, UsageError
+from infer_app.images.location import local_path
 from infer_app.records import Broken, ChunkResult, Reason
 
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
@@ -78,7 +79,7 @@ def _check_roots(result: ChunkResult, roots: Sequence[Path]) -> None:
 
 
 def _is_under(broken: Broken, root: Path) -> bool:
-    return Path(broken.ref.location.removeprefix("file://")).is_relative_to(root)
+    return Path(local_path(broken.ref.location)).is_relative_to(root)
 
 
 def _is_gone(root: Path) -> bool:

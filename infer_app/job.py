@@ -53,7 +53,7 @@ def open_tables(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Tab
     with Database(loaded.database_url, read_only) as database:
         file = database.sqlite_file
         if file is not None and not file.exists():
-            if read_only:
+            if read_only or not loaded.lists_own_images:
                 raise DatabaseUnavailable(
                     f"{database.shown_url} does not exist", "add images or `infer db upgrade` first"
                 )

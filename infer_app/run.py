@@ -32,6 +32,7 @@ def run_day(job: Job, day: Day, stop: Stop, progress: Progress, limit: int | Non
     run_id = ledger.open_run(day, job.model, job.executor.name, job.executor.device)
     sink = Sink(job.tables.database, job.model.model_id, job.model.variant, run_id)
     try:
+        job.tables.source.check_ids(day)
         forget_changed(job, day)
         report = _flow(job, day, run_id, sink.commit_chunk, stop, progress, limit)
     except BaseException as error:
@@ -43,14 +44,14 @@ def run_day(job: Job, day: Day, stop: Stop, progress: Progress, limit: int | Non
 
 def dry_run_day(job: Job, day: Day, stop: Stop, progress: Progress, limit: int | None = None) -> RunReport:
     """All of it on a sample, except that nothing is written: the database stays as it was, byte for byte."""
-    return _flow(job, day, DRY_RUN_ID, lambda _: None, stop, progress, limit or DRY_RUN_IMAGES)
+    return _flow(job, day, DRY_RUN_ID, lambda result: result, stop, progress, limit or DRY_RUN_IMAGES)
 
 
 def _flow(
     job: Job,
     day: Day,
     run_id: str,
-    commit: Callable[[ChunkResult], None],
+    commit: Callable[[ChunkResult], ChunkResult],
     stop: Stop,
     progress: Progress,
     limit: int | None,
@@ -62,9 +63,9 @@ def _flow(
     with progress.of_day(day, lambda: job.tables.books.count_new(day, job.model.model_id), limit) as advance:
         for result in hold_back(job.executor.run(chunks), job.roots):
             with tally.clock.time("write"):
-                commit(result)
-            tally.add(result)
-            advance(result)
+                written = commit(result)
+            tally.add(written)
+            advance(written)
     return _report(job, day, run_id, tally, stop)
 
 
@@ -83,8 +84,7 @@ def forget_changed(job: Job, day: Day) -> int:
     changed = []
     for rejected in books.final_rejections(day, model_id):
         now = stat_facts(rejected.location)
-        before = (rejected.file.size, rejected.file.modified)
-        if None not in (now.size, rejected.file.size) and (now.size, now.modified) != before:
+        if now.size is not None and rejected.differs(now):
             changed.append(rejected.image_id)
     return books.forget_rejections(changed, model_id)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from infer_app.day import find_zone
@@ -19,6 +20,7 @@ from infer_app.errors import UsageError
 
 DEFAULT_CONFIG = Path("infer.toml")
 MIB = 1 << 20
+_SECRET_KEY = re.compile("pass|secret|token|key", re.IGNORECASE)
 
 
 def _known_zone(name: str) -> str:
@@ -65,12 +67,12 @@ class ModelsSettings(Section):
 class RunSettings(Section):
     model: str | None = None
     time_zone: Zone = "UTC"  # in which a day begins and ends
-    lookback: int = Field(3, ge=0)  # days before the day that are looked at again for late images
+    lookback: int = Field(3, ge=0, le=366)  # days before the day that are looked at again for late images
     executor: Literal["cpu"] = "cpu"
     device: Literal["auto", "cpu"] = "auto"
     variant: str = "auto"
     workers: int = Field(0, ge=0)  # 0: one for each core that this process may use
-    chunk_size: int = Field(16, ge=1, le=4096)  # images in one transaction
+    chunk_size: int = Field(16, ge=1, le=256)  # images in one transaction
     max_rejected: str = "5%"  # more than this ends with exit code 3: a share (at least 10 images) or a number
 
     @field_validator("max_rejected")
@@ -115,7 +117,7 @@ class LoadedSettings:
         """The URL with its password, for SQLAlchemy only: print `shown_url` instead."""
         try:
             url = make_url(self.settings.database.url.get_secret_value())
-        except ArgumentError:
+        except (ArgumentError, ValueError):
             raise UsageError(
                 "[database] url can't be read as a database URL",
                 "for example sqlite:///infer.db or postgresql://user:password@host/name",
@@ -126,7 +128,13 @@ class LoadedSettings:
 
     @property
     def shown_url(self) -> str:
-        return make_url(self.database_url).render_as_string(hide_password=True)
+        return mask_url(make_url(self.database_url))
+
+    @property
+    def lists_own_images(self) -> bool:
+        """Whether the images are those of our own table."""
+        source = self.settings.source
+        return source.query is None and source.table == "infer_images"
 
     @property
     def models_folder(self) -> Path:
@@ -146,6 +154,12 @@ class LoadedSettings:
                 dotted = f"{section}.{key}"
                 shown = self.shown_url if dotted == "database.url" else value
                 yield dotted, shown, self.origins.get(dotted, "default")
+
+
+def mask_url(url: URL) -> str:
+    """The URL as it may be shown: no password, wherever in it one stands."""
+    masked = {key: "***" if _SECRET_KEY.search(key) else value for key, value in url.query.items()}
+    return url.set(query=masked).render_as_string(hide_password=True)
 
 
 def load_settings(
@@ -189,6 +203,8 @@ def _read_toml(path: Path) -> dict[str, Any]:
         raise UsageError(f"no {path.name} in {path.parent}", "run `infer init` there, or name one with --config FILE")
     try:
         tables = TomlConfigSettingsSource(Settings, path)()
+    except OSError as error:
+        raise UsageError(f"can't read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}", "mend the line, or compare with what `infer init` writes") from None
     flat: dict[str, Any] = {}

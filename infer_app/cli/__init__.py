@@ -6,6 +6,7 @@ import signal
 import sys
 
 from infer_app.cli.failures import fail
+from infer_app.errors import UsageError
 
 
 def main() -> None:
@@ -18,5 +19,11 @@ def main() -> None:
         from infer_app.cli.app import app
 
         app()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)
+    except SystemExit as end:
+        if end.code == UsageError.exit_code and "--json" in sys.argv:  # typer has told of it on standard error
+            fail(UsageError("wrong usage", "`infer COMMAND --help` lists the flags"), as_json=True)
+        raise
     except Exception as error:  # the outermost door: what is not an InferError is a bug and says so
         sys.exit(fail(error, as_json="--json" in sys.argv))

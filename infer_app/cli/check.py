@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 
-from infer_app.cli.tables import printable, show_table
+from infer_app.cli.failures import printable
+from infer_app.cli.tables import show_table
 from infer_app.database.registry import find_images
 from infer_app.errors import UsageError
 from infer_app.job import open_executor
@@ -27,7 +30,8 @@ def check(
     """Both sides over the same files: theirs one by one as they call it, ours through the executor."""
     loaded = load_settings(config, {"run.workers": workers})
     artifact = find_artifact(loaded.models_folder, name)
-    theirs = resolve_callable(against)
+    with redirect_stdout(sys.stderr):  # what their module prints is no part of the answer
+        theirs = resolve_callable(against)
     if not folder.exists():
         raise UsageError(f"no such folder: {folder}")
     paths = [path.absolute() for path in find_images(folder)][:limit]
@@ -38,7 +42,8 @@ def check(
             f"{name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only"
         )
     started = time.monotonic()
-    their_answers = [(str(path), _their_answer(theirs, path)) for path in paths]
+    with redirect_stdout(sys.stderr):
+        their_answers = [(str(path), _their_answer(theirs, path)) for path in paths]
     halfway = time.monotonic()
     ours = _run_ours(loaded, artifact, paths, folder.resolve())
     report = compare_answers(

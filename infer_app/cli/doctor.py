@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import platform
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,7 +40,8 @@ Check = Callable[[LoadedSettings], Iterator[Finding]]
 def examine(model: str | None, as_json: bool, config: Path | None) -> int:
     """Prints the findings; returns the gravest exit code that a run would end with."""
     loaded = load_settings(config, {"run.model": model})
-    findings = [finding for check in CHECKS for finding in _guarded(check, loaded)]
+    with redirect_stdout(sys.stderr):  # what a user's preprocess module prints is no finding
+        findings = [finding for check in CHECKS for finding in _guarded(check, loaded)]
     exit_code = gravest([finding.exit_code for finding in findings])
     if as_json:
         print(json.dumps({"findings": [asdict(finding) for finding in findings], "exit_code": exit_code}))
@@ -82,7 +85,7 @@ def _database(loaded: LoadedSettings) -> Iterator[Finding]:
         described = f"latest images on {nearest}" if nearest else "no images yet"
         fix = "" if nearest else "`infer images add FOLDER`, or name your own table in [source]"
         yield Finding("source", f"{loaded.settings.source.table}: {described}; days begin in {zone}", fix)
-        if loaded.settings.source.table == "infer_images" and loaded.settings.source.query is None:
+        if loaded.lists_own_images:
             yield Finding("images", f"{count_images(tables.database):,} registered")
         file = tables.database.sqlite_file
     if file is not None:

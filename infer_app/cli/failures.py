@@ -9,6 +9,14 @@ import traceback
 from infer_app.errors import EXIT_BUG, InferError
 
 
+def printable(text: str) -> str:
+    """Names may hold terminal escapes and undecodable bytes: shown, not obeyed."""
+    return "".join(
+        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "surrogatepass").decode()
+        for char in text
+    )
+
+
 def fail(error: Exception, as_json: bool) -> int:
     """Tells of the failure and returns the exit code."""
     if isinstance(error, BrokenPipeError):
@@ -19,9 +27,9 @@ def fail(error: Exception, as_json: bool) -> int:
     exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
     if not known:
         traceback.print_exception(error, file=sys.stderr)
-    print(f"infer: {message}", file=sys.stderr)
+    print(f"infer: {printable(message)}", file=sys.stderr)
     if hint:
-        print(f"  hint: {hint}", file=sys.stderr)
+        print(f"  hint: {printable(hint)}", file=sys.stderr)
     if as_json:
         print(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}))
     return exit_code

@@ -229,7 +229,8 @@ def _print_csv(rows: Iterator[dict[str, Any]]) -> None:
 
 def _print_json_list(head: dict[str, Any], key: str, rows: Iterator[dict[str, Any]]) -> None:
     """One object, written as it is read: a day may hold more rows than memory."""
-    sys.stdout.write(json.dumps(head)[:-1] + f', "{key}": [')
-    for i, row in enumerate(rows):
-        sys.stdout.write((",\n" if i else "\n") + json.dumps(row))
+    lines = (json.dumps(row) for row in rows)
+    first = next(lines, "")  # before anything is written: what fails here ends in an error object of its own
+    sys.stdout.write(f'{json.dumps(head)[:-1]}, "{key}": [{first}')
+    sys.stdout.writelines(f",\n{line}" for line in lines)
     sys.stdout.write("]}\n")

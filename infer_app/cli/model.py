@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +105,8 @@ def build(
         golden=golden,
     )
     started = time.monotonic()
-    artifact = build_model(request, _models_folder(config))
+    with redirect_stdout(sys.stderr):  # what the user's module prints is no part of the answer
+        artifact = build_model(request, _models_folder(config))
     manifest = artifact.manifest
     if as_json:
         found = {"model": manifest.name, "model_id": manifest.model_id, "folder": str(artifact.folder)}
@@ -140,7 +143,8 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
     artifacts = list_artifacts(folder) if name is None else [find_artifact(folder, name)]
     for artifact in artifacts:
         artifact.verify()
-        LaneSpec(artifact.folder, CPU_VARIANT, (), images.max_bytes, images.max_pixels).open()
+        with redirect_stdout(sys.stderr):
+            LaneSpec(artifact.folder, CPU_VARIANT, (), images.max_bytes, images.max_pixels).open()
         if not as_json:
             files = len(artifact.manifest.files)
             print(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -10,7 +11,8 @@ from pathlib import Path
 import tomlkit
 import tomlkit.exceptions
 
-from infer_app.cli.tables import printable, show_table
+from infer_app.cli.failures import printable
+from infer_app.cli.tables import show_table
 from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade as upgrade_tables
 from infer_app.database.registry import add_images, find_images
@@ -67,6 +69,8 @@ def init(folder: Path | None = None) -> Path:
             file.write(TEMPLATE)
     except FileExistsError:
         print(f"{path} is there already and was left as it is")
+    except OSError as error:
+        raise UsageError(f"can't write {path}: {error.strerror}", "choose a folder you may write to") from None
     else:
         print(f"wrote {path}")
     return path
@@ -74,7 +78,7 @@ def init(folder: Path | None = None) -> Path:
 
 def add(paths: Sequence[Path], date: str | None, config: Path | None) -> None:
     loaded = load_settings(config)
-    if loaded.settings.source.query is not None or loaded.settings.source.table != "infer_images":
+    if not loaded.lists_own_images:
         raise UsageError(
             "[source] names a table of your own, where infer_app adds nothing", "add rows to it, or leave [source] out"
         )
@@ -82,10 +86,11 @@ def add(paths: Sequence[Path], date: str | None, config: Path | None) -> None:
     if missing:
         raise UsageError(f"no such file or folder: {printable(str(missing[0]))}")
     added_at = _added_at(date, loaded.settings.run.time_zone)
-    files = [file.absolute() for path in paths for file in find_images(path)]
+    paths = [Path(os.path.abspath(path)) for path in paths]  # noqa: PTH100 - without `..`, with the user's links
+    files = [file for path in paths for file in find_images(path)]
     storable = [file for file in files if _is_storable(file)]
     with open_tables(loaded) as tables:
-        allow_roots(loaded, [path.absolute() if path.is_dir() else path.absolute().parent for path in paths])
+        allow_roots(loaded, [path if path.is_dir() else path.parent for path in paths])
         added = add_images(tables.database, storable, added_at)
     print(f"{added:,} images added for {date or 'today'}, {len(storable) - added:,} were known already")
     for file in files:
@@ -102,12 +107,20 @@ def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
         document = tomlkit.parse(loaded.path.read_text())
         images = document.setdefault("images", tomlkit.table())
         images.setdefault("roots", tomlkit.array()).extend(str(folder) for folder in new)
-        loaded.path.write_text(tomlkit.dumps(document))
-    except (OSError, tomlkit.exceptions.TOMLKitError) as error:
-        roots = ", ".join(f'"{folder}"' for folder in new)
+        _replace_file(loaded.path, tomlkit.dumps(document).encode())
+    except (OSError, UnicodeEncodeError, tomlkit.exceptions.TOMLKitError) as error:
+        roots = printable(", ".join(f'"{folder}"' for folder in new))
         raise UsageError(
             f"can't note the folder in {loaded.path}: {error}", f"add to [images] roots: {roots}"
         ) from None
+
+
+def _replace_file(path: Path, data: bytes) -> None:
+    """All of it or nothing: a full disk must not empty the user's settings."""
+    draft = path.with_name(f".{path.name}.draft")
+    draft.write_bytes(data)
+    draft.chmod(path.stat().st_mode)
+    draft.replace(path)
 
 
 def upgrade(config: Path | None) -> None:

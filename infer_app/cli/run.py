@@ -33,6 +33,10 @@ class Limits:
     finish_by: str | None
     max_duration_s: float | None
 
+    def left(self, reports: Sequence[RunReport]) -> int | None:
+        """Images that may still be taken; the limit is that of the whole command."""
+        return None if self.images is None else self.images - sum(report.selected for report in reports)
+
     def stop(self) -> Stop:
         given = [self.max_duration_s] if self.max_duration_s is not None else []
         if self.finish_by is not None:
@@ -97,7 +101,7 @@ def _run_days(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice
         progress = Progress(voice.quiet)
         for day in days:
             try:
-                reports.append(run_day(job, day, stop, progress, limits.images))
+                reports.append(run_day(job, day, stop, progress, limits.left(reports)))
             except DayHeld as held:
                 if day is days[-1]:
                     raise

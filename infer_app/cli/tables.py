@@ -8,6 +8,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from infer_app.cli.failures import printable
+
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
     """Cells are plain text: a file name with [brackets] or control characters is shown, not obeyed."""
@@ -18,10 +20,3 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title:
     if not console.is_terminal:
         console.width = 160  # a file or a pipe has no width of its own
     console.print(table)
-
-
-def printable(text: str) -> str:
-    """Names may hold terminal escapes and undecodable bytes."""
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "surrogatepass").decode() for char in text
-    )

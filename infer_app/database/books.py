@@ -19,7 +19,15 @@ from infer_app.records import TRANSIENT_REASONS, DayCounts, FileFacts, Reason
 class StoredRejection:
     image_id: str
     location: str
+    reason: str
     file: FileFacts
+
+    def differs(self, now: FileFacts) -> bool:
+        """Whether a regular file of these facts is another one than was rejected."""
+        if self.reason == Reason.NOT_REGULAR_FILE:
+            return True
+        known = self.file.size is not None  # of what is not allowed nothing was looked at
+        return known and (self.file.size, self.file.modified) != (now.size, now.modified)
 
 
 class Books:
@@ -95,7 +103,7 @@ class Books:
         for row in self.read_rejections(day, model_id):
             if row["reason"] not in TRANSIENT_REASONS:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])
-                yield StoredRejection(row["image_id"], row["location"], facts)
+                yield StoredRejection(row["image_id"], row["location"], row["reason"], facts)
 
     def forget_rejections(self, image_ids: list[str], model_id: str) -> int:
         """Makes these images pending again; returns how many there were."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
 from infer_app.errors import DatabaseUnavailable, UsageError
+from infer_app.settings import mask_url
 
 BUSY_TIMEOUT_S = 60
 
@@ -22,7 +24,7 @@ class Database:
 
     def __init__(self, url: str, read_only: bool = False) -> None:
         self._url = make_url(url)
-        self.shown_url = self._url.render_as_string(hide_password=True)
+        self.shown_url = mask_url(self._url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         if self.is_sqlite and self._url.host:
             raise UsageError(f"an sqlite URL has no host: {self.shown_url}", "three slashes: sqlite:///infer.db")
@@ -42,9 +44,9 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self) -> Iterator[Connection]:
+    def write(self, patience_s: float = BUSY_TIMEOUT_S) -> Iterator[Connection]:
         # SQLite: take the write lock at the start; a read lock that is upgraded later fails at once instead of waiting.
-        writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE")
+        writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE", sqlite_patience_s=patience_s)
         with self._translate_errors(), writer.begin() as connection:
             yield connection
 
@@ -77,16 +79,13 @@ class Database:
         return engine
 
     def _connect_sqlite(self) -> sqlite3.Connection:
-        """A read-only connection never writes, and leaves no file behind that wasn't there.
-
-        Closing a WAL database that a crash left behind would write its log into it: such a one, and one that may not
-        be written, is opened with mode=ro. That mode can't remove the empty log it makes, so it is not for the others.
-        """
+        """A read-only connection never writes, and leaves no file behind that wasn't there."""
         path = self.sqlite_file
         assert path is not None
-        mode = "ro" if self._read_only and (_has_unwritten_log(path) or not os.access(path, os.W_OK)) else "rwc"
+        mode = _read_mode(path) if self._read_only else "rwc"
         uri = f"{path.absolute().as_uri()}?mode={mode}"
-        connection = sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+        # SQLite waits for a lock without hearing a signal, so not for long: `_begin_sqlite` waits again.
+        connection = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
         # One undecodable name must not end a run: it is handed on, and found or not found as the file system says.
         connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
         if self._read_only:
@@ -117,10 +116,28 @@ class Database:
         return DatabaseUnavailable(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
 
 
-def _has_unwritten_log(path: Path) -> bool:
-    log = path.with_name(f"{path.name}-wal")
-    return log.exists() and log.stat().st_size > 0
+def _read_mode(path: Path) -> str:
+    """How to open a file without changing a byte of it.
+
+    Opening and closing a database that a crash left behind would write its log into it, so that one is opened with
+    mode=ro. That mode can't remove the empty log it makes itself, so it is not for the others; and in a folder where
+    nothing may be written it needs to be told that nobody else writes.
+    """
+    if any(path.with_name(f"{path.name}{log}").exists() for log in ("-wal", "-journal")):
+        return "ro"
+    if not os.access(path.parent, os.W_OK):
+        return "ro&immutable=1"
+    return "rwc" if os.access(path, os.W_OK) else "ro"
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    connection.exec_driver_sql(connection.get_execution_options().get("sqlite_begin", "BEGIN"))
+    options = connection.get_execution_options()
+    deadline = time.monotonic() + options.get("sqlite_patience_s", BUSY_TIMEOUT_S)
+    while True:
+        try:
+            connection.exec_driver_sql(options.get("sqlite_begin", "BEGIN"))
+        except OperationalError as error:
+            if "locked" not in str(error.orig) or time.monotonic() > deadline:
+                raise
+        else:
+            return

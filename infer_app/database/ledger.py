@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import secrets
@@ -14,11 +15,11 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from infer_app import __version__
-from infer_app.database.connect import Database
+from infer_app.database.connect import BUSY_TIMEOUT_S, Database
 from infer_app.database.schema import models, runs
 from infer_app.database.upsert import upsert
 from infer_app.day import Day
-from infer_app.errors import DayHeld
+from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.records import RunReport
 
 # A running row of another host whose last commit is older has lost its owner. Long, since the slowest chunk still is
@@ -86,7 +87,9 @@ class Ledger:
         )
 
     def fail_run(self, run_id: str, exit_code: int, error: str) -> None:
-        self._close(run_id, state="failed", exit_code=exit_code, error=error)
+        """As far as the database lets it: it may be what failed. Whoever finds the row running closes it."""
+        with contextlib.suppress(DatabaseUnavailable):
+            self._close(run_id, patience_s=2, state="failed", exit_code=exit_code, error=error)
 
     def variant_of_day(self, day: Day, model_id: str) -> str | None:
         """The variant that the day's latest run began with: a resumed day keeps it."""
@@ -112,8 +115,8 @@ class Ledger:
             died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended without a word"}
             connection.execute(update(runs).where(runs.c.id == row.id).values(died))
 
-    def _close(self, run_id: str, **values: Any) -> None:
-        with self._database.write() as connection:
+    def _close(self, run_id: str, patience_s: float = BUSY_TIMEOUT_S, **values: Any) -> None:
+        with self._database.write(patience_s) as connection:
             connection.execute(update(runs).where(runs.c.id == run_id).values(ended_at=_utc_now(), **values))
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, Update, bindparam, case, delete, exists, update
+from sqlalchemy import Connection, Update, and_, bindparam, case, delete, exists, update
+from sqlalchemy.exc import StatementError
 
 from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.upsert import upsert
-from infer_app.records import Broken, ChunkResult, Prediction
+from infer_app.records import Broken, ChunkResult, Prediction, Reason
 
 
 class Sink:
@@ -34,10 +37,24 @@ class Sink:
             )
         )
 
-    def commit_chunk(self, result: ChunkResult) -> None:
-        """Writes all of the chunk or nothing. Raises DatabaseUnavailable."""
+    def commit_chunk(self, result: ChunkResult) -> ChunkResult:
+        """Writes the chunk in one transaction and returns what was written; raises DatabaseUnavailable.
+
+        If a row can't be written (a constraint or trigger of the user's, a value the column refuses) the chunk is
+        written image by image, and what still fails is rejected as `write_error`.
+        """
+        try:
+            self._commit(result)
+        except (StatementError, UnicodeEncodeError) as error:
+            if result.num_images == 1:
+                return self._commit(_write_error(result, error))
+            return _joined(result, [self.commit_chunk(single) for single in _singles(result)])
+        return result
+
+    def _commit(self, result: ChunkResult) -> ChunkResult:
         with self._database.write() as connection:
             self._write(connection, result)
+        return result
 
     def _write(self, connection: Connection, result: ChunkResult) -> None:
         now = datetime.now(UTC).replace(tzinfo=None)
@@ -99,12 +116,38 @@ class Sink:
         }
 
 
+def _singles(result: ChunkResult) -> Iterator[ChunkResult]:
+    for prediction in result.predictions:
+        yield ChunkResult(result.number, (prediction,), ())
+    for broken in result.broken:
+        yield ChunkResult(result.number, (), (broken,))
+
+
+def _joined(result: ChunkResult, singles: Sequence[ChunkResult]) -> ChunkResult:
+    predictions = tuple(prediction for single in singles for prediction in single.predictions)
+    broken = tuple(broken for single in singles for broken in single.broken)
+    return replace(result, predictions=predictions, broken=broken)
+
+
+def _write_error(result: ChunkResult, error: Exception) -> ChunkResult:
+    ref = result.predictions[0].ref if result.predictions else result.broken[0].ref
+    cause = getattr(error, "orig", None) or error  # without the statement, which holds the whole row
+    return replace(result, predictions=(), broken=(Broken(ref, Reason.WRITE_ERROR, str(cause)[:500], "write"),))
+
+
 def _storable(text: str) -> str:
     """No database takes undecodable bytes of a file name, and PostgreSQL no NUL."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _count_attempt(new: Any) -> Any:
-    """One more attempt for another run; none for the same run, whose commit may be repeated."""
-    again = rejections.c.attempts + 1
-    return case((rejections.c.run_id == new.run_id, rejections.c.attempts), else_=again)
+    """One more attempt for another run; none for the same run, whose commit may be repeated.
+
+    A file that was missing has not been tried yet: its attempts are counted anew once it is there.
+    """
+    was_missing = rejections.c.reason == Reason.NOT_FOUND.value
+    return case(
+        (rejections.c.run_id == new.run_id, rejections.c.attempts),
+        (and_(was_missing, new.reason != Reason.NOT_FOUND.value), 1),
+        else_=rejections.c.attempts + 1,
+    )

@@ -16,6 +16,7 @@ from sqlalchemy import (
     cast,
     column,
     exists,
+    func,
     inspect,
     or_,
     select,
@@ -23,7 +24,7 @@ from sqlalchemy import (
     tuple_,
 )
 from sqlalchemy import table as lightweight_table
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.sql.expression import FromClause
 
 from infer_app.database.connect import Database
@@ -59,7 +60,7 @@ class Source:
                 connection.execute(
                     select(self._id, self._location, self._time).select_from(self._from).limit(1)
                 ).first()
-            except DBAPIError as error:
+            except (OperationalError, ProgrammingError) as error:
                 raise UsageError(
                     f"[source] can't be read: {str(error.orig).splitlines()[0]}",
                     "its id, location and time must be columns of the table or query",
@@ -75,10 +76,24 @@ class Source:
                     statement = statement.where(tuple_(self._time, self._id) > tuple_(*after))
                 page = connection.execute(statement.order_by(self._time, self._id).limit(PAGE_SIZE)).all()
             for _, location, _, id_text in page:
-                yield ImageRef(id_text, str(location))
+                yield ImageRef(_storable_id(id_text), str(location))
             if len(page) < PAGE_SIZE:
                 return
             after = (page[-1][2], page[-1][0])
+
+    def check_ids(self, day: Day) -> None:
+        """Raises UsageError when an id of the day is missing or not unique: results are kept by it."""
+        with self._database.read() as connection:
+            images = self.in_day(connection, day).subquery()
+            rows, known, distinct = connection.execute(
+                select(func.count(), func.count(images.c[0]), func.count(images.c[3].distinct())).select_from(images)
+            ).one()
+        if not rows == known == distinct:
+            raise UsageError(
+                f"[source] id = {self._settings.id!r}: of {rows:,} images of {day} {rows - known:,} have none"
+                f" and {known - distinct:,} share one",
+                "name a column, or write a query, that gives every image an id of its own",
+            )
 
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
         """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
@@ -121,7 +136,7 @@ class Source:
     def _relation(self) -> FromClause:
         names = (self._settings.id, self._settings.location, self._settings.time)
         if self._settings.query is not None:
-            return text(self._settings.query).columns(*map(column, names)).subquery("source")
+            return text(self._settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
         schema, _, name = self._settings.table.rpartition(".")
         return lightweight_table(name, *map(column, names), schema=schema or None)
 
@@ -136,6 +151,14 @@ class Source:
             wanted = getattr(self._settings, key)
             if wanted not in columns:
                 raise UsageError(f"[source] {key} = {wanted!r} is not a column of {name}", _among(wanted, columns))
+
+
+def _storable_id(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise UsageError(f"the id {text!r} is not text in UTF-8", "mend it, or leave it out by a query") from None
+    return text
 
 
 def stands() -> ColumnElement[bool]:

@@ -92,7 +92,10 @@ def read_time(value: Any, zone: str | None) -> datetime | None:
     """A value of the column as UTC time, for messages; None when it can't be read."""
     if isinstance(value, int | float):
         factor = next((factor for size, factor in _EPOCH_UNITS if abs(value) >= size), 1)
-        return datetime.fromtimestamp(value / factor, UTC)
+        try:
+            return datetime.fromtimestamp(value / factor, UTC)
+        except (ValueError, OverflowError, OSError):
+            return None
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.replace(" UTC", "Z"))

@@ -38,7 +38,7 @@ def read_image(location: str, limits: ReadLimits) -> ImageBytes:
 
     `facts` of a BadImage hold what was known when the image was refused.
     """
-    path = _local_path(location)
+    path = local_path(location)
     try:
         with _descriptor(path, os.O_PATH) as pinned:
             return _read_pinned(pinned, limits)
@@ -51,15 +51,18 @@ def read_image(location: str, limits: ReadLimits) -> ImageBytes:
 
 
 def stat_facts(location: str) -> FileFacts:
-    """Size and modification time without reading; empty where they can't be had."""
+    """Size and modification time of a regular file without reading it; empty where they can't be had."""
     try:
-        found = os.stat(_local_path(location))  # noqa: PTH116 - a Path costs more than the call
+        found = os.stat(local_path(location))  # noqa: PTH116 - a Path costs more than the call
     except (OSError, ValueError, BadImage):
+        return FileFacts()
+    if not stat.S_ISREG(found.st_mode):
         return FileFacts()
     return FileFacts(size=found.st_size, modified=found.st_mtime)
 
 
-def _local_path(location: str) -> str:
+def local_path(location: str) -> str:
+    """The absolute path that a location names; BadImage for everything that is not on this machine."""
     if location.startswith("/"):
         return location
     if location.startswith("file://"):

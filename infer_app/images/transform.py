@@ -148,7 +148,7 @@ def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Tenso
         pixels = preprocess(rgb)
     except MemoryError as error:
         raise BadImage(Reason.OUT_OF_MEMORY, "no memory in the preprocess function") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise BadImage(Reason.MODEL_ERROR, f"preprocess: {type(error).__name__}: {error}") from error
     wanted = (recipe.size, recipe.size, 3)
     if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != wanted:

@@ -72,8 +72,12 @@ def _image(task: Task, death: Death) -> Verdict:
 def _model(task: Task, death: Death) -> Verdict:
     if len(task.chunk.refs) > 1:
         return Verdict(retry=_one_by_one(task))
+    if not task.suspect:
+        return Verdict(retry=(replace(task, suspect=True),))
     cause = "took too long" if death.timed_out else f"died by {_name(death)}"
-    return Verdict((_broken(task.chunk.refs[0], Reason.MODEL_ERROR, f"the model {cause} on this image alone", death),))
+    return Verdict(
+        (_broken(task.chunk.refs[0], Reason.MODEL_ERROR, f"the model {cause} twice on this image alone", death),)
+    )
 
 
 def _nobody(task: Task, death: Death) -> Verdict:

@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 TASKS_AHEAD = 2
 LOOK_EVERY_S = 0.5  # how late a hanging worker is noticed, beyond its time limit
+START_LIMIT_S = 120.0  # a library that hangs while it is loaded must not hang the run
 MODEL_PATIENCE = 10  # the model has a whole chunk in hand: so many times the limit of one image
 MAX_DEATHS_IN_A_ROW = 10  # without one result in between, and no sooner than
 PATIENCE_S = 60  # seconds after the last result
@@ -56,6 +57,7 @@ class Worker:
             self.process.start()
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()
+        self.started_at = time.monotonic()
         self.is_ready = False
         self.timed_out = False
 
@@ -71,7 +73,7 @@ class Worker:
         try:
             while self.pipe.poll():
                 yield self.pipe.recv()
-        except (EOFError, ConnectionResetError):
+        except (EOFError, OSError):  # killed, perhaps in the middle of a message
             return
 
     def end(self) -> None:
@@ -94,6 +96,7 @@ class Workers:
         self._next_number = 0
         self._deaths_in_a_row = 0
         self._last_result_at = time.monotonic()
+        self._awake_since = time.monotonic()
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
         """Results in any order; every ref of every chunk is in exactly one of them.
@@ -140,16 +143,23 @@ class Workers:
 
     def _wait(self) -> list[Worker]:
         """Workers with something to attend to: a message, an end, or a step that takes too long."""
+        asleep_at = time.monotonic()
         sources: dict[Any, Worker] = {}
         for worker in self._workers:
             sources[worker.pipe] = sources[worker.process.sentinel] = worker
         ready = [sources[source] for source in mp_connection.wait(list(sources), LOOK_EVERY_S)]
+        if time.monotonic() - asleep_at > 2 * LOOK_EVERY_S:
+            self._awake_since = time.monotonic()  # all of us were stopped (Ctrl-Z, docker pause): no worker's fault
         return list(dict.fromkeys([*ready, *filter(self._is_overdue, self._workers)]))
 
     def _is_overdue(self, worker: Worker) -> bool:
         in_hand = worker.mark.look()
-        limit = self._timeout_s * (MODEL_PATIENCE if in_hand.stage == "model" else 1)
-        worker.timed_out = bool(in_hand.stage) and time.monotonic() - in_hand.since > limit
+        if not worker.is_ready:
+            since, limit = worker.started_at, START_LIMIT_S
+        else:
+            since = in_hand.since if in_hand.stage else time.monotonic()
+            limit = self._timeout_s * (MODEL_PATIENCE if in_hand.stage == "model" else 1)
+        worker.timed_out = time.monotonic() - max(since, self._awake_since) > limit
         return worker.timed_out
 
     def _attend(self, worker: Worker) -> Iterator[ChunkResult]:

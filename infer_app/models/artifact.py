@@ -184,7 +184,10 @@ def load_function(code: bytes, function: str, path: str) -> Preprocess:
 def _names(models_folder: Path) -> list[Path]:
     if not models_folder.is_dir():
         return []
-    return sorted(path for path in models_folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
+    try:
+        return sorted(path for path in models_folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
+    except OSError as error:
+        raise ModelError(f"{models_folder}: {error.strerror}", "it must be readable") from error
 
 
 def _model_folders(name_folder: Path) -> list[Path]:

@@ -22,6 +22,7 @@ from infer_app.models.artifact import (
     Artifact,
     Preprocess,
     check_name,
+    find_artifact,
     load_function,
     open_artifact,
     save_manifest,
@@ -87,10 +88,19 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     manifest = _manifest(request, source, golden, outputs, files)
     folder = models_folder / request.name / manifest.model_id
     if existing := _sound_artifact(folder):
-        return existing
+        return _as_newest(existing, manifest.created_at)
     with _new_folder(folder) as building:
         _fill(building, manifest, files, preprocess)
     return open_artifact(folder)
+
+
+def _as_newest(artifact: Artifact, created_at: str) -> Artifact:
+    """What is built again is what its name stands for from now on; the id and the files stay."""
+    if find_artifact(artifact.folder.parent.parent, artifact.manifest.name).folder == artifact.folder:
+        return artifact
+    manifest = replace(artifact.manifest, created_at=created_at)
+    save_manifest(artifact.folder, manifest)
+    return replace(artifact, manifest=manifest)
 
 
 def _check_request(request: BuildRequest) -> None:
@@ -196,7 +206,7 @@ def _fill(folder: Path, manifest: Manifest, files: dict[str, bytes], preprocess:
 def _cpu_variant(artifact: Artifact) -> Callable[[Tensor], Tensor]:
     try:
         return build_cpu_variant(artifact)
-    except RuntimeError as error:
+    except Exception as error:  # the module is the user's code, and torch.jit.Error is no RuntimeError
         raise ModelError(f"the module can't be frozen for the CPU: {error}", "simplify it, or trace it") from error
 
 

@@ -87,7 +87,7 @@ class Manifest:
         _check_keys(data, where)
         try:
             return _from_dict(data)
-        except (TypeError, ValueError, AttributeError, UsageError) as error:
+        except (TypeError, ValueError, KeyError, AttributeError, UsageError) as error:
             raise ModelError(f"{where}: {error}", _REBUILD) from error
 
 
@@ -159,5 +159,7 @@ def _check_values(manifest: Manifest) -> None:
     needed = {manifest.model_file, GOLDEN_PIXELS_FILE, GOLDEN_OUTPUTS_FILE, *manifest.golden}
     if missing := sorted(needed - set(manifest.files)):
         raise ValueError(f"no checksum of {', '.join(missing)}")
+    if not manifest.golden or not isinstance(manifest.variants, dict):
+        raise ValueError("golden images or variants are missing")
     if manifest.input_spec.kind and manifest.expected_id() != manifest.model_id:
         raise ValueError(f"does not belong to model {manifest.model_id}: changed since it was built")

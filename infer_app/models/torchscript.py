@@ -88,7 +88,7 @@ def make_cpu_variant(source: bytes, spec: InputSpec, size: int) -> FixedBatch:
     """
     try:
         return FixedBatch(_frozen(source, spec, size, channels_last=True), size)
-    except RuntimeError:
+    except Exception:  # torch.jit.Error is no RuntimeError
         return FixedBatch(_frozen(source, spec, size, channels_last=False), size)
 
 

@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "day": {"errors"},
     "settings": {"errors", "day"},
     "stop": {"errors"},
-    "holdback": {"records", "errors"},
+    "holdback": {"records", "errors", "images"},
     "demo": {"errors"},
     "observe": FREE,
     "database": FREE,

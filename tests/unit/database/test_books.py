@@ -123,7 +123,7 @@ def test_final_rejections_come_with_what_was_recorded_of_the_file(books, registe
     write("1", reason=Reason.CORRUPT)
     write("2", reason=Reason.READ_ERROR)
     write("3", reason=Reason.CORRUPT, model_id="another")
-    assert list(books.final_rejections(DAY, ID)) == [StoredRejection("1", "/1.jpg", FileFacts(7, 1.5, None))]
+    assert list(books.final_rejections(DAY, ID)) == [StoredRejection("1", "/1.jpg", "corrupt", FileFacts(7, 1.5, None))]
 
 
 def test_forgotten_rejections_are_pending_again(books, register, write):
