@@ -13,6 +13,7 @@ from sqlalchemy.exc import StatementError
 from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.upsert import upsert
+from infer_app.errors import DatabaseUnavailable
 from infer_app.records import Broken, ChunkResult, Prediction, Reason
 
 
@@ -47,9 +48,18 @@ class Sink:
             self._commit(result)
         except (StatementError, UnicodeEncodeError) as error:
             if result.num_images == 1:
-                return self._commit(_write_error(result, error))
+                return self._reject(result, error)
             return _joined(result, [self.commit_chunk(single) for single in _singles(result)])
         return result
+
+    def _reject(self, result: ChunkResult, error: Exception) -> ChunkResult:
+        try:
+            return self._commit(_write_error(result, error))
+        except StatementError as second:
+            raise DatabaseUnavailable(
+                f"not even a rejection can be written: {second.orig}",
+                "is there a constraint or trigger on infer_ tables?",
+            ) from None
 
     def _commit(self, result: ChunkResult) -> ChunkResult:
         with self._database.write() as connection:

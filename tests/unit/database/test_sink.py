@@ -30,7 +30,7 @@ def chunk(*items):
 
 
 def commit(database, *items, run_id="run 1", model_id=MODEL.model_id):
-    Sink(database, model_id, "cpu-torchscript", run_id).commit_chunk(chunk(*items))
+    return Sink(database, model_id, "cpu-torchscript", run_id).commit_chunk(chunk(*items))
 
 
 def rows(database, table, *names):
@@ -96,18 +96,28 @@ def test_a_new_prediction_overwrites_the_old_one_whole(database):
     assert rows(database, predictions, "run_id", "label", "vector", "vector_dtype") == [("run 2", "dog", None, None)]
 
 
-def test_an_error_in_the_middle_writes_nothing_of_the_chunk(database):
-    """A trigger refuses the second rejection, after the predictions and the first rejection went through."""
-    commit(database, broken("p"))
-    before = rows(database, predictions), rows(database, rejections)
+def refuse_b(database, table):
     with database.write() as connection:
         connection.exec_driver_sql(
-            "CREATE TRIGGER no_b BEFORE INSERT ON infer_rejections WHEN new.image_id = 'b'"
+            f"CREATE TRIGGER no_b BEFORE INSERT ON {table} WHEN new.image_id = 'b'"
             " BEGIN SELECT RAISE(ABORT, 'no room'); END"
         )
-    with pytest.raises(Exception, match="no room"):
-        commit(database, predicted("p"), predicted("q"), broken("a"), broken("b"), run_id="run 2")
-    assert (rows(database, predictions), rows(database, rejections)) == before
+
+
+def test_only_the_row_that_can_not_be_written_is_rejected(database):
+    refuse_b(database, "infer_predictions")
+    written = commit(database, predicted("a"), predicted("b"), broken("c"))
+    assert [prediction.ref.image_id for prediction in written.predictions] == ["a"]
+    assert rows(database, predictions, "image_id") == [("a",)]
+    assert rows(database, rejections, "image_id", "reason") == [("b", "write_error"), ("c", "corrupt")]
+
+
+def test_a_row_that_can_not_even_be_rejected_ends_the_run(database):
+    """Of a chunk whose transaction fails nothing is left behind, and images are never passed over in silence."""
+    refuse_b(database, "infer_rejections")
+    with pytest.raises(DatabaseUnavailable, match="no room"):
+        commit(database, broken("b"))
+    assert rows(database, rejections) == []
 
 
 def test_a_label_is_stored_as_the_text_it_is(database):

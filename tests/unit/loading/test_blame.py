@@ -82,8 +82,10 @@ def test_a_failure_of_the_model_makes_the_chunk_be_tried_image_by_image(ending):
     ids=["crash", "hang"],
 )
 def test_an_image_the_model_fails_on_alone_is_a_model_error(ending, cause):
-    verdict = judge(task(B), death(0, "model", **ending))
-    assert verdict == Verdict((rejected(B, Reason.MODEL_ERROR, f"the model {cause} on this image alone", "model"),))
+    assert judge(task(B), death(0, "model", **ending)) == Verdict(retry=(task(B, suspect=True),))
+    verdict = judge(task(B, suspect=True), death(0, "model", **ending))
+    detail = f"the model {cause} twice on this image alone"
+    assert verdict == Verdict((rejected(B, Reason.MODEL_ERROR, detail, "model"),))
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGTERM, -1], ids=["SIGKILL", "SIGTERM", "exit code 1"])
