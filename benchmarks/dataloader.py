@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import tempfile
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from contestants import Project, Setting, stage_costs
+from machine import BUSY, describe_machine, undisturbed
 from photos import collect_photos, find_photos
 from timing import Run
 
@@ -26,7 +26,6 @@ RESULTS = Path(__file__).resolve().parent / "results"
 BATCH_SIZES = (4, 8, 32)
 THREADS = (0, 1)  # 0 is torch's default, one per core
 TRIAL_PHOTOS = 96
-BUSY = 0.1  # share of the machine taken by others from which on a run is marked
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def main() -> None:
         project = prepare(Path(folder), flags)
         trials = try_settings(project, flags)
         setting = max(trials, key=lambda setting: trials[setting])
-        rounds = [play(project, setting, number) for number in range(1, flags.rounds + 1)]
+        rounds = [play(project, setting, number, flags.patience) for number in range(1, flags.rounds + 1)]
     result = summarise(rounds, setting, trials)
     table = render(result)
     print(table)
@@ -71,14 +70,16 @@ def try_settings(project: Project, flags: argparse.Namespace) -> dict[Setting, f
         return {settings[0]: float("nan")}
     trials = {}
     for setting in settings:
-        run = project.run_dataloader(setting, TRIAL_PHOTOS)
+        run = undisturbed(partial(project.run_dataloader, setting, TRIAL_PHOTOS), flags.patience)
         trials[setting] = run.steady_rate
         print(f"DataLoader, {setting}: {run.steady_rate:.1f} images/s{_marked(run)}", flush=True)
     return trials
 
 
-def play(project: Project, setting: Setting, number: int) -> Round:
-    played = Round(project.run_infer(setting.workers), project.run_dataloader(setting))
+def play(project: Project, setting: Setting, number: int, patience_s: float) -> Round:
+    ours = undisturbed(partial(project.run_infer, setting.workers), patience_s)
+    theirs = undisturbed(partial(project.run_dataloader, setting), patience_s)
+    played = Round(ours, theirs)
     told = ", ".join(f"{name} {run.seconds:.1f} s{_marked(run)}" for name, run in vars(played).items())
     print(f"round {number}: {told}, ratio {played.ratio:.2f}", flush=True)
     return played
@@ -110,20 +111,6 @@ def agreement(played: Round) -> float:
     """Share of the photos to which both give the same label; a photo that one of them lacks counts against it."""
     theirs, ours = played.dataloader.labels, played.infer.labels
     return sum(ours.get(image) == label for image, label in theirs.items()) / len(ours | theirs)
-
-
-def describe_machine() -> dict[str, str]:
-    import torch
-
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "processor": names[0] if names else platform.machine(),
-        "instructions": torch.backends.cpu.get_cpu_capability(),
-        "cores": str(os.cpu_count()),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-    }
 
 
 def render(result: dict[str, Any]) -> str:
@@ -171,6 +158,7 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=2, help="processes of both")
     parser.add_argument("--batch-size", type=int, help="of the DataLoader  [default: the best of those tried]")
     parser.add_argument("--threads", type=int, help="of the DataLoader's model, 0 for torch's default  [the best]")
+    parser.add_argument("--patience", type=float, default=0, help="seconds to wait before, or repeat, a disturbed run")
     parser.add_argument("--save", action="store_true", help="write results/<date>-dataloader.json and .md")
     return parser.parse_args()
 

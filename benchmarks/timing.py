@@ -15,7 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-STAT = Path("/proc/stat")
+from machine import busy_seconds
+
 PR_SET_CHILD_SUBREAPER = 36  # Linux: orphans become ours, so that their CPU time is counted
 REAP_WITHIN_S = 10
 
@@ -95,15 +96,7 @@ def _reap_orphans() -> None:
 
 def _read_clocks() -> _Clocks:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return _Clocks(time.perf_counter(), used.ru_utime + used.ru_stime, _machine_seconds())
-
-
-def _machine_seconds() -> float:
-    """0 where the system does not say."""
-    if not STAT.exists():
-        return 0.0
-    user, nice, system, _, _, irq, softirq, steal = map(int, STAT.read_text().split("\n", 1)[0].split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+    return _Clocks(time.perf_counter(), used.ru_utime + used.ru_stime, busy_seconds())
 
 
 def _read_rows(database: Path, table: str) -> _Written:
