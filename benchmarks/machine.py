@@ -1,0 +1,62 @@
+"""The machine: what it is, and how much of it others take."""
+
+from __future__ import annotations
+
+import os
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+STAT = Path("/proc/stat")
+BUSY = 0.1  # share taken by others from which on a run is marked, and repeated while there is patience
+LOOK_S = 3
+
+
+class Measured(Protocol):
+    @property
+    def others(self) -> float: ...
+
+
+M = TypeVar("M", bound=Measured)
+
+
+def busy_seconds() -> float:
+    """CPU seconds of everything since the start, with what the host gave to others; 0 where the system can't say."""
+    if not STAT.exists():
+        return 0.0
+    user, nice, system, _, _, irq, softirq, steal = map(int, STAT.read_text().split("\n", 1)[0].split()[1:9])
+    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
+
+
+def undisturbed(measure: Callable[[], M], patience_s: float) -> M:
+    """What `measure` gives, tried again until the machine was quiet meanwhile or patience has ended."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        while time.monotonic() < deadline and _share_taken() >= BUSY:
+            pass
+        measured = measure()
+        if measured.others < BUSY or time.monotonic() >= deadline:
+            return measured
+
+
+def describe_machine() -> dict[str, str]:
+    import torch
+
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return {
+        "processor": names[0] if names else platform.machine(),
+        "instructions": torch.backends.cpu.get_cpu_capability(),
+        "cores": str(os.cpu_count()),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+    }
+
+
+def _share_taken() -> float:
+    """Over the next LOOK_S seconds, while this process does nothing."""
+    before = busy_seconds()
+    time.sleep(LOOK_S)
+    return (busy_seconds() - before) / LOOK_S / (os.cpu_count() or 1)
