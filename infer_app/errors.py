@@ -23,6 +23,10 @@ class UsageError(InferError):
     exit_code = 2
 
 
+class NothingAllowed(UsageError):
+    """No image of a day lies under an allowed root."""
+
+
 class DatabaseUnavailable(InferError):
     """The database can't be reached or opened."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from infer_app.errors import StorageUnavailable, UsageError
+from infer_app.errors import NothingAllowed, StorageUnavailable
 from infer_app.images.location import local_path
 from infer_app.records import Broken, ChunkResult, Reason
 
@@ -20,7 +20,7 @@ MAX_FAILED_READS = 200  # in a row
 def hold_back(results: Iterable[ChunkResult], roots: Sequence[Path]) -> Iterator[ChunkResult]:
     """The results that may be committed, in order.
 
-    Raises StorageUnavailable when a root is gone or MAX_FAILED_READS reads in a row failed, UsageError when no
+    Raises StorageUnavailable when a root is gone or MAX_FAILED_READS reads in a row failed, NothingAllowed when no
     location at all is allowed. What is held back then was never written.
     """
     held: list[ChunkResult] = []
@@ -62,11 +62,11 @@ def _check_all_refused(held: list[ChunkResult], anything_allowed: bool, roots: S
     if anything_allowed or not broken or any(one.reason is not Reason.LOCATION_NOT_ALLOWED for one in broken):
         return
     allowed = ", ".join(map(str, roots)) or "none"
-    folder = Path(broken[0].ref.location).parent
-    raise UsageError(
-        f"no image lies under an allowed root ({allowed}), for example {broken[0].ref.location}",
-        f'allow their folder in infer.toml: [images] roots = ["{folder}"]',
-    )
+    example = Path(broken[0].ref.location)
+    hint = f'allow their folder in infer.toml: [images] roots = ["{example.parent}"]'
+    if not example.is_absolute():
+        hint = "a location must be an absolute path: make it one in the table, or by [source] query"
+    raise NothingAllowed(f"no image lies under an allowed root ({allowed}), for example {example}", hint)
 
 
 def _check_roots(result: ChunkResult, roots: Sequence[Path]) -> None:

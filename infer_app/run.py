@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 
 from infer_app.database.sink import Sink
 from infer_app.day import Day
@@ -34,7 +34,7 @@ def run_day(job: Job, day: Day, stop: Stop, progress: Progress, limit: int | Non
     try:
         job.tables.source.check_ids(day)
         forget_changed(job, day)
-        report = _flow(job, day, run_id, sink.commit_chunk, stop, progress, limit)
+        report = _flow(job, [day], run_id, sink.commit_chunk, stop, progress, limit)
     except BaseException as error:
         ledger.fail_run(run_id, error.exit_code if isinstance(error, InferError) else EXIT_BUG, _in_words(error))
         raise
@@ -42,14 +42,14 @@ def run_day(job: Job, day: Day, stop: Stop, progress: Progress, limit: int | Non
     return report
 
 
-def dry_run_day(job: Job, day: Day, stop: Stop, progress: Progress, limit: int | None = None) -> RunReport:
-    """All of it on a sample, except that nothing is written: the database stays as it was, byte for byte."""
-    return _flow(job, day, DRY_RUN_ID, lambda result: result, stop, progress, limit or DRY_RUN_IMAGES)
+def dry_run(job: Job, days: Sequence[Day], stop: Stop, progress: Progress, limit: int | None = None) -> RunReport:
+    """All of it on a sample of the days, oldest first, except that nothing is written: not a byte of the database."""
+    return _flow(job, days, DRY_RUN_ID, lambda result: result, stop, progress, limit or DRY_RUN_IMAGES)
 
 
 def _flow(
     job: Job,
-    day: Day,
+    days: Sequence[Day],
     run_id: str,
     commit: Callable[[ChunkResult], ChunkResult],
     stop: Stop,
@@ -58,15 +58,18 @@ def _flow(
 ) -> RunReport:
     """source → executor (read, decode, transform, collate, model, outputs) → sink."""
     tally = Tally()
-    refs = islice(job.tables.source.select_new(day, job.model.model_id), limit)
+    tables, model_id = job.tables, job.model.model_id
+    refs = islice(chain.from_iterable(tables.source.select_new(day, model_id) for day in days), limit)
     chunks = cut_into_chunks(stop.until(refs), job.chunk_size)
-    with progress.of_day(day, lambda: job.tables.books.count_new(day, job.model.model_id), limit) as advance:
+    with progress.of_day(
+        days[-1], lambda: sum(tables.books.count_new(day, model_id) for day in days), limit
+    ) as advance:
         for result in hold_back(job.executor.run(chunks), job.roots):
             with tally.clock.time("write"):
                 written = commit(result)
             tally.add(written)
             advance(written)
-    return _report(job, day, run_id, tally, stop)
+    return _report(job, days[-1], run_id, tally, stop)
 
 
 def cut_into_chunks(refs: Iterable[ImageRef], chunk_size: int) -> Iterator[Chunk]:

@@ -3,7 +3,7 @@
 # happened, which cron mails, and ends with the exit code of `infer run`.
 #
 #   daily.sh [PROJECT] [flags of `infer run`]
-#   daily.sh /srv/photos --finish-by 06:00
+#   daily.sh /srv/photos-project --finish-by 06:00
 #
 # PROJECT is the folder that holds infer.toml (default: $DAILY_PROJECT, else the current folder).
 # `infer` is $DAILY_COMMAND, else that of PROJECT/.venv, else that of the .venv beside jobs/, else that on PATH.

@@ -22,6 +22,7 @@ from infer_app.run import cut_into_chunks
 from infer_app.settings import LoadedSettings, load_settings
 
 WORST_SHOWN = 10
+ENOUGH_FOR_A_RATE = 200  # images; of fewer, starting the workers takes most of the time
 
 
 def check(
@@ -93,7 +94,9 @@ def _print_check(report: CheckReport) -> None:
         return
     same = report.num_compared - len(report.disagreements)
     agreement = f"same answer on {same:,} of {report.num_compared:,} images ({100 * report.agreement:.1f} %)"
-    print(agreement + (f", {report.ratio:.1f} times the rate" if report.ratio else ""))
+    if report.ratio and report.num_images >= ENOUGH_FOR_A_RATE:
+        agreement += f", {report.ratio:.1f} times the rate"
+    print(agreement)
 
 
 def _rate(images_per_second: float | None) -> str:

@@ -84,6 +84,11 @@ def _database(loaded: LoadedSettings) -> Iterator[Finding]:
         nearest = tables.source.nearest_date(yesterday.before(-1))
         described = f"latest images on {nearest}" if nearest else "no images yet"
         fix = "" if nearest else "`infer images add FOLDER`, or name your own table in [source]"
+        timeless = tables.source.count_without_time()
+        if timeless:
+            yield Finding(
+                "source", f"{timeless:,} images have no time and so no day", "give them one: no run sees them"
+            )
         yield Finding("source", f"{loaded.settings.source.table}: {described}; days begin in {zone}", fix)
         if loaded.lists_own_images:
             yield Finding("images", f"{count_images(tables.database):,} registered")

@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infer_app.cli.tables import show_table
@@ -116,6 +116,8 @@ def build(
         print(f"{manifest.name} {manifest.model_id} is there already and was left as it is: {artifact.folder}")
         return
     print(f"built {manifest.name} {manifest.model_id} in {time.monotonic() - started:.1f} s: {artifact.folder}")
+    recipe_words = ", ".join(f"{key} {value}" for key, value in asdict(manifest.recipe).items() if value is not None)
+    print(f"recipe: {recipe_words}; mean {manifest.mean}, std {manifest.std}")
     print(f"{manifest.num_outputs} outputs per image, {len(manifest.golden)} golden images prove it before every run")
 
 

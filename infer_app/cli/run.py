@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.day import Day, each_date, parse_date
-from infer_app.errors import DayHeld, gravest
+from infer_app.errors import DayHeld, NothingAllowed, gravest
 from infer_app.job import Job, open_job
 from infer_app.observe.log import log_to_stderr
 from infer_app.observe.progress import Progress
 from infer_app.observe.verdict import duration, stage_costs, verdict
 from infer_app.records import RunReport
-from infer_app.run import dry_run_day, run_day
+from infer_app.run import dry_run, run_day
 from infer_app.settings import LoadedSettings, load_settings
 from infer_app.stop import Stop, seconds_until
 
@@ -74,14 +74,14 @@ def run_flags(
     }
 
 
-def run(date: str, flags: dict[str, Any], limits: Limits, voice: Voice, dry_run: bool, config: Path | None) -> int:
+def run(date: str, flags: dict[str, Any], limits: Limits, voice: Voice, is_dry: bool, config: Path | None) -> int:
     """One day and its look-back, oldest first; returns the exit code."""
     loaded = load_settings(config, flags)
     settings = loaded.settings.run
     day = Day.of(parse_date(date, settings.time_zone), settings.time_zone)
-    if dry_run:
-        return _dry_run(loaded, day, limits, voice)
     days = [day.before(n) for n in range(settings.lookback, -1, -1)]
+    if is_dry:
+        return _dry_run(loaded, days, limits, voice)
     return _run_days(loaded, days, limits, voice)
 
 
@@ -102,11 +102,11 @@ def _run_days(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice
         for day in days:
             try:
                 reports.append(run_day(job, day, stop, progress, limits.left(reports)))
-            except DayHeld as held:
+            except (DayHeld, NothingAllowed) as error:
                 if day is days[-1]:
                     raise
-                log.warning("%s; skipped", held)
-                exit_codes.append(held.exit_code)
+                log.warning("%s left out: %s (%s)", day, error, error.hint)
+                exit_codes.append(error.exit_code)
         older = job.tables.books.count_older_pending(days[0], job.model.model_id)
         exit_code = gravest(exit_codes + [report.exit_code for report in reports])
         _say(job, days[-1], reports, older, exit_code, voice)
@@ -140,14 +140,14 @@ def _name_nearest(job: Job, day: Day) -> None:
     print(f"no images on {day}; the nearest day that has any is {nearest}" if nearest else "there are no images at all")
 
 
-def _dry_run(loaded: LoadedSettings, day: Day, limits: Limits, voice: Voice) -> int:
+def _dry_run(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice: Voice) -> int:
     log_to_stderr(voice.quiet, voice.verbose)
     with ExitStack() as stack:
         stop = stack.enter_context(limits.stop())
         job = stack.enter_context(open_job(loaded, read_only=True))
-        report = dry_run_day(job, day, stop, Progress(voice.quiet), limits.images)
+        report = dry_run(job, days, stop, Progress(voice.quiet), limits.images)
         books, model_id = job.tables.books, job.model.model_id
-        pending = books.count_new(day, model_id) + books.count_older_pending(day, model_id)
+        pending = sum(books.count_new(day, model_id) for day in days) + books.count_older_pending(days[0], model_id)
     seconds = _forecast_seconds(report, pending)
     if voice.as_json:
         print(json.dumps(report.to_json() | {"dry_run": True, "forecast": {"pending": pending, "seconds": seconds}}))

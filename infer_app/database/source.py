@@ -81,6 +81,12 @@ class Source:
                 return
             after = (page[-1][2], page[-1][0])
 
+    def count_without_time(self) -> int:
+        """Images that belong to no day."""
+        timeless = select(func.count()).select_from(self._from).where(self._time.is_(None))
+        with self._database.read() as connection:
+            return connection.scalar(timeless) or 0
+
     def check_ids(self, day: Day) -> None:
         """Raises UsageError when an id of the day is missing or not unique: results are kept by it."""
         with self._database.read() as connection:

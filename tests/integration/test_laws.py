@@ -8,8 +8,8 @@ import pytest
 from tests.integration.conftest import DATE, Project
 
 
-def run(project: Project, *more: str, exit_code: int = 0):
-    return project.infer_json("run", "--date", DATE, "--workers", "2", *more, exit_code=exit_code)
+def run(project: Project, *more: str, exit_code: int = 0, **environ: str):
+    return project.infer_json("run", "--date", DATE, "--workers", "2", *more, exit_code=exit_code, **environ)
 
 
 def test_no_images_is_a_report_of_zeros(project):
@@ -204,3 +204,18 @@ def test_quiet_is_silent_on_success(project):
     project.add_photos(3)
     assert project.infer("run", "--date", DATE, "--quiet") == ""
     assert project.errors == ""
+
+
+def test_a_row_outside_the_roots_in_a_day_before_does_not_stop_the_night(project):
+    project.add_photos(3)
+    project.infer("images", "add", "infer.toml", "--date", "2026-11-19")
+    report = run(project, exit_code=2, INFER_IMAGES__ROOTS=str(project.photos))
+    assert (report["predicted"], report["exit_code"]) == (3, 2)
+    assert "left out" in project.errors
+
+
+def test_a_dry_run_samples_the_look_back_too(project):
+    project.add_photos(3)
+    project.add_photos(7, date="2026-11-19")
+    report = project.infer_json("run", "--date", DATE, "--dry-run")
+    assert (report["predicted"], report["forecast"]["pending"]) == (7, 7)
