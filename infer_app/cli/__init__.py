@@ -5,6 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 
+import typer
+
 from infer_app.cli.failures import fail
 from infer_app.errors import UsageError
 
@@ -22,7 +24,9 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except SystemExit as end:
-        if end.code == UsageError.exit_code and "--json" in sys.argv:  # typer has told of it on standard error
+        # typer ends so for a wrong flag, of which it has told on standard error; a command that answered ends by Exit.
+        has_answered = isinstance(end.__context__, typer.Exit)
+        if end.code == UsageError.exit_code and "--json" in sys.argv and not has_answered:
             fail(UsageError("wrong usage", "`infer COMMAND --help` lists the flags"), as_json=True)
         raise
     except Exception as error:  # the outermost door: what is not an InferError is a bug and says so

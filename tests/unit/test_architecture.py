@@ -31,7 +31,7 @@ MAY_IMPORT = {
     "run": FREE | {"job", "database", "executors", "holdback", "images", "observe", "stop"},
 }
 OWNERS = {
-    "typer": {"cli/app.py"},
+    "typer": {"cli"},
     "sqlalchemy": {"database", "settings.py"},
     "alembic": {"database"},
     "turbojpeg": {"images"},
