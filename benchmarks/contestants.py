@@ -1,17 +1,19 @@
-"""The two programs that are compared, each as a process of its own, and the project folder they run in."""
+"""The programs that are compared, each as a process of its own, and the project folder they run in."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shutil
 import sys
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from timing import Run, call, time_process
+from timing import ProgramFailed, Run, call, time_process
 
-HERE = Path(__file__).resolve().parent
+PROGRAMS = Path(__file__).resolve().parent / "programs"
 INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
 MODEL = "lite0"
@@ -22,15 +24,78 @@ STD = ",".join([repr(128 / 255)] * 3)
 
 @dataclass(frozen=True)
 class Setting:
-    """How the plain DataLoader is set up."""
+    """How a program is set up; its flags have the same names."""
 
-    batch_size: int
-    workers: int
-    threads: int  # of the model; 0 is torch's default
+    decoder: str = "pillow"
+    ready: str = "saved"
+    batch_size: int = 8
+    workers: int = 2
+    threads: int = 0  # of the network; 0 is torch's default
+
+    def flags(self) -> list[str]:
+        return [
+            word for key in fields(self) for word in (f"--{key.name.replace('_', '-')}", str(getattr(self, key.name)))
+        ]
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread{'s' * (self.threads > 1)}" if self.threads else "torch's threads"
-        return f"batch {self.batch_size}, {threads}, {self.workers} workers"
+        return f"{self.decoder}, {self.ready}, batch {self.batch_size}, {threads}, {self.workers} workers"
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """One that could be written without infer_app; `choices` are what is tried, one thing after another."""
+
+    name: str
+    script: str
+    package: str
+    start: Setting
+    choices: Mapping[str, Sequence[object]] = field(default_factory=dict)
+
+    @property
+    def is_installed(self) -> bool:
+        return importlib.util.find_spec(self.package) is not None
+
+
+@dataclass(frozen=True)
+class Contest:
+    """What is compared; `cores` are those that each program may run on."""
+
+    num_cores: int
+    null: bool = False  # a network that costs nothing, so that only loading counts
+    scaled: bool = False  # JPEGs may be decoded at a fraction of their size
+    calibrate: Path | None = None  # folder of photos; infer's int8 variant
+
+    @property
+    def cores(self) -> range:
+        return range(self.num_cores)
+
+    def programs(self) -> list[Program]:
+        """Stock as most would write it, with the best batch size and threads; tuned by all that is known to help."""
+        stock = Setting(workers=self.num_cores)
+        tuned = replace(
+            stock,
+            decoder="scaled" if self.scaled else "turbo",
+            ready="frozen" if self.null else "fused",
+            batch_size=32 if self.null else 4,
+        )
+        common = {"batch_size": (4, 32), "threads": (1,)}
+        best = {
+            "ready": () if self.null else ("frozen", "optimized"),
+            "batch_size": (8, 64) if self.null else (8, 32),
+            "threads": (1,),
+            "workers": (self.num_cores - 1, self.num_cores + 1) if self.num_cores > 1 else (2,),
+        }
+        # In Ray the network's actors also load: more of them than cores is no gain.
+        ray = {**best, "workers": best["workers"][:1] if self.num_cores > 1 else ()}
+        return [
+            Program("DataLoader", "dataloader.py", "torch", stock, common),
+            Program("DataLoader, tuned", "dataloader.py", "torch", tuned, best),
+            Program("SPDL", "spdl_pipeline.py", "spdl", stock, common),
+            Program("SPDL, tuned", "spdl_pipeline.py", "spdl", tuned, {"decoder": ("ffmpeg",), **best}),
+            Program("Ray Data", "ray_data.py", "ray", stock, common),
+            Program("Ray Data, tuned", "ray_data.py", "ray", tuned, ray),
+        ]
 
 
 @dataclass(frozen=True)
@@ -38,26 +103,33 @@ class Project:
     """A folder with a model and a database of photos in which nothing was predicted yet."""
 
     folder: Path
+    contest: Contest
 
     def set_up(self, photos: Path) -> None:
         """What a user does once, before the first night."""
-        _trace(self._torchscript)
+        (_trace_null if self.contest.null else _trace_lite0)(self._torchscript)
         self._infer("init")
         self._infer("images", "add", str(photos), "--date", DATE)
-        meaning = (*RECIPE.split(), "--mean", MEAN, "--std", STD, "--output", "classification")
+        meaning = [*RECIPE.split(), "--mean", MEAN, "--std", STD, "--output", "classification"]
+        if self.contest.scaled:
+            meaning += ["--decode", "scaled"]
+        if self.contest.calibrate:
+            meaning += ["--calibrate", str(self.contest.calibrate)]
         self._infer("model", "build", str(self._torchscript), "--name", MODEL, *meaning)
         (self.folder / "infer.db").rename(self._registered)
 
-    def run_infer(self, workers: int) -> Run:
+    def run_infer(self) -> Run:
         database = self._fresh("infer.db")
-        command = [str(INFER), "run", "--date", DATE, "--model", MODEL, "--workers", str(workers), "--json"]
-        return time_process(command, self.folder, database, "infer_predictions")
+        command = [str(INFER), "run", "--date", DATE, "--model", MODEL, "--json"]
+        command += ["--workers", str(self.contest.num_cores)]
+        command += ["--allow-int8"] if self.contest.calibrate else []
+        return time_process(command, self.folder, database, "infer_predictions", self.contest.cores)
 
-    def run_dataloader(self, setting: Setting, limit: int = -1) -> Run:
-        database = self._fresh("plain.db")
-        flags = f"--batch-size {setting.batch_size} --workers {setting.workers} --threads {setting.threads}"
-        script = [sys.executable, str(HERE / "plain_dataloader.py"), str(database), str(self._torchscript)]
-        return time_process([*script, *flags.split(), "--limit", str(limit)], self.folder, database, "predictions")
+    def run_program(self, program: Program, setting: Setting, limit: int = -1) -> Run:
+        database = self._fresh("peer.db")
+        script = [sys.executable, str(PROGRAMS / program.script), str(database), str(self._torchscript)]
+        command = [*script, *setting.flags(), "--limit", str(limit)]
+        return time_process(command, self.folder, database, "predictions", self.contest.cores)
 
     @property
     def _torchscript(self) -> Path:
@@ -74,7 +146,22 @@ class Project:
         return Path(shutil.copyfile(self._registered, self.folder / name))
 
     def _infer(self, *words: str) -> None:
-        call([str(INFER), *words], self.folder)
+        try:
+            call([str(INFER), *words], self.folder)
+        except ProgramFailed as error:
+            raise SystemExit(str(error)) from None
+
+
+def find_setting(program: Program, rate: Callable[[Setting], float]) -> Setting:
+    """The fastest by `rate`, one choice after another, each with the best of those before."""
+    best = program.start
+    best_rate = rate(best)
+    for name, values in program.choices.items():
+        for tried in [replace(best, **{name: value}) for value in values]:
+            tried_rate = rate(tried)
+            if tried_rate > best_rate:
+                best, best_rate = tried, tried_rate
+    return best
 
 
 def stage_costs(run: Run) -> dict[str, float]:
@@ -83,12 +170,32 @@ def stage_costs(run: Run) -> dict[str, float]:
     return stages
 
 
-def _trace(path: Path) -> None:
+def _trace_lite0(path: Path) -> None:
     """EfficientNet-Lite0 as people save it: traced, nothing frozen."""
+    from infer_app.demo import efficientnet_lite0
+
+    _trace(efficientnet_lite0().eval(), path)
+
+
+def _trace_null(path: Path) -> None:
+    """Ten scores from the mean colour: it costs nothing beside loading."""
     import torch
 
-    from infer_app.demo import efficientnet_lite0
+    class MeanColour(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mix = torch.nn.Linear(3, 10)
+            torch.nn.init.orthogonal_(self.mix.weight, 20, generator=torch.Generator().manual_seed(0))
+
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return self.mix(pixels.mean((2, 3)))
+
+    _trace(MeanColour(), path)
+
+
+def _trace(module: object, path: Path) -> None:
+    import torch
 
     with warnings.catch_warnings(), torch.no_grad():
         warnings.filterwarnings("ignore", message=r".*torch\.jit", category=DeprecationWarning)
-        torch.jit.save(torch.jit.trace(efficientnet_lite0().eval(), torch.zeros(1, 3, 224, 224)), str(path))
+        torch.jit.save(torch.jit.trace(module, torch.zeros(1, 3, 224, 224)), str(path))

@@ -14,6 +14,8 @@ DATA_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"  # where a
 SUFFIXES = (".jpg", ".jpeg")
 WHEEL_PHOTOS = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 WIDTH, HEIGHT = 500, 375  # the usual size of ImageNet's photos
+TILES_ACROSS = 8  # of a mosaic: 4000×3000
+NUM_MOSAICS = 50  # that differ
 
 
 def find_photos() -> Path | None:
@@ -29,6 +31,23 @@ def collect_photos(source: Path | None, folder: Path, count: int) -> None:
     originals = _jpegs_of(source) if source else _photos_of_the_wheel(folder.parent / "originals")
     for number, original in enumerate(islice(cycle(originals), count)):
         _link_or_copy(original, folder / f"{number:06}-{original.stem}.jpg")
+
+
+def collect_large_photos(source: Path | None, folder: Path, count: int) -> None:
+    """`count` files of 12 megapixels in `folder`: mosaics of the photos, so that they have a camera's detail."""
+    small = folder.parent / "small"
+    collect_photos(source, small, NUM_MOSAICS * TILES_ACROSS)
+    tiles = cycle(sorted(small.iterdir()))
+    mosaics = folder.parent / "mosaics"
+    mosaics.mkdir()
+    for number in range(min(count, NUM_MOSAICS)):
+        mosaic = Image.new("RGB", (WIDTH * TILES_ACROSS, HEIGHT * TILES_ACROSS))
+        for tile, path in enumerate(islice(tiles, TILES_ACROSS**2)):
+            with Image.open(path) as image:
+                photo = image.convert("RGB").resize((WIDTH, HEIGHT), Image.Resampling.LANCZOS)
+            mosaic.paste(photo, (tile % TILES_ACROSS * WIDTH, tile // TILES_ACROSS * HEIGHT))
+        mosaic.save(mosaics / f"mosaic{number:03}.jpg", quality=90)
+    collect_photos(mosaics, folder, count)
 
 
 def _jpegs_of(source: Path) -> list[Path]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +14,18 @@ from infer_app.database.connect import Database
 from infer_app.database.ledger import Ledger, RunModel
 from infer_app.database.migrate import check_schema, upgrade
 from infer_app.database.source import Source
+from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.executors.cpu import CpuExecutor
-from infer_app.executors.spec import LaneSpec
+from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
+from infer_app.images.cache import prepare_cache
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
+from infer_app.models.choice import Wish
+from infer_app.records import Alternative
 from infer_app.settings import LoadedSettings
+from infer_app.tune import Plan, plan
 
-CPU_VARIANT = "cpu-torchscript"
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,23 @@ class Job:
     roots: tuple[Path, ...]
     chunk_size: int
     max_rejected: str
+    alternatives: tuple[Alternative, ...] = ()  # cheaper ways through a stage, measured on this machine
+    resume: Callable[[str], Job] | None = None  # the same with the variant that a day began with
+
+    def for_day(self, day: Day) -> Job:
+        """The job as the day needs it: one that was begun with another variant goes on with that.
+
+        Raises ModelError where no variant of that precision can run here.
+        """
+        model_id = self.model.model_id
+        began_with = self.tables.ledger.variant_of_day(day, model_id)
+        if self.resume is None or began_with in (None, self.model.variant):
+            return self
+        if not self.tables.books.count_new(day, model_id):
+            return self
+        self.executor.close()  # two sets of workers would need twice the memory
+        log.info("%s began with %s and goes on with it", day, began_with)
+        return self.resume(began_with)
 
 
 @contextmanager
@@ -65,25 +88,68 @@ def open_tables(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Tab
 
 
 @contextmanager
-def open_job(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Job]:
-    """Raises what `open_tables` raises, and ModelError when the model is missing or was changed."""
+def open_job(loaded: LoadedSettings, read_only: bool = False, trace: bool = False) -> Iterator[Job]:
+    """Raises what `open_tables` raises, and ModelError when the model is missing, changed or can't run here."""
     artifact = choose_artifact(loaded)
+    with ExitStack() as stack:
+        tables = stack.enter_context(open_tables(loaded, read_only))
+
+        def open_with(plan: Plan) -> Job:
+            manifest, run = artifact.manifest, loaded.settings.run
+            _tell(manifest.name, plan)
+            model = RunModel(manifest.name, manifest.model_id, plan.variant, json.loads(manifest.to_json()))
+            cache = None if read_only else _open_cache(loaded, manifest.recipe.size)
+            executor = stack.enter_context(open_executor(loaded, artifact, plan, trace=trace, cache=cache))
+            return Job(
+                tables, model, executor, loaded.roots, run.chunk_size, run.max_rejected, plan.alternatives, resume
+            )
+
+        def resume(variant: str) -> Job:
+            return open_with(plan_run(loaded, artifact, began_with=variant))
+
+        yield open_with(plan_run(loaded, artifact))
+
+
+def plan_run(loaded: LoadedSettings, artifact: Artifact, began_with: str | None = None) -> Plan:
+    """How the settings let the model run here; `began_with` is the variant of a day that is resumed."""
     run = loaded.settings.run
-    with open_tables(loaded, read_only) as tables, open_executor(loaded, artifact) as executor:
-        manifest = artifact.manifest
-        model = RunModel(manifest.name, manifest.model_id, CPU_VARIANT, json.loads(manifest.to_json()))
-        yield Job(tables, model, executor, loaded.roots, run.chunk_size, run.max_rejected)
+    return plan(artifact, Wish(run.variant, run.allow_int8, began_with), run.workers)
 
 
-def open_executor(loaded: LoadedSettings, artifact: Artifact, roots: tuple[Path, ...] | None = None) -> CpuExecutor:
-    """The executor that the settings name; `roots` instead of the configured ones where given."""
-    run, images = loaded.settings.run, loaded.settings.images
-    if run.variant not in ("auto", CPU_VARIANT):
-        raise UsageError(f"unknown variant {run.variant!r}", f"this model has {CPU_VARIANT}")
+def open_executor(
+    loaded: LoadedSettings,
+    artifact: Artifact,
+    plan: Plan,
+    roots: tuple[Path, ...] | None = None,
+    trace: bool = False,
+    cache: CacheSpec | None = None,
+) -> CpuExecutor:
+    """The executor that the plan asks for; `roots` instead of the configured ones where given."""
+    images = loaded.settings.images
     spec = LaneSpec(
-        artifact.folder, CPU_VARIANT, loaded.roots if roots is None else roots, images.max_bytes, images.max_pixels
+        models=(ModelSpec(artifact.folder, plan.variant, plan.batch_size),),
+        roots=loaded.roots if roots is None else roots,
+        max_bytes=images.max_bytes,
+        max_pixels=images.max_pixels,
+        num_threads=plan.threads,
+        trace=trace,
+        cache=cache,
     )
-    return CpuExecutor(spec, run.workers, images.timeout_s)
+    return CpuExecutor(spec, plan.workers, images.timeout_s)
+
+
+def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
+    """Tried here, so that what is wrong with it is said once and not by each worker."""
+    max_bytes = int(loaded.settings.cache.max_size)
+    if not max_bytes or not prepare_cache(loaded.cache_folder, max_bytes, size):
+        return None
+    return CacheSpec(loaded.cache_folder, max_bytes)
+
+
+def _tell(name: str, plan: Plan) -> None:
+    log.info("%s runs as %s, %d workers x %d threads", name, plan.variant, plan.workers, plan.threads)
+    for variant, why in plan.choice.passed_over.items():
+        log.info("%s was passed over: %s", variant, why)
 
 
 def choose_artifact(loaded: LoadedSettings) -> Artifact:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -85,6 +85,7 @@ class Broken:
     stage: str  # read, decode, transform, model, outputs or write
     file: FileFacts = FileFacts()
     decoder: str = ""
+    model: int | None = None  # of the chunk's models the one that failed on it; None: no model got it
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +114,7 @@ class Prediction:
     ref: ImageRef
     output: Output
     sha256: str | None  # of the bytes that were predicted
+    model: int = 0  # which of the lane's models made it
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +123,54 @@ class Chunk:
 
     number: int
     refs: tuple[ImageRef, ...]
+    models: tuple[int, ...] = (0,)  # those of the lane's models that the refs are new for
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """One pass through a stage, for a trace."""
+
+    stage: str
+    start_s: float  # time.monotonic(), one clock for all processes of a machine
+    wall_s: float
+    cpu_s: float
+    image_ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkResult:
-    """Every ref of the chunk ends in exactly one of the two lists."""
+    """Every ref of the chunk ends in exactly one of the two lists, once for each of the chunk's models."""
 
     number: int
     predictions: tuple[Prediction, ...]
     broken: tuple[Broken, ...]
+    models: tuple[int, ...] = (0,)  # the chunk's
     cpu_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
+    wall_seconds: dict[str, float] = field(default_factory=dict)  # the same
+    wait_seconds: dict[str, float] = field(default_factory=dict)  # of the wall seconds those spent waiting for storage
+    worker: int = 0  # pid of the process it was made in; 0 for a verdict over a dead one
+    spans: tuple[Span, ...] = ()  # empty unless the run is traced
 
     @property
     def num_images(self) -> int:
         return len(self.predictions) + len(self.broken)
+
+    def of_model(self, model: int) -> ChunkResult:
+        """One model's share; what was measured stays with all of it."""
+        if self.models == (model,):
+            return self
+        if model not in self.models:
+            return ChunkResult(self.number, (), (), (model,))
+        return replace(
+            self,
+            predictions=tuple(prediction for prediction in self.predictions if prediction.model == model),
+            broken=tuple(broken for broken in self.broken if broken.model in (None, model)),
+            models=(model,),
+        )
+
+    @property
+    def refs(self) -> tuple[ImageRef, ...]:
+        return (*(prediction.ref for prediction in self.predictions), *(broken.ref for broken in self.broken))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +204,16 @@ class DayCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Alternative:
+    """A cheaper way through a stage, measured on this machine."""
+
+    what: str  # in words, with how to switch it on: "int8: --allow-int8 (kept 97.4 % of the labels)"
+    stage: str
+    ms: float  # CPU milliseconds per image with it
+    instead_of: float  # CPU milliseconds per image without it, measured at the same time
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """One execution over one day, as `infer run --json` prints it. Keys are added, never renamed."""
 
@@ -189,6 +235,14 @@ class RunReport:
     limit_images_per_second: float | None
     stages: dict[str, float]  # CPU milliseconds per image
     exit_code: int
+    walls: dict[str, float] = field(default_factory=dict)  # milliseconds per image, other programs' included
+    waits: dict[str, float] = field(default_factory=dict)  # milliseconds per image waiting for storage and database
+    limits: dict[str, float] = field(default_factory=dict)  # images per second of cores, workers and database
+    limited_by: str | None = None  # a stage, storage or database; None when there was nothing to measure
+    share_of_limit: float | None = None  # of the steady rate, 0-1
+    advice: str | None = None  # the change that would help most; None when none was measured to help
+    num_cores: int = 0
+    num_workers: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"date": self.date.isoformat()}

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -60,6 +60,13 @@ class ImagesSettings(Section):
     timeout_s: float = Field(30.0, gt=0)  # for one image: reading, then decoding
 
 
+class CacheSettings(Section):
+    """Transformed pixels kept between runs, for a second model over the same images."""
+
+    max_size: ByteSize = Field(ByteSize(0), ge=0)  # on disk, such as "10GB"; 0: none. Another one empties the cache
+    folder: Path = Path(".infer-cache")
+
+
 class ModelsSettings(Section):
     folder: Path = Path("models")
 
@@ -70,7 +77,8 @@ class RunSettings(Section):
     lookback: int = Field(3, ge=0, le=366)  # days before the day that are looked at again for late images
     executor: Literal["cpu"] = "cpu"
     device: Literal["auto", "cpu"] = "auto"
-    variant: str = "auto"
+    variant: str = "auto"  # the fastest here; or the name of one
+    allow_int8: bool = False  # auto may take the int8 variant, where the model has a good one
     workers: int = Field(0, ge=0)  # 0: one for each core that this process may use
     chunk_size: int = Field(16, ge=1, le=256)  # images in one transaction
     max_rejected: str = "5%"  # more than this ends with exit code 3: a share (at least 10 images) or a number
@@ -88,6 +96,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     source: SourceSettings = SourceSettings()
     images: ImagesSettings = ImagesSettings()
+    cache: CacheSettings = CacheSettings()
     models: ModelsSettings = ModelsSettings()
     run: RunSettings = RunSettings()
 
@@ -139,6 +148,10 @@ class LoadedSettings:
     @property
     def models_folder(self) -> Path:
         return self.resolve(self.settings.models.folder)
+
+    @property
+    def cache_folder(self) -> Path:
+        return self.resolve(self.settings.cache.folder)
 
     @property
     def roots(self) -> tuple[Path, ...]:
@@ -248,9 +261,10 @@ def _check_section(section: str, file: str) -> None:
         raise UsageError(f"{file}: unknown section [{section}]", hint)
 
 
-def _did_you_mean(key: str) -> str:
-    """A hint for an unknown key: the nearest known one, whichever section it is in."""
-    names = {dotted.partition(".")[2]: dotted for dotted in _known_keys()}
+def _did_you_mean(key: str, section: str = "") -> str:
+    """A hint for an unknown key: the nearest known one, in its section rather than in another."""
+    known = sorted(_known_keys(), key=lambda dotted: dotted.startswith(f"{section}."))
+    names = {dotted.partition(".")[2]: dotted for dotted in known}
     close = difflib.get_close_matches(key, list(names), 1, 0.5)
     if not close:
         return "`infer config show` lists the settings"
@@ -264,5 +278,6 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> UsageError:
     where = origins.get(dotted, "settings")
     key = str(first["loc"][1] if len(first["loc"]) > 1 else first["loc"][0])
     if first["type"] == "extra_forbidden":
-        return UsageError(f"{where}: unknown key {key!r} in [{first['loc'][0]}]", _did_you_mean(key))
+        section = str(first["loc"][0])
+        return UsageError(f"{where}: unknown key {key!r} in [{section}]", _did_you_mean(key, section))
     return UsageError(f"{where}: {dotted}: {first['msg']}", "`infer config show --origin` shows what is set where")

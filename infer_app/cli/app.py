@@ -20,10 +20,12 @@ app = typer.Typer(
 images_app = typer.Typer(help="The images that infer_app keeps a table of itself.", no_args_is_help=True)
 model_app = typer.Typer(help="Build, prove and list models.", no_args_is_help=True)
 db_app = typer.Typer(help="The tables of infer_app.", no_args_is_help=True)
+cache_app = typer.Typer(help="Pixels kept for a second model ([cache]).", no_args_is_help=True)
 config_app = typer.Typer(help="The settings in force.", no_args_is_help=True)
 app.add_typer(images_app, name="images")
 app.add_typer(model_app, name="model")
 app.add_typer(db_app, name="db")
+app.add_typer(cache_app, name="cache")
 app.add_typer(config_app, name="config")
 
 Config = Annotated[
@@ -33,10 +35,15 @@ Config = Annotated[
 Date = Annotated[str, typer.Option("--date", "-d", help="2026-11-20, today or yesterday.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else there.")]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Name of a model.")]
+AllowInt8 = Annotated[
+    bool | None,
+    typer.Option("--allow-int8/--no-allow-int8", help="auto may take int8.  [default: [run] allow_int8]"),
+]
 Workers = Annotated[int | None, typer.Option("--workers", min=0, help="Processes; 0 is one per core.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Silent on success, for cron.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="All of it on a sample, writing nothing: how fast will it be?")]
+TraceFile = Annotated[Path | None, typer.Option("--trace", help="Write what each process did when, for Perfetto.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many images.")]
 FinishBy = Annotated[str | None, typer.Option("--finish-by", help="Stop cleanly at HH:MM (exit code 75).")]
 MaxDuration = Annotated[float | None, typer.Option("--max-duration", min=0, help="Stop cleanly after so many seconds.")]
@@ -123,6 +130,13 @@ def model_build(
     top_k: Annotated[int, typer.Option(min=1, help="softmax: so many best classes are kept.")] = 5,
     vector_dtype: Annotated[str, typer.Option(help="embedding: float32 or float16.")] = "float32",
     golden: Annotated[Path | None, typer.Option(help="Folder of images to prove the model on before each run.")] = None,
+    calibrate: Annotated[
+        Path | None, typer.Option(help="Folder of images like those to come: also makes the int8 variant.")
+    ] = None,
+    min_agreement: Annotated[
+        str, typer.Option(help="Share of the labels that int8 must keep for a run to take it.")
+    ] = "97%",
+    tune: Annotated[bool, typer.Option(help="Measure here how many processes and threads are fastest.")] = True,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -131,8 +145,21 @@ def model_build(
 
     recipe_flags = model.RecipeFlags(recipe, size, resize, crop_pct, crop, interpolation, exif, preprocess)
     output_flags = model.OutputFlags(output, activation, threshold, top_k, vector_dtype)
+    variant_flags = model.VariantFlags(calibrate, min_agreement, tune)
     model.build(
-        source, name, weights, labels, recipe_flags, mean, std, input_format, output_flags, golden, as_json, config
+        source,
+        name,
+        weights,
+        labels,
+        recipe_flags,
+        mean,
+        std,
+        input_format,
+        output_flags,
+        golden,
+        variant_flags,
+        as_json,
+        config,
     )
 
 
@@ -161,11 +188,21 @@ def model_list(as_json: Json = False, config: Config = None) -> None:
 
 
 @model_app.command("show")
-def model_show(name: Annotated[str, typer.Argument(help="Name of a model.")], config: Config = None) -> None:
-    """A model's manifest."""
+def model_show(
+    name: Annotated[str, typer.Argument(help="Name of a model.")], as_json: Json = False, config: Config = None
+) -> None:
+    """What a model is, its variants, and what was measured of them on each machine; --json for the whole manifest."""
     from infer_app.cli.model import show
 
-    show(name, config)
+    show(name, as_json, config)
+
+
+@model_app.command("tune")
+def model_tune(name: Annotated[str, typer.Argument(help="Name of a model.")], config: Config = None) -> None:
+    """Measure its variants, batch sizes, processes and threads on this machine again."""
+    from infer_app.cli.model import tune
+
+    tune(name, config)
 
 
 @model_app.command("verify")
@@ -193,18 +230,23 @@ def run(
     executor: Executor = None,
     device: Device = None,
     variant: Variant = None,
+    allow_int8: AllowInt8 = None,
     workers: Workers = None,
+    trace: TraceFile = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
     """Predict the new images of a day and write the results back."""
+    from infer_app.loading.nursery import start_early
+
+    start_early()  # workers load torch while this process loads the database
     from infer_app.cli import run as command
 
-    flags = command.run_flags(model, lookback, max_rejected, executor, device, variant, workers)
+    flags = command.run_flags(model, lookback, max_rejected, executor, device, variant, workers, allow_int8)
     limits = command.Limits(limit, finish_by, max_duration)
-    raise typer.Exit(command.run(date, flags, limits, command.Voice(quiet, verbose, as_json), dry_run, config))
+    raise typer.Exit(command.run(date, flags, limits, command.Voice(quiet, verbose, as_json), dry_run, config, trace))
 
 
 @app.command()
@@ -216,6 +258,8 @@ def backfill(
     finish_by: FinishBy = None,
     max_duration: MaxDuration = None,
     max_rejected: MaxRejected = None,
+    variant: Variant = None,
+    allow_int8: AllowInt8 = None,
     workers: Workers = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -223,9 +267,12 @@ def backfill(
     config: Config = None,
 ) -> None:
     """The same for each day of a range."""
+    from infer_app.loading.nursery import start_early
+
+    start_early()
     from infer_app.cli import run as command
 
-    flags = command.run_flags(model, 0, max_rejected, None, None, None, workers)
+    flags = command.run_flags(model, 0, max_rejected, None, None, variant, workers, allow_int8)
     limits = command.Limits(limit, finish_by, max_duration)
     raise typer.Exit(command.backfill(first, last, flags, limits, command.Voice(quiet, verbose, as_json), config))
 
@@ -294,12 +341,47 @@ def doctor(model: Model = None, as_json: Json = False, config: Config = None) ->
     raise typer.Exit(examine(model, as_json, config))
 
 
+@app.command()
+def bench(
+    images: Annotated[
+        Path | None, typer.Option("--images", help="Folder of images.  [default: those of --date]")
+    ] = None,
+    date: Date = "yesterday",
+    model: Model = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many images.")] = 1000,
+    only: Annotated[list[str] | None, typer.Option("--only", help="Only this strategy; may be repeated.")] = None,
+    workers: Workers = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Measure loading techniques on your images and model: what limits a run, and what each would buy."""
+    from infer_app.cli.bench import bench as measure
+
+    measure(images, date, model, limit, only or [], workers, as_json, config)
+
+
 @db_app.command("upgrade")
 def db_upgrade(config: Config = None) -> None:
     """Create or bring up to date the tables of infer_app."""
     from infer_app.cli.project import upgrade
 
     upgrade(config)
+
+
+@cache_app.command("status")
+def cache_status(as_json: Json = False, config: Config = None) -> None:
+    """What the cache holds, by recipe."""
+    from infer_app.cli.cache import show_status
+
+    show_status(as_json, config)
+
+
+@cache_app.command("clear")
+def cache_clear(as_json: Json = False, config: Config = None) -> None:
+    """Remove what the cache holds. Nothing is lost but time, and a run going on is not disturbed."""
+    from infer_app.cli.cache import clear
+
+    clear(as_json, config)
 
 
 @config_app.command("show")

@@ -13,7 +13,7 @@ from infer_app.cli.failures import printable
 from infer_app.cli.tables import show_table
 from infer_app.database.registry import find_images
 from infer_app.errors import UsageError
-from infer_app.job import open_executor
+from infer_app.job import open_executor, plan_run
 from infer_app.models.artifact import Artifact, find_artifact
 from infer_app.models.callables import resolve_callable
 from infer_app.models.check import CheckReport, compare_answers
@@ -68,7 +68,9 @@ def _run_ours(
     loaded: LoadedSettings, artifact: Artifact, paths: Sequence[Path], root: Path
 ) -> list[Prediction | Broken]:
     refs = [ImageRef(str(path), str(path)) for path in paths]
-    with open_executor(loaded, artifact, (root if root.is_dir() else root.parent,)) as executor:
+    with open_executor(
+        loaded, artifact, plan_run(loaded, artifact), (root if root.is_dir() else root.parent,)
+    ) as executor:
         results = list(executor.run(cut_into_chunks(refs, loaded.settings.run.chunk_size)))
     items: list[Prediction | Broken] = []
     for result in results:

@@ -15,10 +15,11 @@ from infer_app import __version__
 from infer_app.database.registry import count_images
 from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, gravest
-from infer_app.executors.cpu import available_cores
-from infer_app.executors.spec import LaneSpec
+from infer_app.executors.machine import usable_cores
+from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.images.decode import decoder_name, has_turbo
-from infer_app.job import CPU_VARIANT, choose_artifact, open_tables
+from infer_app.job import choose_artifact, open_tables, plan_run
+from infer_app.models.variants import OPENVINO_FP32, missing_for
 from infer_app.settings import LoadedSettings, load_settings
 
 LITTLE_DISK_BYTES = 1 << 30
@@ -63,7 +64,7 @@ def _guarded(check: Check, loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 def _program(_: LoadedSettings) -> Iterator[Finding]:
-    yield Finding("program", f"infer_app {__version__}, Python {platform.python_version()}, {available_cores()} cores")
+    yield Finding("program", f"infer_app {__version__}, Python {platform.python_version()}, {usable_cores()} cores")
 
 
 def _settings(loaded: LoadedSettings) -> Iterator[Finding]:
@@ -118,9 +119,14 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
     artifact = choose_artifact(loaded)
     artifact.verify()
     images = loaded.settings.images
-    LaneSpec(artifact.folder, CPU_VARIANT, (), images.max_bytes, images.max_pixels).open()
+    plan = plan_run(loaded, artifact)
+    LaneSpec(
+        (ModelSpec(artifact.folder, plan.variant, plan.batch_size),), (), images.max_bytes, images.max_pixels
+    ).open()
     manifest = artifact.manifest
-    yield Finding("model", f"{manifest.name} {manifest.model_id} {CPU_VARIANT}: golden images as built")
+    yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")
+    if missing := missing_for(OPENVINO_FP32):
+        yield Finding("openvino", "models run as TorchScript", missing)
 
 
 CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _database, _roots, _model)

@@ -10,14 +10,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from infer_app.cli.tables import show_table
+from infer_app.cli.variants import show_tuning, show_variants
 from infer_app.errors import UsageError
-from infer_app.executors.spec import LaneSpec
-from infer_app.job import CPU_VARIANT
+from infer_app.executors.machine import usable_cores
+from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.models.add_variants import add_variants
 from infer_app.models.artifact import find_artifact, list_artifacts
 from infer_app.models.build import BuildRequest, build_model
+from infer_app.models.calibration import Calibration
+from infer_app.models.manifest import Manifest
 from infer_app.models.specs import OutputSpec
+from infer_app.models.tuning import load_all, load_tuning
+from infer_app.models.variants import runnable
 from infer_app.records import Recipe
 from infer_app.settings import DEFAULT_CONFIG, load_settings
+from infer_app.tune import measure_layouts, measure_speeds
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -67,6 +74,22 @@ class RecipeFlags:
 
 
 @dataclass(frozen=True, slots=True)
+class VariantFlags:
+    calibrate: Path | None
+    min_agreement: str
+    tune: bool
+
+    def calibration(self) -> Calibration | None:
+        """Raises UsageError for a folder that isn't there or a share that is none."""
+        try:
+            text = self.min_agreement
+            share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            raise UsageError(f"--min-agreement {self.min_agreement!r} is no share", "for example 97%") from None
+        return None if self.calibrate is None else Calibration(self.calibrate, share)
+
+
+@dataclass(frozen=True, slots=True)
 class OutputFlags:
     kind: str
     activation: str
@@ -89,9 +112,11 @@ def build(
     input_format: str,
     output: OutputFlags,
     golden: Path | None,
+    variants: VariantFlags,
     as_json: bool,
     config: Path | None,
 ) -> None:
+    calibration = variants.calibration()
     request = BuildRequest(
         source=source,
         name=name,
@@ -107,18 +132,25 @@ def build(
     started = time.monotonic()
     with redirect_stdout(sys.stderr):  # what the user's module prints is no part of the answer
         artifact = build_model(request, _models_folder(config))
+        is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
+        artifact = add_variants(artifact, calibration, say)
+        is_same = is_reused and calibration is None and len(artifact.manifest.variants) == num_variants
+        if variants.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
+            measure_layouts(artifact, measure_speeds(artifact), say)
     manifest = artifact.manifest
     if as_json:
         found = {"model": manifest.name, "model_id": manifest.model_id, "folder": str(artifact.folder)}
-        print(json.dumps(found | {"reused": artifact.reused}))
+        print(json.dumps(found | {"reused": is_reused, "variants": list(manifest.variants)}))
         return
-    if artifact.reused:
+    if is_same:
         print(f"{manifest.name} {manifest.model_id} is there already and was left as it is: {artifact.folder}")
         return
     print(f"built {manifest.name} {manifest.model_id} in {time.monotonic() - started:.1f} s: {artifact.folder}")
-    recipe_words = ", ".join(f"{key} {value}" for key, value in asdict(manifest.recipe).items() if value is not None)
-    print(f"recipe: {recipe_words}; mean {manifest.mean}, std {manifest.std}")
+    print(f"recipe: {_recipe_in_words(manifest)}")
     print(f"{manifest.num_outputs} outputs per image, {len(manifest.golden)} golden images prove it before every run")
+    show_variants(manifest)
+    if tuning := load_tuning(artifact.folder, usable_cores()):
+        show_tuning(tuning)
 
 
 def list_models(as_json: bool, config: Path | None) -> None:
@@ -134,8 +166,34 @@ def list_models(as_json: bool, config: Path | None) -> None:
         print(f"no models in {folder}: make one with `infer model build`")
 
 
-def show(name: str, config: Path | None) -> None:
-    print(find_artifact(_models_folder(config), name).manifest.to_json(), end="")
+def show(name: str, as_json: bool, config: Path | None) -> None:
+    artifact = find_artifact(_models_folder(config), name)
+    manifest, tunings = artifact.manifest, load_all(artifact.folder)
+    if as_json:
+        print(json.dumps(json.loads(manifest.to_json()) | {"tuning": [asdict(tuning) for tuning in tunings]}, indent=2))
+        return
+    print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
+    print(f"recipe: {_recipe_in_words(manifest)}; {manifest.output.kind}, {manifest.num_outputs} outputs per image")
+    show_variants(manifest)
+    for tuning in tunings:
+        show_tuning(tuning)
+
+
+def tune(name: str, config: Path | None) -> None:
+    """Measures everything anew on this machine, and shows it."""
+    artifact = find_artifact(_models_folder(config), name)
+    show_tuning(measure_layouts(artifact, measure_speeds(artifact), say))
+
+
+def say(what: str) -> None:
+    """Progress: standard output is for the answer."""
+    print(what, file=sys.stderr)
+
+
+def _recipe_in_words(manifest: Manifest) -> str:
+    given = {key: value for key, value in asdict(manifest.recipe).items() if value is not None}
+    words = ", ".join(f"{key} {value}" for key, value in given.items())
+    return f"{words}; mean {manifest.mean}, std {manifest.std}"
 
 
 def verify(name: str | None, as_json: bool, config: Path | None) -> None:
@@ -146,7 +204,8 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
     for artifact in artifacts:
         artifact.verify()
         with redirect_stdout(sys.stderr):
-            LaneSpec(artifact.folder, CPU_VARIANT, (), images.max_bytes, images.max_pixels).open()
+            models = tuple(ModelSpec(artifact.folder, variant) for variant in runnable(artifact.manifest))
+            LaneSpec(models, (), images.max_bytes, images.max_pixels).open()
         if not as_json:
             files = len(artifact.manifest.files)
             print(

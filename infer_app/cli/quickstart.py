@@ -13,6 +13,7 @@ from infer_app.cli.tables import show_table
 from infer_app.day import Day, parse_date
 from infer_app.errors import InferError
 from infer_app.job import open_tables
+from infer_app.models.add_variants import add_variants
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.specs import OutputSpec
 from infer_app.records import Recipe
@@ -39,7 +40,7 @@ def quickstart(folder: Path) -> None:
         std=(128 / 255,) * 3,
         output=OutputSpec(kind="classification"),
     )
-    artifact = build_model(request, loaded.models_folder)
+    artifact = add_variants(build_model(request, loaded.models_folder), None, print)
     print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
     project.add([folder / "photos"], "yesterday", config)
     limits = run_command.Limits(None, None, None)

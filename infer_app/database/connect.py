@@ -35,6 +35,11 @@ class Database:
         self.dialect = self._engine.dialect
 
     @property
+    def url(self) -> str:
+        """With its password: for another connection, not to be shown."""
+        return self._url.render_as_string(hide_password=False)
+
+    @property
     def sqlite_file(self) -> Path | None:
         return Path(self._url.database) if self.is_sqlite and self._url.database else None
 

@@ -83,6 +83,7 @@ class Ledger:
             seconds=report.seconds,
             images_per_second=report.images_per_second,
             limit_images_per_second=report.limit_images_per_second,
+            throughput=_throughput(report),
             exit_code=report.exit_code,
         )
 
@@ -128,6 +129,21 @@ def process_identity(pid: int) -> str:
         return f"{pid}@?"
     fields = after_name.split()
     return f"{pid}@{'ended' if fields[0] == 'Z' else fields[19]}"  # a zombie has ended, if nobody reaped it
+
+
+def _throughput(report: RunReport) -> dict[str, Any]:
+    """What of its speed has no column of its own, by the names it has in the report."""
+    return {
+        "steady_images_per_second": report.steady_images_per_second,
+        "share_of_limit": report.share_of_limit,
+        "limits": report.limits,
+        "limited_by": report.limited_by,
+        "advice": report.advice,
+        "walls": report.walls,
+        "waits": report.waits,
+        "num_cores": report.num_cores,
+        "num_workers": report.num_workers,
+    }
 
 
 def _is_alive(row: Row[Any], now: datetime) -> bool:

@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSION = "0001"  # of the newest migration
+VERSION = "0002"  # of the newest migration
 
 # Times are UTC without a zone: SQLite has no zoned type, and one rule for all databases beats two.
 
@@ -108,6 +108,7 @@ runs = Table(
     Column("seconds", Float),
     Column("images_per_second", Float),
     Column("limit_images_per_second", Float),
+    Column("throughput", JSON),  # what else the run measured of its speed, named as in the report
     Column("exit_code", Integer),
     Column("error", Text),
     Index("ix_infer_runs_day_model_id", "day", "model_id"),

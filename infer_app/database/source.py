@@ -68,6 +68,11 @@ class Source:
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
         """The day's images with neither a prediction nor a rejection that stands, in order of (time, id)."""
+        for page in self.select_pages(day, model_id):
+            yield from page
+
+    def select_pages(self, day: Day, model_id: str) -> Iterator[list[ImageRef]]:
+        """The same, page by page; the last one may be empty."""
         after: tuple[Any, Any] | None = None
         while True:
             with self._database.read() as connection:
@@ -75,8 +80,7 @@ class Source:
                 if after is not None:
                     statement = statement.where(tuple_(self._time, self._id) > tuple_(*after))
                 page = connection.execute(statement.order_by(self._time, self._id).limit(PAGE_SIZE)).all()
-            for _, location, _, id_text in page:
-                yield ImageRef(_storable_id(id_text), str(location))
+            yield [ImageRef(_storable_id(id_text), str(location)) for _, location, _, id_text in page]
             if len(page) < PAGE_SIZE:
                 return
             after = (page[-1][2], page[-1][0])

@@ -1,10 +1,10 @@
-"""The `cpu` executor: one supervised process per core, each running its chunks to completion with one thread."""
+"""The `cpu` executor: supervised processes that each run their chunks to completion, by default one for each core."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator
 
+from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec
 from infer_app.loading.workers import Workers
 from infer_app.records import Chunk, ChunkResult
@@ -17,20 +17,24 @@ class CpuExecutor:
     device = "cpu"
 
     def __init__(self, lane: LaneSpec, num_workers: int, timeout_s: float) -> None:
-        self.num_cores = num_workers or available_cores()
-        self._workers = Workers(lane.open, self.num_cores, timeout_s)
+        """`num_workers` 0: one for each core. Each runs `lane.num_threads` threads."""
+        self.num_cores = usable_cores()
+        self.num_workers = num_workers or self.num_cores
+        self.num_threads = lane.num_threads
+        self._workers = Workers(lane.open, self.num_workers, timeout_s)
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
         return self._workers.run(chunks)
 
+    def worker_pids(self) -> list[int]:
+        return self._workers.pids()
+
+    def close(self) -> None:
+        """Ends the workers; the next run starts others."""
+        self._workers.close()
+
     def __enter__(self) -> CpuExecutor:
-        self._workers.__enter__()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self._workers.__exit__(*exception)
-
-
-def available_cores() -> int:
-    """Cores this process may run on: affinity counts, the machine's size doesn't."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.close()

@@ -11,14 +11,33 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneSpec:
-    """Small and picklable: `open` is what a worker process is started with."""
+class ModelSpec:
+    """One model of a lane."""
 
     artifact: Path
     variant: str
+    batch_size: int | None = None  # images; None: the variant's own
+
+
+@dataclass(frozen=True, slots=True)
+class CacheSpec:
+    """Where decoded and transformed pixels are kept."""
+
+    folder: Path
+    max_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSpec:
+    """Small and picklable: `open` is what a worker process is started with."""
+
+    models: tuple[ModelSpec, ...]  # all of one recipe: an image is read and decoded once for all of them
     roots: tuple[Path, ...]
     max_bytes: int
     max_pixels: int
+    num_threads: int = 1  # of one worker
+    trace: bool = False  # whether results carry the spans of their stages
+    cache: CacheSpec | None = None  # None: every image is decoded
 
     def open(self) -> CpuLane:
         """A lane that has proved itself on the golden images. Raises ModelError."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from infer_app.records import FileFacts, Reason
 
 
@@ -16,3 +18,21 @@ class BadImage(Exception):
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.detail}"
+
+
+# What an error message means, the first that matches. Pillow's words are here too, for every format.
+_MEANINGS = (
+    (re.compile(r"premature end|truncated", re.IGNORECASE), Reason.TRUNCATED),
+    (re.compile(r"insufficient memory|memory limit", re.IGNORECASE), Reason.OUT_OF_MEMORY),
+    (
+        re.compile(
+            r"unsupported (?!marker)|not supported|not implemented|omitted at compile|unknown pixel mode", re.IGNORECASE
+        ),
+        Reason.UNSUPPORTED_FORMAT,
+    ),
+)
+
+
+def reason_of(message: str) -> Reason:
+    """Corrupt, unless a decoder's message says otherwise."""
+    return next((reason for pattern, reason in _MEANINGS if pattern.search(message)), Reason.CORRUPT)

@@ -7,7 +7,6 @@ always applied.)
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -30,31 +29,17 @@ from PIL import (
 )
 from PIL import __version__ as pillow_version
 
-from infer_app.images.bad_image import BadImage
-from infer_app.images.formats import (
-    JpegHeader,
-    check_png_end,
-    check_scans,
-    has_jpeg_end,
-    parse_jpeg_header,
-    sniff,
-    webp_size,
-    without_oddities,
-    without_padding,
-)
+from infer_app.images.bad_image import BadImage, reason_of
+from infer_app.images.formats import check_png_end, sniff, webp_size
+from infer_app.images.jpeg import check_scans, has_jpeg_end, parse_jpeg_header
+from infer_app.images.turbo import JpegRefused, Pixels, decode_strictly, load_turbo
 from infer_app.records import Reason, Recipe
 
 # Pillow's own pixel limit warns, or raises, at sizes the user may have allowed. The one cap is DecodeLimits.max_pixels,
 # held against the header before a pixel is decoded.
 Image.MAX_IMAGE_PIXELS = None
 
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB, C-contiguous
-
-MAX_PADDING_BYTES = 16  # as libjpeg counts, which reads some ahead; more may be the overwritten end of a picture
 MAX_SCANS = 500  # of a JPEG, libjpeg-turbo's own limit; each costs a pass over the whole image
-_STRICT = turbojpeg.TJFLAG_STOPONWARNING | turbojpeg.TJFLAG_LIMITSCANS
-_END_OF_IMAGE = b"\xff\xd9"
-_ZEROS = bytes(4)
 
 # Opened by their class and not by Image.open, so that no file reaches a plugin its content does not name.
 _PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
@@ -83,7 +68,7 @@ def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
     except MemoryError as error:
         raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the pixels") from error
     except Exception as error:  # decoders raise whatever the damage leads to: KeyError, struct.error, IndexError, …
-        raise BadImage(_reason_of(str(error)), f"{type(error).__name__}: {error}"[:300]) from error
+        raise BadImage(reason_of(str(error)), f"{type(error).__name__}: {error}"[:300]) from error
 
 
 @cache
@@ -97,7 +82,7 @@ def decoder_name() -> str:
 
 def has_turbo() -> bool:
     """Whether the libjpeg-turbo library is here; without it Pillow decodes JPEGs, more slowly and less strictly."""
-    return _turbo() is not None
+    return load_turbo() is not None
 
 
 def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
@@ -120,27 +105,6 @@ def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
         raise BadImage(Reason.TOO_MANY_PIXELS, f"{width}x{height} pixels, at most {limits.max_pixels:,} are decoded")
 
 
-# What an error message means, the first that matches. Pillow's words are here too, for every format.
-_MEANINGS = (
-    (re.compile(r"premature end|truncated", re.IGNORECASE), Reason.TRUNCATED),
-    (re.compile(r"insufficient memory|memory limit", re.IGNORECASE), Reason.OUT_OF_MEMORY),
-    (
-        re.compile(
-            r"unsupported (?!marker)|not supported|not implemented|omitted at compile|unknown pixel mode", re.IGNORECASE
-        ),
-        Reason.UNSUPPORTED_FORMAT,
-    ),
-)
-
-
-def _reason_of(message: str) -> Reason:
-    """Corrupt, unless a decoder's message says otherwise."""
-    return next((reason for pattern, reason in _MEANINGS if pattern.search(message)), Reason.CORRUPT)
-
-
-# --- JPEG ---------------------------------------------------------------------------------------------------------
-
-
 def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
     """By libjpeg-turbo, each warning taken for what it means; by Pillow what libjpeg-turbo's interface can't do.
 
@@ -150,12 +114,12 @@ def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
     _check_pixels(header.width, header.height, limits)
     if not header.is_one_sequential_scan:
         check_scans(data, header, MAX_SCANS)
-    turbo = _turbo()
+    turbo = load_turbo()
     if turbo is None:
         return _decode_jpeg_with_pillow(data, recipe, limits)
     try:
-        rgb = _decode_strictly(turbo, data, header)
-    except _JpegRefused as refused:
+        rgb = decode_strictly(turbo, data, header)
+    except JpegRefused as refused:
         if refused.is_beyond_turbo:
             return _decode_jpeg_with_pillow(data, recipe, limits)
         raise
@@ -170,98 +134,6 @@ def _decode_jpeg_with_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits) 
     if not has_jpeg_end(data):
         raise BadImage(Reason.TRUNCATED, "ends without an end marker")
     return _decode_with_pillow(data, "jpeg", recipe, limits)
-
-
-def _decode_strictly(turbo: _StrictTurbo, data: bytes, header: JpegHeader) -> Pixels:
-    """Pixels that cost no warning, after oddities that mean nothing were put right in a copy."""
-    try:
-        return _decode_to_its_end(turbo, data, header)
-    except _JpegRefused as refused:
-        if header.is_one_sequential_scan and 0 < refused.padding <= MAX_PADDING_BYTES:
-            return _decode_to_its_end(turbo, without_padding(data, refused.padding), header)
-        if not refused.may_be_harmless:
-            raise
-    return _decode_to_its_end(turbo, without_oddities(data), header)
-
-
-def _decode_to_its_end(turbo: _StrictTurbo, data: bytes, header: JpegHeader) -> Pixels:
-    """A file without an end marker is whole if it is one Huffman-coded scan and clean once the marker is there.
-
-    Of several scans the last ones may be missing without a trace, and arithmetic coding may leave out its last bytes.
-    A tail of zeros is what a crash leaves of a file that was being written; they can pass for grey blocks.
-    """
-    try:
-        return _decode_with_turbo(turbo, data, header)
-    except _JpegRefused as refused:
-        if not (refused.is_without_end and header.is_one_sequential_scan) or data.endswith(_ZEROS):
-            raise
-    try:
-        return _decode_with_turbo(turbo, data + _END_OF_IMAGE, header)
-    except _JpegRefused as refused:
-        raise BadImage(Reason.TRUNCATED, f"no end marker, and then: {refused.detail}") from refused
-
-
-def _decode_with_turbo(turbo: _StrictTurbo, data: bytes, header: JpegHeader) -> Pixels:
-    if header.num_components < 4:
-        rgb: Pixels = turbo.decode(data, turbojpeg.TJPF_RGB, flags=_STRICT)
-        return rgb
-    # libjpeg leaves CMYK as it is stored: inverted, as Adobe writes it and Pillow takes it.
-    cmyk = ~turbo.decode(data, turbojpeg.TJPF_CMYK, flags=_STRICT)
-    return np.array(Image.fromarray(cmyk, "CMYK").convert("RGB"))
-
-
-class _JpegRefused(BadImage):
-    """libjpeg-turbo failed or warned; the reason is what its message means."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(_reason_of(message), message)
-
-    def __reduce__(self) -> tuple[type[_JpegRefused], tuple[str]]:
-        return type(self), (self.detail,)
-
-    @property
-    def may_be_harmless(self) -> bool:
-        """Stray bytes are harmless between the header's segments only; after a scan they mean that it lost its way."""
-        return bool(re.search(r"JFIF revision|Adobe color transform|SOS parameters|extraneous bytes", self.detail))
-
-    @property
-    def padding(self) -> int:
-        """Stray bytes between a scan that is complete and the end marker: cheap cameras write some."""
-        found = re.search(r"(\d+) extraneous bytes before marker 0xd9", self.detail)
-        return int(found[1]) if found else 0
-
-    @property
-    def is_without_end(self) -> bool:
-        return "Premature end of JPEG file" in self.detail
-
-    @property
-    def is_beyond_turbo(self) -> bool:
-        """Not damage, but a subsampling or colour space that libjpeg-turbo's interface does not name."""
-        return bool(re.search(r"Could not determine|Unsupported color conversion", self.detail))
-
-
-class _StrictTurbo(turbojpeg.TurboJPEG):  # type: ignore[misc]
-    """PyTurboJPEG that raises for a warning too.
-
-    Its own way is warnings.warn and an undefined image; Python shows a repeated warning only once.
-    """
-
-    def _TurboJPEG__report_error(self, handle: Any) -> None:  # noqa: N802 - the name PyTurboJPEG gives it
-        raise _JpegRefused(self._TurboJPEG__get_error_string(handle))
-
-
-@cache
-def _turbo() -> _StrictTurbo | None:
-    """One per process. By its plain name first: PyTurboJPEG's own search starts a compiler to find the library."""
-    for path in ("libturbojpeg.so.0", None):
-        try:
-            return _StrictTurbo(path)
-        except (OSError, RuntimeError, KeyError):
-            continue
-    return None
-
-
-# --- Pillow -------------------------------------------------------------------------------------------------------
 
 
 def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits) -> Pixels:

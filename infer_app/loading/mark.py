@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import time
 from dataclasses import dataclass
-from multiprocessing.context import SpawnContext
+from multiprocessing.context import BaseContext
 from typing import Any
 
 from infer_app.records import FileFacts
@@ -35,7 +35,7 @@ class Mark:
         self._task = NOTHING
 
     @classmethod
-    def create(cls, context: SpawnContext) -> Mark:
+    def create(cls, context: BaseContext) -> Mark:
         mark = cls(context.RawArray("B", _LAYOUT.size))
         mark.rest()
         return mark

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import os
 import signal
 import threading
@@ -16,6 +14,7 @@ from typing import Any, Protocol
 
 from infer_app.errors import InferError
 from infer_app.loading.mark import Mark
+from infer_app.loading.nursery import die_with_parent
 from infer_app.records import Chunk, ChunkResult
 
 
@@ -48,7 +47,7 @@ class Done:
 
 def work(pipe: Connection, memory: Any, open_lane: OpenLane, is_verbose: bool) -> None:
     """The target of a worker process. It ends with its pipe, and is deaf to the signals a terminal or systemd send."""
-    _die_with_parent()
+    die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if not is_verbose:
@@ -65,13 +64,6 @@ def work(pipe: Connection, memory: Any, open_lane: OpenLane, is_verbose: bool) -
         pipe.send(Failed(error))
     except BaseException as error:  # a bug: it ends the run, with the traceback of where it happened
         pipe.send(Failed(InferError(f"a worker failed: {type(error).__name__}: {error}", traceback.format_exc())))
-
-
-def _die_with_parent() -> None:
-    """For a worker that hangs in code that never lets its other threads run; all others end with their pipe."""
-    pr_set_pdeathsig = 1  # linux/prctl.h
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
 def _answer(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, open_lane: OpenLane) -> None:

@@ -7,20 +7,19 @@ Each worker has at most TASKS_AHEAD tasks: one in hand and one waiting, so that 
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import signal
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import connection as mp_connection
-from multiprocessing import resource_tracker
+from multiprocessing.context import ForkServerContext
 from typing import Any
 
 from infer_app.errors import ModelError, WorkersKilled
 from infer_app.loading.blame import Death, Task, Verdict, judge
 from infer_app.loading.mark import Mark
+from infer_app.loading.nursery import context, signals_blocked
 from infer_app.loading.worker import Done, Failed, OpenLane, Ready, work
 from infer_app.records import Chunk, ChunkResult
 
@@ -34,26 +33,16 @@ MAX_DEATHS_IN_A_ROW = 10  # without one result in between, and no sooner than
 PATIENCE_S = 60  # seconds after the last result
 
 
-@contextmanager
-def _signals_blocked() -> Iterator[None]:
-    resource_tracker.ensure_running()  # starting it, which the first worker would do, unblocks them
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
 class Worker:
     """One process, its pipe, its mark and the tasks it was given, oldest first."""
 
-    def __init__(self, context: multiprocessing.context.SpawnContext, open_lane: OpenLane) -> None:
+    def __init__(self, context: ForkServerContext, open_lane: OpenLane) -> None:
         self.mark = Mark.create(context)
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(
             target=work, args=(theirs, self.mark.memory, open_lane, log.isEnabledFor(logging.DEBUG)), daemon=True
         )
-        with _signals_blocked():  # signals are the supervisor's business, from a worker's first moment on
+        with signals_blocked():
             self.process.start()
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()
@@ -90,7 +79,7 @@ class Workers:
         self._open_lane = open_lane
         self._num_workers = num_workers
         self._timeout_s = timeout_s
-        self._context = multiprocessing.get_context("spawn")  # never fork: libraries have threads by now
+        self._context = context()
         self._workers: list[Worker] = []
         self._retries: deque[Task] = deque()
         self._next_number = 0
@@ -116,8 +105,15 @@ class Workers:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends every worker; a later run starts others."""
         while self._workers:
             self._workers.pop().end()
+
+    def pids(self) -> list[int]:
+        return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
 
     def _feed(self, pending: Iterator[Chunk]) -> bool:
         """Gives every worker something to do, starting workers as needed; False once nothing is left."""
@@ -193,7 +189,7 @@ class Workers:
         verdict = judge(in_hand, death) if worker.is_ready else Verdict(retry=(in_hand,))
         self._retries.extendleft(reversed([*verdict.retry, *worker.tasks]))
         if verdict.broken:
-            yield ChunkResult(in_hand.chunk.number, (), verdict.broken)
+            yield ChunkResult(in_hand.chunk.number, (), verdict.broken, in_hand.chunk.models)
 
     def _check_deaths(self, worker: Worker, death: Death) -> None:
         self._deaths_in_a_row += 1

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import os
 import re
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -19,9 +17,11 @@ from typing import Any
 import numpy as np
 
 from infer_app.errors import ModelError, UsageError
+from infer_app.models.files import replace_file
 from infer_app.models.labels import parse_labels
 from infer_app.models.manifest import LABELS_FILE, PREPROCESS_FILE, Manifest
 from infer_app.models.specs import InputSpec, OutputSpec, Tolerance
+from infer_app.models.tuning import FOLDER as TUNING_FOLDER
 
 __all__ = [
     "Artifact",
@@ -97,7 +97,7 @@ class Artifact:
     def _extra_files(self) -> list[str]:
         known = {*self.manifest.files, MANIFEST_FILE}
         found = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if not path.is_dir())
-        return sorted(set(found) - known)
+        return sorted(path for path in set(found) - known if not path.startswith(f"{TUNING_FOLDER}/"))
 
 
 def open_artifact(folder: Path) -> Artifact:
@@ -135,13 +135,7 @@ def check_name(name: str) -> None:
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
     """Replace manifest.json at once: a reader sees the old one or the new one."""
-    with tempfile.NamedTemporaryFile("wb", dir=folder.parent, prefix=".manifest-", delete=False) as new:
-        new.write(manifest.to_json().encode())
-        new.flush()
-        os.fsync(new.fileno())
-    path = Path(new.name)
-    path.chmod(0o644)  # a temporary file is its owner's alone; cron may run as someone else
-    path.replace(folder / MANIFEST_FILE)
+    replace_file(folder / MANIFEST_FILE, manifest.to_json().encode())
 
 
 def record_variant(
@@ -163,7 +157,7 @@ def write_file(folder: Path, relative: str, data: bytes) -> str:
     """Write a file of an artifact; its sha256."""
     path = folder / relative
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
+    replace_file(path, data)
     return hashlib.sha256(data).hexdigest()
 
 

@@ -29,6 +29,7 @@ from infer_app.models.artifact import (
     write_file,
 )
 from infer_app.models.callables import resolve_callable
+from infer_app.models.fixed_batch import as_rows
 from infer_app.models.golden import CHECK_BATCH, check_golden, golden_outputs, golden_pixels, measure_parity, save_array
 from infer_app.models.golden_set import GoldenSet, load_pixels, make_golden_set
 from infer_app.models.labels import format_labels, parse_labels
@@ -43,7 +44,7 @@ from infer_app.models.manifest import (
 )
 from infer_app.models.source import Source, read_source, standalone_code
 from infer_app.models.specs import InputSpec, OutputSpec, Tolerance, floats3
-from infer_app.models.torchscript import CPU_VARIANT, as_rows, build_cpu_variant, load_torchscript
+from infer_app.models.torchscript import CPU_VARIANT, build_cpu_variant, load_torchscript
 from infer_app.models.trial import check_meaning, try_source
 from infer_app.records import Recipe
 

@@ -17,7 +17,7 @@ from infer_app.models.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
 from infer_app.models.outputs import decode_outputs
 from infer_app.models.specs import OutputSpec, Tolerance
 
-CHECK_BATCH = 4  # images; every variant takes as many
+CHECK_BATCH = 4  # images
 LABEL_MARGIN = 0.05  # of the largest output: two classes closer than this may change places by 2 levels of a pixel
 
 _HINT = "nothing was written; try `infer model verify`, then rebuild the model or the variant on this machine"
@@ -56,11 +56,12 @@ def check_golden(
     load_pixels: Callable[[bytes], Tensor],
     predict: Callable[[Tensor], Tensor],
     variant: str | None = None,
+    batch_size: int = CHECK_BATCH,
 ) -> None:
     """ModelError where the whole path, from bytes to label, no longer gives what it gave at build.
 
     `load_pixels` is the caller's own decoding and transform, bytes to (size, size, 3) uint8; `predict` its model, at
-    most CHECK_BATCH rows of them to (n, D). In three steps, so that a small difference of the pixels can't hide a
+    most `batch_size` rows of them to (n, D). In three steps, so that a small difference of the pixels can't hide a
     difference of the model: the pixels; the outputs for the golden pixels; the labels for the pixels as loaded.
     """
     tolerance = artifact.manifest.tolerance_of(variant)
@@ -71,8 +72,9 @@ def check_golden(
             for number, path in enumerate(artifact.manifest.golden)
         ]
     )
-    _check_outputs(expected, _predict_all(predict, expected_pixels), tolerance)
-    _check_labels(expected, _predict_all(predict, pixels), artifact.manifest.output, artifact.labels)
+    _check_outputs(expected, _predict_all(predict, expected_pixels, batch_size), tolerance)
+    actual = _predict_all(predict, pixels, batch_size)
+    _check_labels(expected, actual, artifact.manifest.output, artifact.labels, max(LABEL_MARGIN, tolerance.relative))
 
 
 def golden_pixels(artifact: Artifact) -> Tensor:
@@ -107,8 +109,8 @@ def _checked_pixels(actual: Tensor, expected: Tensor, tolerance: Tolerance, numb
     return actual
 
 
-def _predict_all(predict: Callable[[Tensor], Tensor], pixels: Tensor) -> Tensor:
-    return torch.cat([predict(batch) for batch in torch.split(pixels, CHECK_BATCH)]).cpu()
+def _predict_all(predict: Callable[[Tensor], Tensor], pixels: Tensor, batch_size: int) -> Tensor:
+    return torch.cat([predict(batch) for batch in torch.split(pixels, batch_size)]).cpu()
 
 
 def _check_outputs(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> None:
@@ -125,10 +127,12 @@ def _check_outputs(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> No
             raise _failed(number, f"outputs have cosine {cosine:.5f}, needed is {tolerance.cosine:g}")
 
 
-def _check_labels(expected: Tensor, actual: Tensor, spec: OutputSpec, labels: tuple[str, ...]) -> None:
+def _check_labels(
+    expected: Tensor, actual: Tensor, spec: OutputSpec, labels: tuple[str, ...], margin_share: float
+) -> None:
     if spec.kind != "classification":
         return
-    margin = LABEL_MARGIN * expected.abs().max()
+    margin = margin_share * expected.abs().max()
     rows = zip(decode_outputs(expected, spec, labels), decode_outputs(actual, spec, labels), strict=True)
     for number, (theirs, ours) in enumerate(rows):
         if theirs is None or ours is None:

@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact import Artifact
+from infer_app.models.fixed_batch import FixedBatch, as_rows
 from infer_app.models.padding import fold_padding
 from infer_app.models.specs import InputSpec
 
 CPU_VARIANT = "cpu-torchscript"
-BATCH_SIZE = 4  # images; fixed, because the fusion is made for one shape
+BATCH_SIZE = 4  # images; fixed, because the fusion is made for one shape. Tuning may find another one faster
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
 
 _jit: Any = torch.jit  # has hardly a type
@@ -69,52 +70,32 @@ def run_artifact(artifact: Artifact, pixels: Tensor) -> Tensor:
     return as_rows(run_source(module, artifact.manifest.input_spec, pixels))
 
 
-def as_rows(output: Tensor) -> Tensor:
-    """(n, D) float32 of an output whose first dimension is the batch."""
-    return output.float().reshape(output.shape[0], -1)
-
-
-def build_cpu_variant(artifact: Artifact) -> FixedBatch:
+def build_cpu_variant(artifact: Artifact, batch_size: int = BATCH_SIZE) -> FixedBatch:
     """The variant cpu-torchscript, warmed up and fast from the first call; made at every load, nothing is stored."""
-    size = artifact.manifest.recipe.size
-    return make_cpu_variant(artifact.read(artifact.manifest.model_file), artifact.manifest.input_spec, size)
+    manifest = artifact.manifest
+    return make_cpu_variant(
+        artifact.read(manifest.model_file), manifest.input_spec, manifest.recipe.size, batch_size=batch_size
+    )
 
 
-def make_cpu_variant(source: bytes, spec: InputSpec, size: int) -> FixedBatch:
+def make_cpu_variant(source: bytes, spec: InputSpec, size: int, batch_size: int = BATCH_SIZE) -> FixedBatch:
     """The same for a source of which there is no artifact yet.
 
     Channels last is what oneDNN's kernels are quickest in, and the decoded pixels have it already. A module that
     calls `view` on a picture can't run so; it gets the usual layout.
     """
     try:
-        return FixedBatch(_frozen(source, spec, size, channels_last=True), size)
+        return _warm(_frozen(source, spec, size, batch_size, channels_last=True), size, batch_size)
     except Exception:  # torch.jit.Error is no RuntimeError
-        return FixedBatch(_frozen(source, spec, size, channels_last=False), size)
+        return _warm(_frozen(source, spec, size, batch_size, channels_last=False), size, batch_size)
 
 
-class FixedBatch:
-    """A model for (n, H, W, 3) uint8 with n up to BATCH_SIZE, which always runs BATCH_SIZE: (n, D) float32.
-
-    For one thread at a time: the batch that a tail is padded in is reused.
-    """
-
-    def __init__(self, module: Callable[[Tensor], Tensor], size: int) -> None:
-        self._module = module
-        self._padded = torch.zeros(BATCH_SIZE, size, size, 3, dtype=torch.uint8)
-        with _no_deprecations(), _onednn_fusion():
-            for _ in range(WARM_UP_RUNS):
-                self(self._padded)
-
-    def __call__(self, pixels: Tensor) -> Tensor:
-        num_images = pixels.shape[0]
-        if num_images > BATCH_SIZE or pixels.shape[1:] != self._padded.shape[1:]:
-            raise ValueError(f"pixels of {tuple(pixels.shape)} for a model of {tuple(self._padded.shape)}")
-        if num_images < BATCH_SIZE:
-            self._padded[:num_images] = pixels
-            self._padded[num_images:] = 0
-            pixels = self._padded
-        with torch.inference_mode():
-            return as_rows(self._module(pixels.contiguous()))[:num_images]
+def trace_normalised(source: bytes, spec: InputSpec, size: int) -> Any:
+    """The source behind uint8 NHWC pixels, traced and not frozen: what other runtimes are converted from."""
+    wrapped = _Normalised(load_torchscript(source), spec, channels_last=False).eval()
+    example = torch.zeros(BATCH_SIZE, size, size, 3, dtype=torch.uint8)
+    with _no_deprecations(), torch.no_grad():
+        return _jit.trace(wrapped, example, check_trace=False)
 
 
 class _Normalised(nn.Module):
@@ -138,13 +119,24 @@ class _Normalised(nn.Module):
         return self.source((pictures - self.mean) / self.std)
 
 
-def _frozen(source: bytes, spec: InputSpec, size: int, *, channels_last: bool) -> torch.jit.ScriptModule:
+def _frozen(source: bytes, spec: InputSpec, size: int, batch_size: int, *, channels_last: bool) -> Any:
     wrapped = _Normalised(load_torchscript(source), spec, channels_last=channels_last).eval()
-    example = torch.zeros(BATCH_SIZE, size, size, 3, dtype=torch.uint8)
+    example = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8)
     with _no_deprecations(), torch.no_grad():
-        frozen: torch.jit.ScriptModule = _jit.freeze(_jit.trace(wrapped, example, check_trace=False))
+        frozen = _jit.freeze(_jit.trace(wrapped, example, check_trace=False))
     fold_padding(frozen.graph)
     return frozen
+
+
+def _warm(module: Callable[[Tensor], Tensor], size: int, batch_size: int) -> FixedBatch:
+    def run(pixels: Tensor) -> Tensor:
+        with torch.inference_mode():
+            return module(pixels)
+
+    model = FixedBatch(run, size, batch_size)
+    with _no_deprecations(), _onednn_fusion():
+        model.warm_up(WARM_UP_RUNS)
+    return model
 
 
 def _refuse_other_formats(source: bytes) -> None:

@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.errors import ModelError
+from infer_app.models.fixed_batch import as_rows
 from infer_app.models.specs import InputSpec, OutputSpec
-from infer_app.models.torchscript import as_rows, first_line, run_source
+from infer_app.models.torchscript import first_line, run_source
 
 BATCH_TOLERANCE = 1e-4  # of the largest output: fp32 noise of another order of additions stays well below
 _OTHER_BATCHES = (4, 8, 16, 32, 64)  # sizes that people trace with

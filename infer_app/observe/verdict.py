@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import date
 
-from infer_app.observe.stages import name_the_limit
+from infer_app.observe.limit import in_words
+from infer_app.observe.stages import WAITING_STAGES
 from infer_app.records import DayCounts, RunReport
 
 
@@ -15,11 +17,14 @@ def verdict(report: RunReport) -> str:
         nothing = "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new"
         return " · ".join([*parts, nothing])
     parts.append(duration(report.seconds))
-    if report.steady_images_per_second is None or report.limit_images_per_second is None:
-        return " · ".join([*parts, "too few images to judge the speed"])
-    parts.append(f"{100 * report.steady_images_per_second / report.limit_images_per_second:.0f} % of the limit")
-    parts.append(name_the_limit(report.stages))
-    return " · ".join(parts)
+    return " · ".join([*parts, speed(report)])
+
+
+def speed(report: RunReport) -> str:
+    """`94 % of the limit · the model limits`."""
+    if report.share_of_limit is None or report.limited_by is None:
+        return "too few images to judge the speed"
+    return f"{100 * report.share_of_limit:.0f} % of the limit · {in_words(report.limited_by)}"
 
 
 def balance(counts: DayCounts) -> str:
@@ -31,12 +36,26 @@ def balance(counts: DayCounts) -> str:
 
 
 def stage_costs(report: RunReport) -> str:
-    """`CPU ms per image: decode 1.7, model 14.1 …; limit 120 images/s, reached 113`."""
-    costs = ", ".join(f"{stage} {ms:.2f}" for stage, ms in report.stages.items() if ms >= 0.005)
+    """`CPU ms per image: decode 1.7, model 14.1 …; waiting: read 3.2; limit 120 images/s, reached 113`."""
+    costs = _in_ms(report.stages)
+    waits = f"; waiting: {_in_ms(report.waits)}" if _in_ms(report.waits) else ""
     limit = f"{report.limit_images_per_second:,.0f}" if report.limit_images_per_second else "unknown"
     steady = report.steady_images_per_second
     reached = f"{report.images_per_second:,.0f}" + (f", {steady:,.0f} once the workers ran" if steady else "")
-    return f"CPU ms per image: {costs}; limit {limit} images/s, reached {reached}"
+    return f"CPU ms per image: {costs}{waits}; limit {limit} images/s, reached {reached}{_others(report)}"
+
+
+def _others(report: RunReport) -> str:
+    """What kept the workers off the cores: wall time of stages that wait for nothing else, beyond their CPU time."""
+    busy = [stage for stage in report.walls if stage not in WAITING_STAGES]
+    cpu, wall = (sum(times.get(stage, 0.0) for stage in busy) for times in (report.stages, report.walls))
+    share = 1 - cpu / wall if wall and report.num_workers <= report.num_cores else 0.0
+    return f"; other programs took {100 * share:.0f} % of the cores' time" if share >= 0.1 else ""
+
+
+def _in_ms(stages: Mapping[str, float]) -> str:
+    """Leaves out what rounds to nothing."""
+    return ", ".join(f"{stage} {ms:.2f}" for stage, ms in stages.items() if ms >= 0.005)
 
 
 def short_date(day: date) -> str:

@@ -145,11 +145,15 @@ def descendants(run):
         return []
 
 
+def is_fork_server(process):
+    return "multiprocessing.forkserver" in " ".join(process.cmdline())
+
+
 def workers_of(run):
     found = []
     for process in descendants(run):
         try:
-            if "spawn_main" in " ".join(process.cmdline()):
+            if is_fork_server(process.parent()):
                 found.append(process)
         except psutil.NoSuchProcess:
             pass

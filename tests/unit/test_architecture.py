@@ -27,17 +27,21 @@ MAY_IMPORT = {
     "loading": {"records", "errors"},
     "models": {"records", "errors", "images"},
     "executors": {"records", "errors", "images", "loading", "models", "observe"},
-    "job": FREE | {"database", "executors", "models"},
+    "tune": {"records", "executors", "loading", "models"},
+    "job": FREE | {"database", "executors", "images", "models", "tune"},
     "run": FREE | {"job", "database", "executors", "holdback", "images", "observe", "stop"},
+    "bench": FREE | {"job", "tune", "loading", "models", "images"},
 }
 OWNERS = {
     "typer": {"cli"},
     "sqlalchemy": {"database", "settings.py"},
     "alembic": {"database"},
     "turbojpeg": {"images"},
-    "PIL": {"images", "models/golden_images.py"},
+    "PIL": {"images", "models/golden_images.py", "bench/workload.py"},
     "torch.jit": {"models/torchscript.py"},
-    "multiprocessing": {"loading"},
+    "openvino": {"models/openvino.py"},
+    "nncf": {"models/openvino.py"},
+    "multiprocessing": {"loading", "bench/strategies.py"},
     "rich": {"cli", "observe"},
 }
 

@@ -70,6 +70,14 @@ def report(run_id, **changes):
         limit_images_per_second=5.0,
         stages={"decode": 1.5},
         exit_code=3,
+        walls={"decode": 1.7},
+        waits={"read": 0.2},
+        limits={"cores": 5.0, "database": 9.0},
+        limited_by="decode",
+        share_of_limit=0.8,
+        advice="1.5 × faster over all with int8",
+        num_cores=2,
+        num_workers=4,
     )
     return replace(whole, **changes)
 
@@ -161,6 +169,17 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, ledger):
     kept = ("state", "selected", "predicted", "rejected", "reasons", "stages", "seconds", "exit_code", "error")
     assert [row[name] for name in kept] == ["done", 5, 3, 2, {"corrupt": 2}, {"decode": 1.5}, 1.5, 3, None]
     assert (row["images_per_second"], row["limit_images_per_second"]) == (3.3, 5.0)
+    assert row["throughput"] == {
+        "steady_images_per_second": 4.0,
+        "share_of_limit": 0.8,
+        "limits": {"cores": 5.0, "database": 9.0},
+        "limited_by": "decode",
+        "advice": "1.5 × faster over all with int8",
+        "walls": {"decode": 1.7},
+        "waits": {"read": 0.2},
+        "num_cores": 2,
+        "num_workers": 4,
+    }
     assert row["started_at"] <= row["ended_at"] <= now()
     open_run(ledger)
 

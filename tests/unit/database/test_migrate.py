@@ -10,7 +10,7 @@ from sqlalchemy import column, insert, inspect, select, table, text, update
 from infer_app.database import migrate
 from infer_app.database.connect import Database
 from infer_app.database.migrate import check_schema, upgrade
-from infer_app.database.schema import VERSION, VERSION_TABLE, metadata, models, predictions
+from infer_app.database.schema import VERSION, VERSION_TABLE, metadata, models, predictions, runs
 from infer_app.errors import SchemaOutdated
 
 
@@ -87,6 +87,24 @@ def test_newer_tables_are_refused_and_left_as_they_are(database, act):
     assert (caught.value.exit_code, caught.value.hint) == (11, "upgrade infer_app")
     with database.read() as connection:
         assert connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}").all() == [("9999",)]
+
+
+def test_tables_of_the_first_version_keep_their_rows(fresh):
+    """A file as the first version left it, with a run that had ended."""
+    to_revision(fresh, command.upgrade, "0001")
+    with pytest.raises(SchemaOutdated, match=f"of version 0001, this program needs {VERSION}"):
+        check_schema(fresh)
+    run = dict.fromkeys(("id", "time_zone", "model", "model_id", "variant", "executor", "device", "host"), "1")
+    run |= {"process": "1@2", "versions": "{}", "state": "done", "day": "2026-11-20", "stages": '{"model": 14.1}'}
+    run |= dict.fromkeys(("interval_start", "interval_end", "started_at", "heartbeat_at"), "2026-11-20 00:00:00.000000")
+    run |= dict.fromkeys(("selected", "predicted", "rejected"), 3)
+    with fresh.write() as connection:
+        connection.execute(text(f"INSERT INTO infer_runs ({', '.join(run)}) VALUES (:{', :'.join(run)})"), run)
+    assert upgrade(fresh) == "0001"
+    check_schema(fresh)
+    with fresh.read() as connection:
+        row = connection.execute(select(runs)).one()
+    assert (row.id, row.selected, row.stages, row.throughput) == ("1", 3, {"model": 14.1}, None)
 
 
 def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):

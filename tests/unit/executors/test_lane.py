@@ -11,10 +11,11 @@ from torch import nn
 from infer_app.errors import ModelError
 from infer_app.executors import lane as lane_module
 from infer_app.executors.lane import CpuLane
-from infer_app.executors.spec import LaneSpec
+from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.loading.mark import Mark
 from infer_app.loading.workers import Workers
 from infer_app.models.build import BuildRequest, build_model
+from infer_app.models.fixed_batch import FixedBatch
 from infer_app.models.torchscript import BATCH_SIZE, CPU_VARIANT
 from infer_app.records import Broken, Chunk, FileFacts, ImageRef, Reason, Recipe
 from tests.conftest import jpeg
@@ -87,7 +88,7 @@ def build(folder, module):
 
 
 def open_lane(artifact, *roots):
-    return CpuLane.open(LaneSpec(artifact.folder, CPU_VARIANT, roots, 1 << 20, 1 << 20))
+    return CpuLane.open(LaneSpec((ModelSpec(artifact.folder, CPU_VARIANT),), roots, 1 << 20, 1 << 20))
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +186,7 @@ def test_an_output_that_is_no_number_rejects_its_image_alone(lanes, photos, plac
     assert result.predictions == expected
     detail = "the model's output has a NaN or an infinity"
     (broken,) = result.broken
-    assert broken == Broken(photos["white"], Reason.NON_FINITE_OUTPUT, detail, "outputs", broken.file)
+    assert broken == Broken(photos["white"], Reason.NON_FINITE_OUTPUT, detail, "outputs", broken.file, model=0)
     assert broken.file.sha256 is not None
 
 
@@ -210,7 +211,8 @@ def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
     folder = tmp_path / "model"
     folder.mkdir()
     artifact = build(folder, CannotDoWhite())
-    spec = LaneSpec(artifact.folder, CPU_VARIANT, (Path(photos["white"].location).parent,), 1 << 20, 1 << 20)
+    roots = (Path(photos["white"].location).parent,)
+    spec = LaneSpec((ModelSpec(artifact.folder, CPU_VARIANT),), roots, 1 << 20, 1 << 20)
     refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
     with Workers(spec.open, 1, 30) as workers:
         broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]
@@ -261,7 +263,8 @@ def test_a_lane_whose_model_gives_other_outputs_does_not_open(tmp_path, photos):
     """As after an update of a library that computes something else."""
     artifact = build(tmp_path, Means())
     lane = open_lane(artifact)
-    predict = lane._predict
-    lane._predict = lambda pixels: 1.01 * predict(pixels)
+    model = lane._models[0]
+    other = FixedBatch(lambda pixels: 1.01 * model.predict(pixels), artifact.manifest.recipe.size, BATCH_SIZE)
+    lane._models = (replace(model, predict=other),)
     with pytest.raises(ModelError, match="golden check failed"):
         lane.prove()

@@ -18,6 +18,7 @@ from rasters import png_of_16_bits, tiff
 from infer_app.images import decode
 from infer_app.images.bad_image import BadImage
 from infer_app.images.decode import DecodeLimits, decode_image, decoder_name, has_turbo
+from infer_app.images.turbo import JpegRefused
 from infer_app.records import FileFacts, Reason, Recipe
 
 RECIPE = Recipe("stretch", size=8)
@@ -41,7 +42,7 @@ STORED_AS = {
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each of the two decoders of JPEGs."""
     if request.param == "pillow":
-        monkeypatch.setattr(decode, "_turbo", lambda: None)
+        monkeypatch.setattr(decode, "load_turbo", lambda: None)
     elif not has_turbo():
         pytest.skip("no libturbojpeg.so.0 on this machine")
     return request.param
@@ -207,7 +208,7 @@ def test_pyturbojpeg_still_has_the_methods_that_make_warnings_errors(name: str):
 
 def test_a_refusal_travels_between_processes():
     facts = FileFacts(3, 1.5, "abc")
-    for refused in (BadImage(Reason.EMPTY, "0 bytes", facts), decode._JpegRefused("Premature end of JPEG file")):
+    for refused in (BadImage(Reason.EMPTY, "0 bytes", facts), JpegRefused("Premature end of JPEG file")):
         copy = pickle.loads(pickle.dumps(refused))
         assert (type(copy), copy.args, str(copy)) == (type(refused), refused.args, str(refused))
 

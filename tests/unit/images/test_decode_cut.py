@@ -23,7 +23,7 @@ needs_turbo = pytest.mark.skipif(not has_turbo(), reason="no libturbojpeg.so.0 o
 
 @pytest.fixture
 def without_turbo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode, "_turbo", lambda: None)
+    monkeypatch.setattr(decode, "load_turbo", lambda: None)
 
 
 def decoded(data: bytes) -> np.ndarray:

@@ -122,7 +122,7 @@ def test_a_flood_of_pixels_is_refused_by_its_header(kind: str):
 
 
 def test_a_flood_of_pixels_is_refused_without_turbo_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(decode, "_turbo", lambda: None)
+    monkeypatch.setattr(decode, "load_turbo", lambda: None)
     data = claiming("jpeg", 65500, 65500)
     with frugal():
         assert refusal(data) is Reason.TOO_MANY_PIXELS
@@ -160,7 +160,7 @@ def test_a_jpeg_of_a_thousand_scans_is_refused_before_they_are_decoded(
     with_turbo: bool, monkeypatch: pytest.MonkeyPatch
 ):
     if not with_turbo:
-        monkeypatch.setattr(decode, "_turbo", lambda: None)
+        monkeypatch.setattr(decode, "load_turbo", lambda: None)
     data = jpegs.of_many_scans(1000)
     with frugal():
         assert refusal(data) is Reason.CORRUPT

@@ -45,7 +45,8 @@ def pids(workers):
 
 
 def worker_processes():
-    return [child for child in psutil.Process().children(recursive=True) if "spawn_main" in " ".join(child.cmdline())]
+    children = psutil.Process().children(recursive=True)
+    return [child for child in children if "multiprocessing.forkserver" in " ".join(child.parent().cmdline())]
 
 
 def wait_until(is_true, limit_s=10.0):

@@ -1,31 +1,10 @@
 from dataclasses import replace
-from datetime import date
 
 import pytest
 
 from infer_app.observe.verdict import balance, duration, stage_costs, verdict
-from infer_app.records import DayCounts, RunReport
-
-REPORT = RunReport(
-    date=date(2026, 11, 19),
-    model="pets",
-    model_id="0123456789abcdef",
-    variant="cpu-torchscript",
-    run_id="20261120T020000-abcdef",
-    executor="cpu",
-    device="cpu",
-    selected=41_203,
-    predicted=41_188,
-    rejected=15,
-    reasons={"truncated": 15},
-    day=DayCounts(41_203, 41_188, 15, 0),
-    seconds=2760.0,
-    images_per_second=14.9,
-    steady_images_per_second=15.04,
-    limit_images_per_second=16.0,
-    stages={"read": 0.1, "decode": 1.7, "transform": 0.004, "model": 14.1},
-    exit_code=0,
-)
+from infer_app.records import DayCounts
+from tests.unit.observe.reports import REPORT
 
 
 def test_the_last_line_of_a_run():
@@ -34,7 +13,7 @@ def test_the_last_line_of_a_run():
     )
 
 
-@pytest.mark.parametrize("unknown", [{"steady_images_per_second": None}, {"limit_images_per_second": None}], ids=str)
+@pytest.mark.parametrize("unknown", [{"share_of_limit": None}, {"limited_by": None}], ids=str)
 def test_a_handful_of_images_is_no_measure_of_speed(unknown):
     assert verdict(replace(REPORT, **unknown)) == (
         "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · too few images to judge the speed"
@@ -65,8 +44,18 @@ def test_costs_leave_out_what_costs_nothing():
     assert stage_costs(REPORT) == (
         "CPU ms per image: read 0.10, decode 1.70, model 14.10; limit 16 images/s, reached 15, 15 once the workers ran"
     )
+    waiting = replace(REPORT, waits={"select": 0.0, "read": 3.2, "write": 0.004})
+    assert "model 14.10; waiting: read 3.20; limit 16 images/s" in stage_costs(waiting)
     unknown = replace(REPORT, limit_images_per_second=None, steady_images_per_second=None, stages={})
     assert stage_costs(unknown) == "CPU ms per image: ; limit unknown images/s, reached 15"
+
+
+def test_a_share_that_other_programs_took_is_told():
+    walls = {"read": 9.0, "decode": 3.4, "transform": 0.008, "model": 28.2}  # reading may wait for the storage
+    shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2)
+    assert stage_costs(shared).endswith("once the workers ran; other programs took 50 % of the cores' time")
+    assert "other programs" not in stage_costs(replace(shared, num_workers=4))  # they take them from each other
+    assert "other programs" not in stage_costs(replace(shared, walls=REPORT.stages))
 
 
 @pytest.mark.parametrize(

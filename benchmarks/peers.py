@@ -1,0 +1,206 @@
+"""`infer run` against programs one could write without it, on torch's DataLoader, SPDL and Ray Data.
+
+The same photos, the same TorchScript file, the same kind of database. Each run is a process of its own, timed from
+its start to its end: interpreter, imports, loading the network, every commit, exit. All take turns and ratios are
+taken within each round, because the speed of a shared machine changes by the minute. Each program is first given its
+best setting, found by trying some; so a row says what that way of writing it can do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import tempfile
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from contestants import Contest, Program, Project, Setting, find_setting, stage_costs
+from machine import BUSY, describe_machine, undisturbed
+from photos import collect_large_photos, collect_photos, find_photos
+from timing import ProgramFailed, Run
+
+RESULTS = Path(__file__).resolve().parent / "results"
+OURS = "infer run"
+REFERENCE = Setting()  # Pillow and the TorchScript file as it is
+MIB = 1 << 20
+
+Round = dict[str, Run]  # by contestant
+
+
+def main() -> None:
+    flags = read_flags()
+    calibrate = (
+        (flags.int8 if flags.int8 != Path() else flags.photos or find_photos()) if flags.int8 is not None else None
+    )
+    contest = Contest(flags.cores, flags.null or flags.large, flags.scaled, calibrate)
+    with tempfile.TemporaryDirectory(prefix="infer-bench-", dir=flags.scratch) as folder:
+        project = prepare(Path(folder), contest, flags)
+        programs = [program for program in contest.programs() if is_wanted(program, flags.only)]
+        settings = {program: find_best(project, program, flags) for program in programs}
+        reference = project.run_program(contest.programs()[0], REFERENCE).labels
+        rounds = [play(project, settings, number, flags.patience) for number in range(1, flags.rounds + 1)]
+    result = summarise(rounds, settings, reference, flags)
+    table = render(result)
+    print(table)
+    if flags.save:
+        save(result, table, flags)
+
+
+def prepare(folder: Path, contest: Contest, flags: argparse.Namespace) -> Project:
+    source = flags.photos or find_photos()
+    kind = " of 12 megapixels made" if flags.large else ""
+    print(f"{flags.num_photos:,} photos{kind} from {source or 'scikit-image'}", flush=True)
+    (collect_large_photos if flags.large else collect_photos)(source, folder / "photos", flags.num_photos)
+    project = Project(folder, contest)
+    project.set_up(folder / "photos")
+    return project
+
+
+def is_wanted(program: Program, only: list[str]) -> bool:
+    if only and not any(word.lower() in program.name.lower() for word in only):
+        return False
+    if not program.is_installed:
+        print(f"{program.name}: skipped, {program.package} is not installed: pip install 'infer_app[bench]'")
+    return program.is_installed
+
+
+def find_best(project: Project, program: Program, flags: argparse.Namespace) -> Setting:
+    """The setting with the highest rate once running; the one it starts from where nothing is to be tried."""
+    if not flags.search:
+        return program.start
+
+    def rate(setting: Setting) -> float:
+        try:
+            run = undisturbed(partial(project.run_program, program, setting, flags.search), flags.patience)
+        except ProgramFailed as error:
+            print(f"{program.name}, {setting}: failed: {str(error).strip().splitlines()[-1][:200]}", flush=True)
+            return 0.0
+        print(f"{program.name}, {setting}: {run.steady_rate:.1f} images/s{_marked(run)}", flush=True)
+        return run.steady_rate
+
+    return find_setting(program, rate)
+
+
+def play(project: Project, settings: dict[Program, Setting], number: int, patience_s: float) -> Round:
+    """Everyone once; every other round in the opposite order."""
+    turns = {OURS: project.run_infer}
+    turns |= {program.name: partial(project.run_program, program, setting) for program, setting in settings.items()}
+    played = {name: undisturbed(turns[name], patience_s) for name in list(turns)[:: 1 if number % 2 else -1]}
+    told = ", ".join(f"{name} {run.seconds:.1f} s{_marked(run)}" for name, run in played.items())
+    print(f"round {number}: {told}", flush=True)
+    return {name: played[name] for name in turns}
+
+
+def summarise(
+    rounds: list[Round], settings: dict[Program, Setting], reference: dict[int, str], flags: argparse.Namespace
+) -> dict[str, Any]:
+    set_up = {program.name: str(setting) for program, setting in settings.items()}
+    return {
+        "date": date.today().isoformat(),
+        "machine": describe_machine(),
+        "num_photos": len(reference),
+        "cores": flags.cores,
+        "contest": [kind for kind in ("null", "large", "scaled", "int8") if getattr(flags, kind) not in (None, False)],
+        "contestants": {
+            name: {"setting": set_up.get(name, f"{flags.cores} workers"), **contestant(name, rounds, reference)}
+            for name in rounds[0]
+        },
+        "infer_stages_ms": stage_costs(rounds[-1][OURS]),
+    }
+
+
+def contestant(name: str, rounds: list[Round], reference: dict[int, str]) -> dict[str, Any]:
+    """One figure for each round; `ratios` say how many times as long as infer it took."""
+    runs = [played[name] for played in rounds]
+    keys = ("seconds", "cpu_seconds", "peak_pss", "first_rows_s", "steady_rate", "others")
+    return {
+        **{key: [getattr(run, key) for run in runs] for key in keys},
+        "ratios": [played[name].seconds / played[OURS].seconds for played in rounds],
+        "same_label": agreement(reference, runs[-1].labels),
+    }
+
+
+def agreement(reference: dict[int, str], labels: dict[int, str]) -> float:
+    """Share of the photos with the reference's label; a photo that one of them lacks counts against it."""
+    return sum(labels.get(image) == label for image, label in reference.items()) / len(labels | reference)
+
+
+def render(result: dict[str, Any]) -> str:
+    """A Markdown table that reads well on a terminal too; medians of the rounds."""
+    num_photos, machine = result["num_photos"], result["machine"]
+    headings = (
+        f"{num_photos:,} photos, {result['cores']} cores | images/s | … once running | infer is faster by | "
+        "CPU s per 1,000 | peak memory, MiB | first rows, s | taken by others | same label"
+    )
+    lines = ["", f"| {headings} |", "|---" + "|---:" * headings.count("|") + "|"]
+    for name, figures in result["contestants"].items():
+        middle = {key: statistics.median(values) for key, values in figures.items() if isinstance(values, list)}
+        cells = (
+            name,
+            f"{num_photos / middle['seconds']:.1f}",
+            f"{middle['steady_rate']:.1f}",
+            "" if name == OURS else f"{middle['ratios']:.2f}",
+            f"{1000 * middle['cpu_seconds'] / num_photos:.1f}",
+            f"{middle['peak_pss'] / MIB:.0f}",
+            f"{middle['first_rows_s']:.1f}",
+            f"{middle['others']:.0%}",
+            f"{figures['same_label']:.1%}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    lines += ["", *(f"- {name}: {figures['setting']}" for name, figures in result["contestants"].items()), ""]
+    lines += [
+        f"{name}: ratios of the rounds {', '.join(f'{ratio:.2f}' for ratio in figures['ratios'])}"
+        for name, figures in result["contestants"].items()
+        if name != OURS
+    ]
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "infer's CPU ms per image: "
+            + ", ".join(f"{name} {ms:.2f}" for name, ms in result["infer_stages_ms"].items()),
+            f"{machine['processor']} ({machine['instructions']}), {machine['cores']} cores; "
+            f"Python {machine['python']}, torch {machine['torch']}; {result['date']}",
+        ]
+    )
+
+
+def save(result: dict[str, Any], table: str, flags: argparse.Namespace) -> None:
+    RESULTS.mkdir(exist_ok=True)
+    cores = [] if flags.cores == len(os.sched_getaffinity(0)) else [f"{flags.cores}cores"]
+    stem = RESULTS / "-".join([result["date"], "peers", *result["contest"], *cores])
+    stem.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n")
+    stem.with_suffix(".md").write_text(f"# infer run against its peers\n{table}\n")
+    print(f"saved as {stem}.json and .md")
+
+
+def read_flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", "--num-photos", type=int, default=1000)
+    parser.add_argument("--photos", type=Path, help="folder of JPEG files, repeated until there are enough")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", default=[], help="peers with one of these words in their name")
+    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="that a program may use")
+    parser.add_argument("--null", action="store_true", help="a network that costs nothing: only loading counts")
+    parser.add_argument("--large", action="store_true", help="photos of 12 megapixels, and the null network")
+    parser.add_argument("--scaled", action="store_true", help="ours and the tuned may decode at a fraction of the size")
+    parser.add_argument(
+        "--int8", type=Path, nargs="?", const=Path(), metavar="DIR", help="ours in int8, calibrated on DIR"
+    )
+    parser.add_argument("--search", type=int, default=256, help="photos of a trial; 0 takes settings known as good")
+    parser.add_argument("--patience", type=float, default=0, help="seconds to wait before, or repeat, a disturbed run")
+    parser.add_argument("--scratch", type=Path, help="where photos and databases are put meanwhile")
+    parser.add_argument("--save", action="store_true", help="write results/<date>-peers….json and .md")
+    return parser.parse_args()
+
+
+def _marked(run: Run) -> str:
+    return f" (others took {run.others:.0%} of the machine)" if run.others >= BUSY else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""What one writes without infer_app: a torch DataLoader over the rows of a table, predictions into another table.
+
+Nothing here is slow on purpose, and nothing guards against a broken image, a crash or a second start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flags import read_flags
+from network import best_classes, open_network
+from pixels import DECODERS
+from table import Table
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+Sample = tuple[int, Tensor]
+
+
+class Images(Dataset[Sample]):
+    """(id, pixels) of each row."""
+
+    def __init__(self, rows: list[tuple[int, str]], decode: Callable[[str], Tensor]) -> None:
+        self.rows = rows
+        self.decode = decode
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> Sample:
+        image_id, location = self.rows[index]
+        return image_id, self.decode(location)
+
+
+def main() -> None:
+    flags = read_flags(__doc__)
+    table = Table(flags.database)
+    images = Images(table.images(flags.limit), DECODERS[flags.decoder])
+    loader = DataLoader(images, batch_size=flags.batch_size, num_workers=flags.workers)
+    batches = iter(loader)  # workers begin to load while the network is made ready
+    predict = open_network(flags.network, flags.ready, flags.batch_size, flags.threads)
+    for ids, pixels in batches:
+        table.write(ids.tolist(), *best_classes(predict(pixels)))
+
+
+if __name__ == "__main__":
+    main()

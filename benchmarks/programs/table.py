@@ -1,0 +1,35 @@
+"""The database of every contestant: images are read from it and predictions written to it, a transaction a batch."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from datetime import UTC, datetime
+
+
+class Table:
+    """One SQLite file with the tables infer_images, which is there, and predictions, which is made."""
+
+    def __init__(self, path: str) -> None:
+        self._database = sqlite3.connect(path)
+        self._database.execute("PRAGMA journal_mode=WAL")
+        self._database.execute("PRAGMA synchronous=NORMAL")
+        self._database.execute(
+            "CREATE TABLE predictions"
+            " (image_id INTEGER PRIMARY KEY, label TEXT, score REAL, output TEXT, created_at TEXT)"
+        )
+
+    def images(self, limit: int) -> list[tuple[int, str]]:
+        """(id, location) of each image."""
+        select = "SELECT id, location FROM infer_images ORDER BY id LIMIT ?"
+        return self._database.execute(select, (limit,)).fetchall()
+
+    def write(self, ids: list[int], classes: list[list[int]], scores: list[list[float]]) -> None:
+        """One transaction for the batch."""
+        now = datetime.now(UTC).isoformat()
+        rows = [
+            (image_id, str(best[0]), top[0], json.dumps(list(zip(best, top, strict=True))), now)
+            for image_id, best, top in zip(ids, classes, scores, strict=True)
+        ]
+        with self._database:
+            self._database.executemany("INSERT INTO predictions VALUES (?, ?, ?, ?, ?)", rows)

@@ -1,0 +1,1 @@
+"""Measures loading strategies, each in a process of its own: `infer bench`."""

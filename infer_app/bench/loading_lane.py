@@ -1,0 +1,54 @@
+"""A lane that ends before the model: a chunk's files become rows of a buffer, and the buffer is used again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from infer_app.bench.workload import BATCH_SIZE, Ways
+from infer_app.images.bad_image import BadImage
+from infer_app.loading.mark import Mark
+from infer_app.records import Broken, Chunk, ChunkResult, ImageRef, Output, Prediction, Reason
+
+
+@dataclass(frozen=True)
+class OpenLane:
+    """Travels to a worker, which opens the lane. With `needs_pillow` what Pillow can't read is broken too."""
+
+    ways: Ways
+    needs_pillow: bool = False
+
+    def __call__(self) -> LoadingLane:
+        torch.set_num_threads(1)  # a process per core, as in a run
+        return LoadingLane(self.ways, self.needs_pillow)
+
+
+class LoadingLane:
+    """A prediction without content for each file that could be loaded."""
+
+    def __init__(self, ways: Ways, needs_pillow: bool) -> None:
+        self._ways = ways
+        self._needs_pillow = needs_pillow
+        size = ways.artifact.manifest.recipe.size
+        self._buffer = np.empty((BATCH_SIZE, size, size, 3), np.uint8)
+
+    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
+        results = []
+        for position, ref in enumerate(chunk.refs):
+            mark.hold(position, "decode")
+            results.append(self._load(ref, position))
+        good = tuple(result for result in results if isinstance(result, Prediction))
+        return ChunkResult(chunk.number, good, tuple(result for result in results if isinstance(result, Broken)))
+
+    def _load(self, ref: ImageRef, position: int) -> Prediction | Broken:
+        try:
+            self._buffer[position] = self._ways.with_turbo(ref.location)
+            if self._needs_pillow:
+                self._ways.with_pillow(ref.location)
+        except BadImage as bad:
+            return Broken(ref, bad.reason, bad.detail, "decode")
+        except Exception as error:  # Pillow raises whatever the damage leads to
+            return Broken(ref, Reason.CORRUPT, f"Pillow: {error}", "decode")
+        return Prediction(ref, Output(), None)

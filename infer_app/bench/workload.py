@@ -1,0 +1,87 @@
+"""What every strategy is given: the same files, and the two ways from a file to the model's pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from PIL import Image, ImageOps
+
+from infer_app.images.decode import DecodeLimits, decode_image
+from infer_app.images.location import ReadLimits, read_image
+from infer_app.images.transform import reference_transform, transform
+from infer_app.models.artifact import Artifact
+
+if TYPE_CHECKING:
+    from infer_app.settings import LoadedSettings
+
+BATCH_SIZE = 16  # images, in every strategy
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (size, size, 3) RGB, or (n, size, size, 3)
+Floats = np.ndarray[Any, np.dtype[np.float32]]  # (3, size, size), or (n, 3, size, size), normalised
+
+
+@dataclass(frozen=True)
+class Ways:
+    """From a file to what the model takes. Small enough to travel to a worker."""
+
+    artifact: Artifact
+    read_limits: ReadLimits
+    decode_limits: DecodeLimits
+
+    def with_pillow(self, path: str) -> Pixels:
+        """The model's pixels as most scripts make them."""
+        recipe = self.artifact.manifest.recipe
+        with Image.open(path) as image:
+            upright = ImageOps.exif_transpose(image) if recipe.exif == "apply" else image
+            rgb = np.array(upright.convert("RGB"))
+        if recipe.kind == "custom":
+            return self._transform(rgb)
+        return reference_transform(rgb, recipe)
+
+    def with_turbo(self, path: str) -> Pixels:
+        """The same, within 2 levels, as a run makes them: libjpeg-turbo, then torch's resize of uint8."""
+        return self.pixels_of(read_image(path, self.read_limits).data)
+
+    def pixels_of(self, data: bytes) -> Pixels:
+        return self._transform(decode_image(data, self.artifact.manifest.recipe, self.decode_limits))
+
+    def normalised(self, pixels: Pixels) -> Floats:
+        """What a model takes that doesn't normalise by itself: of one image, or of a whole batch at once."""
+        spec = self.artifact.manifest.input_spec
+        mean, std = np.array(spec.mean, np.float32), np.array(spec.std, np.float32)
+        floats: Floats = (pixels.astype(np.float32) / np.float32(255) - mean) / std
+        return np.moveaxis(floats, -1, -3)
+
+    @cached_property
+    def _preprocess(self) -> Any:
+        return self.artifact.preprocess()
+
+    def _transform(self, rgb: Pixels) -> Pixels:
+        pixels: Pixels = transform(rgb, self.artifact.manifest.recipe, self._preprocess).numpy()
+        return pixels
+
+
+@dataclass(frozen=True)
+class Workload:
+    """Files, their ways to the model, and how many processes or threads may help."""
+
+    paths: Sequence[str]
+    ways: Ways
+    num_workers: int
+    loaded: LoadedSettings
+
+    @property
+    def size(self) -> int:
+        return self.ways.artifact.manifest.recipe.size
+
+    @property
+    def timeout_s(self) -> float:
+        return self.loaded.settings.images.timeout_s
+
+    def batches(self) -> Iterator[Sequence[str]]:
+        """Paths, BATCH_SIZE at a time; the last batch is shorter."""
+        return (self.paths[first : first + BATCH_SIZE] for first in range(0, len(self.paths), BATCH_SIZE))

@@ -1,0 +1,15 @@
+"""What a run measured of its speed besides its stages' costs. The column is the last one: SQLite adds no other."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade() -> None:
+    op.add_column("infer_runs", sa.Column("throughput", sa.JSON))
+
+
+def downgrade() -> None:
+    op.drop_column("infer_runs", "throughput")

@@ -1,0 +1,52 @@
+"""Where worker processes come from: a fork server that has imported what they need, once for all of them.
+
+Loading torch takes about two seconds of a core; forked from a process that has done it, a worker is ready at once and
+shares its memory with the others. The server runs no thread and no model, which is what makes forking it safe.
+OpenVINO is not loaded in it: its threads don't survive a fork.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver, resource_tracker
+from multiprocessing.context import ForkServerContext
+
+PRELOAD = ("__main__", "infer_app.loading.orphan", "infer_app.executors.lane")
+
+
+def context() -> ForkServerContext:
+    """The context of all worker processes."""
+    found = multiprocessing.get_context("forkserver")
+    found.set_forkserver_preload(list(PRELOAD))
+    return found
+
+
+def start_early() -> None:
+    """Starts the server, which imports while the caller does other things. Workers start it where nobody did."""
+    context()
+    with signals_blocked():
+        forkserver.ensure_running()
+
+
+@contextmanager
+def signals_blocked() -> Iterator[None]:
+    """What is started meanwhile never hears SIGINT or SIGTERM, which a terminal or systemd send to all of a group:
+    signals are the supervisor's business, from a worker's first moment on.
+    """
+    resource_tracker.ensure_running()  # starting it, which the first worker would do, unblocks them
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def die_with_parent() -> None:
+    """Asks the kernel to. A worker that hangs in code that never lets its other threads run has no other end."""
+    pr_set_pdeathsig = 1  # linux/prctl.h
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)

@@ -1,0 +1,67 @@
+"""The user's own images, with which int8 is made and judged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from infer_app.errors import UsageError
+from infer_app.images.bad_image import BadImage
+from infer_app.models.artifact import Artifact
+from infer_app.models.golden_set import load_pixels
+from infer_app.models.torchscript import run_artifact
+
+MIN_IMAGES = 20
+MAX_IMAGES = 400  # half of them calibrate
+_REFERENCE_BATCH = 8  # images
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """A folder of images like those to come, and the share of their labels that must stay as they are, 0-1."""
+
+    folder: Path
+    min_agreement: float = 0.97
+
+    def __post_init__(self) -> None:
+        if not self.folder.is_dir():
+            raise UsageError(f"no folder {self.folder}", "--calibrate takes a folder of images like those to come")
+        if not 0 < self.min_agreement <= 1:
+            raise UsageError(f"an agreement of {self.min_agreement} is not a share", "for example 0.97, or 97%")
+
+
+@dataclass(frozen=True)
+class CalibrationImages:
+    """Every second image calibrates, the others judge: no image judges what was fitted to it."""
+
+    fitted: Tensor  # (n, size, size, 3) uint8 RGB
+    judging: Tensor  # the same
+    expected: Tensor  # (n, D) float32: what the source gives for the judging ones
+
+
+def load_calibration(artifact: Artifact, calibration: Calibration) -> CalibrationImages:
+    """Up to MAX_IMAGES of the folder, evenly spaced by name, so that a folder sorted by class gives of all classes.
+
+    Raises UsageError where fewer than MIN_IMAGES can be decoded.
+    """
+    files = sorted(path for path in calibration.folder.rglob("*") if path.is_file())
+    step = max(1, len(files) // MAX_IMAGES)
+    pixels = [decoded for path in files[::step][:MAX_IMAGES] if (decoded := _pixels(artifact, path)) is not None]
+    if len(pixels) < MIN_IMAGES:
+        raise UsageError(
+            f"{calibration.folder} has {len(pixels)} images that can be decoded, calibration needs {MIN_IMAGES}",
+            "some hundred of the images that the model meets every night serve best",
+        )
+    judging = torch.stack(pixels[1::2])
+    expected = torch.cat([run_artifact(artifact, batch) for batch in torch.split(judging, _REFERENCE_BATCH)])
+    return CalibrationImages(torch.stack(pixels[::2]), judging, expected)
+
+
+def _pixels(artifact: Artifact, path: Path) -> Tensor | None:
+    try:
+        return load_pixels(path.read_bytes(), artifact.manifest.recipe, artifact.preprocess())
+    except (BadImage, OSError):
+        return None

@@ -1,0 +1,43 @@
+"""A model that always runs one and the same batch size: what it was compiled for, and the same sums for every image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class FixedBatch:
+    """A model for (n, H, W, 3) uint8 with n up to `batch_size`, which always runs `batch_size`: (n, D) float32.
+
+    For one thread at a time: the batch that a tail is padded in is reused.
+    """
+
+    def __init__(self, run: Callable[[Tensor], Tensor], size: int, batch_size: int) -> None:
+        """`run` takes (batch_size, size, size, 3) uint8, contiguous."""
+        self._run = run
+        self._padded = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8)
+
+    @property
+    def batch_size(self) -> int:
+        return len(self._padded)
+
+    def __call__(self, pixels: Tensor) -> Tensor:
+        num_images = pixels.shape[0]
+        if num_images > self.batch_size or pixels.shape[1:] != self._padded.shape[1:]:
+            raise ValueError(f"pixels of {tuple(pixels.shape)} for a model of {tuple(self._padded.shape)}")
+        if num_images < self.batch_size:
+            self._padded[:num_images] = pixels
+            self._padded[num_images:] = 0
+            pixels = self._padded
+        return as_rows(self._run(pixels.contiguous()))[:num_images]
+
+    def warm_up(self, num_runs: int = 1) -> None:
+        for _ in range(num_runs):
+            self(self._padded)
+
+
+def as_rows(output: Tensor) -> Tensor:
+    """(n, D) float32 of an output whose first dimension is the batch."""
+    return output.float().reshape(output.shape[0], -1)

@@ -1,0 +1,131 @@
+"""What one run did, summed over its chunks: counts, the cost of an image, and the rate that was reached."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from infer_app.observe.stages import STAGES, WAITING_STAGES, StageClock
+from infer_app.records import ChunkResult
+
+
+class Costs:
+    """Seconds by stage, summed over a number of images."""
+
+    def __init__(self) -> None:
+        self.num_images = 0
+        self._cpu: dict[str, float] = defaultdict(float)
+        self._wall: dict[str, float] = defaultdict(float)
+        self._wait: dict[str, float] = defaultdict(float)
+
+    def add(self, num_images: int, *measured: StageClock | ChunkResult) -> None:
+        self.num_images += num_images
+        for one in measured:
+            _add(self._cpu, one.cpu_seconds)
+            _add(self._wall, one.wall_seconds)
+            _add(self._wait, one.wait_seconds)
+
+    def cpu_ms(self) -> dict[str, float]:
+        return self._per_image(self._cpu)
+
+    def wall_ms(self) -> dict[str, float]:
+        return self._per_image(self._wall)
+
+    def wait_ms(self) -> dict[str, float]:
+        return self._per_image(self._wait)
+
+    def _per_image(self, seconds: Mapping[str, float]) -> dict[str, float]:
+        return {stage: 1e3 * amount / self.num_images for stage, amount in seconds.items()} if self.num_images else {}
+
+
+@dataclass(slots=True)
+class Stint:
+    """A worker from its first committed chunk to its last so far."""
+
+    first_at: float  # time.monotonic()
+    last_at: float
+    num_images: int = 0  # after the first chunk
+
+
+class Tally:
+    """Fed after each commit.
+
+    A worker's first chunk is left out of the costs, because caches and pages are cold, and begins the time in which its
+    rate is measured; its last commit ends that time. So neither starting nor the idle end of the run, when some
+    workers have nothing left to do, tells on the rate.
+    """
+
+    def __init__(self, num_workers: int) -> None:
+        self.started = time.monotonic()
+        self.predicted = 0
+        self.reasons: Counter[str] = Counter()
+        self._num_workers = num_workers
+        self._stints: dict[int, Stint] = {}  # by pid
+        self._cold, self._warm = Costs(), Costs()
+        self._selects = Costs()  # apart: a page is read for more images than a short run takes of it
+
+    @property
+    def rejected(self) -> int:
+        return self.reasons.total()
+
+    @property
+    def selected(self) -> int:
+        return self.predicted + self.rejected
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def steady_images_per_second(self) -> float | None:
+        """What a longer run would reach: images per second of a worker's time, times workers.
+
+        None when no worker has committed a second chunk.
+        """
+        seconds = sum(stint.last_at - stint.first_at for stint in self._stints.values())
+        images = sum(stint.num_images for stint in self._stints.values())
+        return self._num_workers * images / seconds if seconds > 0 else None
+
+    def add_page(self, num_images: int, clock: StageClock) -> None:
+        """A page of refs and what selecting it took."""
+        self._selects.add(num_images, clock)
+
+    def add(self, result: ChunkResult, clock: StageClock) -> None:
+        """A committed chunk and what writing it took."""
+        self.predicted += len(result.predictions)
+        self.reasons.update(broken.reason.value for broken in result.broken)
+        if not result.worker:
+            return
+        num_images = len(set(result.refs))  # of several models each has its own prediction of an image
+        now, stint = time.monotonic(), self._stints.get(result.worker)
+        if stint is None:
+            self._stints[result.worker] = Stint(now, now)
+        else:
+            stint.num_images += num_images
+            stint.last_at = now
+        (self._cold if stint is None else self._warm).add(num_images, result, clock)
+
+    def cpu_ms(self) -> dict[str, float]:
+        """CPU milliseconds per image of every stage; empty without images."""
+        return self._every(STAGES, self._selects.cpu_ms() | self._worked.cpu_ms())
+
+    def wall_ms(self) -> dict[str, float]:
+        return self._every(STAGES, self._selects.wall_ms() | self._worked.wall_ms())
+
+    def wait_ms(self) -> dict[str, float]:
+        """Milliseconds per image that the stages waited which can."""
+        return self._every(WAITING_STAGES, self._selects.wait_ms() | self._worked.wait_ms())
+
+    @property
+    def _worked(self) -> Costs:
+        return self._warm if self._warm.num_images else self._cold
+
+    def _every(self, stages: Iterable[str], measured: dict[str, float]) -> dict[str, float]:
+        return dict.fromkeys(stages, 0.0) | measured if self._worked.num_images else {}
+
+
+def _add(sums: dict[str, float], seconds: Mapping[str, float]) -> None:
+    for stage, more in seconds.items():
+        sums[stage] += more

@@ -1,0 +1,52 @@
+"""A workload of real files: JPEGs of differing shapes and a small model that was really built."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from infer_app.bench.workload import Ways, Workload
+from infer_app.images.decode import DecodeLimits
+from infer_app.images.location import ReadLimits
+from infer_app.models.artifact import Artifact
+from infer_app.settings import load_settings
+from tests.conftest import jpeg
+from tests.unit.models.small_models import built
+
+NUM_IMAGES = 37  # two whole batches and a short one
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def artifact(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    return built(tmp_path_factory.mktemp("bench-model"))
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    folder = tmp_path_factory.mktemp("bench-photos")
+    paths = [folder / f"{number:02}.jpg" for number in range(NUM_IMAGES)]
+    for number, path in enumerate(paths):
+        path.write_bytes(jpeg(40 + number, 60 - number, (200, 5 * number, 30)))
+    return [str(path) for path in paths]
+
+
+@pytest.fixture
+def make_load(artifact: Artifact, tmp_path: Path) -> Callable[[list[str]], Workload]:
+    (tmp_path / "infer.toml").touch()
+    ways = Ways(artifact, ReadLimits((Path("/"),), 1 << 20), DecodeLimits(1 << 20))
+
+    def make(paths: list[str]) -> Workload:
+        return Workload(paths, ways, 2, load_settings(tmp_path / "infer.toml"))
+
+    return make

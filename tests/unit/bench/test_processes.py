@@ -1,0 +1,75 @@
+"""What a process tree costs, measured on small ones whose cost is known."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from infer_app.bench.processes import descendants, run_measured, tree_cpu_seconds
+
+MIB = 1 << 20
+
+
+def measure(script, **how):
+    return run_measured([sys.executable, "-c", textwrap.dedent(script)], **how)
+
+
+def test_output_errors_and_exit_code_are_the_programs():
+    cost = measure("import sys; print(input()); print('no', file=sys.stderr); sys.exit(3)", given="yes\n")
+    assert (cost.output, cost.errors, cost.exit_code) == ("yes\n", "no\n", 3)
+
+
+def test_cpu_time_of_children_counts_even_when_nobody_waits_for_them():
+    cost = measure("""
+        import os, signal, time
+        signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the kernel then forgets what they used
+        if os.fork() == 0:
+            while time.process_time() < 1: pass
+            os._exit(0)
+        time.sleep(1.5)
+    """)
+    assert 0.7 < cost.cpu_seconds < 1.5
+
+
+def test_orphans_are_waited_for_and_count():
+    cost = measure("""
+        import os, time
+        if os.fork() == 0:
+            while time.process_time() < 0.6: pass
+    """)
+    assert 0.6 <= cost.cpu_seconds < 1.2
+    assert cost.seconds < 5
+
+
+def test_memory_that_processes_share_is_counted_once():
+    cost = measure(f"""
+        import os, time
+        block = b"x" * (100 * {MIB})
+        children = [os.fork() for _ in range(1)]
+        time.sleep(1)
+    """)
+    assert 100 * MIB < cost.peak_pss < 150 * MIB
+
+
+def test_a_program_keeps_to_its_cores_and_we_get_ours_back():
+    ours = os.sched_getaffinity(0)
+    core = min(ours)
+    assert measure("import os; print(os.sched_getaffinity(0))", cores={core}).output == f"{{{core}}}\n"
+    assert os.sched_getaffinity(0) == ours
+
+
+def test_a_program_that_takes_too_long_is_ended_with_its_children():
+    with pytest.raises(subprocess.TimeoutExpired):
+        measure("import os, time; os.fork(); time.sleep(60)", timeout_s=0.5)
+    assert descendants(os.getpid()) == []
+
+
+def test_cpu_seconds_of_a_living_tree():
+    script = "import os, time; os.fork()\nwhile time.process_time() < 0.4: pass\nprint(flush=True); input()"
+    with subprocess.Popen([sys.executable, "-c", script], stdin=-1, stdout=-1, text=True) as busy:
+        busy.stdout.readline()
+        busy.stdout.readline()
+        assert 0.7 < tree_cpu_seconds(busy.pid) < 1.5
+        busy.stdin.close()

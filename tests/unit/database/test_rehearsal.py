@@ -1,0 +1,64 @@
+import sqlite3
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from infer_app.database.connect import Database
+from infer_app.database.rehearsal import RolledBack, open_rehearsal
+from infer_app.database.schema import predictions
+from infer_app.database.sink import Sink
+from infer_app.records import ChunkResult, ImageRef, Output, Prediction, Reason
+from tests.conftest import MODEL
+
+RESULT = ChunkResult(0, tuple(Prediction(ImageRef(str(i), "/"), Output("cat"), None) for i in range(3)), ())
+
+
+def commit(database):
+    return Sink(database, MODEL.model_id, MODEL.variant, "dry-run").commit_chunk(RESULT)
+
+
+def count(database):
+    with database.read() as connection:
+        return connection.scalar(select(func.count()).select_from(predictions))
+
+
+def test_rows_are_written_elsewhere_and_gone_afterwards(database):
+    before = database.sqlite_file.read_bytes()
+    read_only = Database(f"sqlite:///{database.sqlite_file}", read_only=True)
+    with read_only, open_rehearsal(read_only) as rehearsal:
+        commit(rehearsal)
+        copy = rehearsal.sqlite_file
+        assert (count(rehearsal), count(read_only)) == (3, 0)
+    assert database.sqlite_file.read_bytes() == before
+    assert not Path(copy).parent.exists()
+
+
+def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
+    with database.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE mine (id TEXT)")
+        connection.exec_driver_sql("CREATE VIRTUAL TABLE words USING fts5(word)")
+        connection.exec_driver_sql(
+            "CREATE TRIGGER refuse BEFORE INSERT ON infer_predictions WHEN new.image_id = '1'"
+            " BEGIN SELECT RAISE(ABORT, 'not this one'); END"
+        )
+        connection.exec_driver_sql(
+            "CREATE TRIGGER note AFTER INSERT ON infer_predictions BEGIN INSERT INTO mine VALUES (new.image_id); END"
+        )
+    with open_rehearsal(database) as rehearsal:
+        written = commit(rehearsal)
+        with rehearsal.read() as connection:
+            assert connection.exec_driver_sql("SELECT id FROM mine ORDER BY id").scalars().all() == ["0", "2"]
+    assert [broken.reason for broken in written.broken] == [Reason.WRITE_ERROR]
+    with sqlite3.connect(database.sqlite_file) as connection:
+        assert connection.execute("SELECT count(*) FROM mine").fetchone() == (0,)
+
+
+def test_where_no_copy_can_be_made_every_write_is_rolled_back(database):
+    with RolledBack(database.url) as rolled_back:
+        commit(rolled_back)
+        with rolled_back.write() as connection:
+            connection.exec_driver_sql("CREATE TABLE mine (id TEXT)")
+        assert count(rolled_back) == 0
+    with database.read() as connection, pytest.raises(Exception, match="no such table"):
+        connection.exec_driver_sql("SELECT * FROM mine")

@@ -1,0 +1,113 @@
+from dataclasses import replace
+
+import pytest
+
+from infer_app.observe import tally as tally_module
+from infer_app.observe.stages import STAGES, StageClock
+from infer_app.observe.tally import Tally
+from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+
+REF = ImageRef("1", "/1.jpg")
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """Time that moves when told: clock.now += 1."""
+
+    class Clock:
+        now = 100.0
+
+        def monotonic(self):
+            return self.now
+
+    clock = Clock()
+    monkeypatch.setattr(tally_module, "time", clock)
+    return clock
+
+
+def result(worker, num_images=10, cpu=0.0, wait=0.0):
+    predictions = tuple(Prediction(ImageRef(str(i), "/"), Output(), None) for i in range(num_images))
+    measured = {"cpu_seconds": {"model": cpu}, "wall_seconds": {"model": 2 * cpu}, "wait_seconds": {"read": wait}}
+    return ChunkResult(0, predictions, (), **measured, worker=worker)
+
+
+def wrote(seconds=0.0):
+    clock = StageClock()
+    clock.cpu_seconds["write"] = clock.wall_seconds["write"] = seconds
+    return clock
+
+
+def test_a_run_counts_what_became_of_its_images():
+    tally = Tally(1)
+    broken = tuple(Broken(REF, reason, "", "read") for reason in (Reason.EMPTY, Reason.EMPTY, Reason.TRUNCATED))
+    tally.add(ChunkResult(0, (Prediction(REF, Output(), None),), broken), wrote())
+    assert (tally.predicted, tally.rejected, tally.selected) == (1, 3, 4)
+    assert tally.reasons == {"empty": 2, "truncated": 1}
+
+
+def test_a_workers_first_chunk_is_cold_and_does_not_count():
+    tally = Tally(2)
+    for worker in (1, 2):
+        tally.add(result(worker, cpu=9.0), wrote(1.0))
+    for worker in (1, 2, 1):
+        tally.add(result(worker, cpu=0.2, wait=0.1), wrote(0.01))
+    assert tally.cpu_ms() == dict.fromkeys(STAGES, 0.0) | {"model": pytest.approx(20.0), "write": pytest.approx(1.0)}
+    assert tally.wall_ms()["model"] == pytest.approx(40.0)
+    assert tally.wait_ms() == {"select": 0.0, "read": pytest.approx(10.0), "write": 0.0}
+
+
+def test_two_models_of_an_image_are_one_image():
+    tally, one = Tally(1), result(1, cpu=0.2)
+    more = tuple(replace(prediction, model=1) for prediction in one.predictions)
+    tally.add(replace(one, predictions=one.predictions + more, models=(0, 1)), wrote())
+    assert (tally.predicted, tally.cpu_ms()["model"]) == (20, pytest.approx(20.0))
+
+
+def test_where_there_are_only_first_chunks_they_are_what_is_known():
+    tally = Tally(2)
+    tally.add(result(1, cpu=0.2), wrote(0.01))
+    assert tally.cpu_ms()["model"] == pytest.approx(20.0)
+    assert tally.steady_images_per_second is None
+
+
+def test_without_images_nothing_was_measured():
+    tally = Tally(2)
+    tally.add_page(0, wrote())
+    assert (tally.cpu_ms(), tally.wall_ms(), tally.wait_ms()) == ({}, {}, {})
+
+
+def test_a_page_costs_what_it_costs_per_image_on_it():
+    """A dry run takes a few of a page of a thousand."""
+    tally, clock = Tally(1), StageClock()
+    clock.cpu_seconds["select"], clock.wait_seconds["select"] = 0.5, 2.0
+    tally.add_page(1_000, clock)
+    tally.add(result(1), wrote())
+    assert (tally.cpu_ms()["select"], tally.wait_ms()["select"]) == (0.5, 2.0)
+
+
+def test_the_rate_begins_after_each_workers_first_chunk_and_ends_with_its_last(clock):
+    """The second worker starts 5 s later, and the first is done 20 s before it: ten images a second each."""
+    tally = Tally(2)
+    for worker, first, chunks in ((1, 10, 30), (2, 15, 45)):
+        for chunk in range(chunks + 1):
+            clock.now = 100 + first + chunk
+            tally.add(result(worker), wrote())
+    clock.now = 300
+    assert tally.steady_images_per_second == pytest.approx(20.0)
+    assert tally.seconds == 200
+
+
+def test_a_worker_that_was_replaced_is_not_two(clock):
+    tally = Tally(1)
+    for worker in (1, 2):
+        for _ in range(11):
+            clock.now += 1
+            tally.add(result(worker), wrote())
+    assert tally.steady_images_per_second == pytest.approx(10.0)
+
+
+def test_a_verdict_over_a_dead_worker_is_no_work(clock):
+    tally = Tally(1)
+    tally.add(result(1, cpu=0.2), wrote())
+    tally.add(ChunkResult(1, (), (Broken(REF, Reason.DECODER_CRASH, "", "decode"),)), wrote())
+    assert (tally.selected, tally.cpu_ms()["model"], tally.steady_images_per_second) == (11, pytest.approx(20.0), None)

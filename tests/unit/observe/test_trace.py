@@ -1,0 +1,88 @@
+import json
+import os
+
+import pytest
+
+from infer_app.errors import UsageError
+from infer_app.observe import trace as trace_module
+from infer_app.observe.trace import Trace
+from infer_app.records import Span
+
+ME = os.getpid()
+WORKER = ME + 1
+
+
+@pytest.fixture(autouse=True)
+def origin(monkeypatch):
+    class Clock:
+        def monotonic(self):
+            return 50.0
+
+    monkeypatch.setattr(trace_module, "time", Clock())
+
+
+def read(path):
+    return json.loads(path.read_text())
+
+
+def test_a_span_is_a_complete_event_in_microseconds_with_its_images(tmp_path):
+    with Trace(tmp_path / "t.json") as trace:
+        trace.add(WORKER, [Span("decode", 50.5, 0.002, 0.001, ("7",))])
+    *names, event = read(tmp_path / "t.json")["traceEvents"]
+    assert event == {
+        "name": "decode",
+        "ph": "X",
+        "pid": WORKER,
+        "tid": WORKER,
+        "ts": 500_000.0,
+        "dur": 2_000.0,
+        "args": {"images": ["7"], "cpu_ms": 1.0},
+    }
+    assert {name["ph"] for name in names} == {"M"}
+
+
+def test_every_process_and_thread_has_one_name(tmp_path):
+    span = Span("write", 50.0, 0.1, 0.1, ())
+    with Trace(tmp_path / "t.json") as trace:
+        for pid in (WORKER, ME, WORKER, WORKER + 1):
+            trace.add(pid, [span])
+    names = [event for event in read(tmp_path / "t.json")["traceEvents"] if event["name"].endswith("_name")]
+    expected = {ME: "coordinator", WORKER: "worker 1", WORKER + 1: "worker 2"}
+    assert [(name["pid"], name["args"]["name"]) for name in names if name["name"] == "process_name"] == [
+        *expected.items()
+    ]
+    assert {name["pid"]: name["args"]["name"] for name in names if name["name"] == "thread_name"} == expected
+
+
+def test_a_run_that_does_nothing_leaves_a_trace_that_can_be_opened(tmp_path):
+    with Trace(tmp_path / "t.json"):
+        pass
+    assert [event["ph"] for event in read(tmp_path / "t.json")["traceEvents"]] == ["M"] * 3
+
+
+def test_an_old_trace_stays_whole_until_the_new_one_is(tmp_path):
+    path = tmp_path / "t.json"
+    path.write_text("old")
+    with pytest.raises(ZeroDivisionError), Trace(path) as trace:
+        trace.add(WORKER, [Span("read", 50.0, 0.1, 0.1, ("1",))])
+        assert path.read_text() == "old"
+        raise ZeroDivisionError
+    assert read(path)["traceEvents"][-1]["name"] == "read"
+    assert [file.name for file in tmp_path.iterdir()] == ["t.json"]
+
+
+@pytest.mark.parametrize("where", ["nowhere/t.json", ".", "/dev/null", "file/t.json"])
+def test_where_nothing_can_be_written_is_refused_at_once(tmp_path, where):
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="--trace"):
+        Trace(tmp_path / where)
+
+
+def test_a_full_disk_ends_the_trace_and_not_the_run(tmp_path, caplog):
+    with Trace(tmp_path / "t.json") as trace:
+        trace._file.close()
+        trace._file = open("/dev/full", "w")  # noqa: PTH123, SIM115
+        for _ in range(2_000):
+            trace.add(WORKER, [Span("read", 50.0, 0.1, 0.1, ("1",))])
+    assert caplog.messages == [f"no trace: {tmp_path / 't.json'}: No space left on device"]
+    assert list(tmp_path.iterdir()) == []
