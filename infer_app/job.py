@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,8 @@ from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
 from infer_app.images.cache import prepare_cache
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.choice import Wish
-from infer_app.records import Alternative
+from infer_app.models.manifest import PREPROCESS_FILE
+from infer_app.records import Alternative, Recipe
 from infer_app.settings import LoadedSettings
 from infer_app.tune import Plan, plan
 
@@ -152,15 +153,32 @@ def _tell(name: str, plan: Plan) -> None:
         log.info("%s was passed over: %s", variant, why)
 
 
-def choose_artifact(loaded: LoadedSettings) -> Artifact:
-    """The model that is named, or the only one there is."""
-    name = loaded.settings.run.model
-    if name is not None:
-        return find_artifact(loaded.models_folder, name)
-    names = sorted({artifact.manifest.name for artifact in list_artifacts(loaded.models_folder)})
-    if len(names) != 1:
+def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:
+    """The models that are named, or the only one there is."""
+    if names := loaded.model_names:
+        return [find_artifact(loaded.models_folder, name) for name in names]
+    found = sorted({artifact.manifest.name for artifact in list_artifacts(loaded.models_folder)})
+    if len(found) != 1:
         raise UsageError(
-            f"which model? there are {', '.join(names)}" if names else f"no model in {loaded.models_folder}",
-            'name one with --model or [run] model = "…"' if names else "make one with `infer model build`",
+            f"which model? there are {', '.join(found)}" if found else f"no model in {loaded.models_folder}",
+            'name one with --model or [run] model = "…"' if found else "make one with `infer model build`",
         )
-    return find_artifact(loaded.models_folder, names[0])
+    return [find_artifact(loaded.models_folder, found[0])]
+
+
+def choose_artifact(loaded: LoadedSettings) -> Artifact:
+    """The one model of a command that takes one. Raises UsageError where several are named."""
+    artifacts = choose_artifacts(loaded)
+    if len(artifacts) > 1:
+        raise UsageError("several models are set, this command takes one", "name it with --model")
+    return artifacts[0]
+
+
+def group_by_pixels(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
+    """Models that take the same pixels together: an image is read and decoded once for each group."""
+    groups: dict[tuple[Recipe, str | None, str | None], list[Artifact]] = {}
+    for artifact in artifacts:
+        manifest = artifact.manifest
+        same = (manifest.recipe, manifest.preprocess, manifest.files.get(PREPROCESS_FILE))
+        groups.setdefault(same, []).append(artifact)
+    return list(groups.values())

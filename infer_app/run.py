@@ -23,7 +23,7 @@ from infer_app.records import Chunk, ChunkResult, ImageRef, RunReport
 from infer_app.settings import rejection_budget
 from infer_app.stop import Stop
 
-DRY_RUN_IMAGES = 256
+DRY_RUN_CHUNKS = 8  # of each worker; the first is cold
 DRY_RUN_ID = "dry-run"
 
 
@@ -60,9 +60,10 @@ def dry_run(
 
     Not a byte of it changes: writing is rehearsed elsewhere, since a forecast without its cost would be too early.
     """
+    limit = limit or DRY_RUN_CHUNKS * job.chunk_size * job.executor.num_workers
     with open_rehearsal(job.tables.database) as rehearsal:
         sink = Sink(rehearsal, job.model.model_id, job.model.variant, DRY_RUN_ID)
-        return _flow(job, days, DRY_RUN_ID, sink.commit_chunk, stop, progress, limit or DRY_RUN_IMAGES, trace)
+        return _flow(job, days, DRY_RUN_ID, sink.commit_chunk, stop, progress, limit, trace)
 
 
 def _flow(

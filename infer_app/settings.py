@@ -73,6 +73,7 @@ class ModelsSettings(Section):
 
 class RunSettings(Section):
     model: str | None = None
+    models: tuple[str, ...] = ()  # instead of `model`: several in one night, images read and decoded once for all
     time_zone: Zone = "UTC"  # in which a day begins and ends
     lookback: int = Field(3, ge=0, le=366)  # days before the day that are looked at again for late images
     executor: Literal["cpu"] = "cpu"
@@ -146,6 +147,25 @@ class LoadedSettings:
         return source.query is None and source.table == "infer_images"
 
     @property
+    def model_names(self) -> tuple[str, ...]:
+        """The models to run, by whichever of `model` and `models` was said nearer to the command; none: the only one.
+
+        Raises UsageError where both were said in the same place, or one model twice.
+        """
+        run = self.settings.run
+        one, several = (self.origins.get(f"run.{key}", "default") for key in ("model", "models"))
+        if run.model is not None and run.models:
+            if one == several:
+                raise UsageError(f"{one}: run.model and run.models are both set", "name all models in run.models")
+            nearer = max(one, several, key=lambda origin: _NEARNESS.get(origin, 0))
+            names = run.models if nearer == several else (run.model,)
+        else:
+            names = run.models or ((run.model,) if run.model is not None else ())
+        if len(set(names)) < len(names):
+            raise UsageError(f"a model is named twice: {', '.join(names)}")
+        return names
+
+    @property
     def models_folder(self) -> Path:
         return self.resolve(self.settings.models.folder)
 
@@ -167,6 +187,9 @@ class LoadedSettings:
                 dotted = f"{section}.{key}"
                 shown = self.shown_url if dotted == "database.url" else value
                 yield dotted, shown, self.origins.get(dotted, "default")
+
+
+_NEARNESS = {"environment": 1, "flag": 2}  # the file is farthest
 
 
 def mask_url(url: URL) -> str:
@@ -241,8 +264,14 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
             close = difflib.get_close_matches(dotted, _known_keys(), 1, 0.5)
             hint = f"did you mean {_variable(close[0])}?" if close else "`infer config show` lists the settings"
             raise UsageError(f"unknown variable {name}", hint)
-        flat[dotted] = text.split(os.pathsep) if dotted == "images.roots" else text
+        flat[dotted] = _as_list(dotted, text)
     return flat
+
+
+def _as_list(dotted: str, text: str) -> str | list[str]:
+    """A variable is one text; folders are parted as in PATH, names by commas."""
+    separators = {"images.roots": os.pathsep, "run.models": ","}
+    return [part.strip() for part in text.split(separators[dotted])] if dotted in separators else text
 
 
 def _known_keys() -> list[str]:

@@ -114,6 +114,7 @@ def model_build(
     crop: Annotated[float | None, typer.Option(help="crop-resize: the square's share of the shorter side.")] = None,
     interpolation: Annotated[str, typer.Option(help="bicubic or bilinear.")] = "bicubic",
     exif: Annotated[str, typer.Option(help="apply or ignore the EXIF orientation.")] = "apply",
+    decode: Annotated[str, typer.Option(help="exact, or scaled: large JPEGs at a fraction of their size.")] = "exact",
     preprocess: Annotated[
         str | None, typer.Option(help="package.module:function instead of a recipe: RGB uint8 (H, W, 3) in and out.")
     ] = None,
@@ -143,7 +144,7 @@ def model_build(
     """Make a model artifact: the source, its recipe and outputs, and golden images that prove it before every run."""
     from infer_app.cli import model
 
-    recipe_flags = model.RecipeFlags(recipe, size, resize, crop_pct, crop, interpolation, exif, preprocess)
+    recipe_flags = model.RecipeFlags(recipe, size, resize, crop_pct, crop, interpolation, exif, decode, preprocess)
     output_flags = model.OutputFlags(output, activation, threshold, top_k, vector_dtype)
     variant_flags = model.VariantFlags(calibrate, min_agreement, tune)
     model.build(

@@ -18,7 +18,7 @@ from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, gravest
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.images.decode import decoder_name, has_turbo
-from infer_app.job import choose_artifact, open_tables, plan_run
+from infer_app.job import choose_artifacts, open_tables, plan_run
 from infer_app.models.variants import OPENVINO_FP32, missing_for
 from infer_app.settings import LoadedSettings, load_settings
 
@@ -116,15 +116,14 @@ def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 def _model(loaded: LoadedSettings) -> Iterator[Finding]:
-    artifact = choose_artifact(loaded)
-    artifact.verify()
-    images = loaded.settings.images
-    plan = plan_run(loaded, artifact)
-    LaneSpec(
-        (ModelSpec(artifact.folder, plan.variant, plan.batch_size),), (), images.max_bytes, images.max_pixels
-    ).open()
-    manifest = artifact.manifest
-    yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")
+    for artifact in choose_artifacts(loaded):
+        artifact.verify()
+        images = loaded.settings.images
+        plan = plan_run(loaded, artifact)
+        model = ModelSpec(artifact.folder, plan.variant, plan.batch_size)
+        LaneSpec((model,), (), images.max_bytes, images.max_pixels).open()
+        manifest = artifact.manifest
+        yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")
     if missing := missing_for(OPENVINO_FP32):
         yield Finding("openvino", "models run as TorchScript", missing)
 

@@ -39,11 +39,19 @@ class RecipeFlags:
     crop: float | None
     interpolation: str
     exif: str
+    decode: str
     preprocess: str | None
 
     def recipe(self) -> Recipe:
         """The recipe with its defaults filled in. Raises UsageError for flags that don't belong to it."""
+        if self.decode not in ("exact", "scaled"):
+            raise UsageError(f"--decode {self.decode!r} is not known", "it is exact or scaled")
         if self.preprocess is not None:
+            if self.decode == "scaled":
+                raise UsageError(
+                    "--decode scaled does not go with --preprocess: your function gets the whole picture",
+                    "leave --decode out, or shrink inside the function",
+                )
             return Recipe("custom", self.size, interpolation=self.interpolation, exif=self.exif)
         if self.kind not in ("resize-crop", "crop-resize", "stretch"):
             raise UsageError(f"no recipe {self.kind!r}", "there are resize-crop, crop-resize and stretch")
@@ -54,7 +62,7 @@ class RecipeFlags:
         self._check_crop()
         resize = self._resize() if self.kind == "resize-crop" else None
         crop = (self.crop if self.crop is not None else 0.875) if self.kind == "crop-resize" else None
-        return Recipe(self.kind, self.size, resize, crop, self.interpolation, self.exif)
+        return Recipe(self.kind, self.size, resize, crop, self.interpolation, self.exif, self.decode)
 
     def _check_crop(self) -> None:
         if self.kind != "crop-resize" and self.crop is not None:

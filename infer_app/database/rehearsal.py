@@ -12,6 +12,7 @@ from pathlib import Path
 from sqlalchemy import Connection
 
 from infer_app.database.connect import BUSY_TIMEOUT_S, Database
+from infer_app.errors import UsageError
 
 
 @contextmanager
@@ -27,11 +28,20 @@ def open_rehearsal(database: Database) -> Iterator[Database]:
         with RolledBack(database.url) as rolled_back:
             yield rolled_back
         return
-    with tempfile.TemporaryDirectory(prefix="infer-dry-run-") as folder:
+    with _temporary_folder() as folder:
         copy = Path(folder) / "rehearsal.db"
         with Database(f"sqlite:///{copy}") as rehearsal:
             _copy_tables(database, rehearsal)
             yield rehearsal
+
+
+def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix="infer-dry-run-")
+    except OSError as error:
+        raise UsageError(
+            f"a dry run needs a temporary folder to write into: {error.strerror}", "name one with TMPDIR"
+        ) from None
 
 
 class RolledBack(Database):

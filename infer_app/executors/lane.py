@@ -14,7 +14,7 @@ from infer_app.images.cache import PixelCache
 from infer_app.images.cachekey import CacheKey
 from infer_app.images.collate import collate
 from infer_app.images.decode import DecodeLimits, decode_image, decoder_name
-from infer_app.images.location import ReadLimits, read_image
+from infer_app.images.location import ReadLimits, read_ahead, read_image
 from infer_app.images.transform import transform
 from infer_app.loading.mark import Mark
 from infer_app.models.artifact import Artifact, open_artifact
@@ -25,6 +25,8 @@ from infer_app.models.outputs import decode_outputs
 from infer_app.models.variants import open_variant
 from infer_app.observe.stages import StageClock
 from infer_app.records import Batch, Broken, Chunk, ChunkResult, FileFacts, ImageRef, Prediction, Reason, Sample
+
+WORTHWHILE_WAIT = 0.02  # of a chunk's time, spent waiting for its files
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +54,7 @@ class CpuLane:
         self._read_limits = ReadLimits(spec.roots, spec.max_bytes)
         self._decode_limits = DecodeLimits(spec.max_pixels)
         self._trace = spec.trace
+        self._reads_wait = False  # from the first time on that they did: files in memory need no reading ahead
         self._cache = self._open_cache(spec)
         batch_size = max(model.predict.batch_size for model in models)
         self._buffer = torch.empty((batch_size, self._recipe.size, self._recipe.size, 3), dtype=torch.uint8)
@@ -86,7 +89,13 @@ class CpuLane:
                 mark.hold(first, "model")
                 for result in _infer(model, part, clock):
                     (predictions if isinstance(result, Prediction) else broken).append(result)  # type: ignore[arg-type]
+        self._reads_wait |= clock.wait_seconds["read"] > WORTHWHILE_WAIT * sum(clock.wall_seconds.values())
         return clock.stamp(ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.models))
+
+    def expect(self, chunk: Chunk) -> None:
+        """Has the kernel read the files of a chunk while another one is decoded and predicted, where reading waits."""
+        for ref in chunk.refs if self._reads_wait else ():
+            read_ahead(ref.location, self._read_limits)
 
     def _parts(self, batch: Batch, models: Sequence[int]) -> Iterator[tuple[Batch, LaneModel]]:
         """What each model is given at a time; models may differ in how many images they take."""

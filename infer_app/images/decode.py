@@ -31,8 +31,10 @@ from PIL import __version__ as pillow_version
 
 from infer_app.images.bad_image import BadImage, reason_of
 from infer_app.images.formats import check_png_end, sniff, webp_size
-from infer_app.images.jpeg import check_scans, has_jpeg_end, parse_jpeg_header
-from infer_app.images.turbo import JpegRefused, Pixels, decode_strictly, load_turbo
+from infer_app.images.geometry import scale_for
+from infer_app.images.jpeg import JpegHeader, check_scans, has_jpeg_end, parse_jpeg_header
+from infer_app.images.picture import Picture, Pixels
+from infer_app.images.turbo import JpegRefused, decode_strictly, load_turbo
 from infer_app.records import Reason, Recipe
 
 # Pillow's own pixel limit warns, or raises, at sizes the user may have allowed. The one cap is DecodeLimits.max_pixels,
@@ -59,8 +61,11 @@ class DecodeLimits:
     max_pixels: int  # width times height, judged by the header
 
 
-def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
-    """RGB pixels, (height, width, 3) uint8, C-contiguous and upright; only BadImage comes out, whatever the bytes."""
+def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
+    """The picture, upright; only BadImage comes out, whatever the bytes.
+
+    Whole, unless the recipe's `decode` is scaled: then a JPEG is shrunk as far as its resize allows.
+    """
     try:
         return _decode(data, recipe, limits)
     except BadImage:
@@ -85,7 +90,7 @@ def has_turbo() -> bool:
     return load_turbo() is not None
 
 
-def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
+def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
     if not data:
         raise BadImage(Reason.EMPTY, "0 bytes")
     kind = sniff(data)
@@ -95,7 +100,7 @@ def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
         check_png_end(data)
     if kind == "webp":
         _check_pixels(*webp_size(data), limits)
-    return _decode_with_pillow(data, kind, recipe, limits)
+    return Picture.whole(_decode_with_pillow(data, kind, recipe, limits))
 
 
 def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
@@ -105,43 +110,53 @@ def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
         raise BadImage(Reason.TOO_MANY_PIXELS, f"{width}x{height} pixels, at most {limits.max_pixels:,} are decoded")
 
 
-def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
-    """By libjpeg-turbo, each warning taken for what it means; by Pillow what libjpeg-turbo's interface can't do.
-
-    A JPEG cut at any byte is refused unless only its end marker is missing. libjpeg itself would fill up with grey.
-    """
+def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
     header = parse_jpeg_header(data)
     _check_pixels(header.width, header.height, limits)
     if not header.is_one_sequential_scan:
         check_scans(data, header, MAX_SCANS)
+    orientation = 1 if recipe.exif == "ignore" else header.orientation
+    size = (header.width, header.height) if orientation < 5 else (header.height, header.width)
+    scale = scale_for(*size, recipe, is_turned=orientation > 1)
+    rgb = _jpeg_pixels(data, header, recipe, limits, scale)
+    return Picture(rgb, *size, scale)
+
+
+def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, limits: DecodeLimits, scale: int) -> Pixels:
+    """By libjpeg-turbo, each warning taken for what it means; by Pillow what libjpeg-turbo's interface can't do.
+
+    A JPEG cut at any byte is refused unless only its end marker is missing. libjpeg itself would fill up with grey.
+    """
     turbo = load_turbo()
     if turbo is None:
-        return _decode_jpeg_with_pillow(data, recipe, limits)
+        return _jpeg_pixels_by_pillow(data, recipe, limits, scale)
     try:
-        rgb = decode_strictly(turbo, data, header)
+        rgb = decode_strictly(turbo, data, header, scale)
     except JpegRefused as refused:
         if refused.is_beyond_turbo:
-            return _decode_jpeg_with_pillow(data, recipe, limits)
+            return _jpeg_pixels_by_pillow(data, recipe, limits, scale)
         raise
     return rgb if recipe.exif == "ignore" else _upright(rgb, header.orientation)
 
 
-def _decode_jpeg_with_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Pixels:
+def _jpeg_pixels_by_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits, scale: int) -> Pixels:
     """A cut file is noticed by its structure; damage inside a scan can't be, because Pillow drops libjpeg's warnings.
 
     For the same reason a file that lacks only its end marker is refused here.
     """
     if not has_jpeg_end(data):
         raise BadImage(Reason.TRUNCATED, "ends without an end marker")
-    return _decode_with_pillow(data, "jpeg", recipe, limits)
+    return _decode_with_pillow(data, "jpeg", recipe, limits, scale)
 
 
-def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits) -> Pixels:
+def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits, scale: int = 1) -> Pixels:
     # A process decodes in one thread, so that the filters, which belong to the process, can be set meanwhile.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with _PLUGINS[kind](BytesIO(data)) as image:
             _check_pixels(*image.size, limits)
+            if scale > 1:
+                image.draft(image.mode, (image.width // scale, image.height // scale))
             image.load()
             rgb = _rgb_of(image)
             return rgb if recipe.exif == "ignore" else _upright(rgb, _orientation_of(image))

@@ -1,9 +1,9 @@
-"""From decoded pixels to the model's input, by the rounding of the recipe's original."""
+"""From decoded pixels to the model's input, within 2 levels of Pillow."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from math import ceil
 
 import numpy as np
 import torch
@@ -11,106 +11,73 @@ from PIL import Image
 from torch import Tensor
 
 from infer_app.images.bad_image import BadImage
+from infer_app.images.geometry import Box, Geometry, geometry_of
+from infer_app.images.picture import Picture, Pixels
 from infer_app.records import Reason, Recipe
 
-Pixels = np.ndarray  # (height, width, 3) uint8 RGB
 Preprocess = Callable[[Pixels], Pixels]
 
-MAX_RESIZED_PIXELS = 64 * 2**20  # also of the picture between the horizontal and the vertical pass
-
+_ENOUGH = 1e-4  # of a pixel, so that rounding down loses none
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
-class Box(NamedTuple):
-    """A rectangle of whole pixels."""
-
-    left: int
-    top: int
-    width: int
-    height: int
-
-
-class Geometry(NamedTuple):
-    """Take `source` out of the image, resize it to `resized`, then crop or pad to the model's square."""
-
-    source: Box
-    resized: tuple[int, int]  # width, height
-
-
-def transform(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
+def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
     """The model's input, (size, size, 3) uint8 RGB, contiguous; within 2 levels of `reference_transform`.
 
-    `preprocess` is the user's own function and stands for all of this in a recipe of kind custom. BadImage: an image
-    so long and thin that resizing it would take absurd memory, or one that the user's function fails on.
+    An array is a whole picture. `preprocess` is the user's own function and stands for all of this in a recipe of kind
+    custom. BadImage: an image so long and thin that resizing it would take absurd memory, or one that the user's
+    function fails on.
     """
+    picture = _as_picture(picture)
     if recipe.kind == "custom":
-        return _custom(rgb, recipe, preprocess)
-    geometry = geometry_of(rgb.shape[1], rgb.shape[0], recipe)
-    resized = _resize(_cut(rgb, geometry.source), geometry.resized, recipe.interpolation)
-    return torch.from_numpy(_centre(resized, recipe.size))
+        return _custom(picture.rgb, recipe, preprocess)
+    geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
+    resized = _resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
+    return torch.from_numpy(_centre(resized, geometry.lead, recipe.size))
 
 
-def reference_transform(rgb: Pixels, recipe: Recipe) -> Pixels:
+def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
     """The same geometry with Pillow's resize: what golden pixels are made with."""
-    geometry = geometry_of(rgb.shape[1], rgb.shape[0], recipe)
-    resized = _pillow_resize(_cut(rgb, geometry.source), geometry.resized, recipe.interpolation)
-    return _centre(resized, recipe.size)
+    picture = _as_picture(picture)
+    geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
+    resized = _pillow_resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
+    return _centre(resized, geometry.lead, recipe.size)
 
 
-def geometry_of(width: int, height: int, recipe: Recipe) -> Geometry:
-    """Which pixels of the image are resized to what; BadImage where that would take absurd memory."""
-    if recipe.kind == "resize-crop":
-        geometry = Geometry(Box(0, 0, width, height), _shorter_side_to(width, height, recipe.resize or recipe.size))
-    elif recipe.kind == "crop-resize":
-        geometry = Geometry(_centre_square(width, height, recipe.crop or 1.0), (recipe.size, recipe.size))
-    elif recipe.kind == "stretch":
-        geometry = Geometry(Box(0, 0, width, height), (recipe.size, recipe.size))
-    else:
-        raise ValueError(f"unknown recipe {recipe.kind!r}")
-    _check_memory(geometry)
-    return geometry
-
-
-def _shorter_side_to(width: int, height: int, side: int) -> tuple[int, int]:
-    """torchvision's and timm's: the longer side is cut to a whole number, not rounded."""
-    if width <= height:
-        return side, int(side * height / width)
-    return int(side * width / height), side
-
-
-def _centre_square(width: int, height: int, crop: float) -> Box:
-    """EfficientNet's: of an odd remainder, the larger half lies left and above."""
-    square = max(1, int(crop * min(width, height)))
-    return Box((width - square + 1) // 2, (height - square + 1) // 2, square, square)
-
-
-def _check_memory(geometry: Geometry) -> None:
-    source, (width, height) = geometry.source, geometry.resized
-    if max(width * height, width * source.height, source.width * height) > MAX_RESIZED_PIXELS:
-        raise BadImage(
-            Reason.TOO_MANY_PIXELS, f"{source.width}x{source.height} pixels would be resized to {width}x{height}"
-        )
+def _as_picture(picture: Picture | Pixels) -> Picture:
+    return picture if isinstance(picture, Picture) else Picture.whole(picture)
 
 
 def _cut(rgb: Pixels, box: Box) -> Pixels:
-    return rgb[box.top : box.top + box.height, box.left : box.left + box.width]
+    return rgb[box.top : ceil(box.top + box.height), box.left : ceil(box.left + box.width)]
 
 
-def _resize(rgb: Pixels, size: tuple[int, int], interpolation: str) -> Pixels:
-    width, height = size
+def _resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
+    source, (width, height), _ = geometry
     if rgb.shape[:2] == (height, width):
         return rgb
-    if interpolation == "bicubic" and not _starts_horizontally(rgb.shape[1], rgb.shape[0], size):
-        return _pillow_resize(rgb, size, interpolation)
-    channels_last = torch.from_numpy(rgb).permute(2, 0, 1).unsqueeze(0)  # (1, 3, height, width), no copy
+    if interpolation == "bicubic" and not _starts_horizontally(source.width, source.height, (width, height)):
+        return _pillow_resize(rgb, geometry, interpolation)
+    # (1, 3, height, width), no copy. unsqueeze gives the first axis the stride by which torch sees that channels lie
+    # last; with another one it resizes in twice the time, and its result has the channels first in memory.
+    channels_last = torch.from_numpy(rgb).unsqueeze(0).permute(0, 3, 1, 2)
+    size, factors = _size_or_factors(rgb, geometry)
     resized = torch.nn.functional.interpolate(
-        channels_last, size=(height, width), mode=interpolation, align_corners=False, antialias=True
+        channels_last, size, factors, mode=interpolation, align_corners=False, antialias=True
     )
     pixels: Pixels = resized.squeeze(0).permute(1, 2, 0).numpy()
-    return pixels
+    return pixels[:height, :width]
 
 
-def _starts_horizontally(width: int, height: int, size: tuple[int, int]) -> bool:
+def _size_or_factors(rgb: Pixels, geometry: Geometry) -> tuple[tuple[int, int] | None, list[float] | None]:
+    """What torch resizes by: factors where the source ends inside a pixel. Their size it rounds down."""
+    source, (width, height), _ = geometry
+    if rgb.shape[:2] == (source.height, source.width):
+        return (height, width), None
+    return None, [(height + _ENOUGH) / source.height, (width + _ENOUGH) / source.width]
+
+
+def _starts_horizontally(width: float, height: float, size: tuple[int, int]) -> bool:
     """Whether Pillow is sure to do the horizontal pass first, as torch always does.
 
     Bicubic overshoots and each pass clips to 0-255, so that the order shows: by up to 30 levels at hard edges. Pillow
@@ -123,13 +90,15 @@ def _starts_horizontally(width: int, height: int, size: tuple[int, int]) -> bool
     return is_alike and height <= 2 * width
 
 
-def _pillow_resize(rgb: Pixels, size: tuple[int, int], interpolation: str) -> Pixels:
+def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
     image = Image.fromarray(np.ascontiguousarray(rgb))
-    return np.array(image.resize(size, _RESAMPLING[interpolation]))
+    box = (0, 0, min(geometry.source.width, image.width), min(geometry.source.height, image.height))
+    return np.array(image.resize(geometry.resized, _RESAMPLING[interpolation], box))
 
 
-def _centre(rgb: Pixels, size: int) -> Pixels:
+def _centre(rgb: Pixels, lead: tuple[int, int], size: int) -> Pixels:
     """torchvision's centre crop to a contiguous (size, size, 3): zeros around a side that is too short."""
+    rgb = rgb[lead[1] :, lead[0] :]
     height, width = rgb.shape[:2]
     top, left = max(0, size - height) // 2, max(0, size - width) // 2
     if height < size or width < size:

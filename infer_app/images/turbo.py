@@ -25,9 +25,8 @@ from infer_app.images.jpeg import (
     jpeg_segments,
     parse_jpeg_header,
 )
+from infer_app.images.picture import Pixels
 from infer_app.records import Reason
-
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB, C-contiguous
 
 MAX_PADDING_BYTES = 16  # as libjpeg counts, which reads some ahead; more may be the overwritten end of a picture
 _STRICT = turbojpeg.TJFLAG_STOPONWARNING | turbojpeg.TJFLAG_LIMITSCANS
@@ -35,41 +34,42 @@ _END_OF_IMAGE = b"\xff\xd9"
 _ZEROS = bytes(4)
 
 
-def decode_strictly(turbo: StrictTurbo, data: bytes, header: JpegHeader) -> Pixels:
-    """Pixels that cost no warning, after oddities that mean nothing were put right in a copy."""
+def decode_strictly(turbo: StrictTurbo, data: bytes, header: JpegHeader, scale: int) -> Pixels:
+    """Pixels that cost no warning, `scale` times fewer each way, after harmless oddities were put right in a copy."""
     try:
-        return _decode_to_its_end(turbo, data, header)
+        return _decode_to_its_end(turbo, data, header, scale)
     except JpegRefused as refused:
         if header.is_one_sequential_scan and 0 < refused.padding <= MAX_PADDING_BYTES:
-            return _decode_to_its_end(turbo, without_padding(data, refused.padding), header)
+            return _decode_to_its_end(turbo, without_padding(data, refused.padding), header, scale)
         if not refused.may_be_harmless:
             raise
-    return _decode_to_its_end(turbo, without_oddities(data), header)
+    return _decode_to_its_end(turbo, without_oddities(data), header, scale)
 
 
-def _decode_to_its_end(turbo: StrictTurbo, data: bytes, header: JpegHeader) -> Pixels:
+def _decode_to_its_end(turbo: StrictTurbo, data: bytes, header: JpegHeader, scale: int) -> Pixels:
     """A file without an end marker is whole if it is one Huffman-coded scan and clean once the marker is there.
 
     Of several scans the last ones may be missing without a trace, and arithmetic coding may leave out its last bytes.
     A tail of zeros is what a crash leaves of a file that was being written; they can pass for grey blocks.
     """
     try:
-        return _decode_with_turbo(turbo, data, header)
+        return _decode_with_turbo(turbo, data, header, scale)
     except JpegRefused as refused:
         if not (refused.is_without_end and header.is_one_sequential_scan) or data.endswith(_ZEROS):
             raise
     try:
-        return _decode_with_turbo(turbo, data + _END_OF_IMAGE, header)
+        return _decode_with_turbo(turbo, data + _END_OF_IMAGE, header, scale)
     except JpegRefused as refused:
         raise BadImage(Reason.TRUNCATED, f"no end marker, and then: {refused.detail}") from refused
 
 
-def _decode_with_turbo(turbo: StrictTurbo, data: bytes, header: JpegHeader) -> Pixels:
+def _decode_with_turbo(turbo: StrictTurbo, data: bytes, header: JpegHeader, scale: int) -> Pixels:
+    """However few pixels are asked for, libjpeg reads every code of the file: what it warns of does not change."""
     if header.num_components < 4:
-        rgb: Pixels = turbo.decode(data, turbojpeg.TJPF_RGB, flags=_STRICT)
+        rgb: Pixels = turbo.decode(data, turbojpeg.TJPF_RGB, (1, scale), _STRICT)
         return rgb
     # libjpeg leaves CMYK as it is stored: inverted, as Adobe writes it and Pillow takes it.
-    cmyk = ~turbo.decode(data, turbojpeg.TJPF_CMYK, flags=_STRICT)
+    cmyk = ~turbo.decode(data, turbojpeg.TJPF_CMYK, (1, scale), _STRICT)
     return np.array(Image.fromarray(cmyk, "CMYK").convert("RGB"))
 
 

@@ -6,7 +6,7 @@ import os
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -22,6 +22,9 @@ class Lane(Protocol):
     """Turns one chunk into its result; never raises for an image."""
 
     def process(self, chunk: Chunk, mark: Mark) -> ChunkResult: ...
+
+    def expect(self, chunk: Chunk) -> None:
+        """Told from another thread that a chunk has arrived and will be processed after those before it."""
 
 
 OpenLane = Callable[[], Lane]  # pickled into the worker
@@ -55,9 +58,11 @@ def work(pipe: Connection, memory: Any, open_lane: OpenLane, is_verbose: bool) -
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     os.dup2(2, 1)  # standard output holds the JSON of the run and nothing else
     tasks: SimpleQueue[tuple[int, Chunk]] = SimpleQueue()  # bounded by the supervisor: TASKS_AHEAD
-    threading.Thread(target=_listen, args=(pipe, tasks), daemon=True).start()
+    lanes: list[Lane] = []  # the one lane, once it is open
+    threading.Thread(target=_listen, args=(pipe, tasks, lanes), daemon=True).start()
     try:
-        _answer(pipe, tasks, Mark(memory), open_lane)
+        lanes.append(open_lane())
+        _answer(pipe, tasks, Mark(memory), lanes[0])
     except (BrokenPipeError, ConnectionResetError):
         os._exit(0)  # nobody is there to hear the result
     except InferError as error:
@@ -66,8 +71,7 @@ def work(pipe: Connection, memory: Any, open_lane: OpenLane, is_verbose: bool) -
         pipe.send(Failed(InferError(f"a worker failed: {type(error).__name__}: {error}", traceback.format_exc())))
 
 
-def _answer(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, open_lane: OpenLane) -> None:
-    lane = open_lane()
+def _answer(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, lane: Lane) -> None:
     pipe.send(Ready())
     while True:
         number, chunk = tasks.get()
@@ -77,7 +81,7 @@ def _answer(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark,
         pipe.send(Done(number, result))
 
 
-def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]]) -> None:
+def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], lanes: Sequence[Lane]) -> None:
     """Takes tasks off the pipe at once, so that supervisor and worker never both wait to send.
 
     The pipe ends when the supervisor closes it or dies, even by SIGKILL; the worker then ends too, whatever it has
@@ -85,6 +89,9 @@ def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]]) -> None:
     """
     try:
         while True:
-            tasks.put(pipe.recv())
+            number, chunk = pipe.recv()
+            tasks.put((number, chunk))
+            for lane in lanes:
+                lane.expect(chunk)
     except (EOFError, OSError):
         os._exit(0)

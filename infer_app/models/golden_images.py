@@ -30,6 +30,13 @@ def made_images() -> Mapping[str, bytes]:
     return MappingProxyType(images)
 
 
+@cache
+def large_image(shorter_side: int) -> bytes:
+    """A JPEG of 4:3, nearly: its odd longer side divides evenly by no scale."""
+    shapes = Image.fromarray(_shapes(400, 300))
+    return _jpeg(shapes.resize((shorter_side * 4 // 3 | 1, shorter_side), Image.Resampling.BICUBIC))
+
+
 def _gradient(width: int, height: int) -> _Pixels:
     """Colour that changes slowly, with a few waves in it."""
     y, x = np.mgrid[0:height, 0:width] / max(width, height)

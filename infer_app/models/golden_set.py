@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import ceil
 from pathlib import Path
 
 import torch
@@ -12,9 +13,10 @@ from torch import Tensor
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.bad_image import BadImage
 from infer_app.images.decode import DecodeLimits, decode_image
+from infer_app.images.geometry import MIN_SHRINK
 from infer_app.images.transform import reference_transform, transform
 from infer_app.models.artifact import Preprocess
-from infer_app.models.golden_images import made_images
+from infer_app.models.golden_images import large_image, made_images
 from infer_app.records import Recipe
 
 MAX_GOLDEN = 8  # images
@@ -28,15 +30,23 @@ class GoldenSet:
     names: tuple[str, ...]  # relative paths in the artifact
     images: tuple[bytes, ...]  # encoded
     pixels: Tensor  # (n, size, size, 3) uint8 RGB: Pillow's
+    photos: tuple[bytes, ...]  # of the images those that were given, not made
 
 
 def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess | None) -> GoldenSet:
-    """From the first images of a folder, or made in code; ModelError where the recipe fails on one."""
-    encoded = made_images() if folder is None else _images_in(folder, recipe)
+    """From the first images of a folder, or made in code; ModelError where the recipe fails on one.
+
+    Of a recipe that shrinks large JPEGs one at least is so large.
+    """
+    photos = {} if folder is None else _images_in(folder, recipe)
+    encoded = dict(photos or made_images())
+    if recipe.decode == "scaled" and not any(_is_shrunk(data, recipe) for data in encoded.values()):
+        encoded["large.jpg"] = large_image(_large_side(recipe))
     return GoldenSet(
         names=tuple(f"golden/{number}{_suffix(name)}" for number, name in enumerate(encoded, start=1)),
         images=tuple(encoded.values()),
         pixels=torch.stack([_pixels_of(name, data, recipe, preprocess) for name, data in encoded.items()]),
+        photos=tuple(photos.values()),
     )
 
 
@@ -66,6 +76,15 @@ def _is_image(data: bytes, recipe: Recipe) -> bool:
     except BadImage:
         return False
     return True
+
+
+def _is_shrunk(data: bytes, recipe: Recipe) -> bool:
+    return decode_image(data, recipe, GOLDEN_LIMITS).scale > 1
+
+
+def _large_side(recipe: Recipe) -> int:
+    """The shorter side of about the smallest picture that is shrunk."""
+    return ceil((2 * MIN_SHRINK * (recipe.resize or recipe.size) + 1) / (recipe.crop or 1))
 
 
 def _pixels_of(name: str, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:

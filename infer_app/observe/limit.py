@@ -36,7 +36,7 @@ class Cost:
     """What an image takes, and of how many it can take it."""
 
     cpu_ms: Mapping[str, float]  # by stage, of one thread
-    wait_ms: Mapping[str, float]  # by stage: read for the storage, select and write for the database
+    wait_ms: Mapping[str, float]  # by stage: of the coordinator for the database, of the others for the storage
     num_cores: int
     num_workers: int
     num_threads: int = 1  # of a worker's model
@@ -77,7 +77,7 @@ def advise(cost: Cost, alternatives: Sequence[Alternative]) -> str | None:
     """
     if limiting_stage(cost) in (None, STORAGE, DATABASE):
         return None
-    gains = {alternative.what: gain(cost, alternative) for alternative in alternatives}
+    gains = {alternative.what: gain(cost, alternative) for alternative in alternatives if alternative.instead_of > 0}
     best = max(gains, key=gains.__getitem__, default="")
     return f"{gains[best]:.1f} × faster over all with {best}" if gains.get(best, 0) >= WORTH_NAMING else None
 
@@ -97,7 +97,7 @@ def _of_a_worker(cost: Cost) -> dict[str, float]:
     """Milliseconds that an image keeps a worker busy or waiting."""
     parts = {stage: ms for stage, ms in cost.cpu_ms.items() if stage not in COORDINATOR}
     parts["model"] = parts.get("model", 0.0) / cost.num_threads
-    return parts | {STORAGE: cost.wait_ms.get("read", 0.0)}
+    return parts | {STORAGE: sum(ms for stage, ms in cost.wait_ms.items() if stage not in COORDINATOR)}
 
 
 def _database(ms: Mapping[str, float]) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
+from infer_app.observe.rate import Commit, steady_rate
 from infer_app.observe.stages import STAGES, WAITING_STAGES, StageClock
 from infer_app.records import ChunkResult
 
@@ -40,29 +40,16 @@ class Costs:
         return {stage: 1e3 * amount / self.num_images for stage, amount in seconds.items()} if self.num_images else {}
 
 
-@dataclass(slots=True)
-class Stint:
-    """A worker from its first committed chunk to its last so far."""
-
-    first_at: float  # time.monotonic()
-    last_at: float
-    num_images: int = 0  # after the first chunk
-
-
 class Tally:
-    """Fed after each commit.
-
-    A worker's first chunk is left out of the costs, because caches and pages are cold, and begins the time in which its
-    rate is measured; its last commit ends that time. So neither starting nor the idle end of the run, when some
-    workers have nothing left to do, tells on the rate.
-    """
+    """Fed after each commit. A worker's first chunk is left out of the costs: its caches and pages are cold."""
 
     def __init__(self, num_workers: int) -> None:
         self.started = time.monotonic()
         self.predicted = 0
         self.reasons: Counter[str] = Counter()
         self._num_workers = num_workers
-        self._stints: dict[int, Stint] = {}  # by pid
+        self._commits: list[Commit] = []
+        self._warm_workers: set[int] = set()
         self._cold, self._warm = Costs(), Costs()
         self._selects = Costs()  # apart: a page is read for more images than a short run takes of it
 
@@ -80,13 +67,7 @@ class Tally:
 
     @property
     def steady_images_per_second(self) -> float | None:
-        """What a longer run would reach: images per second of a worker's time, times workers.
-
-        None when no worker has committed a second chunk.
-        """
-        seconds = sum(stint.last_at - stint.first_at for stint in self._stints.values())
-        images = sum(stint.num_images for stint in self._stints.values())
-        return self._num_workers * images / seconds if seconds > 0 else None
+        return steady_rate(self._commits, self._num_workers)
 
     def add_page(self, num_images: int, clock: StageClock) -> None:
         """A page of refs and what selecting it took."""
@@ -99,13 +80,9 @@ class Tally:
         if not result.worker:
             return
         num_images = len(set(result.refs))  # of several models each has its own prediction of an image
-        now, stint = time.monotonic(), self._stints.get(result.worker)
-        if stint is None:
-            self._stints[result.worker] = Stint(now, now)
-        else:
-            stint.num_images += num_images
-            stint.last_at = now
-        (self._cold if stint is None else self._warm).add(num_images, result, clock)
+        self._commits.append(Commit(time.monotonic(), result.worker, num_images))
+        (self._warm if result.worker in self._warm_workers else self._cold).add(num_images, result, clock)
+        self._warm_workers.add(result.worker)
 
     def cpu_ms(self) -> dict[str, float]:
         """CPU milliseconds per image of every stage; empty without images."""

@@ -27,7 +27,7 @@ def test_a_broken_file_of_a_folder_is_named_and_the_others_are_measured(project)
 def test_what_is_not_there_is_named(project):
     project.add_photos(3)
     for arguments, words in (
-        (("--date", "2026-11-19"), "no images on 19 Nov"),
+        (("--date", "2026-11-19"), "no images on 2026-11-19"),
         (("--images", "nowhere"), "no images in nowhere"),
         (("--images", "photos", "--only", "tubro"), "no strategy 'tubro'"),
     ):

@@ -69,26 +69,24 @@ class Dear(nn.Module):
         return 8.0 * pixels.mean((2, 3)) + 1e-9 * self.layers(pixels).mean((1, 2, 3)).unsqueeze(1)
 
 
-@pytest.fixture(scope="session")
-def models(tmp_path_factory, built_models):
-    """A models folder with `colors` and `dear`."""
-    folder = tmp_path_factory.mktemp("dear-model")
-    shutil.copytree(built_models, folder / "models")
-    torch.manual_seed(0)
-    torch.jit.trace(Dear(), torch.zeros(2, 3, 48, 48)).save(str(folder / "dear.ts"))
-    command = [str(INFER), "model", "build", "dear.ts", "--name", "dear", "--recipe", "stretch", "--size", "48"]
-    subprocess.run([*command, "--mean", "0,0,0", "--std", "1,1,1"], cwd=folder, check=True, capture_output=True)
-    return folder / "models"
+@pytest.fixture
+def project(make_project):
+    """A day of NUM_PHOTOS."""
+    project = make_project("throughput")
+    project.add_photos(NUM_PHOTOS)
+    return project
 
 
 @pytest.fixture
-def project(make_project, models):
-    """A day of NUM_PHOTOS, `colors` as the model, chunks of four."""
-    project = make_project("throughput")
+def dear(project, built_models):
+    """The name of a model that takes its time."""
     (project.folder / "models").unlink()
-    (project.folder / "models").symlink_to(models)
-    project.add_photos(NUM_PHOTOS)
-    return project
+    shutil.copytree(built_models, project.folder / "models")
+    torch.manual_seed(0)
+    torch.jit.trace(Dear(), torch.zeros(2, 3, 48, 48)).save(str(project.folder / "dear.ts"))
+    flags = ("--recipe", "stretch", "--size", "48", "--mean", "0,0,0", "--std", "1,1,1")
+    project.infer("model", "build", "dear.ts", "--name", "dear", *flags)
+    return "dear"
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +104,7 @@ def slow_storage(tmp_path_factory):
 
 def run(project, *more, exit_code=0, model="colors", **environ):
     command = ("run", "--date", DATE, "--lookback", "0", "--workers", "2", "--model", model, *more)
-    return project.infer_json(*command, exit_code=exit_code, INFER_RUN__CHUNK_SIZE="4", **environ)
+    return project.infer_json(*command, exit_code=exit_code, **{"INFER_RUN__CHUNK_SIZE": "4"} | environ)
 
 
 def undisturbed(report):
@@ -127,8 +125,8 @@ def test_a_slow_storage_limits_and_its_rate_is_foretold(project, slow_storage):
     assert report["advice"] is None
 
 
-def test_a_slow_model_limits(project):
-    report = run(project, model="dear")
+def test_a_slow_model_limits(project, dear):
+    report = run(project, model=dear)
     assert report["limited_by"] == "model"
     assert report["limit_images_per_second"] == min(report["limits"].values())
     assert report["stages"]["model"] > 5 * report["stages"]["decode"]
@@ -148,8 +146,8 @@ def test_a_database_that_takes_a_core_limits(project):
 
 
 def test_a_database_that_others_hold_limits(project):
-    with held_in_turns(project.folder / "infer.db", held_s=0.1, free_s=0.05):
-        report = run(project)
+    with held_in_turns(project.folder / "infer.db", held_s=0.03, free_s=0.02):
+        report = run(project, INFER_RUN__CHUNK_SIZE="2")
     assert report["limited_by"] == "database"
     assert report["waits"]["write"] > 2 * report["stages"]["write"]
     assert 0.85 < undisturbed(report) < 1.05

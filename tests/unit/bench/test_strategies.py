@@ -24,7 +24,7 @@ def _hundreds_are_many(monkeypatch):
 
 def pixels_of(name, load):
     """All batches as one array, each checked to be a full one but for the last."""
-    batches = [np.array(batch) for batch in find_strategy(name).run(load)]
+    batches = [torch.as_tensor(batch).numpy() for batch in find_strategy(name).run(load)]
     assert sorted(len(batch) for batch in batches) == [5, 16, 16]
     return np.concatenate(batches)
 

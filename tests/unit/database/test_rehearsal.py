@@ -1,4 +1,5 @@
 import sqlite3
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from infer_app.database.connect import Database
 from infer_app.database.rehearsal import RolledBack, open_rehearsal
 from infer_app.database.schema import predictions
 from infer_app.database.sink import Sink
+from infer_app.errors import UsageError
 from infer_app.records import ChunkResult, ImageRef, Output, Prediction, Reason
 from tests.conftest import MODEL
 
@@ -52,6 +54,13 @@ def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
     assert [broken.reason for broken in written.broken] == [Reason.WRITE_ERROR]
     with sqlite3.connect(database.sqlite_file) as connection:
         assert connection.execute("SELECT count(*) FROM mine").fetchone() == (0,)
+
+
+def test_without_a_temporary_folder_it_says_what_to_do(database, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with pytest.raises(UsageError) as caught, open_rehearsal(database):
+        pass
+    assert caught.value.hint == "name one with TMPDIR"
 
 
 def test_where_no_copy_can_be_made_every_write_is_rolled_back(database):

@@ -54,7 +54,7 @@ def by_pillow(data: bytes) -> np.ndarray:
 
 
 def decoded(data: bytes, recipe: Recipe = RECIPE) -> np.ndarray:
-    pixels = decode_image(data, recipe, LIMITS)
+    pixels = decode_image(data, recipe, LIMITS).rgb
     assert pixels.dtype == np.uint8
     assert pixels.flags.c_contiguous
     return pixels

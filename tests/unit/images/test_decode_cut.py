@@ -27,7 +27,7 @@ def without_turbo(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def decoded(data: bytes) -> np.ndarray:
-    return decode_image(data, RECIPE, LIMITS)
+    return decode_image(data, RECIPE, LIMITS).rgb
 
 
 def outcome(data: bytes) -> Reason | None:

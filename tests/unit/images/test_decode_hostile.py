@@ -47,7 +47,7 @@ SOUND = {
 def ends_well(data: bytes, limits: DecodeLimits = SMALL) -> bool:
     """Pixels as promised, or a BadImage with something to read; whatever else happens is an error."""
     try:
-        pixels = decode_image(data, RECIPE, limits)
+        pixels = decode_image(data, RECIPE, limits).rgb
     except BadImage as refused:
         return refused.reason in Reason and bool(refused.detail)
     height, width, channels = pixels.shape
@@ -148,7 +148,7 @@ def test_a_gif_whose_frame_is_larger_than_its_screen_is_measured_by_the_frame():
 
 def test_the_border_is_the_cap_itself():
     data = jpegs.baseline()  # 24x16
-    assert decode_image(data, RECIPE, DecodeLimits(384)).shape == (16, 24, 3)
+    assert decode_image(data, RECIPE, DecodeLimits(384)).rgb.shape == (16, 24, 3)
     with pytest.raises(BadImage) as caught:
         decode_image(data, RECIPE, DecodeLimits(383))
     detail = "24x16 pixels, at most 383 are decoded"

@@ -81,7 +81,9 @@ def test_the_best_alternative_is_named():
     assert advise(COST, [decoding]) == "1.2 × faster over all with scaled decoding: --decode scaled"
 
 
-@pytest.mark.parametrize("alternatives", [[], [replace(INT8, ms=13.5)], [replace(INT8, ms=20.0)]], ids=len)
+@pytest.mark.parametrize(
+    "alternatives", [[], [replace(INT8, ms=13.5)], [replace(INT8, ms=20.0)], [replace(INT8, instead_of=0.0)]], ids=str
+)
 def test_without_a_measured_gain_nothing_is_said(alternatives):
     assert advise(COST, alternatives) is None
 
