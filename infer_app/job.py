@@ -20,7 +20,7 @@ from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
 from infer_app.images.cache import prepare_cache
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
-from infer_app.models.choice import Wish
+from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
 from infer_app.records import Alternative, Recipe
 from infer_app.settings import LoadedSettings
@@ -44,28 +44,36 @@ class Job:
     """What to run over a day: closed together by `open_job`."""
 
     tables: Tables
-    model: RunModel
+    models: tuple[RunModel, ...]  # more than one where they take the same pixels
     executor: CpuExecutor
     roots: tuple[Path, ...]
-    chunk_size: int
+    chunk_size: int  # 0: found while it runs
     max_rejected: str
     alternatives: tuple[Alternative, ...] = ()  # cheaper ways through a stage, measured on this machine
-    resume: Callable[[str], Job] | None = None  # the same with the variant that a day began with
+    resume: Callable[[Sequence[str | None]], Job] | None = None  # the same with the variants that a day began with
+
+    @property
+    def model_ids(self) -> tuple[str, ...]:
+        return tuple(model.model_id for model in self.models)
 
     def for_day(self, day: Day) -> Job:
         """The job as the day needs it: one that was begun with another variant goes on with that.
 
         Raises ModelError where no variant of that precision can run here.
         """
-        model_id = self.model.model_id
-        began_with = self.tables.ledger.variant_of_day(day, model_id)
-        if self.resume is None or began_with in (None, self.model.variant):
-            return self
-        if not self.tables.books.count_new(day, model_id):
+        began_with = [self._began_with(day, model) for model in self.models]
+        if self.resume is None or not any(began_with):
             return self
         self.executor.close()  # two sets of workers would need twice the memory
-        log.info("%s began with %s and goes on with it", day, began_with)
         return self.resume(began_with)
+
+    def _began_with(self, day: Day, model: RunModel) -> str | None:
+        """The variant of a day that was begun otherwise and isn't done."""
+        variant = self.tables.ledger.variant_of_day(day, model.model_id)
+        if variant in (None, model.variant) or not self.tables.books.count_new(day, model.model_id):
+            return None
+        log.info("%s of %s began with %s and goes on with it", day, model.name, variant)
+        return variant
 
 
 @contextmanager
@@ -89,26 +97,27 @@ def open_tables(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Tab
 
 
 @contextmanager
-def open_job(loaded: LoadedSettings, read_only: bool = False, trace: bool = False) -> Iterator[Job]:
-    """Raises what `open_tables` raises, and ModelError when the model is missing, changed or can't run here."""
-    artifact = choose_artifact(loaded)
+def open_job(
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], read_only: bool = False, trace: bool = False
+) -> Iterator[Job]:
+    """Models that take the same pixels, as one job.
+
+    Raises what `open_tables` raises, and ModelError when a model was changed or can't run here.
+    """
+    run = loaded.settings.run
     with ExitStack() as stack:
         tables = stack.enter_context(open_tables(loaded, read_only))
+        cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
 
-        def open_with(plan: Plan) -> Job:
-            manifest, run = artifact.manifest, loaded.settings.run
-            _tell(manifest.name, plan)
-            model = RunModel(manifest.name, manifest.model_id, plan.variant, json.loads(manifest.to_json()))
-            cache = None if read_only else _open_cache(loaded, manifest.recipe.size)
-            executor = stack.enter_context(open_executor(loaded, artifact, plan, trace=trace, cache=cache))
-            return Job(
-                tables, model, executor, loaded.roots, run.chunk_size, run.max_rejected, plan.alternatives, resume
-            )
+        def open_with(began_with: Sequence[str | None]) -> Job:
+            plans = [plan_run(loaded, *one) for one in zip(artifacts, began_with, strict=True)]
+            models = tuple(_run_model(*one) for one in zip(artifacts, plans, strict=True))
+            executor = stack.enter_context(open_executor(loaded, artifacts, plans, trace=trace, cache=cache))
+            alternatives = plans[0].alternatives if len(plans) == 1 else ()
+            resume = open_with if run.variant == AUTO else None
+            return Job(tables, models, executor, loaded.roots, run.chunk_size, run.max_rejected, alternatives, resume)
 
-        def resume(variant: str) -> Job:
-            return open_with(plan_run(loaded, artifact, began_with=variant))
-
-        yield open_with(plan_run(loaded, artifact))
+        yield open_with([None] * len(artifacts))
 
 
 def plan_run(loaded: LoadedSettings, artifact: Artifact, began_with: str | None = None) -> Plan:
@@ -119,24 +128,35 @@ def plan_run(loaded: LoadedSettings, artifact: Artifact, began_with: str | None 
 
 def open_executor(
     loaded: LoadedSettings,
-    artifact: Artifact,
-    plan: Plan,
+    artifacts: Sequence[Artifact],
+    plans: Sequence[Plan],
     roots: tuple[Path, ...] | None = None,
     trace: bool = False,
     cache: CacheSpec | None = None,
 ) -> CpuExecutor:
-    """The executor that the plan asks for; `roots` instead of the configured ones where given."""
+    """The executor that the plans ask for, the first one's workers; `roots` instead of the configured ones if given."""
     images = loaded.settings.images
     spec = LaneSpec(
-        models=(ModelSpec(artifact.folder, plan.variant, plan.batch_size),),
+        models=tuple(
+            ModelSpec(artifact.folder, plan.variant, plan.batch_size)
+            for artifact, plan in zip(artifacts, plans, strict=True)
+        ),
         roots=loaded.roots if roots is None else roots,
         max_bytes=images.max_bytes,
         max_pixels=images.max_pixels,
-        num_threads=plan.threads,
+        num_threads=plans[0].threads,
         trace=trace,
         cache=cache,
     )
-    return CpuExecutor(spec, plan.workers, images.timeout_s)
+    return CpuExecutor(spec, plans[0].workers, images.timeout_s)
+
+
+def _run_model(artifact: Artifact, plan: Plan) -> RunModel:
+    manifest = artifact.manifest
+    log.info("%s runs as %s, %d workers x %d threads", manifest.name, plan.variant, plan.workers, plan.threads)
+    for variant, why in plan.choice.passed_over.items():
+        log.info("%s was passed over: %s", variant, why)
+    return RunModel(manifest.name, manifest.model_id, plan.variant, json.loads(manifest.to_json()))
 
 
 def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
@@ -145,12 +165,6 @@ def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
     if not max_bytes or not prepare_cache(loaded.cache_folder, max_bytes, size):
         return None
     return CacheSpec(loaded.cache_folder, max_bytes)
-
-
-def _tell(name: str, plan: Plan) -> None:
-    log.info("%s runs as %s, %d workers x %d threads", name, plan.variant, plan.workers, plan.threads)
-    for variant, why in plan.choice.passed_over.items():
-        log.info("%s was passed over: %s", variant, why)
 
 
 def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:

@@ -118,6 +118,14 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
+class NewImage:
+    """An image to do, and for which of the run's models."""
+
+    ref: ImageRef
+    models: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """The unit of dispatch, of retry and of commit."""
 
@@ -153,7 +161,8 @@ class ChunkResult:
 
     @property
     def num_images(self) -> int:
-        return len(self.predictions) + len(self.broken)
+        """Each counted once, whatever the number of models."""
+        return len(set(self.refs))
 
     def of_model(self, model: int) -> ChunkResult:
         """One model's share; what was measured stays with all of it."""

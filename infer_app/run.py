@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 
+from infer_app.chunks import FEW_IMAGES, ChunkSize, cut_into_chunks
+from infer_app.database.connect import Database
+from infer_app.database.ledger import RunModel
 from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.sink import Sink
 from infer_app.day import Day
@@ -19,7 +23,7 @@ from infer_app.observe.progress import Progress
 from infer_app.observe.stages import StageClock
 from infer_app.observe.tally import Tally
 from infer_app.observe.trace import Trace
-from infer_app.records import Chunk, ChunkResult, ImageRef, RunReport
+from infer_app.records import ChunkResult, NewImage, RunReport
 from infer_app.settings import rejection_budget
 from infer_app.stop import Stop
 
@@ -29,23 +33,28 @@ DRY_RUN_ID = "dry-run"
 
 def run_day(
     job: Job, day: Day, stop: Stop, progress: Progress, limit: int | None = None, trace: Trace | None = None
-) -> RunReport:
-    """Predicts the day's new images and writes the results: one row in infer_runs, whatever happens.
+) -> list[RunReport]:
+    """Predicts the day's new images and writes the results: a row in infer_runs for each model, whatever happens.
 
     Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was committed before stays.
     """
-    ledger = job.tables.ledger
-    run_id = ledger.open_run(day, job.model, job.executor.name, job.executor.device)
-    sink = Sink(job.tables.database, job.model.model_id, job.model.variant, run_id)
+    ledger, legs = job.tables.ledger, list[Leg]()
     try:
+        for number, model in enumerate(job.models):
+            run_id = ledger.open_run(day, model, job.executor.name, job.executor.device)
+            legs.append(Leg(number, model, run_id, job.tables.database))
         job.tables.source.check_ids(day)
-        forget_changed(job, day)
-        report = _flow(job, [day], run_id, sink.commit_chunk, stop, progress, limit, trace)
+        for model_id in job.model_ids:
+            forget_changed(job, day, model_id)
+        reports = _flow(job, [day], legs, stop, progress, limit, trace)
     except BaseException as error:
-        ledger.fail_run(run_id, error.exit_code if isinstance(error, InferError) else EXIT_BUG, _in_words(error))
+        exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
+        for leg in legs:
+            ledger.fail_run(leg.run_id, exit_code, _in_words(error))
         raise
-    ledger.close_run(report)
-    return report
+    for report in reports:
+        ledger.close_run(report)
+    return reports
 
 
 def dry_run(
@@ -55,51 +64,79 @@ def dry_run(
     progress: Progress,
     limit: int | None = None,
     trace: Trace | None = None,
-) -> RunReport:
+) -> list[RunReport]:
     """All of it on a sample of the days, oldest first; what is written is thrown away, and the database stays as it is.
 
     Not a byte of it changes: writing is rehearsed elsewhere, since a forecast without its cost would be too early.
     """
-    limit = limit or DRY_RUN_CHUNKS * job.chunk_size * job.executor.num_workers
+    limit = limit or DRY_RUN_CHUNKS * (job.chunk_size or FEW_IMAGES) * job.executor.num_workers
     with open_rehearsal(job.tables.database) as rehearsal:
-        sink = Sink(rehearsal, job.model.model_id, job.model.variant, DRY_RUN_ID)
-        return _flow(job, days, DRY_RUN_ID, sink.commit_chunk, stop, progress, limit, trace)
+        legs = [Leg(number, model, DRY_RUN_ID, rehearsal) for number, model in enumerate(job.models)]
+        return _flow(job, days, legs, stop, progress, limit, trace)
 
 
 def _flow(
     job: Job,
     days: Sequence[Day],
-    run_id: str,
-    commit: Callable[[ChunkResult], ChunkResult],
+    legs: Sequence[Leg],
     stop: Stop,
     progress: Progress,
     limit: int | None,
     trace: Trace | None,
-) -> RunReport:
+) -> list[RunReport]:
     """source → executor (read, decode, transform, collate, model, outputs) → sink."""
-    tally = Tally(job.executor.num_workers)
-    tables, model_id = job.tables, job.model.model_id
-    refs = islice(select_new(job, days, tally, trace), limit)
-    chunks = cut_into_chunks(stop.until(refs), job.chunk_size)
+    tally, chunk_size = Tally(job.executor.num_workers), ChunkSize(job.chunk_size)
+    new = islice(select_new(job, days, tally, trace), limit)
+    chunks = cut_into_chunks(stop.until(new), chunk_size)
     with progress.of_day(
-        days[-1], lambda: sum(tables.books.count_new(day, model_id) for day in days), limit
+        days[-1], lambda: sum(job.tables.books.count_new(day, *job.model_ids) for day in days), limit
     ) as advance:
         for result in hold_back(job.executor.run(chunks), job.roots):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
             with clock.time("write"):
-                written = commit(result)
-            tally.add(written, clock)
-            advance(written)
+                for leg in legs:
+                    leg.commit(result)
+            chunk_size.learn(result)
+            tally.add(result, clock)
+            advance(result)
             if trace:
-                trace.add(written.worker, written.spans)
+                trace.add(result.worker, result.spans)
                 trace.add(os.getpid(), clock.spans)
-    return _report(job, days[-1], run_id, tally, stop)
+    return [_report(job, days[-1], leg, tally, stop) for leg in legs]
 
 
-def select_new(job: Job, days: Sequence[Day], tally: Tally, trace: Trace | None) -> Iterator[ImageRef]:
+class Leg:
+    """One model's share of a run: where its results go, and what became of its images."""
+
+    def __init__(self, number: int, model: RunModel, run_id: str, database: Database) -> None:
+        self.number = number  # of the model, among the job's
+        self.model = model
+        self.run_id = run_id
+        self.predicted = 0
+        self.reasons: Counter[str] = Counter()
+        self._sink = Sink(database, model.model_id, model.variant, run_id)
+
+    @property
+    def rejected(self) -> int:
+        return self.reasons.total()
+
+    @property
+    def selected(self) -> int:
+        return self.predicted + self.rejected
+
+    def commit(self, result: ChunkResult) -> None:
+        own = result.of_model(self.number)
+        if not own.num_images:
+            return
+        written = self._sink.commit_chunk(own)
+        self.predicted += len(written.predictions)
+        self.reasons.update(broken.reason.value for broken in written.broken)
+
+
+def select_new(job: Job, days: Sequence[Day], tally: Tally, trace: Trace | None) -> Iterator[NewImage]:
     """The new images of all days, oldest first; the tally learns what selecting them takes."""
-    pages = chain.from_iterable(job.tables.source.select_pages(day, job.model.model_id) for day in days)
+    pages = chain.from_iterable(job.tables.source.select_pages(day, *job.model_ids) for day in days)
     while True:
         clock = _clock(trace)
         with clock.time("select"):
@@ -116,18 +153,9 @@ def _clock(trace: Trace | None) -> StageClock:
     return StageClock(trace is not None, time.thread_time)  # another thread draws the progress bar
 
 
-def cut_into_chunks(refs: Iterable[ImageRef], chunk_size: int) -> Iterator[Chunk]:
-    """Numbered chunks of `chunk_size` refs, the last one shorter; lazily, so that no day is held in memory."""
-    remaining = iter(refs)
-    number = 0
-    while some := tuple(islice(remaining, chunk_size)):
-        yield Chunk(number, some)
-        number += 1
-
-
-def forget_changed(job: Job, day: Day) -> int:
+def forget_changed(job: Job, day: Day, model_id: str) -> int:
     """Makes final rejections pending again whose file is no longer the one that was rejected."""
-    books, model_id = job.tables.books, job.model.model_id
+    books = job.tables.books
     changed = []
     for rejected in books.final_rejections(day, model_id):
         now = stat_facts(rejected.location)
@@ -136,28 +164,28 @@ def forget_changed(job: Job, day: Day) -> int:
     return books.forget_rejections(changed, model_id)
 
 
-def _report(job: Job, day: Day, run_id: str, tally: Tally, stop: Stop) -> RunReport:
+def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport:
     seconds, steady = tally.seconds, tally.steady_images_per_second
     executor = job.executor
     cost = Cost(tally.cpu_ms(), tally.wait_ms(), executor.num_cores, executor.num_workers, executor.num_threads)
     rates = limits(cost)
     limit = min(rates.values(), default=None)
-    too_many = tally.rejected > rejection_budget(job.max_rejected, tally.selected)
+    too_many = leg.rejected > rejection_budget(job.max_rejected, leg.selected)
     return RunReport(
         date=day.date,
-        model=job.model.name,
-        model_id=job.model.model_id,
-        variant=job.model.variant,
-        run_id=run_id,
+        model=leg.model.name,
+        model_id=leg.model.model_id,
+        variant=leg.model.variant,
+        run_id=leg.run_id,
         executor=job.executor.name,
         device=job.executor.device,
-        selected=tally.selected,
-        predicted=tally.predicted,
-        rejected=tally.rejected,
-        reasons=dict(sorted(tally.reasons.items())),
-        day=job.tables.books.count_day(day, job.model.model_id),
+        selected=leg.selected,
+        predicted=leg.predicted,
+        rejected=leg.rejected,
+        reasons=dict(sorted(leg.reasons.items())),
+        day=job.tables.books.count_day(day, leg.model.model_id),
         seconds=seconds,
-        images_per_second=tally.selected / seconds if tally.selected else 0.0,
+        images_per_second=leg.selected / seconds,
         steady_images_per_second=steady,
         limit_images_per_second=limit,
         stages=tally.cpu_ms(),

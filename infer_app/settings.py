@@ -81,7 +81,7 @@ class RunSettings(Section):
     variant: str = "auto"  # the fastest here; or the name of one
     allow_int8: bool = False  # auto may take the int8 variant, where the model has a good one
     workers: int = Field(0, ge=0)  # 0: one for each core that this process may use
-    chunk_size: int = Field(16, ge=1, le=256)  # images in one transaction
+    chunk_size: int = Field(0, ge=0, le=256)  # images in a transaction; 0: a quarter second's work
     max_rejected: str = "5%"  # more than this ends with exit code 3: a share (at least 10 images) or a number
 
     @field_validator("max_rejected")

@@ -66,12 +66,12 @@ def plan(artifact: Artifact, wish: Wish, num_workers: int = 0) -> Plan:
     )
 
 
-def measure_speeds(artifact: Artifact) -> Tuning:
-    """Every variant and batch size, on one core; kept for this host."""
+def measure_speeds(artifact: Artifact, is_quick: bool = False) -> Tuning:
+    """Every variant with every batch size, or with few of them, on one core; kept for this host."""
     from infer_app.models.measure import measure_in_worker
 
     num_cores = usable_cores()
-    tuning = new_tuning(num_cores, run_in_process(measure_in_worker, artifact.folder))
+    tuning = new_tuning(num_cores, run_in_process(measure_in_worker, artifact.folder, is_quick))
     _keep(artifact, tuning, num_cores)
     return tuning
 
@@ -101,7 +101,7 @@ def _first_time(artifact: Artifact, wish: Wish, num_cores: int) -> Tuning:
     if wish.variant != "auto" or len(candidates) < 2:
         return new_tuning(num_cores, {})
     log.info("%s was not measured on this machine yet: measuring its variants once", manifest.name)
-    return measure_speeds(artifact)
+    return measure_speeds(artifact, is_quick=True)
 
 
 def _keep(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:

@@ -7,31 +7,15 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
+from infer_app.bench.order import Order
+from infer_app.bench.ours import find_broken
 from infer_app.bench.processes import Cost, run_measured
 from infer_app.bench.strategies import LADDER, Strategy
 from infer_app.errors import InferError
 
 ROW_LIMIT_S = 900.0  # what takes longer is a row that says so
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What is measured."""
-
-    paths: Sequence[str]
-    config: Path
-    flags: dict[str, Any]
-    artifact: Path
-    roots: tuple[Path, ...]
-    num_workers: int
-
-    def to_json(self, strategy: str | None) -> str:
-        words = {"strategy": strategy, "paths": list(self.paths), "flags": self.flags, "num_workers": self.num_workers}
-        paths = {"config": str(self.config), "artifact": str(self.artifact), "roots": list(map(str, self.roots))}
-        return json.dumps(words | paths)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +36,7 @@ class Row:
 
 def find_broken_files(order: Order) -> dict[str, str]:
     """Files that not every strategy can read, with the reason. They are in the page cache afterwards, all alike."""
-    answer = _ask(order, None)[1]
-    broken: dict[str, str] = answer["broken"]
-    return broken
+    return find_broken(order.workload())
 
 
 def measure_ladder(order: Order, broken: dict[str, str], only: Sequence[str] = ()) -> Iterator[Row]:
@@ -85,9 +67,9 @@ def _measure(strategy: Strategy, order: Order) -> Row:
     )
 
 
-def _ask(order: Order, strategy: str | None) -> tuple[Cost, dict[str, Any]]:
-    command = [sys.executable, "-m", "infer_app.bench.run_one"]
-    cost = run_measured(command, given=order.to_json(strategy), timeout_s=ROW_LIMIT_S)
+def _ask(order: Order, strategy: str) -> tuple[Cost, dict[str, Any]]:
+    command = [sys.executable, "-m", "infer_app.bench.run_one", strategy]
+    cost = run_measured(command, given=order.to_json(), timeout_s=ROW_LIMIT_S)
     if cost.exit_code:
         lines = cost.errors.strip().splitlines() or [f"ended with {cost.exit_code}"]
         raise InferError(lines[-1], cost.errors)

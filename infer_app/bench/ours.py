@@ -75,7 +75,7 @@ def _predict_here(load: Workload, variant: str) -> Iterator[Sized]:
 
 
 def _predict_in_workers(load: Workload, plan: Plan) -> Iterator[Sized]:
-    with open_executor(load.loaded, load.ways.artifact, plan, load.ways.read_limits.roots) as workers:
+    with open_executor(load.loaded, [load.ways.artifact], [plan], load.ways.read_limits.roots) as workers:
         for result in workers.run(_chunks(load)):
             yield result.predictions
 

@@ -10,20 +10,14 @@ import os
 import sys
 import time
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
 
 from infer_app.bench.dataloaders import NotHere
-from infer_app.bench.ours import find_broken
+from infer_app.bench.order import Order
 from infer_app.bench.processes import tree_cpu_seconds
 from infer_app.bench.strategies import Strategy, find_strategy
-from infer_app.bench.workload import Ways, Workload
-from infer_app.images.decode import DecodeLimits
-from infer_app.images.location import ReadLimits
-from infer_app.models.artifact import open_artifact
-from infer_app.settings import load_settings
+from infer_app.bench.workload import Workload
 
 SETTLED = 0.25  # share of the images after which a rate counts
 
@@ -45,17 +39,14 @@ class _Moment:
     cpu_seconds: float
 
 
-def main() -> None:
-    """Reads an order from standard input and writes the answer, one JSON object, as the last line."""
-    order = json.load(sys.stdin)
-    load = _workload(order)
-    if order["strategy"] is None:
-        _answer({"broken": find_broken(load)})
-        return
+def main(strategy: str) -> None:
+    """Reads an order from standard input; the answer is the last line of standard output, one JSON object."""
+    load = Order.from_json(sys.stdin.read()).workload()
     try:
-        _answer(asdict(measure(find_strategy(order["strategy"]), load)))
+        answer = asdict(measure(find_strategy(strategy), load))
     except NotHere as reason:
-        _answer({"skipped": str(reason)})
+        answer = {"skipped": str(reason)}
+    print(json.dumps(answer), flush=True)
 
 
 def measure(strategy: Strategy, load: Workload) -> Pace:
@@ -77,20 +68,5 @@ def measure(strategy: Strategy, load: Workload) -> Pace:
     )
 
 
-def _workload(order: dict[str, Any]) -> Workload:
-    loaded = load_settings(Path(order["config"]), order["flags"])
-    limits = loaded.settings.images
-    ways = Ways(
-        artifact=open_artifact(Path(order["artifact"])),
-        read_limits=ReadLimits(tuple(map(Path, order["roots"])), limits.max_bytes),
-        decode_limits=DecodeLimits(limits.max_pixels),
-    )
-    return Workload(order["paths"], ways, order["num_workers"], loaded)
-
-
-def _answer(answer: dict[str, Any]) -> None:
-    print(json.dumps(answer), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1])

@@ -34,6 +34,12 @@ Config = Annotated[
 ]
 Date = Annotated[str, typer.Option("--date", "-d", help="2026-11-20, today or yesterday.")]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else there.")]
+Models = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model", "-m", help="Name of a model. Repeated: several, images decoded once for all of one recipe."
+    ),
+]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Name of a model.")]
 AllowInt8 = Annotated[
     bool | None,
@@ -221,7 +227,7 @@ def model_verify(
 @app.command()
 def run(
     date: Date = "yesterday",
-    model: Model = None,
+    model: Models = None,
     dry_run: DryRun = False,
     limit: Limit = None,
     lookback: Lookback = None,
@@ -254,7 +260,7 @@ def run(
 def backfill(
     first: Annotated[str, typer.Option("--from", help="The first day.")],
     last: Annotated[str, typer.Option("--to", help="The last day.")],
-    model: Model = None,
+    model: Models = None,
     limit: Limit = None,
     finish_by: FinishBy = None,
     max_duration: MaxDuration = None,

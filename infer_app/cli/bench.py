@@ -9,7 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from infer_app.bench.bench import Order, Row, find_bottleneck, find_broken_files, measure_ladder
+from infer_app.bench.bench import Row, find_bottleneck, find_broken_files, measure_ladder
+from infer_app.bench.order import Order
 from infer_app.bench.strategies import LADDER
 from infer_app.cli.failures import printable
 from infer_app.cli.tables import show_table

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from infer_app.chunks import chunks_of
 from infer_app.cli.failures import printable
 from infer_app.cli.tables import show_table
 from infer_app.database.registry import find_images
@@ -18,7 +19,6 @@ from infer_app.models.artifact import Artifact, find_artifact
 from infer_app.models.callables import resolve_callable
 from infer_app.models.check import CheckReport, compare_answers
 from infer_app.records import Broken, ImageRef, Prediction
-from infer_app.run import cut_into_chunks
 from infer_app.settings import LoadedSettings, load_settings
 
 WORST_SHOWN = 10
@@ -68,10 +68,9 @@ def _run_ours(
     loaded: LoadedSettings, artifact: Artifact, paths: Sequence[Path], root: Path
 ) -> list[Prediction | Broken]:
     refs = [ImageRef(str(path), str(path)) for path in paths]
-    with open_executor(
-        loaded, artifact, plan_run(loaded, artifact), (root if root.is_dir() else root.parent,)
-    ) as executor:
-        results = list(executor.run(cut_into_chunks(refs, loaded.settings.run.chunk_size)))
+    roots = (root if root.is_dir() else root.parent,)
+    with open_executor(loaded, [artifact], [plan_run(loaded, artifact)], roots) as executor:
+        results = list(executor.run(chunks_of(refs)))
     items: list[Prediction | Broken] = []
     for result in results:
         items += [*result.predictions, *result.broken]

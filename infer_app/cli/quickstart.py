@@ -45,7 +45,12 @@ def quickstart(folder: Path) -> None:
     project.add([folder / "photos"], "yesterday", config)
     limits = run_command.Limits(None, None, None)
     exit_code = run_command.run(
-        "yesterday", {"run.model": MODEL}, limits, run_command.Voice(False, False, False), False, config
+        "yesterday",
+        run_command.run_flags(MODEL, None, None, None, None, None, None),
+        limits,
+        run_command.Voice(False, False, False),
+        False,
+        config,
     )
     if exit_code:
         raise InferError(

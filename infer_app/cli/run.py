@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import DayHeld, NothingAllowed, gravest
-from infer_app.job import Job, open_job
+from infer_app.job import Job, choose_artifacts, group_by_pixels, open_job
 from infer_app.observe.forecast import Forecast, forecast
 from infer_app.observe.log import log_to_stderr
 from infer_app.observe.progress import Progress
@@ -56,7 +56,7 @@ class Voice:
 
 
 def run_flags(
-    model: str | None,
+    model: str | Sequence[str] | None,
     lookback: int | None,
     max_rejected: str | None,
     executor: str | None,
@@ -65,9 +65,9 @@ def run_flags(
     workers: int | None,
     allow_int8: bool | None = None,
 ) -> dict[str, Any]:
-    """Flags as settings; None leaves the setting alone."""
+    """Flags as settings; None, and no model named, leave the setting alone."""
     return {
-        "run.model": model,
+        "run.models": [model] if isinstance(model, str) else list(model or ()) or None,
         "run.lookback": lookback,
         "run.max_rejected": max_rejected,
         "run.executor": executor,
@@ -79,7 +79,7 @@ def run_flags(
 
 
 def run(
-    date: str,
+    date_text: str,
     flags: dict[str, Any],
     limits: Limits,
     voice: Voice,
@@ -90,7 +90,7 @@ def run(
     """One day and its look-back, oldest first; returns the exit code."""
     loaded = load_settings(config, flags)
     settings = loaded.settings.run
-    day = Day.of(parse_date(date, settings.time_zone), settings.time_zone)
+    day = Day.of(parse_date(date_text, settings.time_zone), settings.time_zone)
     days = [day.before(n) for n in range(settings.lookback, -1, -1)]
     with Trace(trace) if trace else nullcontext() as traced:
         if is_dry:
@@ -103,68 +103,113 @@ def backfill(first: str, last: str, flags: dict[str, Any], limits: Limits, voice
     loaded = load_settings(config, flags)
     zone = loaded.settings.run.time_zone
     dates = each_date(parse_date(first, zone), parse_date(last, zone))
-    return _run_days(loaded, [Day.of(date, zone) for date in dates], limits, voice)
+    return _run_days(loaded, [Day.of(one, zone) for one in dates], limits, voice)
 
 
 def _run_days(
     loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice: Voice, trace: Trace | None = None
 ) -> int:
+    """Models that take the same pixels together, the others after them."""
     log_to_stderr(voice.quiet, voice.verbose)
-    reports: list[RunReport] = []
-    exit_codes: list[int] = []
-    with limits.stop() as stop, open_job(loaded, trace=trace is not None) as job:
-        progress = Progress(voice.quiet)
-        for day in days:
-            try:
-                reports.append(run_day(job.for_day(day), day, stop, progress, limits.left(reports), trace))
-            except (DayHeld, NothingAllowed) as error:
-                if day is days[-1]:
-                    raise
-                log.warning("%s left out: %s (%s)", day, error, error.hint)
-                exit_codes.append(error.exit_code)
-        older = job.tables.books.count_older_pending(days[0], job.model.model_id)
-        exit_code = gravest(exit_codes + [report.exit_code for report in reports])
-        ended_early = stop.exit_code or limits.left(reports) == 0
-        _say(job, days, reports, older, _forecast_rest(job, days, reports) if ended_early else None, exit_code, voice)
+    answers: list[Answer] = []
+    with limits.stop() as stop:
+        for artifacts in group_by_pixels(choose_artifacts(loaded)):
+            with open_job(loaded, artifacts, trace=trace is not None) as job:
+                answers += _run_job(job, days, limits, stop, Progress(voice.quiet), trace)
+                nearest = job.tables.source.nearest_date(days[-1]) if not answers[-1].last.day.eligible else None
+            if stop.exit_code:
+                break
+    exit_code = gravest([answer.exit_code for answer in answers])
+    _say(answers, days, nearest, exit_code, voice)
     return exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a run has to say of one model."""
+
+    reports: list[RunReport]  # of each day that was run, oldest first
+    older: int  # pending images of days before those
+    rest: Forecast | None  # of what an early end left undone
+    exit_code: int
+
+    @property
+    def last(self) -> RunReport:
+        return self.reports[-1]
+
+    def to_json(self) -> dict[str, Any]:
+        more = {
+            "exit_code": self.exit_code,
+            "lookback": [report.to_json() for report in self.reports[:-1]],
+            "older_pending": self.older,
+            "forecast": asdict(self.rest) if self.rest else None,
+        }
+        return self.last.to_json() | more
+
+
+def _run_job(
+    job: Job, days: Sequence[Day], limits: Limits, stop: Stop, progress: Progress, trace: Trace | None
+) -> list[Answer]:
+    by_day: list[list[RunReport]] = []
+    left_out: list[int] = []
+    for day in days:
+        try:
+            left = limits.left([reports[0] for reports in by_day])
+            by_day.append(run_day(job.for_day(day), day, stop, progress, left, trace))
+        except (DayHeld, NothingAllowed) as error:
+            if day is days[-1]:
+                raise
+            log.warning("%s left out: %s (%s)", day, error, error.hint)
+            left_out.append(error.exit_code)
+    ended_early = bool(stop.exit_code) or limits.left([reports[0] for reports in by_day]) == 0
+    return [_answer(job, days, list(reports), left_out, ended_early) for reports in zip(*by_day, strict=True)]
+
+
+def _answer(job: Job, days: Sequence[Day], reports: list[RunReport], left_out: list[int], ended_early: bool) -> Answer:
+    model_id = reports[-1].model_id
+    older = job.tables.books.count_older_pending(days[0], model_id)
+    exit_code = gravest(left_out + [report.exit_code for report in reports])
+    return Answer(reports, older, _forecast_rest(job, days, reports) if ended_early else None, exit_code)
 
 
 def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:
     """How long a run would take for what this one has left undone; by the day of it that says most about speed."""
-    pending = sum(job.tables.books.count_new(day, job.model.model_id) for day in days)
+    pending = sum(job.tables.books.count_new(day, reports[-1].model_id) for day in days)
     return forecast(max(reports, key=lambda report: report.selected), pending) if pending else None
 
 
-def _say(
-    job: Job,
-    days: Sequence[Day],
-    reports: list[RunReport],
-    older: int,
-    rest: Forecast | None,
-    exit_code: int,
-    voice: Voice,
-) -> None:
-    last = reports[-1]
+def _say(answers: list[Answer], days: Sequence[Day], nearest: date | None, exit_code: int, voice: Voice) -> None:
     if voice.as_json:
-        others = [report.to_json() for report in reports[:-1]]
-        more = {"lookback": others, "older_pending": older, "forecast": asdict(rest) if rest else None}
-        print(json.dumps(last.to_json() | {"exit_code": exit_code} | more))
+        several = {"models": [answer.to_json() for answer in answers]} if len(answers) > 1 else {}
+        print(json.dumps(answers[0].to_json() | {"exit_code": exit_code} | several))
         return
     if voice.quiet and exit_code == 0:
         return
-    for report in reports[:-1]:
+    for answer in answers:
+        if len(answers) > 1:
+            print(f"{answer.last.model}:")
+        _say_answer(answer, days, nearest)
+
+
+def _say_answer(answer: Answer, days: Sequence[Day], nearest: date | None) -> None:
+    last = answer.last
+    for report in answer.reports[:-1]:
         if report.selected or report.day.pending:
             print(verdict(report))
     if last.reasons:
         print("rejected: " + ", ".join(f"{count:,} {reason}" for reason, count in last.reasons.items()))
-    if older:
-        print(f"{older:,} images older than the look-back are pending: `infer backfill --from … --to …` predicts them")
+    if answer.older:
+        print(
+            f"{answer.older:,} images older than the look-back are pending: "
+            "`infer backfill --from … --to …` predicts them"
+        )
     if last.selected:
         _say_costs(last)
     elif not last.day.eligible:
-        _name_nearest(job, days[-1])
-    if rest:
-        print(f"if it goes on now: {rest.told(_now())}")
+        what = f"no images on {days[-1]}; the nearest day that has any is {nearest}"
+        print(what if nearest else "there are no images at all")
+    if answer.rest:
+        print(f"if it goes on now: {answer.rest.told(_now())}")
     print(verdict(last))
 
 
@@ -178,26 +223,42 @@ def _now() -> datetime:
     return datetime.now(UTC).astimezone()
 
 
-def _name_nearest(job: Job, day: Day) -> None:
-    nearest = job.tables.source.nearest_date(day)
-    print(f"no images on {day}; the nearest day that has any is {nearest}" if nearest else "there are no images at all")
-
-
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice: Voice, trace: Trace | None) -> int:
     log_to_stderr(voice.quiet, voice.verbose)
-    with ExitStack() as stack:
-        stop = stack.enter_context(limits.stop())
-        job = stack.enter_context(open_job(loaded, read_only=True, trace=trace is not None))
-        report = dry_run(job, days, stop, Progress(voice.quiet), limits.images, trace)
-        books, model_id = job.tables.books, job.model.model_id
-        pending = sum(books.count_new(day, model_id) for day in days) + books.count_older_pending(days[0], model_id)
-    rest = forecast(report, pending)
+    rehearsed: list[tuple[list[RunReport], Forecast]] = []
+    with limits.stop() as stop:
+        for artifacts in group_by_pixels(choose_artifacts(loaded)):
+            with open_job(loaded, artifacts, read_only=True, trace=trace is not None) as job:
+                reports = dry_run(job, days, stop, Progress(voice.quiet), limits.images, trace)
+                rehearsed.append((reports, forecast(reports[0], _pending(job, days))))
+    told = [
+        report.to_json() | {"dry_run": True, "forecast": asdict(rest)}
+        for reports, rest in rehearsed
+        for report in reports
+    ]
+    exit_code = gravest([report.exit_code for reports, _ in rehearsed for report in reports])
     if voice.as_json:
-        print(json.dumps(report.to_json() | {"dry_run": True, "forecast": asdict(rest)}))
-        return report.exit_code
-    if report.selected:
-        _say_costs(report)
+        several = {"models": told} if len(told) > 1 else {}
+        print(json.dumps(told[0] | {"exit_code": exit_code} | several))
+        return exit_code
+    for reports, rest in rehearsed:
+        _say_rehearsal(reports, rest)
+    return exit_code
+
+
+def _pending(job: Job, days: Sequence[Day]) -> int:
+    """Images that this run and a backfill of the days before would do for at least one of the models."""
+    books = job.tables.books
+    older = max(books.count_older_pending(days[0], model_id) for model_id in job.model_ids)
+    return sum(books.count_new(day, *job.model_ids) for day in days) + older
+
+
+def _say_rehearsal(reports: Sequence[RunReport], rest: Forecast) -> None:
+    first = reports[0]
+    if first.selected:
+        _say_costs(first)
+    for report in reports if first.selected else ():
+        name = f"{report.model}: " if len(reports) > 1 else ""
         counts = f"{report.predicted:,} would be predicted, {report.rejected:,} rejected"
-        print(f"dry run, nothing written: {counts} · {speed(report)}")
+        print(f"dry run, nothing written: {name}{counts} · {speed(report)}")
     print(rest.told(_now()))
-    return report.exit_code

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, select
+from sqlalchemy import Connection, Select, delete, func, or_, select
 
 from infer_app.database.connect import Database
 from infer_app.database.schema import models, predictions, rejections, runs
@@ -50,10 +50,11 @@ class Books:
                 pending=_count(connection, images.where(~predicted, ~rejected)),
             )
 
-    def count_new(self, day: Day, model_id: str) -> int:
-        """Images that a run of the day would select."""
+    def count_new(self, day: Day, *model_ids: str) -> int:
+        """Images that a run of the day would select: new for at least one of the models."""
         with self._database.read() as connection:
-            return _count(connection, self._source.in_day(connection, day).where(self._source.is_new(model_id)))
+            is_new = or_(*(self._source.is_new(model_id) for model_id in model_ids))
+            return _count(connection, self._source.in_day(connection, day).where(is_new))
 
     def count_older_pending(self, day: Day, model_id: str) -> int:
         """Images of all earlier days with neither a prediction nor a rejection."""

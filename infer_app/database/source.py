@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import (
     ColumnElement,
     Connection,
+    Row,
     Select,
     String,
     and_,
@@ -32,7 +33,7 @@ from infer_app.database.schema import images, predictions, rejections
 from infer_app.database.timecolumn import day_bounds, read_time
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
-from infer_app.records import MAX_ATTEMPTS, TRANSIENT_REASONS, ImageRef, Reason
+from infer_app.records import MAX_ATTEMPTS, TRANSIENT_REASONS, ImageRef, NewImage, Reason
 from infer_app.settings import SourceSettings
 
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table
@@ -69,18 +70,21 @@ class Source:
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
         """The day's images with neither a prediction nor a rejection that stands, in order of (time, id)."""
         for page in self.select_pages(day, model_id):
-            yield from page
+            yield from (new.ref for new in page)
 
-    def select_pages(self, day: Day, model_id: str) -> Iterator[list[ImageRef]]:
-        """The same, page by page; the last one may be empty."""
+    def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
+        """The images that are new for at least one of the models, page by page; the last one may be empty."""
+        is_new = [self.is_new(model_id).label(f"infer_new_{place}") for place, model_id in enumerate(model_ids)]
         after: tuple[Any, Any] | None = None
         while True:
             with self._database.read() as connection:
-                statement = self.in_day(connection, day).where(self.is_new(model_id))
+                statement = self.in_day(connection, day).where(or_(*(self.is_new(model_id) for model_id in model_ids)))
+                if len(model_ids) > 1:
+                    statement = statement.add_columns(*is_new)
                 if after is not None:
                     statement = statement.where(tuple_(self._time, self._id) > tuple_(*after))
                 page = connection.execute(statement.order_by(self._time, self._id).limit(PAGE_SIZE)).all()
-            yield [ImageRef(_storable_id(id_text), str(location)) for _, location, _, id_text in page]
+            yield [_new_image(row) for row in page]
             if len(page) < PAGE_SIZE:
                 return
             after = (page[-1][2], page[-1][0])
@@ -161,6 +165,13 @@ class Source:
             wanted = getattr(self._settings, key)
             if wanted not in columns:
                 raise UsageError(f"[source] {key} = {wanted!r} is not a column of {name}", _among(wanted, columns))
+
+
+def _new_image(row: Row[Any]) -> NewImage:
+    """Of id, location, time, id as text and, where there are several models, whether it is new for each."""
+    _, location, _, id_text, *is_new = tuple(row)
+    models = tuple(place for place, new in enumerate(is_new) if new) if is_new else (0,)
+    return NewImage(ImageRef(_storable_id(id_text), str(location)), models)
 
 
 def _storable_id(text: str) -> str:

@@ -105,11 +105,13 @@ def _shrunk(whole: Geometry, scale: int) -> Geometry:
 
 
 def _whole_start(start: float, step: float) -> tuple[int, int]:
-    """A whole pixel at or before `start`, and how many pixels of the result, `step` apart, lead from it to `start`.
+    """A whole pixel, and how many pixels of the result, `step` apart, lead from it to `start`, nearly.
 
-    A resize begins at whole pixels. Among some beginnings further back there is one from which a whole number of steps
-    falls short of `start` by a few hundredths only.
+    A resize begins at whole pixels. Of several beginnings further back there is mostly one from which a whole number of
+    steps ends within some hundredths of `start`. Where the picture's edge is near there is no room for that.
     """
-    begins = [(round(start - lead * step, _DIGITS), lead) for lead in range(MAX_LEAD + 1) if lead * step <= start]
-    begin, lead = min(begins, key=lambda found: found[0] % 1)
-    return int(begin), lead
+    if start < 1:
+        return 0, 0
+    begins = [(start - lead * step, lead) for lead in range(MAX_LEAD + 1) if lead * step <= start]
+    begin, lead = min(begins, key=lambda found: round(abs(found[0] - round(found[0])), _DIGITS))
+    return round(begin), lead

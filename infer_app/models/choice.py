@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.manifest import Manifest
+from infer_app.models.specs import Tolerance
 from infer_app.models.tuning import Speed
 from infer_app.models.variants import missing_for, precision_of
 
-MIN_COSINE = 0.9999  # of an fp32 variant, on the worst of its images
 AUTO = "auto"
 
 
@@ -92,10 +92,18 @@ def _why_not(
     if own != precision:
         return "int8 is not allowed: --allow-int8" if own == "int8" and not allow_int8 else f"{precision} is chosen"
     details = manifest.variants[variant]
-    if own == "fp32" and not details.get("parity", {}).get("cosine", 1.0) >= MIN_COSINE:
-        return f"cosine {details['parity']['cosine']:.6f} is below {MIN_COSINE}"
-    if own == "int8" and not details.get("meets_bar"):
-        return "it changes too many labels"
+    if own == "int8":
+        return None if details.get("meets_bar") else "it changes too many labels"
+    return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
+
+
+def _differs(parity: Mapping[str, float], tolerance: Tolerance) -> str | None:
+    """Why the golden check of every run would refuse it, where it would."""
+    cosine, relative = parity.get("cosine", 1.0), parity.get("relative_difference", 0.0)
+    if not cosine >= tolerance.cosine:  # NaN is not more than anything
+        return f"cosine {cosine:.6f} is below {tolerance.cosine:g}"
+    if not relative <= tolerance.relative:
+        return f"outputs differ by {relative:.2g} of the largest, not {tolerance.relative:g} at most"
     return None
 
 

@@ -20,7 +20,8 @@ from infer_app.models.variants import open_variant, runnable
 log = logging.getLogger(__name__)
 
 BATCH_SIZES = (1, 2, 4, 8)
-ROUNDS = 6  # in which all take turns, so that a noisy moment hits all alike
+FEW_BATCH_SIZES = (2, 4)  # when somebody waits
+ROUNDS = 5  # in which all take turns, so that a noisy moment hits all alike
 ROUND_S = 0.05  # at least, for each
 
 
@@ -50,9 +51,9 @@ def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: Tensor) -
     return speeds
 
 
-def measure_in_worker(folder: Path) -> dict[str, Speed]:
+def measure_in_worker(folder: Path, is_quick: bool) -> dict[str, Speed]:
     """`measure_variants` of the model in a folder: what a process of its own runs."""
-    return measure_variants(open_artifact(folder))
+    return measure_variants(open_artifact(folder), FEW_BATCH_SIZES if is_quick else BATCH_SIZES)
 
 
 def _ms_per_image(model: FixedBatch, batch: Tensor) -> float:

@@ -78,7 +78,7 @@ def build_openvino_variant(
     xml, weights = (artifact.read(f"variants/{variant}/{name}") for name in (MODEL_XML, MODEL_BIN))
     openvino = _openvino()
     try:
-        graph = _core().read_model(xml, openvino.Tensor(_as_array(weights)) if weights else openvino.Tensor())
+        graph = _core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
     except RuntimeError as error:
         raise ModelError(f"{variant}: OpenVINO {openvino.__version__} can't read it: {_last_line(error)}") from error
     return compile_graph(graph, artifact.manifest.recipe.size, batch_size, num_threads)
@@ -141,10 +141,6 @@ def _importable_openvino() -> Iterator[None]:
     """For an import: without its telemetry, which would report each conversion to its maker unasked."""
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     yield
-
-
-def _as_array(data: bytes) -> Any:
-    return np.frombuffer(data, np.uint8)
 
 
 def _last_line(error: BaseException) -> str:

@@ -45,6 +45,8 @@ def agreement_in_words(parity: Parity | None, output_kind: str) -> str:
     images = f"{parity.num_images:,} image{'s' if parity.num_images > 1 else ''} large enough to be shrunk"
     if output_kind == "classification":
         return f"decode scaled: {parity.label_agreement:.1%} of labels as with exact decoding, of {images}"
+    if output_kind == "regression":
+        return f"decode scaled: {parity.worst_difference:.3g} from exact decoding at worst, of {images}"
     return f"decode scaled: cosine with exact decoding {parity.cosine:.4f} at worst, of {images}"
 
 

@@ -1,9 +1,9 @@
-"""What one run did, summed over its chunks: counts, the cost of an image, and the rate that was reached."""
+"""What one run took, summed over its chunks: the cost of an image, and the rate that was reached."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from infer_app.observe.rate import Commit, steady_rate
@@ -45,21 +45,11 @@ class Tally:
 
     def __init__(self, num_workers: int) -> None:
         self.started = time.monotonic()
-        self.predicted = 0
-        self.reasons: Counter[str] = Counter()
         self._num_workers = num_workers
         self._commits: list[Commit] = []
         self._warm_workers: set[int] = set()
         self._cold, self._warm = Costs(), Costs()
         self._selects = Costs()  # apart: a page is read for more images than a short run takes of it
-
-    @property
-    def rejected(self) -> int:
-        return self.reasons.total()
-
-    @property
-    def selected(self) -> int:
-        return self.predicted + self.rejected
 
     @property
     def seconds(self) -> float:
@@ -75,11 +65,9 @@ class Tally:
 
     def add(self, result: ChunkResult, clock: StageClock) -> None:
         """A committed chunk and what writing it took."""
-        self.predicted += len(result.predictions)
-        self.reasons.update(broken.reason.value for broken in result.broken)
         if not result.worker:
             return
-        num_images = len(set(result.refs))  # of several models each has its own prediction of an image
+        num_images = result.num_images  # of several models each has its own prediction of an image
         self._commits.append(Commit(time.monotonic(), result.worker, num_images))
         (self._warm if result.worker in self._warm_workers else self._cold).add(num_images, result, clock)
         self._warm_workers.add(result.worker)

@@ -18,7 +18,7 @@ import pytest
 import torch
 from torch import nn
 
-from tests.integration.conftest import DATE, INFER
+from tests.integration.conftest import DATE
 
 PHOTO_S = 0.015  # how long the slow storage takes to open a photo
 NUM_PHOTOS = 120

@@ -29,7 +29,8 @@ MAY_IMPORT = {
     "executors": {"records", "errors", "images", "loading", "models", "observe"},
     "tune": {"records", "executors", "loading", "models"},
     "job": FREE | {"database", "executors", "images", "models", "tune"},
-    "run": FREE | {"job", "database", "executors", "holdback", "images", "observe", "stop"},
+    "chunks": {"records"},
+    "run": FREE | {"chunks", "job", "database", "executors", "holdback", "images", "observe", "stop"},
     "bench": FREE | {"job", "tune", "loading", "models", "images"},
 }
 OWNERS = {

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from infer_app.models.artifact import Artifact
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.records import Recipe
+from tests.conftest import jpeg
 
 SIZE = 16
 RECIPE = Recipe("crop-resize", SIZE, crop=0.875)
@@ -58,6 +59,20 @@ class Network(nn.Module):
         return outputs
 
 
+class PixelMeans(nn.Module):
+    """Takes uint8 (n, H, W, 3) as decoded and normalises by itself: (n, 3)."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return pixels.float().mean((1, 2)) / 32.0
+
+
+class NoSuchOperator(nn.Module):
+    """Calls what TorchScript has and OpenVINO lacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.special.i1(x).mean((2, 3))
+
+
 def traced(module: nn.Module, batch: int = 2, *, train: bool = False) -> torch.jit.ScriptModule:
     module.train(train)
     with torch.no_grad(), warnings.catch_warnings():
@@ -86,6 +101,15 @@ def request(folder: Path, module: nn.Module | None = None) -> BuildRequest:
 
 def built(folder: Path, module: nn.Module | None = None, **changes: object) -> Artifact:
     return build_model(replace(request(folder, module), **changes), folder / "models")  # type: ignore[arg-type]
+
+
+def save_photos(folder: Path, num_images: int = 24) -> Path:
+    """A folder of photos, each of a colour of its own."""
+    folder.mkdir()
+    random = np.random.default_rng(5)
+    for number, color in enumerate(random.integers(0, 256, (num_images, 3)).tolist()):
+        (folder / f"{number:02}.jpg").write_bytes(jpeg(30 + number, 24, tuple(color)))
+    return folder
 
 
 def random_pixels(num_images: int, size: int = SIZE, seed: int = 0) -> Tensor:

@@ -1,0 +1,32 @@
+import pytest
+
+from infer_app.cli.model import RecipeFlags
+from infer_app.errors import UsageError
+from infer_app.records import Recipe
+
+
+def flags(kind: str = "stretch", decode: str = "exact", preprocess: str | None = None) -> RecipeFlags:
+    return RecipeFlags(
+        kind,
+        224,
+        resize=None,
+        crop_pct=None,
+        crop=None,
+        interpolation="bicubic",
+        exif="apply",
+        decode=decode,
+        preprocess=preprocess,
+    )
+
+
+def test_decoding_is_exact_or_scaled():
+    assert flags().recipe() == Recipe("stretch", 224)
+    assert flags(decode="scaled").recipe() == Recipe("stretch", 224, decode="scaled")
+    with pytest.raises(UsageError, match="--decode 'fast' is not known"):
+        flags(decode="fast").recipe()
+
+
+def test_a_users_own_function_gets_whole_pictures():
+    with pytest.raises(UsageError, match="does not go with --preprocess") as caught:
+        flags(decode="scaled", preprocess="steps:prepare").recipe()
+    assert caught.value.hint == "leave --decode out, or shrink inside the function"

@@ -1,0 +1,167 @@
+"""Pure decisions: the manifests and speeds are written down, and nothing is loaded."""
+
+import pytest
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.choice import Choice, Wish, allowed_precision, choose_variant
+from infer_app.models.manifest import Manifest
+from infer_app.models.specs import InputSpec, OutputSpec, Tolerance
+from infer_app.models.tuning import Speed
+from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.records import Recipe
+
+SAME = {"parity": {"cosine": 0.999999, "relative_difference": 1e-6}}
+GOOD_INT8 = {"parity": {"cosine": 0.99, "relative_difference": 0.1}, "meets_bar": True, "is_faster": True}
+NO_OPENVINO = "OpenVINO is not installed: pip install 'infer_app[cpu]'"
+FAST_OPENVINO = {TORCHSCRIPT: Speed(4, 14.0), OPENVINO_FP32: Speed(2, 11.5), OPENVINO_INT8: Speed(8, 6.0)}
+
+
+def manifest(**variants):
+    """With the three variants, all of them good, but for what is given: torchscript, fp32 or int8; None leaves out."""
+    given = {"torchscript": SAME, "fp32": SAME, "int8": GOOD_INT8} | variants
+    names = {"torchscript": TORCHSCRIPT, "fp32": OPENVINO_FP32, "int8": OPENVINO_INT8}
+    return Manifest(
+        name="pets",
+        model_id="0123456789abcdef",
+        recipe=Recipe("stretch", 16),
+        input="float-nchw",
+        mean=InputSpec().mean,
+        std=InputSpec().std,
+        output=OutputSpec(),
+        num_outputs=3,
+        source="pets.ts",
+        source_kind="torchscript",
+        source_sha256="ab" * 32,
+        preprocess=None,
+        golden=("golden/1.jpg",),
+        tolerance=Tolerance(),
+        created_at="2026-11-20T00:00:00+00:00",
+        built_with={},
+        files={},
+        variants={names.get(name, name): details for name, details in given.items() if details is not None},
+    )
+
+
+def nothing_is_missing(variant):
+    return None
+
+
+def openvino_is_missing(variant):
+    return None if variant == TORCHSCRIPT else NO_OPENVINO
+
+
+def choose(manifest, wish=Wish(), speeds=FAST_OPENVINO, missing=nothing_is_missing):  # noqa: B008
+    return choose_variant(manifest, speeds, wish, missing)
+
+
+def test_the_fastest_here_of_the_fp32_variants_is_taken_and_the_others_told():
+    assert choose(manifest()) == Choice(
+        OPENVINO_FP32,
+        {OPENVINO_INT8: "int8 is not allowed: --allow-int8", TORCHSCRIPT: "slower here: 14.00 ms per image"},
+    )
+    slow_openvino = {TORCHSCRIPT: Speed(4, 14.0), OPENVINO_FP32: Speed(2, 15.25)}
+    assert choose(manifest(int8=None), speeds=slow_openvino) == Choice(
+        TORCHSCRIPT, {OPENVINO_FP32: "slower here: 15.25 ms per image"}
+    )
+
+
+def test_what_was_not_measured_is_taken_last_and_the_oldest_variant_where_nothing_was():
+    only_openvino = {OPENVINO_FP32: Speed(2, 99.0)}
+    assert choose(manifest(int8=None), speeds=only_openvino) == Choice(
+        OPENVINO_FP32, {TORCHSCRIPT: "not measured here"}
+    )
+    assert choose(manifest(int8=None), speeds={}) == Choice(TORCHSCRIPT, {OPENVINO_FP32: "not measured here"})
+
+
+def test_int8_is_taken_where_it_is_allowed_and_good_and_was_faster_when_built():
+    assert choose(manifest(), Wish(allow_int8=True)) == Choice(
+        OPENVINO_INT8, {TORCHSCRIPT: "int8 is chosen", OPENVINO_FP32: "int8 is chosen"}
+    )
+
+
+@pytest.mark.parametrize("lacking", [{"meets_bar": False}, {"is_faster": False}], ids=["good", "faster"])
+def test_an_int8_that_is_not_good_or_was_not_faster_is_left_alone(lacking):
+    model = manifest(int8=GOOD_INT8 | lacking)
+    assert allowed_precision(model, allow_int8=True) == "fp32"
+    choice = choose(model, Wish(allow_int8=True))
+    assert (choice.variant, choice.passed_over[OPENVINO_INT8]) == (OPENVINO_FP32, "fp32 is chosen")
+
+
+def test_int8_stays_chosen_on_a_host_where_it_is_slower():
+    """Whatever a host measures, a label is made in the precision that was decided when the model was built."""
+    slow_int8 = FAST_OPENVINO | {OPENVINO_INT8: Speed(1, 50.0)}
+    assert choose(manifest(), Wish(allow_int8=True), slow_int8).variant == OPENVINO_INT8
+
+
+def test_int8_never_falls_back_to_fp32_by_itself():
+    with pytest.raises(ModelError) as caught:
+        choose(manifest(), Wish(allow_int8=True), missing=openvino_is_missing)
+    told = f"{TORCHSCRIPT}: int8 is chosen; {OPENVINO_FP32}: {NO_OPENVINO}; {OPENVINO_INT8}: {NO_OPENVINO}"
+    assert caught.value.message == f"pets: no int8 variant can run here ({told})"
+    assert (caught.value.exit_code, "--variant" in caught.value.hint) == (12, True)
+
+
+def test_fp32_never_falls_back_to_int8_by_itself():
+    broken = {"parity": {"cosine": 0.5, "relative_difference": 1.0}}
+    with pytest.raises(ModelError, match="pets: no fp32 variant can run here"):
+        choose(manifest(torchscript=broken, fp32=broken))
+
+
+def test_without_openvino_fp32_runs_as_torchscript():
+    assert choose(manifest(), missing=openvino_is_missing) == Choice(
+        TORCHSCRIPT, {OPENVINO_FP32: NO_OPENVINO, OPENVINO_INT8: NO_OPENVINO}
+    )
+
+
+@pytest.mark.parametrize(
+    ("cosine", "relative_difference", "why"),
+    [
+        (0.9998, 1e-6, "cosine 0.999800 is below 0.9999"),
+        (float("nan"), float("nan"), "cosine nan is below 0.9999"),
+        (0.99995, 0.01, "outputs differ by 0.01 of the largest, not 0.001 at most"),
+    ],
+)
+def test_an_fp32_variant_that_gives_other_outputs_is_passed_over(cosine, relative_difference, why):
+    """The golden check of every run would refuse it."""
+    other = {"parity": {"cosine": cosine, "relative_difference": relative_difference}}
+    assert choose(manifest(fp32=other, int8=None)) == Choice(TORCHSCRIPT, {OPENVINO_FP32: why})
+
+
+def test_the_variant_that_is_asked_for_is_taken_whatever_speaks_against_it():
+    bad = manifest(int8=GOOD_INT8 | {"meets_bar": False})
+    for variant in (TORCHSCRIPT, OPENVINO_FP32, OPENVINO_INT8):
+        assert choose(bad, Wish(variant)) == Choice(variant, {})
+
+
+def test_the_variant_that_is_asked_for_is_never_replaced_by_another():
+    with pytest.raises(ModelError) as caught:
+        choose(manifest(), Wish(OPENVINO_FP32), missing=openvino_is_missing)
+    assert caught.value.message == f"{OPENVINO_FP32} can't run here: {NO_OPENVINO}"
+    assert (caught.value.exit_code, "--variant auto" in caught.value.hint) == (12, True)
+
+
+def test_a_variant_the_model_has_not_is_a_wrong_flag():
+    with pytest.raises(UsageError, match=f"pets has no variant '{OPENVINO_INT8}'") as caught:
+        choose(manifest(int8=None), Wish(OPENVINO_INT8))
+    assert (caught.value.exit_code, caught.value.hint) == (2, f"it has {TORCHSCRIPT}, {OPENVINO_FP32}; or auto")
+
+
+@pytest.mark.parametrize("began_with", [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_INT8])
+@pytest.mark.parametrize("allow_int8", [False, True])
+def test_a_day_goes_on_with_the_variant_it_began_with(began_with, allow_int8):
+    wish = Wish(allow_int8=allow_int8, began_with=began_with)
+    assert choose(manifest(), wish).variant == began_with
+
+
+def test_a_day_whose_variant_is_gone_goes_on_in_its_precision():
+    wish = Wish(allow_int8=True, began_with=OPENVINO_FP32)
+    assert choose(manifest(fp32=None), wish).variant == TORCHSCRIPT
+    assert choose(manifest(), wish, missing=openvino_is_missing).variant == TORCHSCRIPT
+    with pytest.raises(ModelError, match="no int8 variant can run here"):
+        choose(manifest(int8=None), Wish(began_with=OPENVINO_INT8))
+
+
+def test_a_day_that_began_with_a_variant_of_another_version_is_told_so():
+    with pytest.raises(ModelError, match="variant 'gpu-tensorrt' is not known here") as caught:
+        choose(manifest(), Wish(began_with="gpu-tensorrt"))
+    assert caught.value.hint == "update infer_app"

@@ -1,0 +1,99 @@
+import io
+from dataclasses import replace
+from functools import partial
+
+import pytest
+from PIL import Image
+from small_models import SIZE, built
+
+from infer_app.errors import ModelError
+from infer_app.images.decode import decode_image
+from infer_app.models.golden import check_golden
+from infer_app.models.golden_images import made_images
+from infer_app.models.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set
+from infer_app.models.manifest import model_id
+from infer_app.models.scaled import agreement_in_words, scaled_agreement
+from infer_app.models.specs import InputSpec, OutputSpec
+from infer_app.models.torchscript import build_cpu_variant
+from infer_app.records import Recipe
+
+SCALED = Recipe("crop-resize", SIZE, crop=0.875, decode="scaled")
+RECIPES = [
+    Recipe("crop-resize", 224, crop=0.875, decode="scaled"),
+    Recipe("resize-crop", 224, resize=256, decode="scaled"),
+    Recipe("stretch", 224, decode="scaled"),
+]
+
+
+def jpeg(width: int, height: int) -> bytes:
+    buffer = io.BytesIO()
+    Image.radial_gradient("L").resize((width, height)).convert("RGB").save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("model"), recipe=SCALED)
+
+
+def test_an_exact_model_keeps_the_id_it_had_before_there_was_another_kind():
+    recipe = Recipe("crop-resize", 224, crop=0.875)
+    given = partial(model_id, "ab", labels_sha256=None, preprocess=None, preprocess_sha256=None)
+    assert given(recipe, InputSpec(), OutputSpec()) == "093977d220e08f97"
+    assert given(replace(recipe, decode="scaled"), InputSpec(), OutputSpec()) != "093977d220e08f97"
+
+
+@pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)
+def test_one_golden_image_at_least_is_shrunk(recipe: Recipe):
+    golden = make_golden_set(None, recipe, None)
+    scales = [decode_image(data, recipe, GOLDEN_LIMITS).scale for data in golden.images]
+    assert scales == [1, 1, 1, 1, 2]
+    assert make_golden_set(None, replace(recipe, decode="exact"), None).images == golden.images[:4]
+
+
+def test_photos_that_are_shrunk_need_no_made_one_beside_them(tmp_path):
+    (tmp_path / "a.jpg").write_bytes(jpeg(1100, 1100))
+    assert len(make_golden_set(tmp_path, RECIPES[0], None).images) == 1
+    (tmp_path / "a.jpg").write_bytes(jpeg(1000, 1000))
+    golden = make_golden_set(tmp_path, RECIPES[0], None)
+    assert (len(golden.images), golden.photos) == (2, (jpeg(1000, 1000),))
+
+
+def test_a_scaled_model_passes_its_own_check_and_notices_exact_decoding(artifact):
+    predict, recipe = build_cpu_variant(artifact), artifact.manifest.recipe
+    check_golden(artifact, partial(load_pixels, recipe=recipe), predict)
+    with pytest.raises(ModelError, match="a pixel differs by"):
+        check_golden(artifact, partial(load_pixels, recipe=replace(recipe, decode="exact")), predict)
+
+
+def test_agreement_is_of_the_images_that_are_shrunk(artifact):
+    predict = build_cpu_variant(artifact)
+    images = [jpeg(400, 300), jpeg(60, 60), b"no image", made_images()["shapes.png"], jpeg(300, 400)]
+    parity = scaled_agreement(predict, SCALED, images)
+    assert parity is not None
+    assert (parity.num_images, parity.label_agreement) == (2, 1.0)
+    assert 0.999 < parity.cosine <= 1
+
+
+def test_no_image_that_is_large_enough_is_no_agreement(artifact):
+    def predict(pixels):
+        raise AssertionError("nothing to predict")
+
+    assert scaled_agreement(predict, SCALED, [jpeg(60, 60), b"no image"]) is None
+    assert scaled_agreement(predict, SCALED, []) is None
+    assert agreement_in_words(None, "classification") == (
+        "decode scaled: no image was large enough to be shrunk: give photos of the night's size with --calibrate"
+    )
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("classification", "decode scaled: 100.0% of labels as with exact decoding, of 1 image large enough"),
+        ("embedding", "decode scaled: cosine with exact decoding 0.99"),
+        ("regression", "decode scaled: "),
+    ],
+)
+def test_agreement_is_said_in_the_outputs_own_terms(artifact, kind: str, words: str):
+    parity = scaled_agreement(build_cpu_variant(artifact), SCALED, [jpeg(400, 300)])
+    assert agreement_in_words(parity, kind).startswith(words)
