@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 
-from timing import ProgramFailed, Run, call, time_process
+from timing import Run, call, time_process
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 INFER = Path(sys.executable).with_name("infer")
@@ -146,10 +146,7 @@ class Project:
         return Path(shutil.copyfile(self._registered, self.folder / name))
 
     def _infer(self, *words: str) -> None:
-        try:
-            call([str(INFER), *words], self.folder)
-        except ProgramFailed as error:
-            raise SystemExit(str(error)) from None
+        call([str(INFER), *words], self.folder)
 
 
 def find_setting(program: Program, rate: Callable[[Setting], float]) -> Setting:

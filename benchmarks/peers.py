@@ -32,7 +32,13 @@ Round = dict[str, Run]  # by contestant
 
 
 def main() -> None:
-    flags = read_flags()
+    try:
+        compare(read_flags())
+    except ProgramFailed as error:
+        raise SystemExit(str(error)) from None
+
+
+def compare(flags: argparse.Namespace) -> None:
     calibrate = (
         (flags.int8 if flags.int8 != Path() else flags.photos or find_photos()) if flags.int8 is not None else None
     )

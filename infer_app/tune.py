@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
+from infer_app.errors import ModelError
 from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.machine import cap_by_memory, usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
@@ -101,7 +102,11 @@ def _first_time(artifact: Artifact, wish: Wish, num_cores: int) -> Tuning:
     if wish.variant != "auto" or len(candidates) < 2:
         return new_tuning(num_cores, {})
     log.info("%s was not measured on this machine yet: measuring its variants once", manifest.name)
-    return measure_speeds(artifact, is_quick=True)
+    try:
+        return measure_speeds(artifact, is_quick=True)
+    except ModelError as error:
+        log.warning("%s can't be measured, its first variant is taken: %s (%s)", manifest.name, error, error.hint)
+        return new_tuning(num_cores, {})
 
 
 def _keep(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:

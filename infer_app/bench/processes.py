@@ -125,7 +125,7 @@ class _Watch:
         while not self._is_over.wait(LOOK_EVERY_S):
             family = self.family()
             self.peak_pss = max(self.peak_pss, total_pss(family))
-            self._ticks.update({pid: _own_ticks(pid) for pid in family})
+            self._ticks.update({pid: ticks for pid in family if (ticks := _own_ticks(pid))})
 
 
 @contextmanager

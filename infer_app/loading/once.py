@@ -4,16 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from typing import ParamSpec, TypeVar
 
-from infer_app.loading.nursery import context, signals_blocked
+from infer_app.errors import ModelError
+from infer_app.loading.nursery import context, die_with_parent, signals_blocked
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def run_in_process(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `function` returns; it and all it is given are pickled. Raises what it raises."""
-    with signals_blocked(), ProcessPoolExecutor(max_workers=1, mp_context=context()) as pool:
+    """What `function` returns; it and all it is given are pickled.
+
+    Raises what it raises, and ModelError where its process is killed or crashes.
+    """
+    with signals_blocked(), ProcessPoolExecutor(1, context(), initializer=die_with_parent) as pool:
         future = pool.submit(function, *args, **kwargs)
-    return future.result()
+    try:
+        return future.result()
+    except BrokenProcessPool as error:
+        raise ModelError(
+            f"{function.__name__}: its process was killed or crashed", "is there memory enough?"
+        ) from error

@@ -146,11 +146,11 @@ def test_a_database_that_takes_a_core_limits(project):
 
 
 def test_a_database_that_others_hold_limits(project):
-    with held_in_turns(project.folder / "infer.db", held_s=0.03, free_s=0.02):
-        report = run(project, INFER_RUN__CHUNK_SIZE="2")
+    with held_in_turns(project.folder / "infer.db", held_s=0.02, free_s=0.008):
+        report = run(project, "--limit", "90", INFER_RUN__CHUNK_SIZE="2")
     assert report["limited_by"] == "database"
     assert report["waits"]["write"] > 2 * report["stages"]["write"]
-    assert 0.85 < undisturbed(report) < 1.05
+    assert 0.85 < undisturbed(report) < 1.1  # how long it waits is a matter of chance
 
 
 @contextmanager

@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "loading": {"records", "errors"},
     "models": {"records", "errors", "images"},
     "executors": {"records", "errors", "images", "loading", "models", "observe"},
-    "tune": {"records", "executors", "loading", "models"},
+    "tune": {"records", "errors", "executors", "loading", "models"},
     "job": FREE | {"database", "executors", "images", "models", "tune"},
     "chunks": {"records"},
     "run": FREE | {"chunks", "job", "database", "executors", "holdback", "images", "observe", "stop"},

@@ -1,3 +1,4 @@
+import errno
 import hashlib
 import os
 import socket
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from infer_app.images.bad_image import BadImage
-from infer_app.images.location import ImageBytes, ReadLimits, read_image, stat_facts
+from infer_app.images.location import ImageBytes, ReadLimits, read_ahead, read_image, stat_facts
 from infer_app.records import FileFacts, Reason
 
 CONTENT = b"forty-two bytes that stand for an image..."
@@ -236,6 +237,72 @@ def test_no_descriptor_stays_open(image: Path, root: Path, outside: Path):
             read(location, root)
         except BadImage:
             continue
+    assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
+
+
+@pytest.fixture
+def advised(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The real paths of the files that the kernel was asked to fetch."""
+    asked: list[str] = []
+    fadvise = os.posix_fadvise
+
+    def record(descriptor: int, offset: int, length: int, advice: int) -> None:
+        asked.append(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115
+        assert (offset, length, advice) == (0, MAX_BYTES, os.POSIX_FADV_WILLNEED)
+        fadvise(descriptor, offset, length, advice)
+
+    monkeypatch.setattr(os, "posix_fadvise", record)
+    return asked
+
+
+def test_reading_ahead_asks_for_the_file_that_will_be_read(image: Path, root: Path, advised: list[str]):
+    (root / "link.jpg").symlink_to(image)
+    for location in (image, f"file://{image}", root / "link.jpg"):
+        read_ahead(str(location), limits(root))
+    assert advised == [str(image)] * 3
+
+
+def test_reading_ahead_touches_nothing_that_is_not_allowed(root: Path, outside: Path, advised: list[str]):
+    (root / "link.jpg").symlink_to(outside)
+    opened = outside.stat().st_atime_ns
+    for location in (outside, root / "link.jpg", f"{root}/../secret.jpg", f"file://{root}/%2e%2e/secret.jpg"):
+        read_ahead(str(location), limits(root))
+    read_ahead(str(outside), limits())
+    assert (advised, outside.stat().st_atime_ns) == ([], opened)
+
+
+@pytest.mark.timeout(5)
+def test_reading_ahead_opens_neither_fifo_nor_folder_nor_device(root: Path, advised: list[str]):
+    os.mkfifo(root / "fifo.jpg")
+    for location in (root / "fifo.jpg", root / "..", "/dev/zero"):
+        read_ahead(str(location), limits(Path("/")))
+    assert advised == []
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["", "image.jpg", "/gone/image.jpg", "http://host/a.jpg", "/a\0b", "/\ud83d.jpg", "file://[x", "/" * 5000],
+)
+def test_reading_ahead_never_raises(root: Path, advised: list[str], location: str):
+    read_ahead(location, limits(Path("/")))
+    assert advised == []
+
+
+def test_reading_ahead_leaves_a_file_system_that_can_not_do_it_alone(
+    image: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    read_ahead(str(image), limits(root))
+    assert read(image, root) == CONTENT
+
+
+def test_reading_ahead_keeps_no_descriptor(image: Path, root: Path, outside: Path):
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    for location in (image, outside, root, root / "gone.jpg"):
+        read_ahead(str(location), limits(root))
     assert len(os.listdir("/proc/self/fd")) == before  # noqa: PTH208
 
 

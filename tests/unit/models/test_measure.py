@@ -77,12 +77,15 @@ def test_every_variant_that_runs_here_is_measured(artifact):
     assert torch.get_num_threads() == 1
 
 
-def test_a_model_is_measured_by_its_folder_with_all_batch_sizes(artifact, monkeypatch):
+@pytest.mark.parametrize(("is_quick", "batch_sizes"), [(False, [1, 2, 4, 8]), (True, [2, 4])])
+def test_a_model_is_measured_by_its_folder_with_fewer_batch_sizes_when_somebody_waits(
+    artifact, monkeypatch, is_quick, batch_sizes
+):
     seen = []
     monkeypatch.setattr(measure, "measure_models", lambda models, pixels: seen.append(models) or {})
-    measure_in_worker(artifact.folder)
+    measure_in_worker(artifact.folder, is_quick)
     sizes = {variant: [model.batch_size for model in models] for variant, models in seen[0].items()}
-    assert sizes == {TORCHSCRIPT: [1, 2, 4, 8], OPENVINO_FP32: [1, 2, 4, 8]}
+    assert sizes == {TORCHSCRIPT: batch_sizes, OPENVINO_FP32: batch_sizes}
 
 
 def test_a_variant_that_can_not_be_opened_is_left_out_and_told(artifact, caplog):

@@ -9,8 +9,8 @@ from infer_app.observe.progress import Progress
 from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from tests.conftest import DAY
 
-REF = ImageRef("1", "/1.jpg")
-RESULT = ChunkResult(0, (Prediction(REF, Output(), None),), (Broken(REF, Reason.EMPTY, "", "read"),))  # two images
+ONE, OTHER = ImageRef("1", "/1.jpg"), ImageRef("2", "/2.jpg")
+RESULT = ChunkResult(0, (Prediction(ONE, Output(), None),), (Broken(OTHER, Reason.EMPTY, "", "read"),))
 
 
 def never():

@@ -1,0 +1,124 @@
+"""The process that workers are forked from; each script starts one of its own, with little in it."""
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infer_app.loading.nursery import signals_blocked
+
+HERE = Path(__file__).parent
+SCRIPT = """
+import signal, sys
+sys.path.insert(0, {here!r})
+from multiprocessing import forkserver
+from toy_errands import *
+from infer_app.loading import nursery
+from infer_app.loading.once import run_in_process
+from infer_app.loading.workers import Workers
+from infer_app.records import Chunk, ImageRef
+
+nursery.PRELOAD = ("infer_app.loading.orphan",)
+
+def open_stuck():
+    hold_the_interpreter({pid_file!r})
+
+def main():
+    {main}
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(main) is a process of that script, in a group of its own."""
+    started = []
+
+    def start_script(main):
+        script = SCRIPT.format(
+            here=str(HERE), pid_file=str(tmp_path / "pid"), main=main.strip().replace("\n", "\n    ")
+        )
+        (tmp_path / "script.py").write_text(script)
+        command = [sys.executable, str(tmp_path / "script.py")]
+        pipe = subprocess.PIPE
+        started.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True))
+        return started[-1]
+
+    yield start_script
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def wait_for(is_true, limit_s=20.0):
+    end = time.monotonic() + limit_s
+    while not is_true():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_signals_to_the_group_are_heard_by_its_first_process_alone(start):
+    """Here by fork server and worker, in the middle of their work: both still answer."""
+    script = start(
+        """
+heard = []
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, _: heard.append(signal.Signals(number).name))
+nursery.start_early()
+server = forkserver._forkserver._forkserver_pid
+for _ in range(2):
+    signal_the_group()
+    assert run_in_process(signal_the_group) == server
+print(sorted(set(heard)), server == forkserver._forkserver._forkserver_pid)
+"""
+    )
+    out, err = script.communicate(timeout=30)
+    assert (out, err) == ("['SIGINT', 'SIGTERM'] True\n", "")
+
+
+@pytest.mark.parametrize(
+    "errand",
+    ["run_in_process(hold_the_interpreter, {!r})", "list(Workers(open_stuck, 1, 60).run([CHUNK]))"],
+    ids=["once", "worker"],
+)
+def test_all_end_with_the_process_that_started_them_even_one_that_holds_the_interpreter(start, tmp_path, errand):
+    chunk = "Chunk(0, (ImageRef('1', '/a.jpg'),))"
+    script = start(errand.format(str(tmp_path / "pid")).replace("CHUNK", chunk))
+    wait_for(lambda: (tmp_path / "pid").exists() or script.poll() is not None)
+    family = psutil.Process(script.pid).children(recursive=True)
+    assert int((tmp_path / "pid").read_text()) in [process.pid for process in family]
+    script.kill()
+    script.wait()
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert alive == []
+
+
+def test_a_server_is_started_once_and_ends_with_its_process(start):
+    script = start(
+        """
+nursery.start_early()
+server = forkserver._forkserver._forkserver_pid
+nursery.start_early()
+assert run_in_process(os.getppid) == server
+print(server)
+"""
+    )
+    out, err = script.communicate(timeout=30)
+    assert err == ""
+    wait_for(lambda: not psutil.pid_exists(int(out)), 5)
+
+
+def test_signals_are_let_in_again_whatever_happens():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with pytest.raises(ZeroDivisionError), signals_blocked():
+        assert {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        raise ZeroDivisionError
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before
