@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
+from typing import Any
 
 from timing import Run, call, time_process
 
@@ -121,7 +122,6 @@ class Project:
     def run_infer(self) -> Run:
         database = self._fresh("infer.db")
         command = [str(INFER), "run", "--date", DATE, "--model", MODEL, "--json"]
-        command += ["--workers", str(self.contest.num_cores)]
         command += ["--allow-int8"] if self.contest.calibrate else []
         return time_process(command, self.folder, database, "infer_predictions", self.contest.cores)
 
@@ -146,7 +146,7 @@ class Project:
         return Path(shutil.copyfile(self._registered, self.folder / name))
 
     def _infer(self, *words: str) -> None:
-        call([str(INFER), *words], self.folder)
+        call([str(INFER), *words], self.folder, self.contest.cores)  # it tunes itself to them
 
 
 def find_setting(program: Program, rate: Callable[[Setting], float]) -> Setting:
@@ -161,10 +161,10 @@ def find_setting(program: Program, rate: Callable[[Setting], float]) -> Setting:
     return best
 
 
-def stage_costs(run: Run) -> dict[str, float]:
-    """CPU milliseconds per image of each stage, as `infer run --json` says it."""
-    stages: dict[str, float] = json.loads(run.output)["stages"]
-    return stages
+def told_by_infer(run: Run) -> dict[str, Any]:
+    """What `infer run --json` says of itself: variant, num_workers, stages in CPU milliseconds per image, and more."""
+    report: dict[str, Any] = json.loads(run.output)
+    return report
 
 
 def _trace_lite0(path: Path) -> None:

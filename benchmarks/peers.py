@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contestants import Contest, Program, Project, Setting, find_setting, stage_costs
+from contestants import Contest, Program, Project, Setting, find_setting, told_by_infer
 from machine import BUSY, describe_machine, undisturbed
 from photos import collect_large_photos, collect_photos, find_photos
 from timing import ProgramFailed, Run
@@ -104,18 +104,17 @@ def play(project: Project, settings: dict[Program, Setting], number: int, patien
 def summarise(
     rounds: list[Round], settings: dict[Program, Setting], reference: dict[int, str], flags: argparse.Namespace
 ) -> dict[str, Any]:
+    ours = told_by_infer(rounds[-1][OURS])
     set_up = {program.name: str(setting) for program, setting in settings.items()}
+    set_up[OURS] = f"{ours['variant']}, {ours['num_workers']} workers, as it tuned itself when the model was built"
     return {
         "date": date.today().isoformat(),
         "machine": describe_machine(),
         "num_photos": len(reference),
         "cores": flags.cores,
         "contest": [kind for kind in ("null", "large", "scaled", "int8") if getattr(flags, kind) not in (None, False)],
-        "contestants": {
-            name: {"setting": set_up.get(name, f"{flags.cores} workers"), **contestant(name, rounds, reference)}
-            for name in rounds[0]
-        },
-        "infer_stages_ms": stage_costs(rounds[-1][OURS]),
+        "contestants": {name: {"setting": set_up[name], **contestant(name, rounds, reference)} for name in rounds[0]},
+        "infer_stages_ms": ours["stages"],
     }
 
 

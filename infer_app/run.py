@@ -27,7 +27,8 @@ from infer_app.records import ChunkResult, NewImage, RunReport
 from infer_app.settings import rejection_budget
 from infer_app.stop import Stop
 
-DRY_RUN_CHUNKS = 8  # of each worker; the first is cold
+DRY_RUN_IMAGES = 256
+DRY_RUN_CHUNKS = 8  # of each worker, at least; the first is cold
 DRY_RUN_ID = "dry-run"
 
 
@@ -69,7 +70,8 @@ def dry_run(
 
     Not a byte of it changes: writing is rehearsed elsewhere, since a forecast without its cost would be too early.
     """
-    limit = limit or DRY_RUN_CHUNKS * (job.chunk_size or FEW_IMAGES) * job.executor.num_workers
+    few = DRY_RUN_CHUNKS * (job.chunk_size or FEW_IMAGES) * job.executor.num_workers
+    limit = limit or max(DRY_RUN_IMAGES, few)
     with open_rehearsal(job.tables.database) as rehearsal:
         legs = [Leg(number, model, DRY_RUN_ID, rehearsal) for number, model in enumerate(job.models)]
         return _flow(job, days, legs, stop, progress, limit, trace)

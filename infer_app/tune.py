@@ -77,6 +77,15 @@ def measure_speeds(artifact: Artifact, is_quick: bool = False) -> Tuning:
     return tuning
 
 
+def measure_speeds_here(artifact: Artifact) -> None:
+    """The same in this process, which has torch already, and with few batch sizes: when somebody waits."""
+    from infer_app.models.measure import FEW_BATCH_SIZES, measure_variants
+
+    num_cores = usable_cores()
+    if load_tuning(artifact.folder, num_cores) is None:
+        _keep(artifact, new_tuning(num_cores, measure_variants(artifact, FEW_BATCH_SIZES)), num_cores)
+
+
 def measure_layouts(artifact: Artifact, tuning: Tuning, say: Say) -> Tuning:
     """Workers times threads, through the real executor, for each variant that `auto` may take; kept for this host."""
     num_cores = usable_cores()
@@ -123,7 +132,7 @@ def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:
 
 def _divisors(num_cores: int) -> list[int]:
     """Threads of a worker that leave no core over: 1, 2, 4 … and all."""
-    powers = [1 << bit for bit in range(num_cores.bit_length()) if 1 << bit <= num_cores]
+    powers = [1 << bit for bit in range(num_cores.bit_length()) if num_cores % (1 << bit) == 0]
     return sorted({*powers, num_cores})
 
 

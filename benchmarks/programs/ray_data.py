@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
-# Set before ray is imported; every worker inherits it.
-os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-
 import logging
+import os
 from typing import Any
 
 import numpy as np

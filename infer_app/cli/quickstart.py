@@ -18,6 +18,7 @@ from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.specs import OutputSpec
 from infer_app.records import Recipe
 from infer_app.settings import load_settings
+from infer_app.tune import measure_speeds_here
 
 MODEL = "efficientnet-lite0"
 # The network's own preprocessing: a square of 7/8 of the shorter side, bicubic, (x - 127) / 128.
@@ -41,6 +42,7 @@ def quickstart(folder: Path) -> None:
         output=OutputSpec(kind="classification"),
     )
     artifact = add_variants(build_model(request, loaded.models_folder), None, print)
+    measure_speeds_here(artifact)
     print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
     project.add([folder / "photos"], "yesterday", config)
     limits = run_command.Limits(None, None, None)

@@ -14,8 +14,7 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB
 class Picture:
     """An upright picture as its decoder made it: whole, or shrunk.
 
-    A pixel of a shrunk one is the mean of scale x scale pixels of the whole; those of the last row and column may stand
-    for fewer.
+    A pixel of a shrunk one stands for scale x scale pixels of the whole, in the last column and row perhaps for fewer.
     """
 
     rgb: Pixels  # C-contiguous

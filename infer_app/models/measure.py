@@ -20,7 +20,7 @@ from infer_app.models.variants import open_variant, runnable
 log = logging.getLogger(__name__)
 
 BATCH_SIZES = (1, 2, 4, 8)
-FEW_BATCH_SIZES = (2, 4)  # when somebody waits
+FEW_BATCH_SIZES = (4,)  # when somebody waits
 ROUNDS = 5  # in which all take turns, so that a noisy moment hits all alike
 ROUND_S = 0.05  # at least, for each
 

@@ -1,0 +1,109 @@
+"""Several models in one night, through the real command: each has its own results, images are decoded once."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+import torch
+
+from tests.integration.conftest import DATE, INFER, ChannelMeans
+
+
+@pytest.fixture
+def project(make_project, built_models):
+    """One with `colors`, `dark` of the same recipe, and `large` of another."""
+    project = make_project("project")
+    (project.folder / "models").unlink()
+    shutil.copytree(built_models, project.folder / "models")
+    torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(project.folder / "any.ts"))
+    (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    for name, size, mean in (("dark", "16", "0.5,0.5,0.5"), ("large", "24", "0,0,0")):
+        command = [str(INFER), "model", "build", "any.ts", "--name", name, "--labels", "labels.txt", "--no-tune"]
+        command += ["--recipe", "stretch", "--size", size, "--mean", mean, "--std", "1,1,1"]
+        subprocess.run(command, cwd=project.folder, check=True, capture_output=True)
+    project.add_photos(30)
+    (project.photos / "0005.jpg").write_bytes(b"no picture")
+    return project
+
+
+def run(project, *names, exit_code=0, more=()):
+    flags = [word for name in names for word in ("--model", name)]
+    return project.infer_json("run", "--date", DATE, *flags, *more, exit_code=exit_code)
+
+
+def results_of(project, model):
+    return project.rows(
+        "SELECT image_id, label, round(score, 6) FROM infer_predictions"
+        f" WHERE model_id = (SELECT id FROM infer_models WHERE name = '{model}')"
+        " UNION ALL SELECT image_id, reason, NULL FROM infer_rejections"
+        f" WHERE model_id = (SELECT id FROM infer_models WHERE name = '{model}') ORDER BY 1"
+    )
+
+
+def decoded(project, *names):
+    """How often each image went through the decoder, by the trace."""
+    run(project, *names, more=("--trace", "trace.json"))
+    events = json.loads((project.folder / "trace.json").read_text())["traceEvents"]
+    images = [tuple(event["args"]["images"]) for event in events if event["name"] == "decode"]
+    return {image: images.count(image) for image in images}
+
+
+def test_two_models_get_what_each_would_get_alone(project, make_project):
+    alone = make_project("alone")
+    (alone.folder / "models").unlink()
+    (alone.folder / "models").symlink_to(project.folder / "models")
+    alone.add_photos(30)
+    (alone.photos / "0005.jpg").write_bytes(b"no picture")
+    for name in ("colors", "dark"):
+        run(alone, name)
+    report = run(project, "colors", "dark")
+    day = {"eligible": 30, "predicted": 29, "rejected": 1, "pending": 0}
+    assert [(one["model"], one["day"], one["exit_code"]) for one in report["models"]] == [
+        ("colors", day, 0),
+        ("dark", day, 0),
+    ]
+    assert report["model"] == "colors"
+    for name in ("colors", "dark"):
+        assert results_of(project, name) == results_of(alone, name) != []
+
+
+def test_images_are_decoded_once_for_models_of_one_recipe(project):
+    assert set(decoded(project, "colors", "dark").values()) == {1}
+
+
+def test_models_of_other_recipes_run_one_after_the_other(project):
+    assert set(decoded(project, "colors", "large").values()) == {2}
+    assert [len(results_of(project, name)) for name in ("colors", "large")] == [30, 30]
+
+
+def test_a_model_that_is_done_already_is_not_run_again(project):
+    run(project, "colors", more=("--limit", "12"))
+    before = project.rows("SELECT image_id, created_at FROM infer_predictions ORDER BY 1")
+    report = run(project, "colors", "dark")
+    assert [one["selected"] for one in report["models"]] == [18, 30]
+    after = project.rows(
+        "SELECT image_id, created_at FROM infer_predictions"
+        " WHERE model_id = (SELECT id FROM infer_models WHERE name = 'colors') ORDER BY 1"
+    )
+    assert set(before) <= set(after)
+    assert [len(results_of(project, name)) for name in ("colors", "dark")] == [30, 30]
+    assert [one["selected"] for one in run(project, "colors", "dark")["models"]] == [0, 0]
+
+
+def test_models_may_stand_in_the_settings(project):
+    text = (project.folder / "infer.toml").read_text()
+    assert "[run]\n" in text
+    (project.folder / "infer.toml").write_text(text.replace("[run]\n", '[run]\nmodels = ["colors", "dark"]\n'))
+    assert [one["model"] for one in run(project)["models"]] == ["colors", "dark"]
+    assert "models" not in run(project, "large")
+
+
+def test_a_dry_run_of_two_models_writes_nothing(project):
+    report = run(project, "colors", "dark", more=("--dry-run",))
+    assert [one["predicted"] for one in report["models"]] == [29, 29]
+    assert project.rows("SELECT count(*) FROM infer_predictions") == [(0,)]
+
+
+def test_a_model_named_twice_is_a_mistake(project):
+    assert "named twice" in run(project, "colors", "colors", exit_code=2)["error"]
