@@ -66,6 +66,7 @@ class Contest:
     null: bool = False  # a network that costs nothing, so that only loading counts
     scaled: bool = False  # JPEGs may be decoded at a fraction of their size
     calibrate: Path | None = None  # folder of photos; infer's int8 variant
+    openvino: bool = False  # the tuned may use it too
 
     @property
     def cores(self) -> range:
@@ -82,7 +83,7 @@ class Contest:
         )
         common = {"batch_size": (4, 32), "threads": (1,)}
         best = {
-            "ready": () if self.null else ("frozen", "optimized"),
+            "ready": () if self.null else ("frozen", "optimized", *(["openvino"] if self.openvino else [])),
             "batch_size": (8, 64) if self.null else (8, 32),
             "threads": (1,),
             "workers": (self.num_cores - 1, self.num_cores + 1) if self.num_cores > 1 else (2,),

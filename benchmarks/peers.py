@@ -42,7 +42,7 @@ def compare(flags: argparse.Namespace) -> None:
     calibrate = (
         (flags.int8 if flags.int8 != Path() else flags.photos or find_photos()) if flags.int8 is not None else None
     )
-    contest = Contest(flags.cores, flags.null or flags.large, flags.scaled, calibrate)
+    contest = Contest(flags.cores, flags.null or flags.large, flags.scaled, calibrate, flags.openvino)
     with tempfile.TemporaryDirectory(prefix="infer-bench-", dir=flags.scratch) as folder:
         project = prepare(Path(folder), contest, flags)
         programs = [program for program in contest.programs() if is_wanted(program, flags.only)]
@@ -112,7 +112,11 @@ def summarise(
         "machine": describe_machine(),
         "num_photos": len(reference),
         "cores": flags.cores,
-        "contest": [kind for kind in ("null", "large", "scaled", "int8") if getattr(flags, kind) not in (None, False)],
+        "contest": [
+            kind
+            for kind in ("null", "large", "scaled", "int8", "openvino")
+            if getattr(flags, kind) not in (None, False)
+        ],
         "contestants": {name: {"setting": set_up[name], **contestant(name, rounds, reference)} for name in rounds[0]},
         "infer_stages_ms": ours["stages"],
     }
@@ -196,6 +200,7 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument(
         "--int8", type=Path, nargs="?", const=Path(), metavar="DIR", help="ours in int8, calibrated on DIR"
     )
+    parser.add_argument("--openvino", action="store_true", help="the tuned may use OpenVINO, as we do")
     parser.add_argument("--search", type=int, default=256, help="photos of a trial; 0 takes settings known as good")
     parser.add_argument("--patience", type=float, default=0, help="seconds to wait before, or repeat, a disturbed run")
     parser.add_argument("--scratch", type=Path, help="where photos and databases are put meanwhile")

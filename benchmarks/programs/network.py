@@ -20,7 +20,8 @@ _READY = {
     "fused": torch.jit.freeze,
     "optimized": lambda module: torch.jit.optimize_for_inference(torch.jit.freeze(module)),
 }
-READY = tuple(_READY)  # the file as it is; frozen; frozen with oneDNN's fusion; torch's optimize_for_inference
+# The file as it is; frozen; frozen with oneDNN's fusion; torch's optimize_for_inference; converted.
+READY = (*_READY, "openvino")
 
 
 def open_network(path: str, ready: str, batch_size: int, threads: int) -> Callable[[Tensor], Tensor]:
@@ -29,7 +30,8 @@ def open_network(path: str, ready: str, batch_size: int, threads: int) -> Callab
         torch.set_num_threads(threads)
     if ready == "fused":
         torch.jit.enable_onednn_fusion(True)
-    module = _READY[ready](torch.jit.load(path).eval())
+    module = torch.jit.load(path).eval()
+    module = _converted(module, batch_size, threads) if ready == "openvino" else _READY[ready](module)
 
     @torch.inference_mode()
     def predict(batch: Tensor) -> Tensor:
@@ -45,6 +47,17 @@ def open_network(path: str, ready: str, batch_size: int, threads: int) -> Callab
         for _ in range(WARM_UP_RUNS):  # the first is profiled, the second compiles
             predict(torch.zeros(batch_size, SIZE, SIZE, 3, dtype=torch.uint8))
     return predict
+
+
+def _converted(module: torch.jit.ScriptModule, batch_size: int, threads: int) -> Callable[[Tensor], Tensor]:
+    import openvino
+
+    example = torch.zeros(batch_size, 3, SIZE, SIZE)
+    how = {"INFERENCE_PRECISION_HINT": "f32"}  # as all others compute
+    if threads:
+        how["INFERENCE_NUM_THREADS"] = str(threads)
+    compiled = openvino.compile_model(openvino.convert_model(module, example_input=example), "CPU", how)
+    return lambda batch: torch.from_numpy(compiled(batch.contiguous().numpy())[0])
 
 
 def best_classes(scores: Tensor) -> tuple[list[list[int]], list[list[float]]]:

@@ -1,4 +1,7 @@
-"""The same with Ray Data, as its guide to offline batch inference has it: tasks decode, actors hold the network."""
+"""The same with Ray Data, as its guide to offline batch inference has it: a map that decodes, actors with the network.
+
+Ray fuses the two, so that each actor decodes what it predicts.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from PIL import Image, ImageOps
 
 from infer_app.images.decode import DecodeLimits, decode_image
 from infer_app.images.location import ReadLimits, read_image
+from infer_app.images.picture import Picture
 from infer_app.images.transform import reference_transform, transform
 from infer_app.models.artifact import Artifact
 
@@ -60,8 +61,8 @@ class Ways:
     def _preprocess(self) -> Any:
         return self.artifact.preprocess()
 
-    def _transform(self, rgb: Pixels) -> Pixels:
-        pixels: Pixels = transform(rgb, self.artifact.manifest.recipe, self._preprocess).numpy()
+    def _transform(self, picture: Picture | Pixels) -> Pixels:
+        pixels: Pixels = transform(picture, self.artifact.manifest.recipe, self._preprocess).numpy()
         return pixels
 
 

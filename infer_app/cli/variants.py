@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from infer_app.cli.tables import show_table
+from infer_app.models.golden import Parity
 from infer_app.models.manifest import Manifest
+from infer_app.models.scaled import agreement_in_words
 from infer_app.models.tuning import Tuning
+from infer_app.models.variants import TORCHSCRIPT
 
 
 def show_variants(manifest: Manifest) -> None:
@@ -18,6 +21,13 @@ def show_variants(manifest: Manifest) -> None:
         if images in details
     ]
     show_table(("variant", "against the source on", "labels kept", "worst cosine", "worst difference"), rows)
+
+
+def show_scaled(manifest: Manifest) -> None:
+    """Of a model that decodes large photos at a fraction of their size: what that changes."""
+    if manifest.recipe.decode == "scaled":
+        found = manifest.variants.get(TORCHSCRIPT, {}).get("scaled")
+        print(agreement_in_words(Parity(**found) if found else None, manifest.output.kind))
 
 
 def show_tuning(tuning: Tuning) -> None:

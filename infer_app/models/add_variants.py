@@ -16,6 +16,7 @@ from infer_app.models.calibration import Calibration, CalibrationImages, load_ca
 from infer_app.models.fixed_batch import FixedBatch
 from infer_app.models.golden import Parity, golden_outputs, golden_pixels, measure_parity
 from infer_app.models.measure import measure_models
+from infer_app.models.scaled import scaled_agreement
 from infer_app.models.specs import Tolerance
 from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, open_variant
 
@@ -41,6 +42,8 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) 
 
     Raises ModelError where int8 was asked for by giving images and can't be made.
     """
+    if calibration is not None and artifact.manifest.recipe.decode == "scaled":
+        artifact = _record_scaled(artifact, calibration)
     if not openvino.is_installed():
         if calibration is not None:
             raise ModelError("int8 needs OpenVINO and NNCF", "pip install 'infer_app[cpu,int8]'")
@@ -61,6 +64,15 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) 
     if calibration is None or images is None:
         return artifact
     return _add_int8(artifact, graph, images, calibration.min_agreement, say)
+
+
+def _record_scaled(artifact: Artifact, calibration: Calibration) -> Artifact:
+    """What decoding at a fraction of the size changes on the user's own photos, instead of on the golden ones."""
+    model = open_variant(artifact, TORCHSCRIPT)
+    photos = (path.read_bytes() for path in calibration.files())
+    agreement = scaled_agreement(model, artifact.manifest.recipe, photos, model.batch_size)
+    details = artifact.manifest.variants[TORCHSCRIPT] | {"scaled": agreement.to_json() if agreement else None}
+    return record_variant(artifact, TORCHSCRIPT, details, {})
 
 
 def _record_fp32(artifact: Artifact, graph: Any, model: FixedBatch, images: CalibrationImages | None) -> Artifact:

@@ -6,12 +6,13 @@ import hashlib
 import platform
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -42,6 +43,7 @@ from infer_app.models.manifest import (
     model_file_of,
     model_id,
 )
+from infer_app.models.scaled import scaled_agreement
 from infer_app.models.source import Source, read_source, standalone_code
 from infer_app.models.specs import InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.models.torchscript import CPU_VARIANT, build_cpu_variant, load_torchscript
@@ -91,7 +93,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     if existing := _sound_artifact(folder):
         return _as_newest(existing, manifest.created_at)
     with _new_folder(folder) as building:
-        _fill(building, manifest, files, preprocess)
+        _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
 
 
@@ -110,6 +112,10 @@ def _check_request(request: BuildRequest) -> None:
         raise UsageError(f"size {request.recipe.size} is less than 1")
     if (request.recipe.kind == "custom") != (request.preprocess is not None):
         raise UsageError("--preprocess and the recipe custom belong together", "give both, or another recipe alone")
+    if request.recipe.kind == "custom" and request.recipe.decode != "exact":
+        raise UsageError(
+            "decode scaled does not go with a preprocess function", "leave it out: the function gets whole pictures"
+        )
     if request.labels is not None and request.output.kind != "classification":
         raise UsageError(f"labels belong to classification, not to {request.output.kind}", "leave --labels out")
     if request.input == "uint8-nhwc" and request.input_spec != InputSpec("uint8-nhwc"):
@@ -191,7 +197,13 @@ def _sound_artifact(folder: Path) -> Artifact | None:
     return replace(artifact, reused=True)
 
 
-def _fill(folder: Path, manifest: Manifest, files: dict[str, bytes], preprocess: Preprocess | None) -> None:
+def _fill(
+    folder: Path,
+    manifest: Manifest,
+    files: dict[str, bytes],
+    preprocess: Preprocess | None,
+    photos: Sequence[bytes],
+) -> None:
     """Write the files, then read them back as a run does: the golden check, and the variant's parity."""
     for relative, data in files.items():
         write_file(folder, relative, data)
@@ -201,7 +213,11 @@ def _fill(folder: Path, manifest: Manifest, files: dict[str, bytes], preprocess:
     check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
     actual = torch.cat([predict(batch) for batch in torch.split(golden_pixels(artifact), CHECK_BATCH)])
     parity = measure_parity(golden_outputs(artifact), actual)
-    save_manifest(folder, replace(manifest, variants={CPU_VARIANT: {"parity": parity.to_json()}}))
+    details: dict[str, Any] = {"parity": parity.to_json()}
+    if manifest.recipe.decode == "scaled":
+        agreement = scaled_agreement(predict, manifest.recipe, photos)
+        details["scaled"] = agreement.to_json() if agreement else None
+    save_manifest(folder, replace(manifest, variants={CPU_VARIANT: details}))
 
 
 def _cpu_variant(artifact: Artifact) -> Callable[[Tensor], Tensor]:

@@ -32,6 +32,11 @@ class Calibration:
         if not 0 < self.min_agreement <= 1:
             raise UsageError(f"an agreement of {self.min_agreement} is not a share", "for example 0.97, or 97%")
 
+    def files(self) -> list[Path]:
+        """Up to MAX_IMAGES, evenly spaced by name, so that a folder sorted by class gives of all classes."""
+        found = sorted(path for path in self.folder.rglob("*") if path.is_file())
+        return found[:: max(1, len(found) // MAX_IMAGES)][:MAX_IMAGES]
+
 
 @dataclass(frozen=True)
 class CalibrationImages:
@@ -43,13 +48,12 @@ class CalibrationImages:
 
 
 def load_calibration(artifact: Artifact, calibration: Calibration) -> CalibrationImages:
-    """Up to MAX_IMAGES of the folder, evenly spaced by name, so that a folder sorted by class gives of all classes.
+    """The pixels of the folder's images, and what the source gives for those that judge.
 
     Raises UsageError where fewer than MIN_IMAGES can be decoded.
     """
-    files = sorted(path for path in calibration.folder.rglob("*") if path.is_file())
-    step = max(1, len(files) // MAX_IMAGES)
-    pixels = [decoded for path in files[::step][:MAX_IMAGES] if (decoded := _pixels(artifact, path)) is not None]
+    files = calibration.files()
+    pixels = [decoded for path in files if (decoded := _pixels(artifact, path)) is not None]
     if len(pixels) < MIN_IMAGES:
         raise UsageError(
             f"{calibration.folder} has {len(pixels)} images that can be decoded, calibration needs {MIN_IMAGES}",

@@ -29,7 +29,7 @@ def outcome(file: Path) -> Reason | None:
     """None: pixels."""
     try:
         image = read_image(str(file), ReadLimits((DATA,), max_bytes=64 * 2**20))
-        pixels = decode_image(image.data, RECIPE, LIMITS)
+        pixels = decode_image(image.data, RECIPE, LIMITS).rgb
     except BadImage as refused:
         return refused.reason
     height, width, channels = pixels.shape
