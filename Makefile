@@ -32,15 +32,15 @@ $(VENV)/.torch:
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(PIP) install --quiet -e '.[demo]'
+	$(PIP) install --quiet -e '.[demo,cpu]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) install --quiet -e '.[demo,test]'
+	$(PIP) install --quiet -e '.[demo,cpu,int8,test]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	$(PIP) install --quiet -e '.[demo,test,dev]'
+	$(PIP) install --quiet -e '.[demo,cpu,int8,test,dev]'
 	touch $@
 
 # libjpeg-turbo decodes JPEGs 1.5 times faster than Pillow, which is used where it is missing.

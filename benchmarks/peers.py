@@ -105,6 +105,7 @@ def summarise(
     rounds: list[Round], settings: dict[Program, Setting], reference: dict[int, str], flags: argparse.Namespace
 ) -> dict[str, Any]:
     ours = told_by_infer(rounds[-1][OURS])
+    kinds = ("null", "large", "scaled", "int8", "openvino")
     set_up = {program.name: str(setting) for program, setting in settings.items()}
     set_up[OURS] = f"{ours['variant']}, {ours['num_workers']} workers, as it tuned itself when the model was built"
     return {

@@ -51,12 +51,21 @@ roots = []
 [models]
 folder = "models"
 
+[cache]
+# Pixels kept on disk after decoding, so that a second model, or the same photos another night, need no decoding.
+# max_size = "10GB"           # 0: no cache. A photo takes 150 kB at 224 x 224
+# folder = ".infer-cache"
+
 [run]
 # model = "name"              # needed once there is more than one
+# models = ["one", "two"]     # or several in one night; those of one recipe share reading and decoding
 # time_zone = "UTC"           # in which a day begins and ends
 # lookback = 3                # days before the day that are looked at again for late images
-# workers = 0                 # 0: one process for each core
-# chunk_size = 16             # images in one transaction
+# variant = "auto"            # the fastest here that is as exact as the model's source
+# allow_int8 = false          # auto may take the int8 variant: `infer model build --calibrate` makes it and says
+#                             # how many labels it keeps
+# workers = 0                 # 0: as many processes as `infer model tune` found best here
+# chunk_size = 0              # images in one transaction; 0: as many as a worker does in a quarter of a second
 # max_rejected = "5%"         # more than this ends with exit code 3 (a share allows at least 10)
 """
 
