@@ -113,11 +113,7 @@ def summarise(
         "machine": describe_machine(),
         "num_photos": len(reference),
         "cores": flags.cores,
-        "contest": [
-            kind
-            for kind in ("null", "large", "scaled", "int8", "openvino")
-            if getattr(flags, kind) not in (None, False)
-        ],
+        "contest": [kind for kind in kinds if getattr(flags, kind) not in (None, False)],
         "contestants": {name: {"setting": set_up[name], **contestant(name, rounds, reference)} for name in rounds[0]},
         "infer_stages_ms": ours["stages"],
     }

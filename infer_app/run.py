@@ -10,7 +10,7 @@ from itertools import chain, islice
 
 from infer_app.chunks import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.database.connect import Database
-from infer_app.database.ledger import RunModel
+from infer_app.database.ledger import Ledger, RunModel
 from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.sink import Sink
 from infer_app.day import Day
@@ -73,6 +73,8 @@ def dry_run(
     few = DRY_RUN_CHUNKS * (job.chunk_size or FEW_IMAGES) * job.executor.num_workers
     limit = limit or max(DRY_RUN_IMAGES, few)
     with open_rehearsal(job.tables.database) as rehearsal:
+        if rehearsal.is_sqlite:  # every commit counts in the run's row: without one it would write a page less
+            Ledger(rehearsal).open_run(days[-1], job.models[0], job.executor.name, job.executor.device, DRY_RUN_ID)
         legs = [Leg(number, model, DRY_RUN_ID, rehearsal) for number, model in enumerate(job.models)]
         return _flow(job, days, legs, stop, progress, limit, trace)
 

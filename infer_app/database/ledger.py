@@ -43,10 +43,10 @@ class Ledger:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def open_run(self, day: Day, model: RunModel, executor: str, device: str) -> str:
-        """Takes the day for this model and returns the run's id; DayHeld when a living run has it."""
+    def open_run(self, day: Day, model: RunModel, executor: str, device: str, run_id: str | None = None) -> str:
+        """Takes the day for this model and returns the run's id, a new one; DayHeld when a living run has it."""
         now = _utc_now()
-        run_id = f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        run_id = run_id or f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         with self._database.write() as connection:
             self._register_model(connection, model, now)
             self._take_over(connection, day, model, now)
