@@ -19,8 +19,8 @@ check: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.test system
-	$(BIN)/python benchmarks/dataloader.py
+bench: $(VENV)/.bench system
+	$(BIN)/python benchmarks/peers.py -n 500 --rounds 1 --search 0
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
@@ -41,6 +41,10 @@ $(VENV)/.test: $(VENV)/.demo
 
 $(VENV)/.dev: $(VENV)/.test
 	$(PIP) install --quiet -e '.[demo,cpu,int8,test,dev]'
+	touch $@
+
+$(VENV)/.bench: $(VENV)/.test
+	$(PIP) install --quiet -e '.[demo,cpu,int8,test,bench]'
 	touch $@
 
 # libjpeg-turbo decodes JPEGs 1.5 times faster than Pillow, which is used where it is missing.

@@ -23,8 +23,9 @@ class ChunkSize:
         return self._fixed or self._found
 
     def learn(self, result: ChunkResult) -> None:
-        """A result's wall seconds tell how long its images took."""
-        seconds, num_images = sum(result.wall_seconds.values()), result.num_images
+        """By what its images took a core and waited; what others took of the machine meanwhile does not count."""
+        seconds = sum(result.cpu_seconds.values()) + sum(result.wait_seconds.values())
+        num_images = result.num_images
         if seconds <= 0 or not num_images:
             return
         fitting = CHUNK_S * num_images / seconds

@@ -18,7 +18,6 @@ from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
-from infer_app.images.cache import prepare_cache
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
@@ -162,9 +161,11 @@ def _run_model(artifact: Artifact, plan: Plan) -> RunModel:
 def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
     """Tried here, so that what is wrong with it is said once and not by each worker."""
     max_bytes = int(loaded.settings.cache.max_size)
-    if not max_bytes or not prepare_cache(loaded.cache_folder, max_bytes, size):
+    if not max_bytes:
         return None
-    return CacheSpec(loaded.cache_folder, max_bytes)
+    from infer_app.images.cache import prepare_cache  # numpy, a tenth of a second that most runs need not wait for
+
+    return CacheSpec(loaded.cache_folder, max_bytes) if prepare_cache(loaded.cache_folder, max_bytes, size) else None
 
 
 def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:

@@ -12,7 +12,9 @@ def refs(count):
 
 def took(seconds, num_images=FEW_IMAGES):
     broken = tuple(Broken(ref, Reason.EMPTY, "", "read") for ref in refs(num_images))
-    return ChunkResult(0, (), broken, wall_seconds={"decode": seconds / 4, "model": 3 * seconds / 4})
+    return ChunkResult(
+        0, (), broken, cpu_seconds={"decode": seconds / 4, "model": seconds / 2}, wait_seconds={"read": seconds / 4}
+    )
 
 
 def test_chunks_hold_every_image_once_and_in_order():
