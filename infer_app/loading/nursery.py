@@ -45,8 +45,8 @@ def signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def die_with_parent() -> None:
-    """Asks the kernel to. A worker that hangs in code that never lets its other threads run has no other end."""
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Asks the kernel for a signal: a worker that hangs in code that never lets other threads run has no other end."""
     pr_set_pdeathsig = 1  # linux/prctl.h
     with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(pr_set_pdeathsig, number)

@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.files import replace_file
@@ -22,6 +20,9 @@ from infer_app.models.labels import parse_labels
 from infer_app.models.manifest import LABELS_FILE, PREPROCESS_FILE, Manifest
 from infer_app.models.specs import InputSpec, OutputSpec, Tolerance
 from infer_app.models.tuning import FOLDER as TUNING_FOLDER
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
     "Artifact",
@@ -38,7 +39,7 @@ __all__ = [
 ]
 
 MANIFEST_FILE = "manifest.json"
-Preprocess = Callable[[np.ndarray], np.ndarray]  # RGB uint8 (height, width, 3) to (size, size, 3)
+Preprocess: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # RGB uint8 (height, width, 3) to (size, size, 3)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _RESTORE = "rebuild the model with `infer model build`, or restore its folder from a backup"

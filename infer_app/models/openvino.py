@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +37,8 @@ def convert(artifact: Artifact) -> Any:
     traced = trace_normalised(artifact.read(manifest.model_file), manifest.input_spec, size)
     openvino = _openvino()
     try:
-        return openvino.convert_model(traced, input=[openvino.PartialShape([-1, size, size, 3])])
+        with _logging_as_it_was():
+            return openvino.convert_model(traced, input=[openvino.PartialShape([-1, size, size, 3])])
     except Exception as error:  # whatever its frontend meets in the user's graph
         raise ModelError(f"OpenVINO can't convert this model: {_last_line(error)}", "it runs as TorchScript") from error
 
@@ -141,6 +143,18 @@ def _importable_openvino() -> Iterator[None]:
     """For an import: without its telemetry, which would report each conversion to its maker unasked."""
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     yield
+
+
+@contextmanager
+def _logging_as_it_was() -> Iterator[None]:
+    """After a conversion: one that fails leaves the whole program's logging at errors only."""
+    root = logging.getLogger()
+    level, filters, handlers = root.level, list(root.filters), list(root.handlers)
+    try:
+        yield
+    finally:
+        root.setLevel(level)
+        root.filters[:], root.handlers[:] = filters, handlers
 
 
 def _last_line(error: BaseException) -> str:

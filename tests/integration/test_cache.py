@@ -127,9 +127,11 @@ def project(tmp_path):
     return project
 
 
-def turn_on(project):
-    with (project.folder / "infer.toml").open("a") as file:
-        file.write('\n[cache]\nmax_size = "100MB"\n')
+def turn_on(project, max_size='"100MB"'):
+    config = project.folder / "infer.toml"
+    text = config.read_text()
+    assert "[cache]\n" in text
+    config.write_text(text.replace("[cache]\n", f"[cache]\nmax_size = {max_size}\n"))
 
 
 def fill(project, photos, recipe=RECIPE):
@@ -201,7 +203,6 @@ def test_clearing_disturbs_no_process_that_uses_the_cache(project, photos):
 
 @pytest.mark.parametrize("value", ['"lots"', '"-5GB"', "-1"])
 def test_a_bound_that_is_none_is_a_usage_error(project, value):
-    with (project.folder / "infer.toml").open("a") as file:
-        file.write(f"\n[cache]\nmax_size = {value}\n")
+    turn_on(project, value)
     project.infer("cache", "status", exit_code=2)
     assert "cache.max_size" in project.errors

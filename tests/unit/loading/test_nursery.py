@@ -1,5 +1,6 @@
 """The process that workers are forked from; each script starts one of its own, with little in it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -45,9 +46,13 @@ def start(tmp_path):
             here=str(HERE), pid_file=str(tmp_path / "pid"), main=main.strip().replace("\n", "\n    ")
         )
         (tmp_path / "script.py").write_text(script)
-        command = [sys.executable, str(tmp_path / "script.py")]
+        temporary = tmp_path / "temporary"
+        temporary.mkdir()
+        command, environ = [sys.executable, str(tmp_path / "script.py")], os.environ | {"TMPDIR": str(temporary)}
         pipe = subprocess.PIPE
-        started.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True))
+        started.append(
+            subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        )
         return started[-1]
 
     yield start_script
@@ -89,7 +94,8 @@ print(sorted(set(heard)), server == forkserver._forkserver._forkserver_pid)
     ["run_in_process(hold_the_interpreter, {!r})", "list(Workers(open_stuck, 1, 60).run([CHUNK]))"],
     ids=["once", "worker"],
 )
-def test_all_end_with_the_process_that_started_them_even_one_that_holds_the_interpreter(start, tmp_path, errand):
+def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_behind(start, tmp_path, errand):
+    """Even a worker that holds the interpreter and so can't notice it."""
     chunk = "Chunk(0, (ImageRef('1', '/a.jpg'),))"
     script = start(errand.format(str(tmp_path / "pid")).replace("CHUNK", chunk))
     wait_for(lambda: (tmp_path / "pid").exists() or script.poll() is not None)
@@ -98,7 +104,7 @@ def test_all_end_with_the_process_that_started_them_even_one_that_holds_the_inte
     script.kill()
     script.wait()
     _, alive = psutil.wait_procs(family, timeout=5)
-    assert alive == []
+    assert (alive, list((tmp_path / "temporary").iterdir())) == ([], [])
 
 
 def test_a_server_is_started_once_and_ends_with_its_process(start):

@@ -18,7 +18,7 @@ def die():
 
 
 def signal_the_group():
-    """As a terminal or systemd does it; who hears it besides the one who started this is no more."""
+    """As a terminal or systemd does it; whoever hears it, but for the one who started all of this, is no more."""
     os.killpg(0, signal.SIGTERM)
     os.killpg(0, signal.SIGINT)
     return os.getppid()
@@ -26,10 +26,6 @@ def signal_the_group():
 
 def loaded(*names):
     return [name for name in names if name in sys.modules]
-
-
-def ways_to_write():
-    return {stream: os.fstat(stream).st_ino for stream in (1, 2)}
 
 
 def hold_the_interpreter(pid_file):

@@ -1,4 +1,6 @@
+import logging
 import sys
+from contextlib import suppress
 
 import pytest
 import torch
@@ -113,6 +115,16 @@ def test_an_operator_that_openvino_lacks_is_named(tmp_path):
     with pytest.raises(ModelError, match="OpenVINO can't convert this model: .*aten::special_i1") as caught:
         openvino.convert(artifact)
     assert caught.value.hint == "it runs as TorchScript"
+
+
+@pytest.mark.parametrize("module", [Means(), NoSuchOperator()], ids=["converted", "refused"])
+def test_a_conversion_leaves_the_program_s_logging_alone(tmp_path, module):
+    """OpenVINO silences all of it but errors, and forgets to undo that when it fails."""
+    root = logging.getLogger()
+    before = root.level, list(root.filters), list(root.handlers)
+    with suppress(ModelError):
+        openvino.convert(built(tmp_path, module))
+    assert (root.level, root.filters, root.handlers) == before
 
 
 def test_a_graph_of_another_openvino_that_can_not_be_read_is_named(tmp_path):
