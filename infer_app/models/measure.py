@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -26,8 +27,7 @@ ROUND_S = 0.05  # at least, for each
 
 
 def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZES) -> dict[str, Speed]:
-    """The fastest batch size of every variant that can run here. Sets this process to one thread."""
-    torch.set_num_threads(1)
+    """The fastest batch size of every variant that can run here."""
     models = {}
     for variant in runnable(artifact.manifest):
         try:
@@ -41,9 +41,10 @@ def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: Tensor) -
     """The fastest of each name's models, by its best round: what others take of the machine only ever adds to it."""
     contestants = [(name, model) for name, some in models.items() for model in some]
     best = [float("inf")] * len(contestants)
-    for _ in range(ROUNDS):
-        for place, (_, model) in enumerate(contestants):
-            best[place] = min(best[place], _ms_per_image(model, _fill(pixels, model.batch_size)))
+    with _one_thread():
+        for _ in range(ROUNDS):
+            for place, (_, model) in enumerate(contestants):
+                best[place] = min(best[place], _ms_per_image(model, _fill(pixels, model.batch_size)))
     speeds: dict[str, Speed] = {}
     for (name, model), ms in zip(contestants, best, strict=True):
         if name not in speeds or ms < speeds[name].ms_per_image:
@@ -54,6 +55,17 @@ def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: Tensor) -
 def measure_in_worker(folder: Path, is_quick: bool) -> dict[str, Speed]:
     """`measure_variants` of the model in a folder: what a process of its own runs."""
     return measure_variants(open_artifact(folder), FEW_BATCH_SIZES if is_quick else BATCH_SIZES)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """The clock is that of one thread: what torch's others did would look like no time at all."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _ms_per_image(model: FixedBatch, batch: Tensor) -> float:
