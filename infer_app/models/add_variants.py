@@ -15,7 +15,7 @@ from infer_app.models.artifact import Artifact, record_variant
 from infer_app.models.calibration import Calibration, CalibrationImages, load_calibration
 from infer_app.models.fixed_batch import FixedBatch
 from infer_app.models.golden import Parity, golden_outputs, golden_pixels, measure_parity
-from infer_app.models.measure import measure_models
+from infer_app.models.measure import measure_models, one_thread
 from infer_app.models.scaled import scaled_agreement
 from infer_app.models.specs import Tolerance
 from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, open_variant
@@ -92,8 +92,9 @@ def _add_int8(artifact: Artifact, graph: Any, images: CalibrationImages, min_agr
             break
     assert best is not None  # KEEP_FLOAT is not empty
     golden = _golden_parity(artifact, best.model)
-    fp32 = {variant: [open_variant(artifact, variant)] for variant in (TORCHSCRIPT, OPENVINO_FP32)}
-    speeds = measure_models({OPENVINO_INT8: [best.model], **fp32}, golden_pixels(artifact))
+    with one_thread():
+        fp32 = {variant: [open_variant(artifact, variant)] for variant in (TORCHSCRIPT, OPENVINO_FP32)}
+        speeds = measure_models({OPENVINO_INT8: [best.model], **fp32}, golden_pixels(artifact))
     int8_ms = speeds.pop(OPENVINO_INT8).ms_per_image
     fp32_ms = min(speed.ms_per_image for speed in speeds.values())
     meets_bar = _score(artifact, best.parity) >= min_agreement

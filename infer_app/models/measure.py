@@ -29,19 +29,20 @@ ROUND_S = 0.05  # at least, for each
 def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZES) -> dict[str, Speed]:
     """The fastest batch size of every variant that can run here."""
     models = {}
-    for variant in runnable(artifact.manifest):
-        try:
-            models[variant] = [open_variant(artifact, variant, batch_size) for batch_size in batch_sizes]
-        except ModelError as error:
-            log.warning("%s can't be measured: %s", variant, error)
-    return measure_models(models, golden_pixels(artifact))
+    with one_thread():
+        for variant in runnable(artifact.manifest):
+            try:
+                models[variant] = [open_variant(artifact, variant, batch_size) for batch_size in batch_sizes]
+            except ModelError as error:
+                log.warning("%s can't be measured: %s", variant, error)
+        return measure_models(models, golden_pixels(artifact))
 
 
 def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: Tensor) -> dict[str, Speed]:
     """The fastest of each name's models, by its best round: what others take of the machine only ever adds to it."""
     contestants = [(name, model) for name, some in models.items() for model in some]
     best = [float("inf")] * len(contestants)
-    with _one_thread():
+    with one_thread():
         for _ in range(ROUNDS):
             for place, (_, model) in enumerate(contestants):
                 best[place] = min(best[place], _ms_per_image(model, _fill(pixels, model.batch_size)))
@@ -58,8 +59,8 @@ def measure_in_worker(folder: Path, is_quick: bool) -> dict[str, Speed]:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """The clock is that of one thread: what torch's others did would look like no time at all."""
+def one_thread() -> Iterator[None]:
+    """For opening and for measuring: torch compiles for the threads it has, and the clock sees only one of them."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
