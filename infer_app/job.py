@@ -55,16 +55,22 @@ class Job:
     def model_ids(self) -> tuple[str, ...]:
         return tuple(model.model_id for model in self.models)
 
-    def for_day(self, day: Day) -> Job:
+    @contextmanager
+    def for_day(self, day: Day) -> Iterator[Job]:
         """The job as the day needs it: one that was begun with another variant goes on with that.
 
         Raises ModelError where no variant of that precision can run here.
         """
         began_with = [self._began_with(day, model) for model in self.models]
         if self.resume is None or not any(began_with):
-            return self
+            yield self
+            return
         self.executor.close()  # two sets of workers would need twice the memory
-        return self.resume(began_with)
+        resumed = self.resume(began_with)
+        try:
+            yield resumed
+        finally:
+            resumed.executor.close()
 
     def _began_with(self, day: Day, model: RunModel) -> str | None:
         """The variant of a day that was begun otherwise and isn't done."""

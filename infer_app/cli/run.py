@@ -155,7 +155,8 @@ def _run_job(
     for day in days:
         try:
             left = limits.left([reports[0] for reports in by_day])
-            by_day.append(run_day(job.for_day(day), day, stop, progress, left, trace))
+            with job.for_day(day) as todays:
+                by_day.append(run_day(todays, day, stop, progress, left, trace))
         except (DayHeld, NothingAllowed) as error:
             if day is days[-1]:
                 raise
