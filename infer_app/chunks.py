@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 
 from infer_app.records import Chunk, ChunkResult, ImageRef, NewImage
 
@@ -52,8 +51,4 @@ def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]
 
 def chunks_of(refs: Iterable[ImageRef], num_images: int = 2 * FEW_IMAGES) -> Iterator[Chunk]:
     """The same for refs without a database behind them, and one model."""
-    remaining = iter(refs)
-    number = 0
-    while some := tuple(islice(remaining, num_images)):
-        yield Chunk(number, some)
-        number += 1
+    return cut_into_chunks((NewImage(ref, (0,)) for ref in refs), ChunkSize(num_images))

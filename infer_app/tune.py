@@ -15,7 +15,7 @@ from infer_app.executors.machine import cap_by_memory, usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.loading.once import run_in_process
 from infer_app.models.artifact import Artifact
-from infer_app.models.choice import Choice, Wish, allowed_precision, choose_variant
+from infer_app.models.choice import AUTO, Choice, Wish, choose_variant, wished_precision
 from infer_app.models.tuning import Layout, Speed, Tuning, load_tuning, new_tuning, save_tuning
 from infer_app.models.variants import precision_of
 from infer_app.records import Alternative, Chunk, ImageRef
@@ -106,9 +106,9 @@ def measure_layouts(artifact: Artifact, tuning: Tuning, say: Say) -> Tuning:
 def _first_time(artifact: Artifact, wish: Wish, num_cores: int) -> Tuning:
     """Nothing is measured where there is nothing to choose."""
     manifest = artifact.manifest
-    precision = precision_of(wish.began_with) if wish.began_with else allowed_precision(manifest, wish.allow_int8)
+    precision = wished_precision(manifest, wish)
     candidates = [variant for variant in manifest.variants if precision_of(variant) == precision]
-    if wish.variant != "auto" or len(candidates) < 2:
+    if wish.variant != AUTO or len(candidates) < 2:
         return new_tuning(num_cores, {})
     log.info("%s was not measured on this machine yet: measuring its variants once", manifest.name)
     try:

@@ -126,11 +126,11 @@ class CpuLane:
             stage = "decode"
             mark.hold(position, stage, facts)
             with clock.time(stage):
-                rgb = decode_image(image.data, self._recipe, self._decode_limits)
+                picture = decode_image(image.data, self._recipe, self._decode_limits)
             stage = "transform"
             mark.hold(position, stage, facts)
             with clock.time(stage):
-                pixels = transform(rgb, self._recipe, self._preprocess)
+                pixels = transform(picture, self._recipe, self._preprocess)
             self._keep(facts, pixels, clock)
             return Sample(ref, pixels, facts)
         except BadImage as bad:

@@ -7,14 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from infer_app.errors import ModelError
 from infer_app.models import openvino
 from infer_app.models.artifact import Artifact, record_variant
 from infer_app.models.calibration import Calibration, CalibrationImages, load_calibration
 from infer_app.models.fixed_batch import FixedBatch
-from infer_app.models.golden import Parity, golden_outputs, golden_pixels, measure_parity
+from infer_app.models.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
 from infer_app.models.measure import measure_models, one_thread
 from infer_app.models.scaled import scaled_agreement
 from infer_app.models.specs import Tolerance
@@ -88,7 +87,6 @@ def _add_int8(artifact: Artifact, graph: Any, images: CalibrationImages, min_agr
         if best is None or _score(artifact, judged.parity) > _score(artifact, best.parity):
             best = judged
         if _score(artifact, judged.parity) >= min_agreement:
-            best = judged
             break
     assert best is not None  # KEEP_FLOAT is not empty
     golden = _golden_parity(artifact, best.model)
@@ -121,7 +119,12 @@ def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Ite
     for keep_float in KEEP_FLOAT:
         fitted = openvino.quantise(graph, torch.split(images.fitted, 1), keep_float)
         model = openvino.compile_graph(fitted, artifact.manifest.recipe.size)
-        yield Judged(fitted, model, keep_float, measure_parity(images.expected, _outputs(model, images.judging)))
+        yield Judged(
+            fitted,
+            model,
+            keep_float,
+            measure_parity(images.expected, predict_all(model, images.judging, model.batch_size)),
+        )
 
 
 def _score(artifact: Artifact, parity: Parity) -> float:
@@ -132,16 +135,14 @@ def _score(artifact: Artifact, parity: Parity) -> float:
 def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:
     details = {"parity": _golden_parity(artifact, model).to_json()}
     if images is not None:
-        details["calibration"] = measure_parity(images.expected, _outputs(model, images.judging)).to_json()
+        details["calibration"] = measure_parity(
+            images.expected, predict_all(model, images.judging, model.batch_size)
+        ).to_json()
     return details
 
 
 def _golden_parity(artifact: Artifact, model: FixedBatch) -> Parity:
-    return measure_parity(golden_outputs(artifact), _outputs(model, golden_pixels(artifact)))
-
-
-def _outputs(model: FixedBatch, pixels: Tensor) -> Tensor:
-    return torch.cat([model(batch) for batch in torch.split(pixels, model.batch_size)])
+    return measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), model.batch_size))
 
 
 def _tolerance(golden: Parity) -> Tolerance:

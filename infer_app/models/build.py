@@ -31,7 +31,15 @@ from infer_app.models.artifact import (
 )
 from infer_app.models.callables import resolve_callable
 from infer_app.models.fixed_batch import as_rows
-from infer_app.models.golden import CHECK_BATCH, check_golden, golden_outputs, golden_pixels, measure_parity, save_array
+from infer_app.models.golden import (
+    CHECK_BATCH,
+    check_golden,
+    golden_outputs,
+    golden_pixels,
+    measure_parity,
+    predict_all,
+    save_array,
+)
 from infer_app.models.golden_set import GoldenSet, load_pixels, make_golden_set
 from infer_app.models.labels import format_labels, parse_labels
 from infer_app.models.manifest import (
@@ -211,7 +219,7 @@ def _fill(
     artifact = open_artifact(folder)
     predict = _cpu_variant(artifact)
     check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
-    actual = torch.cat([predict(batch) for batch in torch.split(golden_pixels(artifact), CHECK_BATCH)])
+    actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
     parity = measure_parity(golden_outputs(artifact), actual)
     details: dict[str, Any] = {"parity": parity.to_json()}
     if manifest.recipe.decode == "scaled":

@@ -10,9 +10,12 @@ from torch import Tensor
 
 from infer_app.errors import UsageError
 from infer_app.images.bad_image import BadImage
-from infer_app.models.artifact import Artifact
+from infer_app.models.artifact import Artifact, Preprocess
+from infer_app.models.fixed_batch import as_rows
+from infer_app.models.golden import predict_all
 from infer_app.models.golden_set import load_pixels
-from infer_app.models.torchscript import run_artifact
+from infer_app.models.torchscript import load_torchscript, run_source
+from infer_app.records import Recipe
 
 MIN_IMAGES = 20
 MAX_IMAGES = 400  # half of them calibrate
@@ -52,20 +55,24 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
 
     Raises UsageError where fewer than MIN_IMAGES can be decoded.
     """
+    manifest, preprocess = artifact.manifest, artifact.preprocess()
     files = calibration.files()
-    pixels = [decoded for path in files if (decoded := _pixels(artifact, path)) is not None]
+    pixels = [found for path in files if (found := _pixels(path, manifest.recipe, preprocess)) is not None]
     if len(pixels) < MIN_IMAGES:
         raise UsageError(
             f"{calibration.folder} has {len(pixels)} images that can be decoded, calibration needs {MIN_IMAGES}",
             "some hundred of the images that the model meets every night serve best",
         )
     judging = torch.stack(pixels[1::2])
-    expected = torch.cat([run_artifact(artifact, batch) for batch in torch.split(judging, _REFERENCE_BATCH)])
+    source = load_torchscript(artifact.read(manifest.model_file))
+    expected = predict_all(
+        lambda batch: as_rows(run_source(source, manifest.input_spec, batch)), judging, _REFERENCE_BATCH
+    )
     return CalibrationImages(torch.stack(pixels[::2]), judging, expected)
 
 
-def _pixels(artifact: Artifact, path: Path) -> Tensor | None:
+def _pixels(path: Path, recipe: Recipe, preprocess: Preprocess | None) -> Tensor | None:
     try:
-        return load_pixels(path.read_bytes(), artifact.manifest.recipe, artifact.preprocess())
+        return load_pixels(path.read_bytes(), recipe, preprocess)
     except (BadImage, OSError):
         return None

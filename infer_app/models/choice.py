@@ -43,7 +43,7 @@ def choose_variant(
     """
     if wish.variant != AUTO:
         return Choice(_as_asked(manifest, wish.variant, missing), {})
-    precision = precision_of(wish.began_with) if wish.began_with else allowed_precision(manifest, wish.allow_int8)
+    precision = wished_precision(manifest, wish)
     passed_over = {
         variant: why
         for variant in manifest.variants
@@ -61,6 +61,11 @@ def choose_variant(
     fastest = min(left, key=lambda variant: (_ms(speeds, variant), left.index(variant)))
     slower = {variant: _slower(speeds, variant) for variant in left if variant != fastest}
     return Choice(fastest, passed_over | slower)
+
+
+def wished_precision(manifest: Manifest, wish: Wish) -> str:
+    """That of the variant a day began with, or else what is allowed."""
+    return precision_of(wish.began_with) if wish.began_with else allowed_precision(manifest, wish.allow_int8)
 
 
 def allowed_precision(manifest: Manifest, allow_int8: bool) -> str:

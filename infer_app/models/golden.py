@@ -72,9 +72,14 @@ def check_golden(
             for number, path in enumerate(artifact.manifest.golden)
         ]
     )
-    _check_outputs(expected, _predict_all(predict, expected_pixels, batch_size), tolerance)
-    actual = _predict_all(predict, pixels, batch_size)
+    _check_outputs(expected, predict_all(predict, expected_pixels, batch_size), tolerance)
+    actual = predict_all(predict, pixels, batch_size)
     _check_labels(expected, actual, artifact.manifest.output, artifact.labels, max(LABEL_MARGIN, tolerance.relative))
+
+
+def predict_all(predict: Callable[[Tensor], Tensor], pixels: Tensor, batch_size: int) -> Tensor:
+    """The outputs for any number of pictures from a model that takes at most `batch_size`: (n, D)."""
+    return torch.cat([predict(batch) for batch in torch.split(pixels, batch_size)]).cpu()
 
 
 def golden_pixels(artifact: Artifact) -> Tensor:
@@ -107,10 +112,6 @@ def _checked_pixels(actual: Tensor, expected: Tensor, tolerance: Tolerance, numb
     if levels > tolerance.pixel_levels:
         raise _failed(number, f"a pixel differs by {levels} levels, {tolerance.pixel_levels} are allowed")
     return actual
-
-
-def _predict_all(predict: Callable[[Tensor], Tensor], pixels: Tensor, batch_size: int) -> Tensor:
-    return torch.cat([predict(batch) for batch in torch.split(pixels, batch_size)]).cpu()
 
 
 def _check_outputs(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> None:

@@ -49,8 +49,8 @@ def quantise(graph: Any, calibration: Iterable[Tensor], keep_float: int = 0) -> 
     The overflow fix leaves a bit of each weight unused: on processors without VNNI two products of full range do not
     fit their 16-bit sum. Measured on such a one with EfficientNet-Lite0: 98 % of the labels kept, 89 % without it.
     """
-    with _importable_openvino():
-        import nncf
+    _openvino()  # first, so that it comes without its telemetry
+    import nncf
     from nncf.quantization.advanced_parameters import OverflowFix
 
     first = [node.get_friendly_name() for node in graph.get_ordered_ops() if "Convolution" in node.get_type_name()]
@@ -129,20 +129,16 @@ def _core() -> Any:
 
 
 def _openvino() -> Any:
-    """The library. Raises ModelError with how to install it."""
+    """The library, without its telemetry, which would report each conversion to its maker unasked.
+
+    Raises ModelError with how to install it.
+    """
+    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     try:
-        with _importable_openvino():
-            import openvino
+        import openvino
     except ImportError as error:
         raise ModelError(f"OpenVINO can't be loaded: {error}", _INSTALL) from error
     return openvino
-
-
-@contextmanager
-def _importable_openvino() -> Iterator[None]:
-    """For an import: without its telemetry, which would report each conversion to its maker unasked."""
-    sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
-    yield
 
 
 @contextmanager

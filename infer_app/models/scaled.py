@@ -11,7 +11,7 @@ from torch import Tensor
 from infer_app.images.bad_image import BadImage
 from infer_app.images.decode import decode_image
 from infer_app.images.transform import transform
-from infer_app.models.golden import CHECK_BATCH, Parity, measure_parity
+from infer_app.models.golden import CHECK_BATCH, Parity, measure_parity, predict_all
 from infer_app.models.golden_set import GOLDEN_LIMITS, load_pixels
 from infer_app.records import Recipe
 
@@ -35,7 +35,9 @@ def scaled_agreement(
             continue
     if not scaled:
         return None
-    return measure_parity(_outputs(predict, exact, batch_size), _outputs(predict, scaled, batch_size))
+    return measure_parity(
+        predict_all(predict, torch.stack(exact), batch_size), predict_all(predict, torch.stack(scaled), batch_size)
+    )
 
 
 def agreement_in_words(parity: Parity | None, output_kind: str) -> str:
@@ -48,7 +50,3 @@ def agreement_in_words(parity: Parity | None, output_kind: str) -> str:
     if output_kind == "regression":
         return f"decode scaled: {parity.worst_difference:.3g} from exact decoding at worst, of {images}"
     return f"decode scaled: cosine with exact decoding {parity.cosine:.4f} at worst, of {images}"
-
-
-def _outputs(predict: Callable[[Tensor], Tensor], pixels: list[Tensor], batch_size: int) -> Tensor:
-    return torch.cat([predict(batch) for batch in torch.split(torch.stack(pixels), batch_size)])
