@@ -67,6 +67,7 @@ class Contest:
     scaled: bool = False  # JPEGs may be decoded at a fraction of their size
     calibrate: Path | None = None  # folder of photos; infer's int8 variant
     openvino: bool = False  # the tuned may use it too
+    frozen: bool = False  # the tuned freeze their network and do no more to it
 
     @property
     def cores(self) -> range:
@@ -78,12 +79,12 @@ class Contest:
         tuned = replace(
             stock,
             decoder="scaled" if self.scaled else "turbo",
-            ready="frozen" if self.null else "fused",
+            ready="frozen" if self.null or self.frozen else "fused",
             batch_size=32 if self.null else 4,
         )
         common = {"batch_size": (4, 32), "threads": (1,)}
         best = {
-            "ready": () if self.null else ("frozen", "optimized", *(["openvino"] if self.openvino else [])),
+            "ready": () if self.null or self.frozen else ("frozen", "optimized", *(["openvino"] if self.openvino else [])),
             "batch_size": (8, 64) if self.null else (8, 32),
             "threads": (1,),
             "workers": (self.num_cores - 1, self.num_cores + 1) if self.num_cores > 1 else (2,),

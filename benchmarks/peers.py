@@ -42,7 +42,7 @@ def compare(flags: argparse.Namespace) -> None:
     calibrate = (
         (flags.int8 if flags.int8 != Path() else flags.photos or find_photos()) if flags.int8 is not None else None
     )
-    contest = Contest(flags.cores, flags.null or flags.large, flags.scaled, calibrate, flags.openvino)
+    contest = Contest(flags.cores, flags.null or flags.large, flags.scaled, calibrate, flags.openvino, flags.frozen)
     with tempfile.TemporaryDirectory(prefix="infer-bench-", dir=flags.scratch) as folder:
         project = prepare(Path(folder), contest, flags)
         programs = [program for program in contest.programs() if is_wanted(program, flags.only)]
@@ -105,7 +105,7 @@ def summarise(
     rounds: list[Round], settings: dict[Program, Setting], reference: dict[int, str], flags: argparse.Namespace
 ) -> dict[str, Any]:
     ours = told_by_infer(rounds[-1][OURS])
-    kinds = ("null", "large", "scaled", "int8", "openvino")
+    kinds = ("null", "large", "scaled", "int8", "openvino", "frozen")
     set_up = {program.name: str(setting) for program, setting in settings.items()}
     set_up[OURS] = f"{ours['variant']}, {ours['num_workers']} workers, as it tuned itself when the model was built"
     return {
@@ -198,6 +198,7 @@ def read_flags() -> argparse.Namespace:
         "--int8", type=Path, nargs="?", const=Path(), metavar="DIR", help="ours in int8, calibrated on DIR"
     )
     parser.add_argument("--openvino", action="store_true", help="the tuned may use OpenVINO, as we do")
+    parser.add_argument("--frozen", action="store_true", help="the tuned freeze their network, without oneDNN's fusion")
     parser.add_argument("--search", type=int, default=256, help="photos of a trial; 0 takes settings known as good")
     parser.add_argument("--patience", type=float, default=0, help="seconds to wait before, or repeat, a disturbed run")
     parser.add_argument("--scratch", type=Path, help="where photos and databases are put meanwhile")
