@@ -64,7 +64,7 @@ class Contest:
 
     num_cores: int
     null: bool = False  # a network that costs nothing, so that only loading counts
-    scaled: bool = False  # JPEGs may be decoded at a fraction of their size
+    scaled: str | None = None  # who may decode JPEGs at a fraction of their size: ours, or all
     calibrate: Path | None = None  # folder of photos; infer's int8 variant
     openvino: bool = False  # the tuned may use it too
     frozen: bool = False  # the tuned freeze their network and do no more to it
@@ -78,13 +78,15 @@ class Contest:
         stock = Setting(workers=self.num_cores)
         tuned = replace(
             stock,
-            decoder="scaled" if self.scaled else "turbo",
+            decoder="scaled" if self.scaled == "all" else "turbo",
             ready="frozen" if self.null or self.frozen else "fused",
             batch_size=32 if self.null else 4,
         )
         common = {"batch_size": (4, 32), "threads": (1,)}
         best = {
-            "ready": () if self.null or self.frozen else ("frozen", "optimized", *(["openvino"] if self.openvino else [])),
+            "ready": ()
+            if self.null or self.frozen
+            else ("frozen", "optimized", *(["openvino"] if self.openvino else [])),
             "batch_size": (8, 64) if self.null else (8, 32),
             "threads": (1,),
             "workers": (self.num_cores - 1, self.num_cores + 1) if self.num_cores > 1 else (2,),

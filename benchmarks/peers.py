@@ -193,7 +193,9 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="that a program may use")
     parser.add_argument("--null", action="store_true", help="a network that costs nothing: only loading counts")
     parser.add_argument("--large", action="store_true", help="photos of 12 megapixels, and the null network")
-    parser.add_argument("--scaled", action="store_true", help="ours and the tuned may decode at a fraction of the size")
+    parser.add_argument(
+        "--scaled", nargs="?", const="ours", choices=("ours", "all"), help="who may decode at a fraction of the size"
+    )
     parser.add_argument(
         "--int8", type=Path, nargs="?", const=Path(), metavar="DIR", help="ours in int8, calibrated on DIR"
     )

@@ -41,7 +41,8 @@ def hold_back(results: Iterable[ChunkResult], roots: Sequence[Path]) -> Iterator
 
 def _is_suspicious(result: ChunkResult) -> bool:
     suspects = READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}
-    return not result.predictions and all(broken.reason in suspects for broken in result.broken)
+    anything_read = result.predictions or result.num_loaded
+    return not anything_read and all(broken.reason in suspects for broken in result.broken)
 
 
 def _check_held(held: list[ChunkResult], anything_allowed: bool, roots: Sequence[Path]) -> None:

@@ -6,7 +6,8 @@ import json
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 
 from infer_app.database.books import Books
@@ -23,9 +24,11 @@ from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
 from infer_app.records import Alternative, Recipe
 from infer_app.settings import LoadedSettings
-from infer_app.tune import Plan, plan
+from infer_app.tune import Plan, plan, probe_decoding
 
 log = logging.getLogger(__name__)
+
+PROBED_IMAGES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,12 @@ class Job:
             yield resumed
         finally:
             resumed.executor.close()
+
+    def probed(self, days: Sequence[Day]) -> Job:
+        """The job with what only the images themselves can tell of cheaper ways: a dry run has time to try them."""
+        pages = chain.from_iterable(self.tables.source.select_pages(day, *self.model_ids) for day in days)
+        some = [new.ref.location for new in islice(chain.from_iterable(pages), PROBED_IMAGES)]
+        return replace(self, alternatives=self.alternatives + tuple(probe_decoding(self.executor.lane, some)))
 
     def _began_with(self, day: Day, model: RunModel) -> str | None:
         """The variant of a day that was begun otherwise and isn't done."""

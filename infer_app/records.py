@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from enum import StrEnum
@@ -132,6 +133,20 @@ class Chunk:
     number: int
     refs: tuple[ImageRef, ...]
     models: tuple[int, ...] = (0,)  # those of the lane's models that the refs are new for
+    slot: int | None = None  # of the ring: where its pixels are to go, or lie
+    files: tuple[FileFacts, ...] = ()  # of each ref, once it was read
+
+    def of(self, refs: Iterable[ImageRef]) -> Chunk:
+        """The same for some of its refs, to be read from the start."""
+        return Chunk(self.number, tuple(refs), self.models)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A chunk whose good images lie in its slot, row i is that of ref i, and what was broken of it."""
+
+    chunk: Chunk  # of the good ones
+    result: ChunkResult  # the broken ones, and what loading all of them took
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +173,7 @@ class ChunkResult:
     wait_seconds: dict[str, float] = field(default_factory=dict)  # of the wall seconds those spent waiting for storage
     worker: int = 0  # pid of the process it was made in; 0 for a verdict over a dead one
     spans: tuple[Span, ...] = ()  # empty unless the run is traced
+    num_loaded: int = 0  # images that were only loaded, and are in another result once they are predicted
 
     @property
     def num_images(self) -> int:
@@ -214,11 +230,11 @@ class DayCounts:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A cheaper way through a stage, measured on this machine."""
+    """A cheaper way through some stages, measured on this machine."""
 
     what: str  # in words, with how to switch it on: "int8: --allow-int8 (kept 97.4 % of the labels)"
-    stage: str
-    ms: float  # CPU milliseconds per image with it
+    stages: tuple[str, ...]
+    ms: float  # CPU milliseconds per image of these stages with it
     instead_of: float  # CPU milliseconds per image without it, measured at the same time
 
 

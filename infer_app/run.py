@@ -72,6 +72,7 @@ def dry_run(
     """
     few = DRY_RUN_CHUNKS * (job.chunk_size or FEW_IMAGES) * job.executor.num_workers
     limit = limit or max(DRY_RUN_IMAGES, few)
+    job = job.probed(days)
     with open_rehearsal(job.tables.database) as rehearsal:
         if rehearsal.is_sqlite:  # every commit counts in the run's row: without one it would write a page less
             Ledger(rehearsal).open_run(days[-1], job.models[0], job.executor.name, job.executor.device, DRY_RUN_ID)

@@ -17,7 +17,7 @@ from infer_app.loading.once import run_in_process
 from infer_app.models.artifact import Artifact
 from infer_app.models.choice import AUTO, Choice, Wish, choose_variant, wished_precision
 from infer_app.models.tuning import Layout, Speed, Tuning, load_tuning, new_tuning, save_tuning
-from infer_app.models.variants import precision_of
+from infer_app.models.variants import PRECISIONS
 from infer_app.records import Alternative, Chunk, ImageRef
 
 log = logging.getLogger(__name__)
@@ -103,11 +103,27 @@ def measure_layouts(artifact: Artifact, tuning: Tuning, say: Say) -> Tuning:
     return tuning
 
 
+def probe_decoding(lane: LaneSpec, locations: Sequence[str]) -> list[Alternative]:
+    """Scaled decoding, measured on these images; nothing where none of them is large enough to be shrunk."""
+    from infer_app.models.scaled import decoding_ms
+
+    given = (lane.models[0].artifact, lane.roots, lane.max_bytes, lane.max_pixels, locations)
+    try:
+        costs = run_in_process(decoding_ms, *given, timeout_s=TIMEOUT_S)
+    except ModelError as error:  # a file can crash or hang the decoder: the run tells which, it is no matter of advice
+        log.info("decoding was not tried another way: %s", error)
+        return []
+    if costs is None:
+        return []
+    what = "a model built with --decode scaled (large JPEGs at a fraction of their size)"
+    return [Alternative(what, ("decode", "transform"), costs["scaled"], costs["exact"])]
+
+
 def _first_time(artifact: Artifact, wish: Wish, num_cores: int) -> Tuning:
     """Nothing is measured where there is nothing to choose."""
     manifest = artifact.manifest
     precision = wished_precision(manifest, wish)
-    candidates = [variant for variant in manifest.variants if precision_of(variant) == precision]
+    candidates = [variant for variant in manifest.variants if PRECISIONS.get(variant) == precision]
     if wish.variant != AUTO or len(candidates) < 2:
         return new_tuning(num_cores, {})
     log.info("%s was not measured on this machine yet: measuring its variants once", manifest.name)
@@ -178,13 +194,13 @@ def _private_bytes(pid: int) -> int:
 def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[Alternative]:
     """int8 where it is good enough, was measured here and isn't allowed yet."""
     for other, details in artifact.manifest.variants.items():
-        if not details.get("meets_bar") or precision_of(other) == precision_of(variant):
+        if not details.get("meets_bar") or PRECISIONS.get(other) == PRECISIONS[variant]:
             continue
         if other in tuning.speeds and variant in tuning.speeds:
             kept = details.get("calibration", {}).get("label_agreement", 0.0)
             yield Alternative(
                 f"--allow-int8 (kept {kept:.1%} of the labels when it was built)",
-                "model",
+                ("model",),
                 tuning.speeds[other].ms_per_image,
                 tuning.speeds[variant].ms_per_image,
             )

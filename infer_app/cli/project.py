@@ -20,6 +20,7 @@ from infer_app.database.schema import VERSION
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.job import open_tables
+from infer_app.models.files import replace_file
 from infer_app.settings import DEFAULT_CONFIG, LoadedSettings, load_settings
 
 TEMPLATE = """\
@@ -116,20 +117,12 @@ def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
         document = tomlkit.parse(loaded.path.read_text())
         images = document.setdefault("images", tomlkit.table())
         images.setdefault("roots", tomlkit.array()).extend(str(folder) for folder in new)
-        _replace_file(loaded.path, tomlkit.dumps(document).encode())
+        replace_file(loaded.path, tomlkit.dumps(document).encode())
     except (OSError, UnicodeEncodeError, tomlkit.exceptions.TOMLKitError) as error:
         roots = printable(", ".join(f'"{folder}"' for folder in new))
         raise UsageError(
             f"can't note the folder in {loaded.path}: {error}", f"add to [images] roots: {roots}"
         ) from None
-
-
-def _replace_file(path: Path, data: bytes) -> None:
-    """All of it or nothing: a full disk must not empty the user's settings."""
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_bytes(data)
-    draft.chmod(path.stat().st_mode)
-    draft.replace(path)
 
 
 def upgrade(config: Path | None) -> None:

@@ -18,6 +18,7 @@ class CpuExecutor:
 
     def __init__(self, lane: LaneSpec, num_workers: int, timeout_s: float) -> None:
         """`num_workers` 0: one for each core. Each runs `lane.num_threads` threads."""
+        self.lane = lane
         self.num_cores = usable_cores()
         self.num_workers = num_workers or self.num_cores
         self.num_threads = lane.num_threads

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from infer_app.executors.device import DeviceLane, LoaderLane
     from infer_app.executors.lane import CpuLane
+    from infer_app.loading.ring import Ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,3 +46,31 @@ class LaneSpec:
         from infer_app.executors.lane import CpuLane
 
         return CpuLane.open(self)
+
+
+@dataclass(frozen=True, slots=True)
+class LoaderSpec:
+    """What decodes into the ring."""
+
+    lane: LaneSpec
+    ring: Ring
+
+    def open(self) -> LoaderLane:
+        from infer_app.executors.device import LoaderLane
+
+        return LoaderLane.open(self)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpec:
+    """What predicts out of the ring; `device` is torch's name for it."""
+
+    lane: LaneSpec
+    ring: Ring
+    device: str
+
+    def open(self) -> DeviceLane:
+        """A lane that has proved itself on the golden images. Raises ModelError."""
+        from infer_app.executors.device import DeviceLane
+
+        return DeviceLane.open(self)

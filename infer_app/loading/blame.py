@@ -65,7 +65,7 @@ def _image(task: Task, death: Death) -> Verdict:
     if task.suspect:
         detail = f"the decoder died twice by {_name(death)}, the second time alone"
         return Verdict((_broken(ref, Reason.DECODER_CRASH, detail, death),), rest)
-    alone = replace(task, chunk=replace(task.chunk, refs=(ref,)), suspect=True, kills=0)
+    alone = replace(task, chunk=task.chunk.of([ref]), suspect=True, kills=0)
     return Verdict(retry=(*rest, alone))
 
 
@@ -91,11 +91,11 @@ def _nobody(task: Task, death: Death) -> Verdict:
 
 
 def _again(task: Task, refs: Sequence[ImageRef]) -> tuple[Task, ...]:
-    return (replace(task, chunk=replace(task.chunk, refs=tuple(refs))),) if refs else ()
+    return (replace(task, chunk=task.chunk.of(refs)),) if refs else ()
 
 
 def _one_by_one(task: Task) -> tuple[Task, ...]:
-    return tuple(replace(task, chunk=replace(task.chunk, refs=(ref,)), kills=0) for ref in task.chunk.refs)
+    return tuple(replace(task, chunk=task.chunk.of([ref]), kills=0) for ref in task.chunk.refs)
 
 
 def _broken(ref: ImageRef, reason: Reason, detail: str, death: Death) -> Broken:

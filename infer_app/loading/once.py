@@ -1,29 +1,50 @@
-"""One function in a process of its own: for what must not be loaded into the caller."""
+"""One function in a process of its own: for what must not be loaded into the caller, or could take it down."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from typing import ParamSpec, TypeVar
+from multiprocessing.connection import Connection
+from typing import TypeVar, TypeVarTuple
 
 from infer_app.errors import ModelError
 from infer_app.loading.nursery import context, die_with_parent, signals_blocked
 
-P = ParamSpec("P")
+TIMEOUT_S = 1800.0  # measuring the largest of models takes minutes; what takes longer hangs
+
+Args = TypeVarTuple("Args")
 T = TypeVar("T")
 
 
-def run_in_process(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+def run_in_process(function: Callable[[*Args], T], *args: *Args, timeout_s: float = TIMEOUT_S) -> T:
     """What `function` returns; it and all it is given are pickled.
 
-    Raises what it raises, and ModelError where its process is killed or crashes.
+    Raises what it raises, and ModelError where its process is killed, crashes, or takes longer than `timeout_s`.
     """
-    with signals_blocked(), ProcessPoolExecutor(1, context(), initializer=die_with_parent) as pool:
-        future = pool.submit(function, *args, **kwargs)
+    receiver, sender = context().Pipe(duplex=False)
+    process = context().Process(target=_answer, args=(sender, function, args))
+    with signals_blocked():
+        process.start()
+    sender.close()  # so that its end is seen when the process ends
     try:
-        return future.result()
-    except BrokenProcessPool as error:
-        raise ModelError(
-            f"{function.__name__}: its process was killed or crashed", "is there memory enough?"
-        ) from error
+        if not receiver.poll(timeout_s):
+            raise ModelError(f"{function.__name__}: no answer within {timeout_s:g} s", "does the model hang?")
+        answer, error = receiver.recv()
+    except EOFError:
+        raise ModelError(f"{function.__name__}: its process was killed or crashed", "is there memory enough?") from None
+    finally:
+        process.kill()
+        process.join()
+        receiver.close()
+    if error is not None:
+        raise error
+    result: T = answer
+    return result
+
+
+def _answer(sender: Connection, function: Callable[[*Args], T], args: tuple[*Args]) -> None:
+    die_with_parent()
+    try:
+        answer: tuple[T | None, Exception | None] = function(*args), None
+    except Exception as error:
+        answer = None, error
+    sender.send(answer)

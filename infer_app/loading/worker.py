@@ -10,24 +10,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 from infer_app.errors import InferError
 from infer_app.loading.mark import Mark
 from infer_app.loading.nursery import die_with_parent
-from infer_app.records import Chunk, ChunkResult
+from infer_app.records import Chunk
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
-class Lane(Protocol):
+class Lane(Protocol[R_co]):
     """Turns one chunk into its result; never raises for an image."""
 
-    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult: ...
+    def process(self, chunk: Chunk, mark: Mark) -> R_co: ...
 
-    def expect(self, chunk: Chunk) -> None:
-        """Told from another thread that a chunk has arrived and will be processed after those before it."""
+    def expect(self, chunk: Chunk) -> bool:
+        """Told from another thread that a chunk has arrived and will be processed after those before it.
+
+        Whether what lay in its slot has been copied, so that the slot is free.
+        """
 
 
-OpenLane = Callable[[], Lane]  # pickled into the worker
+OpenLane = Callable[[], Lane[R]]  # pickled into the worker
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +49,19 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Taken:
+    """What lay in the slot of a task has been copied."""
+
     task: int
-    result: ChunkResult
 
 
-def work(pipe: Connection, memory: Any, open_lane: OpenLane, is_verbose: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Done(Generic[R]):
+    task: int
+    result: R
+
+
+def work(pipe: Connection, memory: Any, open_lane: OpenLane[R], is_verbose: bool) -> None:
     """The target of a worker process. It ends with its pipe, and is deaf to the signals a terminal or systemd send."""
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -58,30 +71,43 @@ def work(pipe: Connection, memory: Any, open_lane: OpenLane, is_verbose: bool) -
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     os.dup2(2, 1)  # standard output holds the JSON of the run and nothing else
     tasks: SimpleQueue[tuple[int, Chunk]] = SimpleQueue()  # bounded by the supervisor: TASKS_AHEAD
-    lanes: list[Lane] = []  # the one lane, once it is open
-    threading.Thread(target=_listen, args=(pipe, tasks, lanes), daemon=True).start()
+    lanes: list[Lane[R]] = []  # the one lane, once it is open
+    say = Voice(pipe)
+    threading.Thread(target=_listen, args=(pipe, tasks, lanes, say), daemon=True).start()
     try:
         lanes.append(open_lane())
-        _answer(pipe, tasks, Mark(memory), lanes[0])
+        _answer(say, tasks, Mark(memory), lanes[0])
     except (BrokenPipeError, ConnectionResetError):
         os._exit(0)  # nobody is there to hear the result
     except InferError as error:
-        pipe.send(Failed(error))
+        say(Failed(error))
     except BaseException as error:  # a bug: it ends the run, with the traceback of where it happened
-        pipe.send(Failed(InferError(f"a worker failed: {type(error).__name__}: {error}", traceback.format_exc())))
+        say(Failed(InferError(f"a worker failed: {type(error).__name__}: {error}", traceback.format_exc())))
 
 
-def _answer(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, lane: Lane) -> None:
-    pipe.send(Ready())
+class Voice:
+    """Sends whole messages from any thread."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._lock = threading.Lock()
+
+    def __call__(self, message: Ready | Failed | Taken | Done[R]) -> None:
+        with self._lock:
+            self._pipe.send(message)
+
+
+def _answer(say: Voice, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, lane: Lane[R]) -> None:
+    say(Ready())
     while True:
         number, chunk = tasks.get()
         mark.begin_task(number)
         result = lane.process(chunk, mark)
         mark.rest()
-        pipe.send(Done(number, result))
+        say(Done(number, result))
 
 
-def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], lanes: Sequence[Lane]) -> None:
+def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], lanes: Sequence[Lane[R]], say: Voice) -> None:
     """Takes tasks off the pipe at once, so that supervisor and worker never both wait to send.
 
     The pipe ends when the supervisor closes it or dies, even by SIGKILL; the worker then ends too, whatever it has
@@ -92,6 +118,7 @@ def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], lanes: Sequ
             number, chunk = pipe.recv()
             tasks.put((number, chunk))
             for lane in lanes:
-                lane.expect(chunk)
+                if lane.expect(chunk):
+                    say(Taken(number))
     except (EOFError, OSError):
         os._exit(0)

@@ -2,6 +2,9 @@
 
 One pipe per worker and no shared queue, so a worker that dies can't take another's messages or a lock with it.
 Each worker has at most TASKS_AHEAD tasks: one in hand and one waiting, so that it never waits for the supervisor.
+
+`Workers.run` is the loop of one kind of workers. Where one kind feeds another (loaders a device) their executor has the
+loop: `feed` both, `wait` for both, `attend` to whoever has something to say.
 """
 
 from __future__ import annotations
@@ -10,20 +13,23 @@ import logging
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import replace
 from multiprocessing import connection as mp_connection
 from multiprocessing.context import ForkServerContext
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from infer_app.errors import ModelError, WorkersKilled
 from infer_app.loading.blame import Death, Task, Verdict, judge
 from infer_app.loading.mark import Mark
 from infer_app.loading.nursery import context, signals_blocked
-from infer_app.loading.worker import Done, Failed, OpenLane, Ready, work
+from infer_app.loading.ring import Ring
+from infer_app.loading.worker import Done, Failed, OpenLane, Ready, Taken, work
 from infer_app.records import Chunk, ChunkResult
 
 log = logging.getLogger(__name__)
+
+R = TypeVar("R")
 
 TASKS_AHEAD = 2
 LOOK_EVERY_S = 0.5  # how late a hanging worker is noticed, beyond its time limit
@@ -33,10 +39,10 @@ MAX_DEATHS_IN_A_ROW = 10  # without one result in between, and no sooner than
 PATIENCE_S = 60  # seconds after the last result
 
 
-class Worker:
+class Worker(Generic[R]):
     """One process, its pipe, its mark and the tasks it was given, oldest first."""
 
-    def __init__(self, context: ForkServerContext, open_lane: OpenLane) -> None:
+    def __init__(self, context: ForkServerContext, open_lane: OpenLane[R]) -> None:
         self.mark = Mark.create(context)
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(
@@ -57,7 +63,7 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             return  # it is dead: the supervisor is about to find that out, and the task with it
 
-    def received(self) -> Iterator[Ready | Failed | Done]:
+    def received(self) -> Iterator[Ready | Failed | Taken | Done[R]]:
         """The messages that have arrived; those of a dead worker too."""
         try:
             while self.pipe.poll():
@@ -72,36 +78,53 @@ class Worker:
         self.process.close()
 
 
-class Workers:
+class Workers(Generic[R]):
     """`num_workers` processes that share one kind of lane. Started when there is work, kept between runs."""
 
-    def __init__(self, open_lane: OpenLane, num_workers: int, timeout_s: float) -> None:
+    def __init__(
+        self,
+        open_lane: OpenLane[R],
+        num_workers: int,
+        timeout_s: float,
+        slots: Ring | None = None,
+        filled_by: Workers[Any] | None = None,
+    ) -> None:
+        """With `slots` each task has one: a free one, to be filled, which goes on with the result; or one that was
+        `filled_by` others and is free as soon as it is copied. What dies here then goes back to them.
+        """
         self._open_lane = open_lane
         self._num_workers = num_workers
         self._timeout_s = timeout_s
         self._context = context()
-        self._workers: list[Worker] = []
-        self._retries: deque[Task] = deque()
+        self._workers: list[Worker[R]] = []
+        self._slots = slots
+        self._fills_slots = filled_by is None
+        self.queue: deque[Task] = deque()  # tasks that come before new ones
+        self._again = self.queue if filled_by is None else filled_by.queue
         self._next_number = 0
         self._deaths_in_a_row = 0
         self._last_result_at = time.monotonic()
         self._awake_since = time.monotonic()
 
-    def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+    def run(self, chunks: Iterable[Chunk]) -> Iterator[R | ChunkResult]:
         """Results in any order; every ref of every chunk is in exactly one of them.
 
         Raises the InferError of a worker that could not open its lane, and one for workers that keep dying.
         """
         pending = iter(chunks)
-        self._last_result_at = time.monotonic()
+        self.begin()
         try:
-            while self._feed(pending):
-                for worker in self._wait():
-                    yield from self._attend(worker)
+            while self.feed(pending):
+                for answers in wait([self]):
+                    yield from (result for _, result in answers)
         finally:
-            self._abandon()
+            self.abandon()
 
-    def __enter__(self) -> Workers:
+    def begin(self) -> None:
+        """Before the first feeding of a run."""
+        self._last_result_at = time.monotonic()
+
+    def __enter__(self) -> Workers[R]:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -115,9 +138,17 @@ class Workers:
     def pids(self) -> list[int]:
         return [worker.process.pid for worker in self._workers if worker.process.pid is not None]
 
-    def _feed(self, pending: Iterator[Chunk]) -> bool:
-        """Gives every worker something to do, starting workers as needed; False once nothing is left."""
-        while True:
+    def start(self) -> Worker[R]:
+        """One worker more, also before there is work for it."""
+        self._workers.append(Worker(self._context, self._open_lane))
+        return self._workers[-1]
+
+    def feed(self, pending: Iterator[Chunk]) -> bool:
+        """Gives every worker something to do, starting workers as needed; False once nothing is left.
+
+        Nothing is given while no slot is free: that is True, since something may be left.
+        """
+        while not self._lacks_slots():
             worker = min(self._workers, key=lambda worker: len(worker.tasks), default=None)
             start_one = len(self._workers) < self._num_workers and (worker is None or len(worker.tasks) > 0)
             if not start_one and (worker is None or len(worker.tasks) >= TASKS_AHEAD):
@@ -126,29 +157,49 @@ class Workers:
             if task is None:
                 return any(worker.tasks for worker in self._workers)
             if start_one or worker is None:
-                worker = Worker(self._context, self._open_lane)
-                self._workers.append(worker)
-            worker.give(task)
+                worker = self.start()
+            worker.give(self._with_slot(task))
+        return True
+
+    def _lacks_slots(self) -> bool:
+        return self._slots is not None and self._fills_slots and not self._slots.num_free
+
+    def _with_slot(self, task: Task) -> Task:
+        if self._slots is None or not self._fills_slots:
+            return task
+        return replace(task, chunk=replace(task.chunk, slot=self._slots.take()))
+
+    def _free_slot(self, task: Task) -> Task:
+        """The task without its slot, in which nobody reads or writes any more."""
+        if self._slots is None or task.chunk.slot is None:
+            return task
+        self._slots.give_back(task.chunk.slot)
+        return replace(task, chunk=replace(task.chunk, slot=None))
 
     def _next_task(self, pending: Iterator[Chunk]) -> Task | None:
         self._next_number += 1  # a retry gets a number of its own, so that an old mark can't name it
-        if self._retries:
-            return replace(self._retries.popleft(), number=self._next_number)
+        if self.queue:
+            return replace(self.queue.popleft(), number=self._next_number)
         chunk = next(pending, None)
         return None if chunk is None else Task(self._next_number, chunk)
 
-    def _wait(self) -> list[Worker]:
-        """Workers with something to attend to: a message, an end, or a step that takes too long."""
-        asleep_at = time.monotonic()
-        sources: dict[Any, Worker] = {}
-        for worker in self._workers:
-            sources[worker.pipe] = sources[worker.process.sentinel] = worker
-        ready = [sources[source] for source in mp_connection.wait(list(sources), LOOK_EVERY_S)]
-        if time.monotonic() - asleep_at > 2 * LOOK_EVERY_S:
-            self._awake_since = time.monotonic()  # all of us were stopped (Ctrl-Z, docker pause): no worker's fault
-        return list(dict.fromkeys([*ready, *filter(self._is_overdue, self._workers)]))
+    def attend(self, ready: Container[object], was_stopped: bool) -> Iterator[tuple[Task, R | ChunkResult]]:
+        """Hears those workers of whose pipes or sentinels one is ready, and those whose step takes too long.
 
-    def _is_overdue(self, worker: Worker) -> bool:
+        A result comes with the task it answers, and a dead worker's verdict with the task it had in hand.
+        `was_stopped`: all of us were meanwhile (Ctrl-Z, docker pause), which is no worker's fault.
+        """
+        if was_stopped:
+            self._awake_since = time.monotonic()
+        for worker in list(self._workers):
+            if self._is_overdue(worker) or worker.pipe in ready or worker.process.sentinel in ready:
+                yield from self._attend(worker)
+
+    def sources(self) -> list[Any]:
+        """What becomes ready when a worker has something to say or ends."""
+        return [source for worker in self._workers for source in (worker.pipe, worker.process.sentinel)]
+
+    def _is_overdue(self, worker: Worker[R]) -> bool:
         in_hand = worker.mark.look()
         if not worker.is_ready:
             since, limit = worker.started_at, START_LIMIT_S
@@ -158,7 +209,7 @@ class Workers:
         worker.timed_out = time.monotonic() - max(since, self._awake_since) > limit
         return worker.timed_out
 
-    def _attend(self, worker: Worker) -> Iterator[ChunkResult]:
+    def _attend(self, worker: Worker[R]) -> Iterator[tuple[Task, R | ChunkResult]]:
         if worker.timed_out:
             worker.process.kill()
             worker.process.join()
@@ -168,30 +219,42 @@ class Workers:
             if isinstance(message, Failed):
                 raise message.error
             worker.is_ready = True
+            if isinstance(message, Taken):
+                self._heed(message, worker.tasks)
             if isinstance(message, Done):
                 self._deaths_in_a_row = 0
                 self._last_result_at = time.monotonic()
-                assert worker.tasks.popleft().number == message.task
-                yield message.result
+                task = worker.tasks.popleft()
+                assert task.number == message.task
+                if not self._fills_slots:
+                    self._free_slot(task)
+                yield task, message.result
         if has_ended:
             yield from self._bury(worker)
 
-    def _bury(self, worker: Worker) -> Iterator[ChunkResult]:
+    def _heed(self, taken: Taken, tasks: deque[Task]) -> None:
+        """The slot is free; it is already where the result was faster, which another thread sends."""
+        for place, task in enumerate(tasks):
+            if task.number == taken.task:
+                tasks[place] = self._free_slot(task)
+
+    def _bury(self, worker: Worker[R]) -> Iterator[tuple[Task, R | ChunkResult]]:
         """Judges the task in hand, queues the others again. The next feeding starts a replacement."""
         death = Death(worker.process.exitcode or 0, worker.timed_out, worker.mark.look())
         self._workers.remove(worker)
         worker.end()
+        tasks = deque(map(self._free_slot, worker.tasks))
         log.info("a worker ended with exit code %s, in hand: %s", death.exitcode, death.in_hand.stage or "nothing")
         self._check_deaths(worker, death)
-        if not worker.tasks:
+        if not tasks:
             return
-        in_hand = worker.tasks.popleft()
+        in_hand = tasks.popleft()
         verdict = judge(in_hand, death) if worker.is_ready else Verdict(retry=(in_hand,))
-        self._retries.extendleft(reversed([*verdict.retry, *worker.tasks]))
+        self._again.extendleft(reversed([*verdict.retry, *tasks]))
         if verdict.broken:
-            yield ChunkResult(in_hand.chunk.number, (), verdict.broken, in_hand.chunk.models)
+            yield in_hand, ChunkResult(in_hand.chunk.number, (), verdict.broken, in_hand.chunk.models)
 
-    def _check_deaths(self, worker: Worker, death: Death) -> None:
+    def _check_deaths(self, worker: Worker[R], death: Death) -> None:
         self._deaths_in_a_row += 1
         if not worker.is_ready and death.exitcode != -signal.SIGKILL:
             raise ModelError(
@@ -205,9 +268,22 @@ class Workers:
                 "is there memory enough? try fewer with --workers; what was committed stays, the rest is pending",
             )
 
-    def _abandon(self) -> None:
+    def abandon(self) -> None:
         """Ends the workers that still have something in hand: after an error or an early end nobody wants it."""
-        self._retries.clear()
+        nobody_wants = [*self.queue]
+        self.queue.clear()
         for worker in [worker for worker in self._workers if worker.tasks]:
             self._workers.remove(worker)
             worker.end()
+            nobody_wants += worker.tasks
+        for task in nobody_wants:
+            self._free_slot(task)
+
+
+def wait(crews: Sequence[Workers[Any]]) -> Iterator[Iterator[tuple[Task, Any]]]:
+    """What each of them has to say, once any has something or after LOOK_EVERY_S."""
+    asleep_at = time.monotonic()
+    ready = mp_connection.wait([source for crew in crews for source in crew.sources()], LOOK_EVERY_S)
+    was_stopped = time.monotonic() - asleep_at > 2 * LOOK_EVERY_S
+    for crew in crews:
+        yield crew.attend(ready, was_stopped)

@@ -17,7 +17,7 @@ from infer_app.models.golden import Parity, golden_outputs, golden_pixels, measu
 from infer_app.models.measure import measure_models, one_thread
 from infer_app.models.scaled import scaled_agreement
 from infer_app.models.specs import Tolerance
-from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, open_variant
+from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, missing_for, open_variant
 
 # How many of the first convolutions stay in floating point, tried in this order until enough labels are kept. The
 # first layers see the picture itself: they cost little and carry most of the loss.
@@ -43,10 +43,10 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) 
     """
     if calibration is not None and artifact.manifest.recipe.decode == "scaled":
         artifact = _record_scaled(artifact, calibration)
-    if not openvino.is_installed():
+    if why := missing_for(OPENVINO_FP32):
         if calibration is not None:
             raise ModelError("int8 needs OpenVINO and NNCF", "pip install 'infer_app[cpu,int8]'")
-        say(f"{OPENVINO_FP32}: left out, OpenVINO is not installed: pip install 'infer_app[cpu]'")
+        say(f"{OPENVINO_FP32}: left out, {why}")
         return artifact
     if calibration is None and OPENVINO_FP32 in artifact.manifest.variants:
         return artifact

@@ -54,8 +54,9 @@ from infer_app.models.manifest import (
 from infer_app.models.scaled import scaled_agreement
 from infer_app.models.source import Source, read_source, standalone_code
 from infer_app.models.specs import InputSpec, OutputSpec, Tolerance, floats3
-from infer_app.models.torchscript import CPU_VARIANT, build_cpu_variant, load_torchscript
+from infer_app.models.torchscript import build_cpu_variant, load_torchscript
 from infer_app.models.trial import check_meaning, try_source
+from infer_app.models.variants import TORCHSCRIPT
 from infer_app.records import Recipe
 
 
@@ -225,7 +226,7 @@ def _fill(
     if manifest.recipe.decode == "scaled":
         agreement = scaled_agreement(predict, manifest.recipe, photos)
         details["scaled"] = agreement.to_json() if agreement else None
-    save_manifest(folder, replace(manifest, variants={CPU_VARIANT: details}))
+    save_manifest(folder, replace(manifest, variants={TORCHSCRIPT: details}))
 
 
 def _cpu_variant(artifact: Artifact) -> Callable[[Tensor], Tensor]:

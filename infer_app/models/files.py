@@ -8,11 +8,19 @@ from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write `path` at once: whoever opens it finds the old content or the new. Raises OSError."""
+    """Write `path` at once: whoever opens it finds the old content or the new, with the rights it had.
+
+    A full disk leaves the old one. Raises OSError.
+    """
     with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".new-", delete=False) as new:
-        new.write(data)
-        new.flush()
-        os.fsync(new.fileno())
-    written = Path(new.name)
-    written.chmod(0o644)  # a temporary file is its owner's alone; cron may run as someone else
+        written = Path(new.name)
+        try:
+            new.write(data)
+            new.flush()
+            os.fsync(new.fileno())
+        except OSError:
+            written.unlink()
+            raise
+    mode = path.stat().st_mode if path.exists() else 0o644  # not its owner's alone: cron may run as someone else
+    written.chmod(mode & 0o777)
     written.replace(path)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from infer_app.images.bad_image import BadImage
-from infer_app.images.decode import decode_image
+from infer_app.images.decode import DecodeLimits, decode_image
+from infer_app.images.location import ReadLimits, read_image
 from infer_app.images.transform import transform
+from infer_app.models.artifact import open_artifact
 from infer_app.models.golden import CHECK_BATCH, Parity, measure_parity, predict_all
 from infer_app.models.golden_set import GOLDEN_LIMITS, load_pixels
 from infer_app.records import Recipe
@@ -38,6 +42,35 @@ def scaled_agreement(
     return measure_parity(
         predict_all(predict, torch.stack(exact), batch_size), predict_all(predict, torch.stack(scaled), batch_size)
     )
+
+
+def decoding_ms(
+    artifact_folder: Path, roots: tuple[Path, ...], max_bytes: int, max_pixels: int, locations: Sequence[str]
+) -> dict[str, float] | None:
+    """CPU milliseconds per image of decoding and transforming, `exact` and `scaled`, each the better of two rounds.
+
+    None where the model decodes scaled already, has a preprocessing of its own, or no image is large enough.
+    """
+    manifest = open_artifact(artifact_folder).manifest
+    if manifest.recipe.decode == "scaled" or manifest.preprocess:
+        return None
+    recipes = {decode: replace(manifest.recipe, decode=decode) for decode in ("exact", "scaled")}
+    read_limits, decode_limits = ReadLimits(roots, max_bytes), DecodeLimits(max_pixels)
+    seconds = {decode: [0.0, 0.0] for decode in recipes}
+    shrunk = num_images = 0
+    for location in locations:
+        try:
+            data = read_image(location, read_limits).data
+            shrunk += decode_image(data, recipes["scaled"], decode_limits).scale > 1
+            for round_number in range(2):
+                for decode, recipe in recipes.items():
+                    started = time.thread_time()
+                    transform(decode_image(data, recipe, decode_limits), recipe)
+                    seconds[decode][round_number] += time.thread_time() - started
+        except BadImage:
+            continue
+        num_images += 1
+    return {decode: 1e3 * min(rounds) / num_images for decode, rounds in seconds.items()} if shrunk else None
 
 
 def agreement_in_words(parity: Parity | None, output_kind: str) -> str:

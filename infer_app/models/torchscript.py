@@ -18,7 +18,6 @@ from infer_app.models.fixed_batch import FixedBatch, as_rows
 from infer_app.models.padding import fold_padding
 from infer_app.models.specs import InputSpec
 
-CPU_VARIANT = "cpu-torchscript"
 BATCH_SIZE = 4  # images; fixed, because the fusion is made for one shape. Tuning may find another one faster
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
 

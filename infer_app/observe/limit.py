@@ -83,9 +83,10 @@ def advise(cost: Cost, alternatives: Sequence[Alternative]) -> str | None:
 
 
 def gain(cost: Cost, alternative: Alternative) -> float:
-    """The limit with the alternative over the limit without. Its cost is scaled to what the stage took in this run."""
-    scaled = cost.cpu_ms.get(alternative.stage, 0.0) * alternative.ms / alternative.instead_of
-    cheaper = replace(cost, cpu_ms={**cost.cpu_ms, alternative.stage: scaled})
+    """The limit with the alternative over the limit without. Its cost is scaled to what its stages took in this run."""
+    share = alternative.ms / alternative.instead_of
+    scaled = {stage: ms * share if stage in alternative.stages else ms for stage, ms in cost.cpu_ms.items()}
+    cheaper = replace(cost, cpu_ms=scaled)
     return min(limits(cheaper).values()) / min(limits(cost).values())
 
 

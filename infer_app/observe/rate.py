@@ -32,6 +32,23 @@ def steady_rate(commits: Sequence[Commit], num_workers: int) -> float | None:
     return sum(part for of_one in by_worker.values() for part in _parts(of_one, start, end)) / (end - start)
 
 
+def merged(commits: Sequence[Commit]) -> list[Commit]:
+    """Half as many that say the same of any longer time: each worker's chunks in twos, its first one alone."""
+    halved: list[Commit] = []
+    waiting: dict[int, Commit | None] = {}
+    for commit in commits:
+        if commit.worker not in waiting:
+            waiting[commit.worker] = None
+            halved.append(commit)
+        elif first := waiting[commit.worker]:
+            waiting[commit.worker] = None
+            halved.append(Commit(commit.at, commit.worker, first.num_images + commit.num_images))
+        else:
+            waiting[commit.worker] = commit
+    halved += [commit for commit in waiting.values() if commit]
+    return sorted(halved, key=lambda commit: commit.at)
+
+
 def _parts(commits: Sequence[Commit], start: float, end: float) -> Iterator[float]:
     """The images of one worker's chunks that lie in the time, the first chunk left out: when it began is not known."""
     for before, after in pairwise(commits):

@@ -6,9 +6,11 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from infer_app.observe.rate import Commit, steady_rate
+from infer_app.observe.rate import Commit, merged, steady_rate
 from infer_app.observe.stages import STAGES, WAITING_STAGES, StageClock
 from infer_app.records import ChunkResult
+
+MAX_COMMITS = 10_000  # kept apart; a long night has a million
 
 
 class Costs:
@@ -69,6 +71,8 @@ class Tally:
             return
         num_images = result.num_images  # of several models each has its own prediction of an image
         self._commits.append(Commit(time.monotonic(), result.worker, num_images))
+        if len(self._commits) > MAX_COMMITS:
+            self._commits = merged(self._commits)
         (self._warm if result.worker in self._warm_workers else self._cold).add(num_images, result, clock)
         self._warm_workers.add(result.worker)
 

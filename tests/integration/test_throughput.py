@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
 from tests.integration.conftest import DATE
@@ -260,6 +261,14 @@ def test_a_trace_has_every_image_in_every_stage_of_every_process(project):
     writes = [event for event in events if event["name"] == "write"]
     models = {i: e["ts"] for e in events if e["name"] == "model" for i in e["args"]["images"]}
     assert all(models[i] < write["ts"] for write in writes for i in write["args"]["images"])  # one clock for all
+
+
+def test_large_photos_are_offered_scaled_decoding_with_what_it_gained(project):
+    for path in project.photos.iterdir():
+        Image.radial_gradient("L").resize((2400, 1800)).convert("RGB").save(path)
+    dry = run(project, "--dry-run", "--limit", "24")
+    assert "× faster over all with a model built with --decode scaled" in dry["advice"]
+    assert dry["limited_by"] == "decode"
 
 
 def read_trace(project):

@@ -9,14 +9,15 @@ from PIL import Image
 from torch import nn
 
 from infer_app.errors import ModelError
-from infer_app.executors import lane as lane_module
+from infer_app.executors import loader as loader_module
 from infer_app.executors.lane import CpuLane
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.loading.mark import Mark
 from infer_app.loading.workers import Workers
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.fixed_batch import FixedBatch
-from infer_app.models.torchscript import BATCH_SIZE, CPU_VARIANT
+from infer_app.models.torchscript import BATCH_SIZE
+from infer_app.models.variants import TORCHSCRIPT
 from infer_app.records import Broken, Chunk, FileFacts, ImageRef, Reason, Recipe
 from tests.conftest import jpeg
 
@@ -88,7 +89,7 @@ def build(folder, module):
 
 
 def open_lane(artifact, *roots):
-    return CpuLane.open(LaneSpec((ModelSpec(artifact.folder, CPU_VARIANT),), roots, 1 << 20, 1 << 20))
+    return CpuLane.open(LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), roots, 1 << 20, 1 << 20))
 
 
 @pytest.fixture(scope="module")
@@ -212,7 +213,7 @@ def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
     folder.mkdir()
     artifact = build(folder, CannotDoWhite())
     roots = (Path(photos["white"].location).parent,)
-    spec = LaneSpec((ModelSpec(artifact.folder, CPU_VARIANT),), roots, 1 << 20, 1 << 20)
+    spec = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), roots, 1 << 20, 1 << 20)
     refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
     with Workers(spec.open, 1, 30) as workers:
         broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]
@@ -247,14 +248,14 @@ def test_what_lies_outside_the_roots_is_not_read(lanes, photos, tmp_path_factory
 
 
 def test_no_memory_for_an_image_is_its_own_trouble(lanes, photos, monkeypatch):
-    decode, greedy_data = lane_module.decode_image, Path(photos["1"].location).read_bytes()
+    decode, greedy_data = loader_module.decode_image, Path(photos["1"].location).read_bytes()
 
     def greedy(data, recipe, limits):
         if data == greedy_data:
             raise MemoryError
         return decode(data, recipe, limits)
 
-    monkeypatch.setattr(lane_module, "decode_image", greedy)
+    monkeypatch.setattr(loader_module, "decode_image", greedy)
     result = process(lanes(Means), photos["0"], photos["1"], photos["2"])
     assert outcomes(result) == {"0": "red", "1": (Reason.OUT_OF_MEMORY, "decode"), "2": "blue"}
 

@@ -13,7 +13,7 @@ from infer_app.models.golden import Parity, check_golden
 from infer_app.models.golden_images import made_images
 from infer_app.models.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set
 from infer_app.models.manifest import model_id
-from infer_app.models.scaled import agreement_in_words, scaled_agreement
+from infer_app.models.scaled import agreement_in_words, decoding_ms, scaled_agreement
 from infer_app.models.specs import InputSpec, OutputSpec
 from infer_app.models.torchscript import build_cpu_variant
 from infer_app.records import Recipe
@@ -74,6 +74,29 @@ def test_agreement_is_of_the_images_that_are_shrunk(artifact):
     assert parity is not None
     assert (parity.num_images, parity.label_agreement) == (2, 1.0)
     assert 0.999 < parity.cosine <= 1
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Their paths: a large one, a small one, one cut off, one that is not there."""
+    (tmp_path / "large.jpg").write_bytes(jpeg(2400, 1800))
+    (tmp_path / "small.jpg").write_bytes(jpeg(40, 40))
+    (tmp_path / "cut.jpg").write_bytes(jpeg(2400, 1800)[:9000])
+    return [str(tmp_path / name) for name in ("large.jpg", "small.jpg", "cut.jpg", "missing.jpg")]
+
+
+def test_what_decoding_costs_each_way_is_measured_on_the_images_themselves(tmp_path, photos):
+    exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
+    costs = decoding_ms(exact.folder, (tmp_path,), 1 << 30, 1 << 30, photos)
+    assert costs is not None
+    assert 0 < costs["scaled"] < 0.8 * costs["exact"]
+
+
+def test_decoding_another_way_is_nothing_to_offer_where_it_changes_nothing(tmp_path, artifact, photos):
+    exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
+    assert decoding_ms(exact.folder, (tmp_path,), 1 << 30, 1 << 30, photos[1:2]) is None
+    assert decoding_ms(exact.folder, (tmp_path,), 1 << 30, 1 << 30, []) is None
+    assert decoding_ms(artifact.folder, (tmp_path,), 1 << 30, 1 << 30, photos) is None
 
 
 def test_no_image_that_is_large_enough_is_no_agreement(artifact):

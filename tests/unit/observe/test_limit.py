@@ -11,7 +11,7 @@ COST = Cost(
     num_cores=2,
     num_workers=2,
 )
-INT8 = Alternative("int8: --allow-int8", "model", 7.0, 14.0)
+INT8 = Alternative("int8: --allow-int8", ("model",), 7.0, 14.0)
 
 
 def waiting(**ms):
@@ -63,7 +63,7 @@ def test_the_dearest_part_of_the_scarcest_resource_limits(cost, stage):
 
 def test_a_cheaper_stage_gains_by_amdahls_law():
     assert gain(COST, INT8) == pytest.approx(20 / (20 - 7))
-    assert gain(COST, replace(INT8, stage="decode", ms=0.0)) == pytest.approx(20 / (20 - 4))
+    assert gain(COST, replace(INT8, stages=("decode",), ms=0.0)) == pytest.approx(20 / (20 - 4))
 
 
 def test_an_alternative_that_was_measured_at_another_speed_is_scaled():
@@ -76,7 +76,7 @@ def test_a_gain_ends_where_the_next_resource_limits():
 
 
 def test_the_best_alternative_is_named():
-    decoding = Alternative("scaled decoding: --decode scaled", "decode", 1.0, 4.0)
+    decoding = Alternative("scaled decoding: --decode scaled", ("decode",), 1.0, 4.0)
     assert advise(COST, [decoding, INT8]) == "1.5 × faster over all with int8: --allow-int8"
     assert advise(COST, [decoding]) == "1.2 × faster over all with scaled decoding: --decode scaled"
 

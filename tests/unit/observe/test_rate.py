@@ -1,6 +1,6 @@
 import pytest
 
-from infer_app.observe.rate import Commit, steady_rate
+from infer_app.observe.rate import Commit, merged, steady_rate
 
 
 def commits(**times):
@@ -44,3 +44,14 @@ def test_too_few_chunks_have_no_rate(few):
 
 def test_fewer_workers_than_there_might_be_have_the_rate_they_reach():
     assert steady_rate(commits(a=every(1, 0, 5)), 4) == pytest.approx(10.0)
+
+
+@pytest.mark.parametrize("times", [0, 1, 2, 3])
+def test_merging_chunks_leaves_the_rate_and_the_images(times):
+    whole = commits(a=every(1, 0, 80), b=every(1, 0.4, 80.4), c=[3.0])
+    kept = whole
+    for _ in range(times):
+        kept = merged(kept)
+    assert sum(one.num_images for one in kept) == sum(one.num_images for one in whole)
+    assert len(kept) <= len(whole) / 2**times + 4
+    assert steady_rate([one for one in kept if one.worker != ord("c")], 2) == pytest.approx(20.0)

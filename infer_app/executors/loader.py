@@ -1,0 +1,100 @@
+"""From refs to pixels: read, decode, transform, collate. The same code in every executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from infer_app.executors.spec import LaneSpec
+from infer_app.images.bad_image import BadImage
+from infer_app.images.cache import PixelCache
+from infer_app.images.cachekey import CacheKey
+from infer_app.images.collate import collate
+from infer_app.images.decode import DecodeLimits, decode_image, decoder_name
+from infer_app.images.location import ReadLimits, read_ahead, read_image
+from infer_app.images.transform import transform
+from infer_app.loading.mark import Mark
+from infer_app.models.artifact import Artifact
+from infer_app.models.manifest import PREPROCESS_FILE
+from infer_app.observe.stages import StageClock
+from infer_app.records import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
+
+WORTHWHILE_WAIT = 0.02  # of a chunk's time, spent waiting for its files
+
+
+class Loader:
+    """Never raises for an image: what can't be loaded is told apart from its neighbours."""
+
+    def __init__(self, spec: LaneSpec, artifact: Artifact) -> None:
+        manifest = artifact.manifest
+        self.recipe = manifest.recipe
+        self._preprocess = artifact.preprocess()
+        self._read_limits = ReadLimits(spec.roots, spec.max_bytes)
+        self._decode_limits = DecodeLimits(spec.max_pixels)
+        self._reads_wait = False  # from the first time on that they did: files in memory need no reading ahead
+        self._cache: PixelCache | None = None
+        if spec.cache is not None:
+            key = CacheKey.of(self.recipe, spec.max_pixels, manifest.preprocess, manifest.files.get(PREPROCESS_FILE))
+            self._cache = PixelCache.open(spec.cache.folder, spec.cache.max_bytes, key)
+
+    def load(self, refs: Sequence[ImageRef], first: int, buffer: Tensor, mark: Mark, clock: StageClock) -> Batch:
+        """The good ones in the first rows of `buffer`, (N, H, W, 3) uint8; `first`: where refs[0] is in its chunk.
+
+        `mark` says what is in hand before each step that a broken file could crash or hang.
+        """
+        samples = [self._load(ref, first + i, mark, clock) for i, ref in enumerate(refs)]
+        clock.refs = refs
+        with clock.time("collate"):
+            return collate(samples, buffer)
+
+    def pixels(self, data: bytes) -> Tensor:
+        """Those of an encoded image, (H, W, 3) uint8. Raises BadImage."""
+        return transform(decode_image(data, self.recipe, self._decode_limits), self.recipe, self._preprocess)
+
+    def expect(self, chunk: Chunk) -> None:
+        """Has the kernel read the files of a chunk while another one is in hand, where reading waits."""
+        for ref in chunk.refs if self._reads_wait else ():
+            read_ahead(ref.location, self._read_limits)
+
+    def learn(self, clock: StageClock) -> None:
+        """From what a chunk took: does reading wait?"""
+        self._reads_wait |= clock.wait_seconds["read"] > WORTHWHILE_WAIT * sum(clock.wall_seconds.values())
+
+    def _load(self, ref: ImageRef, position: int, mark: Mark, clock: StageClock) -> Sample | Broken:
+        facts, stage = FileFacts(), "read"
+        clock.refs = (ref,)
+        try:
+            mark.hold(position, stage)
+            with clock.time(stage):
+                image = read_image(ref.location, self._read_limits)
+            facts = image.facts
+            if (kept := self._cached(facts, clock)) is not None:
+                return Sample(ref, kept, facts)
+            stage = "decode"
+            mark.hold(position, stage, facts)
+            with clock.time(stage):
+                picture = decode_image(image.data, self.recipe, self._decode_limits)
+            stage = "transform"
+            mark.hold(position, stage, facts)
+            with clock.time(stage):
+                pixels = transform(picture, self.recipe, self._preprocess)
+            self._keep(facts, pixels, clock)
+            return Sample(ref, pixels, facts)
+        except BadImage as bad:
+            return Broken(ref, bad.reason, bad.detail, stage, bad.facts or facts, decoder_name())
+        except MemoryError:
+            return Broken(ref, Reason.OUT_OF_MEMORY, f"no memory left to {stage} it", stage, facts, decoder_name())
+
+    def _cached(self, facts: FileFacts, clock: StageClock) -> Tensor | None:
+        if self._cache is None or facts.sha256 is None:
+            return None
+        row = torch.empty((self.recipe.size, self.recipe.size, 3), dtype=torch.uint8)
+        with clock.time("cache"):
+            return row if self._cache.get(facts.sha256, row.numpy()) else None
+
+    def _keep(self, facts: FileFacts, pixels: Tensor, clock: StageClock) -> None:
+        if self._cache is not None and facts.sha256 is not None:
+            with clock.time("cache"):
+                self._cache.put(facts.sha256, pixels.numpy())

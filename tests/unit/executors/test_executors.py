@@ -1,0 +1,138 @@
+"""What every executor must do, with real processes, photos and a model; `cuda` by plain copies to the CPU."""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from infer_app.errors import ModelError
+from infer_app.executors.cpu import CpuExecutor
+from infer_app.executors.cuda import CudaExecutor
+from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.models.build import BuildRequest, build_model
+from infer_app.models.variants import TORCHSCRIPT
+from infer_app.records import Broken, Chunk, ImageRef, Reason, Recipe
+from tests.conftest import jpeg
+
+SIZE = 16
+BATCH = 8
+COLORS = ("red", "green", "blue")
+
+
+class NotANumberForWhite(nn.Module):
+    """Scores for red, green and blue."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        return torch.where(means.amin(1, True) > 0.999, torch.full_like(means, torch.nan), 8.0 * means)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("executors")
+
+
+@pytest.fixture(scope="module")
+def artifact(folder):
+    torch.jit.trace(NotANumberForWhite(), torch.zeros(2, 3, SIZE, SIZE)).save(str(folder / "model.ts"))
+    (folder / "labels.txt").write_text("\n".join(COLORS))
+    request = BuildRequest(str(folder / "model.ts"), "colors", Recipe("stretch", SIZE), labels=folder / "labels.txt")
+    return build_model(request, folder / "models")
+
+
+@pytest.fixture(scope="module", params=["cpu", "cuda"])
+def executor(request, artifact, folder):
+    spec = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), (folder,), 1 << 20, 1 << 20)
+    opened = (
+        CpuExecutor(spec, 2, 30.0) if request.param == "cpu" else CudaExecutor(spec, 2, 30.0, BATCH, SIZE, device="cpu")
+    )
+    with opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def images(folder):
+    """(refs, what must become of each): 45 photos in three colours, and a broken one of each kind after every ten."""
+    broken = {
+        "empty": (b"", Reason.EMPTY),
+        "cut": (jpeg()[:300], Reason.TRUNCATED),
+        "text": (b"no picture at all", Reason.UNSUPPORTED_FORMAT),
+        "gone": (None, Reason.NOT_FOUND),
+    }
+    expected: dict[str, object] = {}
+    for i in range(45):
+        color = tuple(200 - i if channel == i % 3 else 30 for channel in range(3))
+        (folder / f"{i}.jpg").write_bytes(jpeg(40 + i, 30, color))
+        expected[str(i)] = COLORS[i % 3]
+        if i % 10 == 9:
+            name, (content, expected[name]) = broken.popitem()
+            if content is not None:
+                (folder / f"{name}.jpg").write_bytes(content)
+    Image.new("RGB", (20, 20), "white").save(folder / "white.jpg")
+    expected["white"] = Reason.NON_FINITE_OUTPUT
+    return [ImageRef(name, str(folder / f"{name}.jpg")) for name in expected], expected
+
+
+def chunks(refs, length):
+    return [Chunk(n, tuple(refs[first : first + length])) for n, first in enumerate(range(0, len(refs), length))]
+
+
+def outcomes(results):
+    """{image id: label or reason}; each once."""
+    found = {}
+    for result in results:
+        for one in (*result.predictions, *result.broken):
+            assert one.ref.image_id not in found
+            found[one.ref.image_id] = one.reason if isinstance(one, Broken) else one.output.label
+    return found
+
+
+@pytest.mark.parametrize("length", [1, 5, BATCH])
+def test_each_image_gets_its_own_answer_whatever_the_length_of_a_chunk(executor, images, length):
+    refs, expected = images
+    assert outcomes(executor.run(chunks(refs, length))) == expected
+
+
+def test_nothing_to_do_is_no_result(executor):
+    assert list(executor.run([])) == []
+
+
+def test_what_is_known_of_each_file_comes_with_its_answer(executor, images):
+    refs, _ = images
+    results = list(executor.run(chunks(refs, BATCH)))
+    predicted = [one for result in results for one in result.predictions]
+    assert all(len(one.sha256) == 64 for one in predicted)
+    sizes = {one.ref.image_id: one.file.size for result in results for one in result.broken}
+    assert sizes == {"gone": None, "text": 17, "cut": 300, "empty": 0, "white": Path(refs[-1].location).stat().st_size}
+
+
+def test_a_run_that_is_left_early_can_be_followed_by_another(executor, images):
+    refs, expected = images
+    with closing(executor.run(chunks(refs, 3))) as results:
+        next(results)
+    assert outcomes(executor.run(chunks(refs, 3))) == expected
+
+
+def test_every_stage_is_measured_where_it_runs(executor, images):
+    refs, _ = images
+    results = list(executor.run(chunks(refs, BATCH)))
+    stages = {stage for result in results for stage in result.cpu_seconds}
+    assert stages >= {"read", "decode", "transform", "collate", "model", "outputs"}
+    assert ("copy" in stages) == (executor.name == "cuda")
+    assert {result.worker for result in results} <= set(executor.worker_pids())
+
+
+def test_a_changed_model_ends_the_run_before_anything_is_answered(folder, artifact, images, executor):
+    golden = artifact.folder / "golden" / "outputs.npy"
+    before = golden.read_bytes()
+    golden.write_bytes(before[:-4] + b"\x00\x00\x00\x40")
+    executor.close()
+    try:
+        with pytest.raises(ModelError, match="changed since it was built"):
+            list(executor.run(chunks(images[0], BATCH)))
+    finally:
+        golden.write_bytes(before)
+        executor.close()

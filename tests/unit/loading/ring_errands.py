@@ -1,0 +1,5 @@
+from infer_app.loading.ring import Ring
+
+
+def fill(ring: Ring, slot: int, value: int) -> None:
+    ring.pixels[slot] = value
