@@ -18,6 +18,8 @@ from infer_app.database.source import Source
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.executors.cpu import CpuExecutor
+from infer_app.executors.cuda import CudaExecutor
+from infer_app.executors.executor import Executor
 from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.choice import AUTO, Wish
@@ -29,6 +31,7 @@ from infer_app.tune import Plan, plan, probe_decoding
 log = logging.getLogger(__name__)
 
 PROBED_IMAGES = 12
+SLOT_IMAGES = 64  # of a slot of the ring, of a chunk and of a batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class Job:
 
     tables: Tables
     models: tuple[RunModel, ...]  # more than one where they take the same pixels
-    executor: CpuExecutor
+    executor: Executor
     roots: tuple[Path, ...]
     chunk_size: int  # 0: found while it runs
     max_rejected: str
@@ -129,7 +132,8 @@ def open_job(
             executor = stack.enter_context(open_executor(loaded, artifacts, plans, trace=trace, cache=cache))
             alternatives = plans[0].alternatives if len(plans) == 1 else ()
             resume = open_with if run.variant == AUTO else None
-            return Job(tables, models, executor, loaded.roots, run.chunk_size, run.max_rejected, alternatives, resume)
+            chunk_size = executor.chunk_size or run.chunk_size
+            return Job(tables, models, executor, loaded.roots, chunk_size, run.max_rejected, alternatives, resume)
 
         yield open_with([None] * len(artifacts))
 
@@ -147,8 +151,9 @@ def open_executor(
     roots: tuple[Path, ...] | None = None,
     trace: bool = False,
     cache: CacheSpec | None = None,
-) -> CpuExecutor:
-    """The executor that the plans ask for, the first one's workers; `roots` instead of the configured ones if given."""
+    executor: str | None = None,
+) -> Executor:
+    """What runs the plans; `roots` and `executor` instead of the configured ones if given."""
     images = loaded.settings.images
     spec = LaneSpec(
         models=tuple(
@@ -162,6 +167,9 @@ def open_executor(
         trace=trace,
         cache=cache,
     )
+    if (executor or loaded.settings.run.executor) == "cuda":
+        size = artifacts[0].manifest.recipe.size
+        return CudaExecutor(spec, plans[0].workers, images.timeout_s, SLOT_IMAGES, size, device="cpu")
     return CpuExecutor(spec, plans[0].workers, images.timeout_s)
 
 

@@ -173,7 +173,7 @@ class ChunkResult:
     wait_seconds: dict[str, float] = field(default_factory=dict)  # of the wall seconds those spent waiting for storage
     worker: int = 0  # pid of the process it was made in; 0 for a verdict over a dead one
     spans: tuple[Span, ...] = ()  # empty unless the run is traced
-    num_loaded: int = 0  # images that were only loaded, and are in another result once they are predicted
+    num_loaded: int | None = None  # of one of loading alone: images that are in another result once they are predicted
 
     @property
     def num_images(self) -> int:

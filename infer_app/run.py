@@ -15,6 +15,7 @@ from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.sink import Sink
 from infer_app.day import Day
 from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, InferError
+from infer_app.executors.executor import Executor
 from infer_app.holdback import hold_back
 from infer_app.images.location import stat_facts
 from infer_app.job import Job
@@ -90,7 +91,7 @@ def _flow(
     trace: Trace | None,
 ) -> list[RunReport]:
     """source → executor (read, decode, transform, collate, model, outputs) → sink."""
-    tally, chunk_size = Tally(job.executor.num_workers), ChunkSize(job.chunk_size)
+    tally, chunk_size = Tally(job.executor.num_lanes), ChunkSize(job.chunk_size)
     new = islice(select_new(job, days, tally, trace), limit)
     chunks = cut_into_chunks(stop.until(new), chunk_size)
     with progress.of_day(
@@ -171,8 +172,7 @@ def forget_changed(job: Job, day: Day, model_id: str) -> int:
 
 def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport:
     seconds, steady = tally.seconds, tally.steady_images_per_second
-    executor = job.executor
-    cost = Cost(tally.cpu_ms(), tally.wait_ms(), executor.num_cores, executor.num_workers, executor.num_threads)
+    cost = _cost(job.executor, tally)
     rates = limits(cost)
     limit = min(rates.values(), default=None)
     too_many = leg.rejected > rejection_budget(job.max_rejected, leg.selected)
@@ -202,7 +202,14 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
         share_of_limit=steady / limit if steady and limit else None,
         advice=advise(cost, job.alternatives),
         num_cores=job.executor.num_cores,
-        num_workers=job.executor.num_workers,
+        num_workers=job.executor.num_workers + bool(job.executor.device_stages),
+    )
+
+
+def _cost(executor: Executor, tally: Tally) -> Cost:
+    device_ms = {stage: ms for stage, ms in tally.wall_ms().items() if stage in executor.device_stages}
+    return Cost(
+        tally.cpu_ms(), tally.wait_ms(), executor.num_cores, executor.num_workers, executor.num_threads, device_ms
     )
 
 

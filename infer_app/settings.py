@@ -76,7 +76,7 @@ class RunSettings(Section):
     models: tuple[str, ...] = ()  # instead of `model`: several in one night, images read and decoded once for all
     time_zone: Zone = "UTC"  # in which a day begins and ends
     lookback: int = Field(3, ge=0, le=366)  # days before the day that are looked at again for late images
-    executor: Literal["cpu"] = "cpu"
+    executor: Literal["cpu", "cuda"] = "cpu"
     device: Literal["auto", "cpu"] = "auto"
     variant: str = "auto"  # the fastest here; or the name of one
     allow_int8: bool = False  # auto may take the int8 variant, where the model has a good one

@@ -20,7 +20,6 @@ from infer_app.loading.workers import Workers
 from infer_app.models.manifest import PREPROCESS_FILE
 from infer_app.models.variants import open_variant
 from infer_app.records import Chunk, ImageRef
-from infer_app.tune import Plan
 
 CACHE_BYTES = 4 << 30
 
@@ -39,7 +38,12 @@ def loader_with_model(load: Workload) -> Iterator[Sized]:
 
 def executor(load: Workload) -> Iterator[Sized]:
     """infer run without its database: each worker loads and predicts its own images"""
-    return _predict_in_workers(load, plan_run(load.loaded, load.ways.artifact))
+    return _predict_in_workers(load, "cpu")
+
+
+def ring(load: Workload) -> Iterator[Sized]:
+    """infer run --executor cuda, on this CPU: workers decode into shared memory, one process predicts out of it"""
+    return _predict_in_workers(load, "cuda")
 
 
 def cache(load: Workload) -> Iterator[Pixels]:
@@ -74,8 +78,9 @@ def _predict_here(load: Workload, variant: str) -> Iterator[Sized]:
         yield batch
 
 
-def _predict_in_workers(load: Workload, plan: Plan) -> Iterator[Sized]:
-    with open_executor(load.loaded, [load.ways.artifact], [plan], load.ways.read_limits.roots) as workers:
+def _predict_in_workers(load: Workload, executor: str) -> Iterator[Sized]:
+    artifact, roots = load.ways.artifact, load.ways.read_limits.roots
+    with open_executor(load.loaded, [artifact], [plan_run(load.loaded, artifact)], roots, executor=executor) as workers:
         for result in workers.run(_chunks(load)):
             yield result.predictions
 

@@ -100,6 +100,7 @@ LADDER = (
     Strategy("cache", ours.cache),
     Strategy("lane", ours.lane, takes_broken=True),
     Strategy("loader+model", ours.loader_with_model, uses_model=True),
+    Strategy("ring", ours.ring, takes_broken=True, uses_model=True),
     Strategy("executor", ours.executor, takes_broken=True, uses_model=True),
 )
 

@@ -15,12 +15,14 @@ class CpuExecutor:
 
     name = "cpu"
     device = "cpu"
+    device_stages: frozenset[str] = frozenset()
+    chunk_size = None
 
     def __init__(self, lane: LaneSpec, num_workers: int, timeout_s: float) -> None:
         """`num_workers` 0: one for each core. Each runs `lane.num_threads` threads."""
         self.lane = lane
         self.num_cores = usable_cores()
-        self.num_workers = num_workers or self.num_cores
+        self.num_workers = self.num_lanes = num_workers or self.num_cores
         self.num_threads = lane.num_threads
         self._workers = Workers(lane.open, self.num_workers, timeout_s)
 

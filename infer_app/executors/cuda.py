@@ -19,6 +19,7 @@ class CudaExecutor:
 
     name = "cuda"
     num_lanes = 1  # processes that predictions come from
+    device_stages = frozenset({"model", "outputs"})  # one after the other; copies go on beside them
 
     def __init__(
         self, lane: LaneSpec, num_workers: int, timeout_s: float, batch_size: int, size: int, device: str = "cuda"
@@ -39,7 +40,8 @@ class CudaExecutor:
         )
 
     @property
-    def batch_size(self) -> int:
+    def chunk_size(self) -> int:
+        """A chunk is a slot is a batch."""
         return self._ring.batch_size
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:

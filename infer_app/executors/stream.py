@@ -44,12 +44,16 @@ class NullStream:
 
 
 class CudaStream:
-    """One copy stream for the life of a lane. The model runs on the current stream of the lane's main thread."""
+    """One copy stream for the life of a lane. The model runs on the current stream of the lane's main thread.
+
+    Waiting sleeps (blocking=True) instead of spinning: the core is a loader's.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._copies = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._copied = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        self._fetched = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         self._rows: Tensor | None = None  # page-locked
 
     def page_lock(self, memory: npt.NDArray[np.uint8]) -> None:
@@ -73,7 +77,8 @@ class CudaStream:
             self._rows = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
         here = self._rows[: len(rows)]
         here.copy_(rows, non_blocking=True)
-        torch.cuda.current_stream(self.device).synchronize()
+        self._fetched.record(torch.cuda.current_stream(self.device))
+        self._fetched.synchronize()
         return here
 
 

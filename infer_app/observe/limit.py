@@ -1,6 +1,6 @@
 """The rate that this machine could reach at the measured costs, what sets it, and what would raise it.
 
-An image takes the time of three things, and the run is as fast as the scarcest of them (the utilisation law of queueing
+An image takes the time of these things, and the run is as fast as the scarcest of them (the utilisation law of queueing
 theory, Lazowska et al. 1984, Quantitative System Performance, 3.2 and 5.2: no resource is busy for more than all of
 the time, so the rate is at most the number of its servers over the time an image needs of one):
 
@@ -8,19 +8,20 @@ the time, so the rate is at most the number of its servers over the time an imag
   stages share the same cores;
 - the workers: Σ of the CPU milliseconds of their stages and of the wait for the storage, since a worker runs a chunk to
   its end; those of the model over its threads;
+- the device, where there is one: Σ of the wall milliseconds of its process's stages;
 - the database: CPU and wait of select and write, since there is one coordinator and it does one thing at a time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from infer_app.records import Alternative
 
 COORDINATOR = frozenset({"select", "write"})
 WORTH_NAMING = 1.05  # a smaller gain is within what the measurement itself varies by
-STORAGE, DATABASE = "storage", "database"
+STORAGE, DATABASE, DEVICE = "storage", "database", "device"
 IN_WORDS = {
     "read": "reading limits",
     "decode": "decoding limits",
@@ -40,6 +41,7 @@ class Cost:
     num_cores: int
     num_workers: int
     num_threads: int = 1  # of a worker's model
+    device_ms: Mapping[str, float] = field(default_factory=dict)  # by stage: wall time of the device's one process
 
 
 def limits(cost: Cost) -> dict[str, float]:
@@ -51,6 +53,7 @@ def limits(cost: Cost) -> dict[str, float]:
         "cores": (cost.num_cores, cores_ms),
         "workers": (cost.num_workers, workers_ms),
         DATABASE: (1, database_ms),
+        DEVICE: (1, sum(cost.device_ms.values())),
     }
     return {resource: 1e3 * servers / ms for resource, (servers, ms) in times.items() if ms > 0}
 
@@ -63,6 +66,8 @@ def limiting_stage(cost: Cost) -> str | None:
         return scarcest
     if scarcest == "workers":
         parts = _of_a_worker(cost)
+    elif scarcest == DEVICE:
+        parts = dict(cost.device_ms)
     else:
         parts = {stage: ms for stage, ms in cost.cpu_ms.items() if stage not in COORDINATOR}
         parts[DATABASE] = _database(cost.cpu_ms)
@@ -96,7 +101,7 @@ def in_words(limited_by: str) -> str:
 
 def _of_a_worker(cost: Cost) -> dict[str, float]:
     """Milliseconds that an image keeps a worker busy or waiting."""
-    parts = {stage: ms for stage, ms in cost.cpu_ms.items() if stage not in COORDINATOR}
+    parts = {stage: ms for stage, ms in cost.cpu_ms.items() if stage not in COORDINATOR | cost.device_ms.keys()}
     parts["model"] = parts.get("model", 0.0) / cost.num_threads
     return parts | {STORAGE: sum(ms for stage, ms in cost.wait_ms.items() if stage not in COORDINATOR)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from infer_app.observe.rate import Commit, merged, steady_rate
 from infer_app.observe.stages import STAGES, WAITING_STAGES, StageClock
@@ -42,16 +42,33 @@ class Costs:
         return {stage: 1e3 * amount / self.num_images for stage, amount in seconds.items()} if self.num_images else {}
 
 
-class Tally:
-    """Fed after each commit. A worker's first chunk is left out of the costs: its caches and pages are cold."""
+class WarmCosts:
+    """Those of workers, the first chunk of each left out where there are others: its caches and pages are cold."""
 
-    def __init__(self, num_workers: int) -> None:
-        self.started = time.monotonic()
-        self._num_workers = num_workers
-        self._commits: list[Commit] = []
-        self._warm_workers: set[int] = set()
+    def __init__(self) -> None:
+        self._workers: set[int] = set()
         self._cold, self._warm = Costs(), Costs()
-        self._selects = Costs()  # apart: a page is read for more images than a short run takes of it
+
+    def add(self, worker: int, num_images: int, *measured: StageClock | ChunkResult) -> None:
+        (self._warm if worker in self._workers else self._cold).add(num_images, *measured)
+        self._workers.add(worker)
+
+    @property
+    def known(self) -> Costs:
+        return self._warm if self._warm.num_images else self._cold
+
+
+class Tally:
+    """Fed after each commit. What an image costs is summed over where it went: selected, loaded apart, predicted."""
+
+    def __init__(self, num_lanes: int) -> None:
+        """`num_lanes`: processes that predictions come from."""
+        self.started = time.monotonic()
+        self._num_lanes = num_lanes
+        self._commits: list[Commit] = []
+        self._selects = Costs()  # a page is read for more images than a short run takes of it
+        self._loads = WarmCosts()  # where loading is not done by the process that predicts
+        self._results = WarmCosts()
 
     @property
     def seconds(self) -> float:
@@ -59,7 +76,7 @@ class Tally:
 
     @property
     def steady_images_per_second(self) -> float | None:
-        return steady_rate(self._commits, self._num_workers)
+        return steady_rate(self._commits, self._num_lanes)
 
     def add_page(self, num_images: int, clock: StageClock) -> None:
         """A page of refs and what selecting it took."""
@@ -70,29 +87,34 @@ class Tally:
         if not result.worker:
             return
         num_images = result.num_images  # of several models each has its own prediction of an image
+        if result.num_loaded is not None:
+            self._loads.add(result.worker, num_images + result.num_loaded, result, clock)
+            return
         self._commits.append(Commit(time.monotonic(), result.worker, num_images))
         if len(self._commits) > MAX_COMMITS:
             self._commits = merged(self._commits)
-        (self._warm if result.worker in self._warm_workers else self._cold).add(num_images, result, clock)
-        self._warm_workers.add(result.worker)
+        self._results.add(result.worker, num_images, result, clock)
 
     def cpu_ms(self) -> dict[str, float]:
         """CPU milliseconds per image of every stage; empty without images."""
-        return self._every(STAGES, self._selects.cpu_ms() | self._worked.cpu_ms())
+        return self._every(STAGES, Costs.cpu_ms)
 
     def wall_ms(self) -> dict[str, float]:
-        return self._every(STAGES, self._selects.wall_ms() | self._worked.wall_ms())
+        return self._every(STAGES, Costs.wall_ms)
 
     def wait_ms(self) -> dict[str, float]:
         """Milliseconds per image that the stages waited which can."""
-        return self._every(WAITING_STAGES, self._selects.wait_ms() | self._worked.wait_ms())
+        return self._every(WAITING_STAGES, Costs.wait_ms)
 
-    @property
-    def _worked(self) -> Costs:
-        return self._warm if self._warm.num_images else self._cold
-
-    def _every(self, stages: Iterable[str], measured: dict[str, float]) -> dict[str, float]:
-        return dict.fromkeys(stages, 0.0) | measured if self._worked.num_images else {}
+    def _every(self, stages: Iterable[str], ms: Callable[[Costs], dict[str, float]]) -> dict[str, float]:
+        """All of the stages, those that none went through with 0."""
+        known = [self._selects, self._loads.known, self._results.known]
+        if not any(costs.num_images for costs in known[1:]):
+            return {}
+        sums = dict.fromkeys(stages, 0.0)
+        for costs in known:
+            _add(sums, ms(costs))
+        return sums
 
 
 def _add(sums: dict[str, float], seconds: Mapping[str, float]) -> None:

@@ -14,7 +14,7 @@ from tests.unit.models.small_models import MEAN, SIZE, STD
 
 FLOATS = ("naive", "vectorised", "pool", "dataloader", "prefetch", "drop-broken")
 UINT8 = ("turbo", "fast-collate", "getitems", "database", "list-of-paths", "packed-paths", "threads", "cache")
-NEEDS_A_RUN = {"pin-memory", "lane", "loader+model", "executor"}
+NEEDS_A_RUN = {"pin-memory", "lane", "loader+model", "ring", "executor"}
 
 
 @pytest.fixture(autouse=True)

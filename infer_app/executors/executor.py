@@ -1,0 +1,36 @@
+"""What a run asks of an executor: chunks in, results out in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol
+
+from infer_app.executors.spec import LaneSpec
+from infer_app.records import Chunk, ChunkResult
+
+
+class Executor(Protocol):
+    """Closed by whoever opened it; `run` may be called again after `close`."""
+
+    name: str
+    device: str
+    device_stages: frozenset[str]  # those that one process does for all
+    lane: LaneSpec
+    num_cores: int
+    num_workers: int
+    num_lanes: int  # processes that predictions come from
+    num_threads: int  # of a lane's model
+
+    @property
+    def chunk_size(self) -> int | None:
+        """Images of a chunk, at most; None where any number will do."""
+
+    def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+        """Every ref of every chunk is in exactly one result."""
+
+    def close(self) -> None:
+        """Ends the processes; the next run starts others."""
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(self, *exception: object) -> None: ...
