@@ -12,6 +12,12 @@ def run(project: Project, *more: str, exit_code: int = 0, **environ: str):
     return project.infer_json("run", "--date", DATE, "--workers", "2", *more, exit_code=exit_code, **environ)
 
 
+@pytest.fixture(params=["cpu", "cuda"], autouse=True)
+def _executor(request, monkeypatch):
+    """Each law holds for each executor; `cuda` with its ring, and plain copies to the CPU."""
+    monkeypatch.setenv("INFER_RUN__EXECUTOR", request.param)
+
+
 def test_no_images_is_a_report_of_zeros(project):
     project.add_photos(3, date="2026-11-18")
     report = run(project, "--lookback", "0")
