@@ -68,6 +68,7 @@ class Contest:
     calibrate: Path | None = None  # folder of photos; infer's int8 variant
     openvino: bool = False  # the tuned may use it too
     frozen: bool = False  # the tuned freeze their network and do no more to it
+    executor: str = "cpu"  # infer's own
 
     @property
     def cores(self) -> range:
@@ -125,7 +126,7 @@ class Project:
 
     def run_infer(self) -> Run:
         database = self._fresh("infer.db")
-        command = [str(INFER), "run", "--date", DATE, "--model", MODEL, "--json"]
+        command = [str(INFER), "run", "--date", DATE, "--model", MODEL, "--executor", self.contest.executor, "--json"]
         command += ["--allow-int8"] if self.contest.calibrate else []
         return time_process(command, self.folder, database, "infer_predictions", self.contest.cores)
 

@@ -42,7 +42,9 @@ def compare(flags: argparse.Namespace) -> None:
     calibrate = (
         (flags.int8 if flags.int8 != Path() else flags.photos or find_photos()) if flags.int8 is not None else None
     )
-    contest = Contest(flags.cores, flags.null or flags.large, flags.scaled, calibrate, flags.openvino, flags.frozen)
+    contest = Contest(
+        flags.cores, flags.null or flags.large, flags.scaled, calibrate, flags.openvino, flags.frozen, flags.executor
+    )
     with tempfile.TemporaryDirectory(prefix="infer-bench-", dir=flags.scratch) as folder:
         project = prepare(Path(folder), contest, flags)
         programs = [program for program in contest.programs() if is_wanted(program, flags.only)]
@@ -105,6 +107,7 @@ def summarise(
     rounds: list[Round], settings: dict[Program, Setting], reference: dict[int, str], flags: argparse.Namespace
 ) -> dict[str, Any]:
     ours = told_by_infer(rounds[-1][OURS])
+    ring = ["ring"] if flags.executor == "cuda" else []
     kinds = ("null", "large", "scaled", "int8", "openvino", "frozen")
     set_up = {program.name: str(setting) for program, setting in settings.items()}
     set_up[OURS] = f"{ours['variant']}, {ours['num_workers']} workers, as it tuned itself when the model was built"
@@ -113,7 +116,7 @@ def summarise(
         "machine": describe_machine(),
         "num_photos": len(reference),
         "cores": flags.cores,
-        "contest": [kind for kind in kinds if getattr(flags, kind) not in (None, False)],
+        "contest": [*ring, *(kind for kind in kinds if getattr(flags, kind) not in (None, False))],
         "contestants": {name: {"setting": set_up[name], **contestant(name, rounds, reference)} for name in rounds[0]},
         "infer_stages_ms": ours["stages"],
     }
@@ -200,6 +203,7 @@ def read_flags() -> argparse.Namespace:
         "--int8", type=Path, nargs="?", const=Path(), metavar="DIR", help="ours in int8, calibrated on DIR"
     )
     parser.add_argument("--openvino", action="store_true", help="the tuned may use OpenVINO, as we do")
+    parser.add_argument("--executor", default="cpu", help="infer's own: cpu, or cuda for its ring")
     parser.add_argument("--frozen", action="store_true", help="the tuned freeze their network, without oneDNN's fusion")
     parser.add_argument("--search", type=int, default=256, help="photos of a trial; 0 takes settings known as good")
     parser.add_argument("--patience", type=float, default=0, help="seconds to wait before, or repeat, a disturbed run")
