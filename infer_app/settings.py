@@ -63,7 +63,9 @@ class ImagesSettings(Section):
 class CacheSettings(Section):
     """Transformed pixels kept between runs, for a second model over the same images."""
 
-    max_size: ByteSize = Field(ByteSize(0), ge=0)  # on disk, such as "10GB"; 0: none. Another one empties the cache
+    max_size: ByteSize = Field(
+        ByteSize(0), ge=0, le=1 << 50
+    )  # on disk, such as "10GB"; 0: none. Another one empties the cache
     folder: Path = Path(".infer-cache")
 
 

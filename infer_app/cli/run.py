@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.day import Day, each_date, parse_date
-from infer_app.errors import DayHeld, NothingAllowed, gravest
+from infer_app.errors import DayHeld, InferError, ModelError, NothingAllowed, gravest
 from infer_app.job import Job, choose_artifacts, group_by_pixels, open_job
 from infer_app.observe.forecast import Forecast, forecast
 from infer_app.observe.log import log_to_stderr
@@ -109,19 +109,42 @@ def backfill(first: str, last: str, flags: dict[str, Any], limits: Limits, voice
 def _run_days(
     loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice: Voice, trace: Trace | None = None
 ) -> int:
-    """Models that take the same pixels together, the others after them."""
+    """Models that take the same pixels together, the others after them, also where one can't run or is held."""
     log_to_stderr(voice.quiet, voice.verbose)
     answers: list[Answer] = []
+    failures: list[Failure] = []
+    nearest: date | None = None
     with limits.stop() as stop:
         for artifacts in group_by_pixels(choose_artifacts(loaded)):
-            with open_job(loaded, artifacts, trace=trace is not None) as job:
-                answers += _run_job(job, days, limits, stop, Progress(voice.quiet), trace)
-                nearest = job.tables.source.nearest_date(days[-1]) if not answers[-1].last.day.eligible else None
+            try:
+                with open_job(loaded, artifacts, trace=trace is not None) as job:
+                    answers += _run_job(job, days, limits, stop, Progress(voice.quiet), trace)
+                    nearest = job.tables.source.nearest_date(days[-1]) if not answers[-1].last.day.eligible else None
+            except (DayHeld, ModelError) as error:
+                failures += [Failure(artifact.manifest.name, error) for artifact in artifacts]
             if stop.exit_code:
                 break
-    exit_code = gravest([answer.exit_code for answer in answers])
-    _say(answers, days, nearest, exit_code, voice)
+    if not answers and failures:
+        raise failures[0].error
+    exit_code = gravest([answer.exit_code for answer in answers] + [failure.exit_code for failure in failures])
+    _say(answers, failures, days, nearest, exit_code, voice)
     return exit_code
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why one of several models was not run."""
+
+    model: str
+    error: InferError
+
+    @property
+    def exit_code(self) -> int:
+        return self.error.exit_code
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"error": str(self.error), "hint": self.error.hint}
+        return {"model": self.model, "exit_code": self.exit_code} | told
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +202,25 @@ def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) 
     return forecast(max(reports, key=lambda report: report.selected), pending) if pending else None
 
 
-def _say(answers: list[Answer], days: Sequence[Day], nearest: date | None, exit_code: int, voice: Voice) -> None:
+def _say(
+    answers: list[Answer],
+    failures: list[Failure],
+    days: Sequence[Day],
+    nearest: date | None,
+    exit_code: int,
+    voice: Voice,
+) -> None:
+    for failure in failures:
+        log.error("%s was not run: %s (%s)", failure.model, failure.error, failure.error.hint)
     if voice.as_json:
-        several = {"models": [answer.to_json() for answer in answers]} if len(answers) > 1 else {}
+        models = [answer.to_json() for answer in answers] + [failure.to_json() for failure in failures]
+        several = {"models": models} if len(models) > 1 else {}
         print(json.dumps(answers[0].to_json() | {"exit_code": exit_code} | several))
         return
     if voice.quiet and exit_code == 0:
         return
     for answer in answers:
-        if len(answers) > 1:
+        if len(answers) + len(failures) > 1:
             print(f"{answer.last.model}:")
         _say_answer(answer, days, nearest)
 

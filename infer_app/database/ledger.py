@@ -93,10 +93,10 @@ class Ledger:
             self._close(run_id, patience_s=2, state="failed", exit_code=exit_code, error=error)
 
     def variant_of_day(self, day: Day, model_id: str) -> str | None:
-        """The variant that the day's latest run began with: a resumed day keeps it."""
-        latest = select(runs.c.variant).where(runs.c.day == day.date, runs.c.model_id == model_id, runs.c.predicted > 0)
+        """The variant that the day was begun with: it keeps it, whatever single runs were told since."""
+        first = select(runs.c.variant).where(runs.c.day == day.date, runs.c.model_id == model_id, runs.c.predicted > 0)
         with self._database.read() as connection:
-            return connection.scalar(latest.order_by(runs.c.started_at.desc()).limit(1))
+            return connection.scalar(first.order_by(runs.c.started_at).limit(1))
 
     def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
         row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": now}

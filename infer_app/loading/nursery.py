@@ -10,11 +10,15 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 
+from infer_app.errors import WorkersKilled
+
+MAX_STARTS = 3  # of a server that is killed again and again
+SERVER_GONE = 255  # multiprocessing's exit code for a process whose server ended before it
 PRELOAD = ("__main__", "infer_app.loading.orphan", "infer_app.executors.lane")
 
 
@@ -43,6 +47,25 @@ def signals_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def start_process(target: Callable[..., object], *args: object) -> ForkServerProcess:
+    """A process from the server; a server that was killed (by the kernel, for memory) is started again.
+
+    Raises WorkersKilled where it can't be.
+    """
+    for _ in range(MAX_STARTS):
+        process = context().Process(target=target, args=args, daemon=True)
+        try:
+            with signals_blocked():
+                process.start()
+        except (EOFError, OSError) as error:
+            failed = error
+            continue
+        return process
+    raise WorkersKilled(
+        f"no process can be started: {type(failed).__name__}: {failed}", "is there memory enough, and `ulimit -n`?"
+    ) from failed
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:

@@ -7,7 +7,7 @@ from multiprocessing.connection import Connection
 from typing import TypeVar, TypeVarTuple
 
 from infer_app.errors import ModelError
-from infer_app.loading.nursery import context, die_with_parent, signals_blocked
+from infer_app.loading.nursery import context, die_with_parent, start_process
 
 TIMEOUT_S = 1800.0  # measuring the largest of models takes minutes; what takes longer hangs
 
@@ -21,9 +21,7 @@ def run_in_process(function: Callable[[*Args], T], *args: *Args, timeout_s: floa
     Raises what it raises, and ModelError where its process is killed, crashes, or takes longer than `timeout_s`.
     """
     receiver, sender = context().Pipe(duplex=False)
-    process = context().Process(target=_answer, args=(sender, function, args))
-    with signals_blocked():
-        process.start()
+    process = start_process(_answer, sender, function, args)
     sender.close()  # so that its end is seen when the process ends
     try:
         if not receiver.poll(timeout_s):

@@ -22,7 +22,7 @@ from typing import Any, Generic, TypeVar
 from infer_app.errors import ModelError, WorkersKilled
 from infer_app.loading.blame import Death, Task, Verdict, judge
 from infer_app.loading.mark import Mark
-from infer_app.loading.nursery import context, signals_blocked
+from infer_app.loading.nursery import SERVER_GONE, context, start_process
 from infer_app.loading.ring import Ring
 from infer_app.loading.worker import Done, Failed, OpenLane, Ready, Taken, work
 from infer_app.records import Chunk, ChunkResult
@@ -45,11 +45,7 @@ class Worker(Generic[R]):
     def __init__(self, context: ForkServerContext, open_lane: OpenLane[R]) -> None:
         self.mark = Mark.create(context)
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(
-            target=work, args=(theirs, self.mark.memory, open_lane, log.isEnabledFor(logging.DEBUG)), daemon=True
-        )
-        with signals_blocked():
-            self.process.start()
+        self.process = start_process(work, theirs, self.mark.memory, open_lane, log.isEnabledFor(logging.DEBUG))
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()
         self.started_at = time.monotonic()
@@ -256,7 +252,7 @@ class Workers(Generic[R]):
 
     def _check_deaths(self, worker: Worker[R], death: Death) -> None:
         self._deaths_in_a_row += 1
-        if not worker.is_ready and death.exitcode != -signal.SIGKILL:
+        if not worker.is_ready and death.exitcode not in (-signal.SIGKILL, SERVER_GONE):
             raise ModelError(
                 f"a worker died while starting (exit code {death.exitcode})",
                 "`infer doctor` checks the model and the libraries it needs",

@@ -161,5 +161,20 @@ def _check_values(manifest: Manifest) -> None:
         raise ValueError(f"no checksum of {', '.join(missing)}")
     if not manifest.golden or not isinstance(manifest.variants, dict):
         raise ValueError("golden images or variants are missing")
+    for variant, details in manifest.variants.items():
+        _check_variant(variant, details)
     if manifest.input_spec.kind and manifest.expected_id() != manifest.model_id:
         raise ValueError(f"does not belong to model {manifest.model_id}: changed since it was built")
+
+
+def _check_variant(variant: str, details: Any) -> None:
+    """Of what a choice reads, the types; what else a newer program may have noted is its own."""
+    if not isinstance(details, dict):
+        raise ValueError(f"variant {variant} is no object")
+    for key in ("parity", "calibration", "tolerance", "requires"):
+        if not isinstance(details.get(key, {}), dict):
+            raise ValueError(f"{key} of variant {variant} is no object")
+    for key in ("parity", "calibration", "tolerance"):
+        if not all(isinstance(value, int | float) for value in details.get(key, {}).values()):
+            raise ValueError(f"{key} of variant {variant} has something that is no number")
+    Tolerance(**details.get("tolerance", {}))

@@ -132,7 +132,7 @@ def _openvino() -> Any:
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     try:
         import openvino
-    except ImportError as error:
+    except Exception as error:  # a missing system library is an OSError, a damaged package anything
         raise ModelError(f"OpenVINO can't be loaded: {error}", _INSTALL) from error
     return openvino
 

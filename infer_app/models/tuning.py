@@ -7,37 +7,42 @@ a container, whose name changes every night, finds what was measured the night b
 
 from __future__ import annotations
 
-import json
 import platform
 import re
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from infer_app.models.files import replace_file
 
 FOLDER = "tuning"
 _LIBRARIES = ("torch", "openvino")
 
+# What a damaged file must not ask of a night: it is measured again instead.
+Count = Annotated[int, Field(ge=1, le=1024)]
+Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
 
 @dataclass(frozen=True, slots=True)
 class Speed:
     """A variant on one thread of one core."""
 
-    batch_size: int
-    ms_per_image: float  # CPU milliseconds
+    batch_size: Count
+    ms_per_image: Amount  # CPU milliseconds
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
     """How the cores are used: so many processes with so many threads each."""
 
-    workers: int
-    threads: int
+    workers: Count
+    threads: Count
     images_per_second: float | None = None  # of the golden images, once running; None where it was not measured
 
 
@@ -50,26 +55,21 @@ class Tuning:
     measured_at: str  # ISO 8601, UTC
     speeds: dict[str, Speed] = field(default_factory=dict)  # by variant
     layouts: dict[str, tuple[Layout, ...]] = field(default_factory=dict)  # by variant, the fastest first
-    worker_bytes: int | None = None  # of memory that one worker has for itself
+    worker_bytes: Annotated[int, Field(ge=0)] | None = None  # of memory that one worker has for itself
 
     def layout_of(self, variant: str) -> Layout | None:
         return next(iter(self.layouts.get(variant, ())), None)
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2) + "\n"
+        return _JSON.dump_json(self, indent=2).decode() + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Tuning:
-        """Raises ValueError, TypeError or KeyError for anything else."""
-        data: dict[str, Any] = json.loads(text)
-        return cls(
-            host=data["host"],
-            libraries=dict(data["libraries"]),
-            measured_at=data["measured_at"],
-            speeds={variant: Speed(**speed) for variant, speed in data["speeds"].items()},
-            layouts={variant: tuple(Layout(**one) for one in found) for variant, found in data["layouts"].items()},
-            worker_bytes=data["worker_bytes"],
-        )
+        """Raises ValidationError for anything else."""
+        return _JSON.validate_json(text)
+
+
+_JSON = TypeAdapter(Tuning)
 
 
 def new_tuning(num_cores: int, speeds: Mapping[str, Speed]) -> Tuning:
@@ -82,7 +82,7 @@ def load_tuning(artifact_folder: Path, num_cores: int) -> Tuning | None:
     """This host's, where there is one that still holds; None where it must be measured."""
     try:
         tuning = Tuning.from_json(_path(artifact_folder, num_cores).read_text())
-    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+    except (OSError, UnicodeDecodeError, ValidationError):
         return None
     return tuning if tuning.libraries == library_versions() else None
 
@@ -91,7 +91,7 @@ def load_all(artifact_folder: Path) -> list[Tuning]:
     """Those of every host, for `infer model show`; what can't be read is left out."""
     found = []
     for path in sorted(artifact_folder.glob(f"{FOLDER}/*.json")):
-        with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
+        with suppress(OSError, UnicodeDecodeError, ValidationError):
             found.append(Tuning.from_json(path.read_text()))
     return found
 

@@ -105,5 +105,22 @@ def test_a_dry_run_of_two_models_writes_nothing(project):
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(0,)]
 
 
+@pytest.mark.parametrize("names", [("colors", "large"), ("large", "colors")])
+def test_a_model_that_can_not_run_does_not_stop_the_others(project, names):
+    """`large` was changed; `colors` takes other pixels, so it is another job."""
+    (weights,) = (project.folder / "models" / "large").glob("*/model.ts")
+    weights.write_bytes(weights.read_bytes()[:-1])
+    report = run(project, *names, exit_code=12)
+    assert (report["model"], report["predicted"]) == ("colors", 29)
+    failed = report["models"][1]
+    assert (failed["model"], failed["exit_code"], "changed since it was built" in failed["error"]) == (
+        "large",
+        12,
+        True,
+    )
+    assert "large was not run: " in project.errors
+    assert "changed since it was built" in run(project, "large", exit_code=12)["error"]
+
+
 def test_a_model_named_twice_is_a_mistake(project):
     assert "named twice" in run(project, "colors", "colors", exit_code=2)["error"]

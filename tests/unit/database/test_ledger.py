@@ -216,12 +216,12 @@ def test_a_model_keeps_the_time_it_was_first_run_at(database, ledger):
         ]
 
 
-def test_the_variant_of_a_day_is_that_of_its_latest_run_that_predicted(database, ledger):
+def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, ledger):
     assert ledger.variant_of_day(DAY, MODEL.model_id) is None
-    for variant, predicted in (("fp32", 3), ("int8", 3), ("fp16", 0)):
+    for variant, predicted in (("fp16", 0), ("fp32", 3), ("int8", 3)):
         run_id = open_run(ledger, replace(MODEL, variant=variant))
         ledger.close_run(report(run_id, predicted=predicted))
-    assert ledger.variant_of_day(DAY, MODEL.model_id) == "int8"
+    assert ledger.variant_of_day(DAY, MODEL.model_id) == "fp32"
     assert ledger.variant_of_day(DAY.before(1), MODEL.model_id) is None
     assert ledger.variant_of_day(DAY, "another") is None
 

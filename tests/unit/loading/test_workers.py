@@ -6,12 +6,14 @@ import signal
 import threading
 import time
 from contextlib import suppress
+from multiprocessing import forkserver
 
 import psutil
 import pytest
 from toy_lanes import FACTS, OpenOnce, Swollen, open_dying, open_refused, open_toy
 
 from infer_app.errors import InferError, WorkersKilled
+from infer_app.loading import nursery
 from infer_app.loading import workers as workers_module
 from infer_app.loading.workers import Workers
 from infer_app.records import Broken, Chunk, ChunkResult, ImageRef, Reason
@@ -207,6 +209,28 @@ def test_a_worker_that_dies_while_starting_ends_the_run():
 def test_a_worker_that_is_killed_while_starting_is_replaced(tmp_path):
     with Workers(OpenOnce(tmp_path / "x"), 1, TIMEOUT_S) as workers:
         assert run(workers, chunk(1, "a")) == {"1.0": "a"}
+
+
+@pytest.mark.parametrize("after", [0, 1, 7])
+def test_a_fork_server_that_is_killed_is_started_again(after):
+    """As by the kernel, for memory; its workers end with it."""
+    some = [chunk(n, "a", "b") for n in range(300)]
+    outcomes = {}
+    with Workers(open_toy, 2, TIMEOUT_S) as workers:
+        results = workers.run(some)
+        for _ in range(after):
+            outcomes |= labels(next(results))
+        nursery.start_early()
+        server = forkserver._forkserver._forkserver_pid
+        os.kill(server, signal.SIGKILL)
+        for result in results:
+            outcomes |= labels(result)
+        assert forkserver._forkserver._forkserver_pid != server
+    assert outcomes == {ref.image_id: ref.location for one in some for ref in one.refs}
+
+
+def labels(result):
+    return {prediction.ref.image_id: prediction.output.label for prediction in result.predictions}
 
 
 def test_a_lane_that_raises_is_a_bug_and_ends_the_run_with_its_traceback(pool):

@@ -57,6 +57,13 @@ def test_what_is_no_manifest_is_refused(text, message):
         ({"files": {"../../etc/passwd": "0"}}, "outside the artifact"),
         ({"files": {"/etc/passwd": "0"}}, "outside the artifact"),
         ({"files": {}}, "no checksum of"),
+        ({"variants": {"cpu-x": "fast"}}, "variant cpu-x is no object"),
+        ({"variants": {"cpu-x": {"parity": None}}}, "parity of variant cpu-x is no object"),
+        (
+            {"variants": {"cpu-x": {"parity": {"cosine": "x"}}}},
+            "parity of variant cpu-x has something that is no number",
+        ),
+        ({"variants": {"cpu-x": {"tolerance": {"any": 1}}}}, "unexpected keyword argument 'any'"),
         ({"std": [0.9, 0.9, 0.9]}, "changed since it was built"),
         ({"model_id": "0" * 16}, "changed since it was built"),
     ],

@@ -1,5 +1,6 @@
 import json
 import os
+import re
 from dataclasses import replace
 
 import pytest
@@ -101,6 +102,27 @@ def test_a_damaged_file_is_measured_anew(tuning, tmp_path, damage):
     assert (load_tuning(tmp_path, 2), load_all(tmp_path)) == (None, [])
     assert save_tuning(tmp_path, 2, tuning)
     assert load_tuning(tmp_path, 2) == tuning
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        *((figure, value) for figure in ("batch_size", "workers", "threads") for value in (0, -1, "x", 2.5, 10**6)),
+        *(("ms_per_image", value) for value in (0, -1, "x", None, [], float("nan"))),
+        *(("worker_bytes", value) for value in (-5, "x")),
+    ],
+)
+def test_a_figure_that_none_can_be_is_measured_anew(tuning, tmp_path, figure, value):
+    save_tuning(tmp_path, 2, tuning)
+    path = the_file(tmp_path)
+    path.write_text(re.sub(rf'"{figure}": [\d.]+', f'"{figure}": {json.dumps(value)}', path.read_text()))
+    assert load_tuning(tmp_path, 2) is None
+
+
+def test_a_file_as_deep_as_it_is_long_is_measured_anew(tuning, tmp_path):
+    save_tuning(tmp_path, 2, tuning)
+    the_file(tmp_path).write_text("[" * 100_000)
+    assert load_tuning(tmp_path, 2) is None
 
 
 def test_bytes_that_are_no_text_are_a_damaged_file(tuning, tmp_path):
