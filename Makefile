@@ -1,5 +1,5 @@
-# Everything a new machine needs is made here. On a server without a GPU, keep pip from fetching CUDA:
-#   make demo TORCH_INDEX=<index of PyTorch's CPU builds>
+# Everything a new machine needs is made here. On a machine without a GPU, keep pip from fetching gigabytes of CUDA:
+#   make demo TORCH_INDEX=<index of CPU builds, which PyTorch's install page names>
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
@@ -28,6 +28,9 @@ format: $(VENV)/.dev
 
 $(VENV)/.torch:
 	$(PYTHON) -m venv $(VENV)
+	@if [ -z "$(TORCH_INDEX)" ] && ! [ -e /dev/nvidiactl ]; then \
+		echo "no GPU here: pip's usual torch brings gigabytes of CUDA along. To leave them out, stop this and give the"; \
+		echo "index of CPU builds that PyTorch's install page names: make … TORCH_INDEX=…"; fi
 	$(PIP) install --quiet $(if $(TORCH_INDEX),--index-url $(TORCH_INDEX)) 'torch==2.13.0'
 	touch $@
 
@@ -49,7 +52,7 @@ $(VENV)/.bench: $(VENV)/.test
 
 # libjpeg-turbo decodes JPEGs 1.5 times faster than Pillow, which is used where it is missing.
 system:
-	@if ldconfig -p | grep -q 'libturbojpeg\.so'; then :; \
+	@if PATH="$$PATH:/sbin:/usr/sbin" ldconfig -p | grep -q 'libturbojpeg\.so'; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -qq -y libturbojpeg0 >/dev/null; \
 	else echo "libturbojpeg is missing: sudo apt-get install libturbojpeg0 (decoding is slower without)"; fi

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from infer_app.cli.tables import show_table
 from infer_app.cli.variants import show_scaled, show_tuning, show_variants
-from infer_app.errors import UsageError
+from infer_app.errors import ModelError, UsageError
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.models import openvino
 from infer_app.models.add_variants import add_variants
 from infer_app.models.artifact import find_artifact, list_artifacts
 from infer_app.models.build import BuildRequest, build_model
@@ -21,7 +22,7 @@ from infer_app.models.calibration import Calibration
 from infer_app.models.manifest import Manifest
 from infer_app.models.specs import OutputSpec
 from infer_app.models.tuning import load_all, load_tuning
-from infer_app.models.variants import runnable
+from infer_app.models.variants import OPENVINO_FP32, missing_for, runnable
 from infer_app.records import Recipe
 from infer_app.settings import DEFAULT_CONFIG, load_settings
 from infer_app.tune import measure_layouts, measure_speeds
@@ -88,13 +89,17 @@ class VariantFlags:
     tune: bool
 
     def calibration(self) -> Calibration | None:
-        """Raises UsageError for a folder that isn't there or a share that is none."""
+        """Raises UsageError for a folder that isn't there or a share that is none, and ModelError without NNCF."""
         try:
             text = self.min_agreement
             share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
         except ValueError:
             raise UsageError(f"--min-agreement {self.min_agreement!r} is no share", "for example 97%") from None
-        return None if self.calibrate is None else Calibration(self.calibrate, share)
+        if self.calibrate is None:
+            return None
+        if missing_for(OPENVINO_FP32) or not openvino.can_quantise():
+            raise ModelError("int8 needs OpenVINO and NNCF", "pip install 'infer_app[cpu,int8]'")
+        return Calibration(self.calibrate, share)
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,7 +276,7 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice:
         print(json.dumps(told[0] | {"exit_code": exit_code} | several))
         return exit_code
     for reports, rest in rehearsed:
-        _say_rehearsal(reports, rest)
+        _say_rehearsal(reports, rest, len(rehearsed) > 1)
     return exit_code
 
 
@@ -287,8 +287,10 @@ def _pending(job: Job, days: Sequence[Day]) -> int:
     return sum(books.count_new(day, *job.model_ids) for day in days) + older
 
 
-def _say_rehearsal(reports: Sequence[RunReport], rest: Forecast) -> None:
+def _say_rehearsal(reports: Sequence[RunReport], rest: Forecast, is_one_of_several: bool) -> None:
     first = reports[0]
+    if is_one_of_several:
+        print(f"{' and '.join(report.model for report in reports)}:")
     if first.selected:
         _say_costs(first)
     for report in reports if first.selected else ():

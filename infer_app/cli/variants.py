@@ -15,12 +15,16 @@ from infer_app.models.variants import TORCHSCRIPT
 def show_variants(manifest: Manifest) -> None:
     """Each variant against the fp32 source, on the golden images and on those it was calibrated with."""
     rows = [
-        (variant, *_parity_cells("golden" if images == "parity" else images, details[images]))
+        (variant, *_parity_cells("golden" if images == "parity" else "calibration", details[images]))
         for variant, details in manifest.variants.items()
         for images in ("parity", "calibration")
         if images in details
     ]
     show_table(("variant", "against the source on", "labels kept", "worst cosine", "worst difference"), rows)
+    if any("calibration" in details for details in manifest.variants.values()):
+        print(
+            "int8 is judged by the calibration images, of which it saw one half; golden ones are few and may be drawn"
+        )
 
 
 def show_scaled(manifest: Manifest) -> None:

@@ -23,9 +23,12 @@ class Forecast:
 
 
 def forecast(report: RunReport, pending: int) -> Forecast:
-    """What the run took besides its images (starting, and the idle end), then `pending` images at its steady rate."""
+    """What the run took besides its images (starting, and the idle end), then `pending` images at its steady rate.
+
+    A run too short to have one mostly started: then at the limit that its costs allow.
+    """
     if not report.selected:
         return Forecast(pending, None)
-    steady = report.steady_images_per_second or report.images_per_second
+    steady = report.steady_images_per_second or report.limit_images_per_second or report.images_per_second
     besides = max(0.0, report.seconds - report.selected / steady)
     return Forecast(pending, besides + pending / steady)

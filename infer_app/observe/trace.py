@@ -24,7 +24,7 @@ class Trace:
 
     def __init__(self, path: Path) -> None:
         """Raises UsageError where no file can be written."""
-        self._path = path.absolute()
+        self._path = path.resolve()  # what a link points to is written, and the link stays
         self._part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
         if self._path.exists() and not self._path.is_file():
             raise UsageError(f"--trace {path} is not a file", "name one that is made or overwritten")

@@ -9,6 +9,8 @@ from infer_app.observe.limit import in_words
 from infer_app.observe.stages import WAITING_STAGES
 from infer_app.records import DayCounts, RunReport
 
+LITTLE = 0.1  # of the cores' time
+
 
 def verdict(report: RunReport) -> str:
     """`19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit · the model limits`."""
@@ -21,10 +23,25 @@ def verdict(report: RunReport) -> str:
 
 
 def speed(report: RunReport) -> str:
-    """`94 % of the limit · the model limits`."""
-    if report.share_of_limit is None or report.limited_by is None:
+    """`94 % of the limit · the model limits`; where others took most of what is missing, they do."""
+    share = report.share_of_limit
+    if share is None or report.limited_by is None:
         return "too few images to judge the speed"
-    return f"{100 * report.share_of_limit:.0f} % of the limit · {in_words(report.limited_by)}"
+    others_limit = taken_by_others(report) >= max(LITTLE, (1 - share) / 2)
+    return (
+        f"{100 * share:.0f} % of the limit · {'other programs limit' if others_limit else in_words(report.limited_by)}"
+    )
+
+
+def taken_by_others(report: RunReport) -> float:
+    """Share of the cores' time that the workers were ready and others ran, 0-1.
+
+    The wall time of stages that wait for nothing but a core, beyond their CPU time; 0 where more processes than cores
+    take them from each other.
+    """
+    busy = [stage for stage in report.walls if stage not in WAITING_STAGES]
+    cpu, wall = (sum(times.get(stage, 0.0) for stage in busy) for times in (report.stages, report.walls))
+    return max(0.0, 1 - cpu / wall) if wall and report.num_workers <= report.num_cores else 0.0
 
 
 def balance(counts: DayCounts) -> str:
@@ -46,11 +63,8 @@ def stage_costs(report: RunReport) -> str:
 
 
 def _others(report: RunReport) -> str:
-    """What kept the workers off the cores: wall time of stages that wait for nothing else, beyond their CPU time."""
-    busy = [stage for stage in report.walls if stage not in WAITING_STAGES]
-    cpu, wall = (sum(times.get(stage, 0.0) for stage in busy) for times in (report.stages, report.walls))
-    share = 1 - cpu / wall if wall and report.num_workers <= report.num_cores else 0.0
-    return f"; other programs took {100 * share:.0f} % of the cores' time" if share >= 0.1 else ""
+    share = taken_by_others(report)
+    return f"; other programs took {100 * share:.0f} % of the cores' time" if share >= LITTLE else ""
 
 
 def _in_ms(stages: Mapping[str, float]) -> str:
