@@ -128,7 +128,7 @@ def open_job(
 def plan_run(loaded: LoadedSettings, artifact: Artifact, began_with: str | None = None) -> Plan:
     """How the settings let the model run here; `began_with` is the variant of a day that is resumed."""
     run = loaded.settings.run
-    return plan(artifact, Wish(run.variant, run.allow_int8, began_with), run.workers)
+    return plan(artifact, Wish(run.variant, run.allow_int8, began_with, run.device), run.workers)
 
 
 def open_executor(
@@ -161,7 +161,8 @@ def _run_model(artifact: Artifact, plan: Plan) -> RunModel:
     log.info("%s runs as %s, %d workers x %d threads", manifest.name, plan.variant, plan.workers, plan.threads)
     for variant, why in plan.choice.passed_over.items():
         log.info("%s was passed over: %s", variant, why)
-    return RunModel(manifest.name, manifest.model_id, plan.variant, json.loads(manifest.to_json()))
+    facts = json.loads(manifest.to_json())
+    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over)
 
 
 def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:

@@ -202,6 +202,7 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
         advice=advise(cost, job.alternatives),
         num_cores=job.executor.num_cores,
         num_workers=job.executor.num_workers,
+        passed_over=leg.model.passed_over,
     )
 
 

@@ -77,8 +77,8 @@ class RunSettings(Section):
     time_zone: Zone = "UTC"  # in which a day begins and ends
     lookback: int = Field(3, ge=0, le=366)  # days before the day that are looked at again for late images
     executor: Literal["cpu"] = "cpu"
-    device: Literal["auto", "cpu"] = "auto"
-    variant: str = "auto"  # the fastest here; or the name of one
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU where the model has a variant for it; cuda: or fail
+    variant: str = "auto"  # the fastest here; or the name of one, which is then never replaced
     allow_int8: bool = False  # auto may take the int8 variant, where the model has a good one
     workers: int = Field(0, ge=0)  # 0: one for each core that this process may use
     chunk_size: int = Field(0, ge=0, le=256)  # images in a transaction; 0: a quarter second's work

@@ -7,6 +7,7 @@ import sys
 import time
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from infer_app.cli.tables import show_table
@@ -14,11 +15,14 @@ from infer_app.cli.variants import show_scaled, show_tuning, show_variants
 from infer_app.errors import UsageError
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants, check_gpu_variants
 from infer_app.models.add_variants import add_variants
 from infer_app.models.artifact import find_artifact, list_artifacts
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.calibration import Calibration
+from infer_app.models.device import Host, describe_host
 from infer_app.models.manifest import Manifest
+from infer_app.models.source import make_module
 from infer_app.models.specs import OutputSpec
 from infer_app.models.tuning import load_all, load_tuning
 from infer_app.models.variants import runnable
@@ -86,6 +90,12 @@ class VariantFlags:
     calibrate: Path | None
     min_agreement: str
     tune: bool
+    gpu: tuple[str, ...] = ()  # names, also several of them with commas between
+
+    def gpu_variants(self, source: str, host: Host) -> list[str]:
+        """In full. Raises UsageError for one there is not, ModelError for one that this machine can't make."""
+        names = [name.strip() for given in self.gpu for name in given.split(",") if name.strip()]
+        return check_gpu_variants(names, "torchscript" if Path(source).is_file() else "callable", host)
 
     def calibration(self) -> Calibration | None:
         """Raises UsageError for a folder that isn't there or a share that is none."""
@@ -125,6 +135,7 @@ def build(
     config: Path | None,
 ) -> None:
     calibration = variants.calibration()
+    gpu = variants.gpu_variants(source, describe_host())
     request = BuildRequest(
         source=source,
         name=name,
@@ -142,7 +153,9 @@ def build(
         artifact = build_model(request, _models_folder(config))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
         artifact = add_variants(artifact, calibration, say)
-        is_same = is_reused and calibration is None and len(artifact.manifest.variants) == num_variants
+        if gpu:
+            artifact = add_gpu_variants(artifact, gpu, partial(make_module, source, weights), Workshop.here(), say)
+        is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if variants.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), say)
     manifest = artifact.manifest

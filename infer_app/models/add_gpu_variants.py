@@ -1,4 +1,4 @@
-"""The GPU variants of a model: made, loaded again in a fresh process, held against the source, and only then recorded."""
+"""The GPU variants of a model: made, loaded again in a fresh process, held against the source, and only then stored."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.loading.once import run_in_process
 from infer_app.models import tensorrt
 from infer_app.models.artifact import Artifact, open_artifact, record_variant
-from infer_app.models.device import Host
+from infer_app.models.device import Host, describe_host
 from infer_app.models.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
 from infer_app.models.gpu_variants import load_module, run_fixed
 from infer_app.models.half import make_half
@@ -37,6 +37,11 @@ class Workshop:
     host: Host
     device: torch.device
 
+    @classmethod
+    def here(cls) -> Workshop:
+        """On the first GPU of this machine."""
+        return cls(describe_host(), torch.device("cuda", 0))
+
 
 @dataclass(frozen=True)
 class Made:
@@ -56,7 +61,9 @@ def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> li
         if variant not in GPU_VARIANTS:
             raise UsageError(f"no GPU variant {variant!r}", f"choose of: trt, cuda, {', '.join(GPU_VARIANTS)}")
         if why := missing_here(variant, host):
-            raise ModelError(f"{variant} can't be built here: {why}", "nothing was published; build it where it will run")
+            raise ModelError(
+                f"{variant} can't be built here: {why}", "nothing was published; build it where it will run"
+            )
         if is_tensorrt(variant) and source_kind != "callable":
             raise ModelError(
                 f"{variant} can't be built from a TorchScript file: torch.export takes no TorchScript",

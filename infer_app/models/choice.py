@@ -51,9 +51,7 @@ def choose_variant(
     """
     if wish.variant != AUTO:
         return Choice(_as_asked(manifest, wish, missing), {})
-    passed_over = {
-        variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, wish, missing))
-    }
+    passed_over = {variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, wish, missing))}
     left = [variant for variant in manifest.variants if variant not in passed_over]
     if not left:
         raise _none_left(manifest, wish, passed_over)

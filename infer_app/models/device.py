@@ -65,6 +65,13 @@ def describe_host() -> Host:
     )
 
 
+def why_tensorrt_fails() -> tuple[str, str] | None:
+    """Why torch-tensorrt can't be loaded and what to do; None where it can. Loads torch: for another process."""
+    from infer_app.models.tensorrt import why_unusable
+
+    return why_unusable()
+
+
 def _first_gpu() -> Gpu | None:
     """By the driver's own library, which heeds CUDA_VISIBLE_DEVICES; no context is made."""
     try:
@@ -77,7 +84,9 @@ def _first_gpu() -> Gpu | None:
     name = ctypes.create_string_buffer(_NAME_BYTES)
     if driver.cuDeviceGet(ctypes.byref(device), 0) or driver.cuDeviceGetName(name, _NAME_BYTES, device):
         return None
-    return Gpu(name.value.decode(errors="replace"), ".".join(str(_attribute(driver, a, device)) for a in (_MAJOR, _MINOR)))
+    return Gpu(
+        name.value.decode(errors="replace"), ".".join(str(_attribute(driver, a, device)) for a in (_MAJOR, _MINOR))
+    )
 
 
 def _attribute(driver: ctypes.CDLL, attribute: int, device: ctypes.c_int) -> int:

@@ -38,7 +38,9 @@ def run_fixed(module: Any, size: int, batch_size: int, device: torch.device) -> 
     except torch.OutOfMemoryError:
         raise  # a smaller batch may fit: the caller's business
     except Exception as error:
-        raise ModelError(f"it can't run {batch_size} images at a time: {first_line(error)}", tensorrt.REBUILD) from error
+        raise ModelError(
+            f"it can't run {batch_size} images at a time: {first_line(error)}", tensorrt.REBUILD
+        ) from error
     return model
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -24,7 +26,8 @@ class HalfModel(nn.Module):
 
     def __init__(self, source: nn.Module, spec: InputSpec, dtype: torch.dtype) -> None:
         super().__init__()
-        self.source = source.to(dtype).to(memory_format=torch.channels_last)
+        halved: Any = source.to(dtype)
+        self.source = halved.to(memory_format=torch.channels_last)  # of the weights; the pixels come so already
         self.dtype = dtype
         self.takes_pixels = spec.kind == "uint8-nhwc"
         self.register_buffer("mean", torch.tensor(spec.mean, dtype=torch.float64).mul(255).float().view(1, 3, 1, 1))

@@ -129,12 +129,12 @@ def runtime_abi() -> str:
     return str(torch.ops.tensorrt.ABI_VERSION())
 
 
-def why_unusable() -> str | None:
-    """Why torch-tensorrt can't be loaded; None where it can. For a process of its own: a failed import leaves parts."""
+def why_unusable() -> tuple[str, str] | None:
+    """Why torch-tensorrt can't be loaded and what to do; None where it can. A failed import leaves parts behind."""
     try:
         load_library()
     except ModelError as error:
-        return error.message
+        return error.message, error.hint
     return None
 
 
@@ -146,13 +146,15 @@ def load_library() -> ModuleType:
         with redirect_stdout(said):
             import torch_tensorrt
     except Exception as error:  # a bare Exception, among others
-        raise ModelError(f"torch-tensorrt can't be loaded: {_in_short(error)}", _how_to_install(said.getvalue())) from error
+        raise ModelError(
+            f"torch-tensorrt can't be loaded: {_in_short(error)}", _how_to_install(said.getvalue())
+        ) from error
     module: ModuleType = torch_tensorrt
     return module
 
 
 def _how_to_install(said: str) -> str:
-    """The pair that is installed, since the usual cause is a TensorRT that isn't the one torch-tensorrt was made for."""
+    """Names what is installed: the usual cause is a TensorRT that isn't the one torch-tensorrt was made for."""
     host = describe_host()
     if host.torch_tensorrt is None:
         return INSTALL
@@ -179,7 +181,11 @@ def _told() -> Iterator[None]:
 
 _REFUSALS = (
     ("Unknown type name", "torch-tensorrt's runtime is not loaded", INSTALL),
-    ("Torch-TensorRT ABI", "the module was embedded by another torch-tensorrt", "it is embedded again from engine.plan"),
+    (
+        "Torch-TensorRT ABI",
+        "the module was embedded by another torch-tensorrt",
+        "it is embedded again from engine.plan",
+    ),
     ("No compatible device", "the plan was built for a GPU of another compute capability", REBUILD),
     ("Unable to deserialize", "TensorRT does not take the plan: it is damaged, or of another version or GPU", REBUILD),
     ("target platform", "the plan was built for another platform", REBUILD),

@@ -1,4 +1,4 @@
-"""Builds the stand-in runtime and lays out a machine that has it: two packages on a path, and what it pretends to be."""
+"""Builds the stand-in runtime and lays out a machine that has it: two packages and what they pretend to be."""
 
 from __future__ import annotations
 

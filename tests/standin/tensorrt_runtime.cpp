@@ -7,6 +7,7 @@
 #include <torch/custom_class.h>
 #include <torch/script.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -120,8 +121,9 @@ Plan deserialize(const std::string& bytes) {
   plan.outputs = split(lines[4], '%');
   plan.min_batch = std::stoll(lines[5]);
   plan.max_batch = std::stoll(lines[6]);
+  std::istringstream rest(bytes.substr(static_cast<size_t>(stream.tellg())));  // a reader of its own: it seeks to 0
   try {
-    plan.module = torch::jit::load(stream);
+    plan.module = torch::jit::load(rest);
   } catch (const std::exception&) {
     TORCH_CHECK(false, refused);
   }

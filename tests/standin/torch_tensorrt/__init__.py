@@ -28,4 +28,9 @@ class Input:
     dtype: torch.dtype
 
 
+@dataclass
+class Device:
+    gpu_id: int
+
+
 from torch_tensorrt import dynamo, ts  # noqa: E402, F401

@@ -16,7 +16,7 @@ def convert_exported_program_to_serialized_trt_engine(
     inputs: Sequence[Any] | None = None,
     *,
     arg_inputs: Sequence[Any] | None = None,
-    device: torch.device | str | None = None,
+    device: torch_tensorrt.Device | None = None,
 ) -> bytes:
     """The input's name is the exported one, the output's is output0, as in torch-tensorrt."""
     (spec,) = arg_inputs or inputs or ()
@@ -26,5 +26,7 @@ def convert_exported_program_to_serialized_trt_engine(
     buffer = io.BytesIO()
     module = exported_program.module()
     with torch.no_grad():
-        torch.jit.save(torch.jit.trace(module, torch.zeros(spec.opt_shape, dtype=spec.dtype), check_trace=False), buffer)
+        torch.jit.save(
+            torch.jit.trace(module, torch.zeros(spec.opt_shape, dtype=spec.dtype), check_trace=False), buffer
+        )
     return "\n".join(["STANDIN1", *map(str, header), ""]).encode() + buffer.getvalue()

@@ -22,8 +22,9 @@ def embed_engine_in_new_module(
     serialized_engine: bytes,
     input_binding_names: list[str] | None = None,
     output_binding_names: list[str] | None = None,
-    device: torch.device | None = None,
+    device: torch_tensorrt.Device | None = None,
 ) -> torch.jit.ScriptModule:
+    assert isinstance(device, torch_tensorrt.Device)  # the real one takes no torch.device
     major, minor = torch_tensorrt.MACHINE["capability"].split(".")
     fields: list[str | bytes] = [
         torch.ops.tensorrt.ABI_VERSION(),
