@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.errors import ModelError
-from infer_app.models.fixed_batch import as_rows
 from infer_app.models.specs import InputSpec
 
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
@@ -35,9 +34,9 @@ class HalfModel(nn.Module):
 
     def forward(self, pixels: Tensor) -> Tensor:
         if self.takes_pixels:
-            return as_rows(self.source(pixels))
+            return _rows(self.source(pixels))
         pictures = pixels.to(torch.float32).permute(0, 3, 1, 2)
-        return as_rows(self.source(((pictures - self.mean) / self.std).to(self.dtype)))
+        return _rows(self.source(((pictures - self.mean) / self.std).to(self.dtype)))
 
 
 def make_half(source: nn.Module, spec: InputSpec, precision: str, pixels: Tensor) -> HalfModel:
@@ -58,3 +57,10 @@ def make_half(source: nn.Module, spec: InputSpec, precision: str, pixels: Tensor
             "use x.to(self.weight.dtype)",
         ) from error
     return model
+
+
+def _rows(output: Tensor) -> Tensor:
+    """(n, D) float32, by as few operators as can be: a plan must know each of them."""
+    if output.dim() == 1:
+        output = output.unsqueeze(1)
+    return (output.flatten(1) if output.dim() > 2 else output).float()

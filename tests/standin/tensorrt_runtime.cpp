@@ -180,7 +180,7 @@ std::vector<at::Tensor> execute_engine(std::vector<at::Tensor> inputs, c10::intr
       pixels.size(0) >= plan.min_batch && pixels.size(0) <= plan.max_batch,
       "Error while setting the input shape: ", pixels.size(0), " is outside of the optimization profile");
   auto module = plan.module;
-  return {module.forward({pixels}).toTensor()};
+  return {module.forward({pixels}).toTuple()->elements()[0].toTensor()};
 }
 
 const auto registration =
