@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from infer_app.cli.tables import show_table
-from infer_app.cli.variants import show_scaled, show_tuning, show_variants
+from infer_app.cli.variants import show_requirements, show_scaled, show_tuning, show_variants
 from infer_app.errors import UsageError
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
@@ -170,6 +170,7 @@ def build(
     print(f"recipe: {_recipe_in_words(manifest)}")
     print(f"{manifest.num_outputs} outputs per image, {len(manifest.golden)} golden images prove it before every run")
     show_variants(manifest)
+    show_requirements(manifest)
     show_scaled(manifest)
     if tuning := load_tuning(artifact.folder, usable_cores()):
         show_tuning(tuning)
@@ -197,6 +198,7 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
     print(f"recipe: {_recipe_in_words(manifest)}; {manifest.output.kind}, {manifest.num_outputs} outputs per image")
     show_variants(manifest)
+    show_requirements(manifest)
     show_scaled(manifest)
     for tuning in tunings:
         show_tuning(tuning)

@@ -23,6 +23,17 @@ def show_variants(manifest: Manifest) -> None:
     show_table(("variant", "against the source on", "labels kept", "worst cosine", "worst difference"), rows)
 
 
+def show_requirements(manifest: Manifest) -> None:
+    """Of what is bound to a kind of GPU: on which machines it runs."""
+    for variant, details in manifest.variants.items():
+        needs = details.get("requires", {})
+        if "compute_capability" in needs:
+            what = (
+                f"compute capability {needs['compute_capability']}, TensorRT {needs['tensorrt']}, {needs['platform']}"
+            )
+            print(f"{variant} runs on: {what}")
+
+
 def show_scaled(manifest: Manifest) -> None:
     """Of a model that decodes large photos at a fraction of their size: what that changes."""
     if manifest.recipe.decode == "scaled":

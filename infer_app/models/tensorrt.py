@@ -117,7 +117,7 @@ def embed_to_bytes(plan: bytes, bindings: Bindings, device: torch.device) -> byt
 
 
 def load_embedded(module: bytes, device: torch.device) -> Any:
-    """What model.ts held. Deserialising the plan happens inside torch.jit.load. Raises ModelError."""
+    """What model.ts held. The plan is deserialised while TorchScript reads it. Raises ModelError."""
     load_library()
     with _told():
         return load_runnable(module, device)
@@ -188,8 +188,7 @@ _REFUSALS = (
     ),
     ("No compatible device", "the plan was built for a GPU of another compute capability", REBUILD),
     ("Unable to deserialize", "TensorRT does not take the plan: it is damaged, or of another version or GPU", REBUILD),
-    ("target platform", "the plan was built for another platform", REBUILD),
-    ("runtime platform", "the plan was built for another platform", REBUILD),
+    ("not built to run", "the plan was built for another platform", REBUILD),
 )
 
 

@@ -145,7 +145,7 @@ struct Engine : torch::CustomClassHolder {
   explicit Engine(std::vector<std::string> given) : fields(std::move(given)) {
     TORCH_CHECK(
         fields[TARGET_PLATFORM_IDX] == "linux_x86_64",
-        "This engine was not built to run on the loaded TensorRT runtime platform");
+        "This engine was not built to run on this platform (built for: ", fields[TARGET_PLATFORM_IDX], ")");
     TORCH_CHECK(
         capability_of(fields[DEVICE_IDX]) == machine().capability,
         "No compatible device was found for instantiating TensorRT engine");
