@@ -1,4 +1,4 @@
-"""A model with GPU variants on a machine without a GPU: what is refused, what is passed over, and what is told of it."""
+"""A model with GPU variants on a machine without a GPU: what is refused, what is passed over, and what is told."""
 
 import json
 import shutil
@@ -92,6 +92,7 @@ def test_a_model_with_gpu_variants_is_verified_and_shown_on_a_machine_without_on
 
 
 def test_doctor_tells_that_there_is_no_gpu_and_asks_for_nothing(project):
+    project.add_photos(1)
     findings = project.infer_json("doctor")["findings"]
     (gpu,) = [finding for finding in findings if finding["check"] == "gpu"]
     assert (gpu["found"], gpu["fix"], gpu["exit_code"]) == ("none is found: models run on the CPU", "", 0)
