@@ -229,7 +229,8 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
     for artifact in artifacts:
         artifact.verify()
         with redirect_stdout(sys.stderr):
-            models = tuple(ModelSpec(artifact.folder, variant) for variant in runnable(artifact.manifest))
+            variants = [variant for device in ("cpu", "cuda") for variant in runnable(artifact.manifest, device)]
+            models = tuple(ModelSpec(artifact.folder, variant) for variant in variants)
             LaneSpec(models, (), images.max_bytes, images.max_pixels).open()
         if not as_json:
             files = len(artifact.manifest.files)

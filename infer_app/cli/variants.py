@@ -28,10 +28,8 @@ def show_requirements(manifest: Manifest) -> None:
     for variant, details in manifest.variants.items():
         needs = details.get("requires", {})
         if "compute_capability" in needs:
-            what = (
-                f"compute capability {needs['compute_capability']}, TensorRT {needs['tensorrt']}, {needs['platform']}"
-            )
-            print(f"{variant} runs on: {what}")
+            capability, version = needs["compute_capability"], needs.get("tensorrt")
+            print(f"{variant} runs on: compute capability {capability}, TensorRT {version}, {needs['platform']}")
 
 
 def show_scaled(manifest: Manifest) -> None:

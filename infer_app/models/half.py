@@ -47,7 +47,7 @@ def make_half(source: nn.Module, spec: InputSpec, precision: str, pixels: Tensor
     """
     model = HalfModel(source, spec, DTYPES[precision]).eval().to(pixels.device)
     try:
-        with torch.inference_mode():
+        with torch.no_grad():  # not inference_mode: what a module keeps of a first run could not be exported then
             model(pixels)
     except Exception as error:  # the user's code runs here
         told = str(error).strip().splitlines() or [type(error).__name__]

@@ -3,6 +3,7 @@ without TensorRT's libraries it can't be imported. How that failure is told is t
 """
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from infer_app import tune
 from infer_app.loading.once import run_in_process
 from infer_app.models import device, tensorrt
 from tests.standin.build import HERE
@@ -36,6 +38,17 @@ def package(request):
         with zipfile.ZipFile(wheels[0]) as wheel:
             wheel.extractall(folder)
     return folder / "torch_tensorrt"
+
+
+@pytest.fixture
+def broken(package, monkeypatch):
+    """This machine with the wheel and without TensorRT."""
+    if device.describe_host().tensorrt is not None:
+        pytest.skip("TensorRT is installed here")
+    monkeypatch.syspath_prepend(package.parent)
+    tune.broken_tensorrt.cache_clear()
+    yield package.parent
+    tune.broken_tensorrt.cache_clear()
 
 
 def function(path, name):
@@ -128,13 +141,26 @@ def test_the_extra_asks_for_this_very_version():
     assert extras["trt"] == [f"torch-tensorrt=={VERSION}; platform_system == 'Linux'"]
 
 
-def test_the_real_package_without_tensorrt_is_told_and_prints_nothing(package, monkeypatch, capfd):
+def test_the_real_package_without_tensorrt_is_told_and_prints_nothing(broken, capfd):
     """It raises a bare Exception and prints, on standard output where the answer of a command belongs."""
-    if device.describe_host().tensorrt is not None:
-        pytest.skip("TensorRT is installed here")
-    monkeypatch.syspath_prepend(package.parent)
     message, hint = run_in_process(device.why_tensorrt_fails)
     assert message.startswith("torch-tensorrt can't be loaded: ")
     assert f"found torch-tensorrt {VERSION} with torch " in hint
     assert "TensorRT missing: they must be an exact set, pip install 'infer_app[trt]'" in hint
     assert capfd.readouterr().out == ""
+
+
+def test_a_plan_is_passed_over_where_torch_tensorrt_is_installed_and_does_not_load(broken, monkeypatch):
+    monkeypatch.setattr(tune, "missing_for", lambda *_: None)  # as where GPU and versions are the right ones
+    assert tune.missing_or_broken("trt-fp16", {}).startswith("torch-tensorrt can't be loaded: ")
+    assert tune.missing_or_broken("cuda-fp16", {}) is None
+
+
+def test_doctor_explains_it_on_standard_error_and_in_its_answer(broken, project):
+    project.add_photos(1)
+    path = os.pathsep.join([str(broken), os.environ.get("PYTHONPATH", "")])
+    findings = project.infer_json("doctor", PYTHONPATH=path)["findings"]
+    (found,) = [finding for finding in findings if finding["check"] == "tensorrt"]
+    assert found["found"].startswith("torch-tensorrt can't be loaded: ")
+    assert f"found torch-tensorrt {VERSION} with torch " in found["fix"]
+    assert found["exit_code"] == 0  # models run without it
