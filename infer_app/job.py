@@ -127,7 +127,7 @@ def open_job(
         cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
 
         def open_with(began_with: Sequence[str | None]) -> Job:
-            plans = [plan_run(loaded, *one) for one in zip(artifacts, began_with, strict=True)]
+            plans = plan_together(loaded, artifacts, began_with)
             models = tuple(_run_model(*one) for one in zip(artifacts, plans, strict=True))
             executor = stack.enter_context(open_executor(loaded, artifacts, plans, trace=trace, cache=cache))
             alternatives = plans[0].alternatives if len(plans) == 1 else ()
@@ -138,10 +138,30 @@ def open_job(
         yield open_with([None] * len(artifacts))
 
 
-def plan_run(loaded: LoadedSettings, artifact: Artifact, began_with: str | None = None) -> Plan:
-    """How the settings let the model run here; `began_with` is the variant of a day that is resumed."""
+def plan_run(
+    loaded: LoadedSettings, artifact: Artifact, began_with: str | None = None, device: str | None = None
+) -> Plan:
+    """How the settings let the model run here; `began_with` is the variant of a day that is resumed.
+
+    `device` instead of the configured one if given. Raises UsageError and ModelError as `tune.plan` does.
+    """
     run = loaded.settings.run
-    return plan(artifact, Wish(run.variant, run.allow_int8, began_with), run.workers)
+    if run.executor == "cpu" and run.device == "cuda":
+        raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
+    if run.executor == "cpu":
+        device = "cpu"
+    return plan(artifact, Wish(run.variant, run.allow_int8, began_with, device or run.device), run.workers)
+
+
+def plan_together(
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], began_with: Sequence[str | None]
+) -> list[Plan]:
+    """Of models that share a lane, and so a device: the CPU where one of them has nothing for a GPU."""
+    plans = [plan_run(loaded, *one) for one in zip(artifacts, began_with, strict=True)]
+    if len({plan.device for plan in plans}) == 1:
+        return plans
+    log.warning("not every model has a variant for the GPU: all run on the CPU; or run them one by one")
+    return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, began_with, strict=True)]
 
 
 def open_executor(
@@ -167,9 +187,10 @@ def open_executor(
         trace=trace,
         cache=cache,
     )
-    if (executor or loaded.settings.run.executor) == "cuda":
+    kind = executor or loaded.settings.run.executor
+    if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
         size = artifacts[0].manifest.recipe.size
-        return CudaExecutor(spec, plans[0].workers, images.timeout_s, SLOT_IMAGES, size, device="cpu")
+        return CudaExecutor(spec, plans[0].workers, images.timeout_s, SLOT_IMAGES, size, plans[0].device)
     return CpuExecutor(spec, plans[0].workers, images.timeout_s)
 
 
@@ -178,7 +199,8 @@ def _run_model(artifact: Artifact, plan: Plan) -> RunModel:
     log.info("%s runs as %s, %d workers x %d threads", manifest.name, plan.variant, plan.workers, plan.threads)
     for variant, why in plan.choice.passed_over.items():
         log.info("%s was passed over: %s", variant, why)
-    return RunModel(manifest.name, manifest.model_id, plan.variant, json.loads(manifest.to_json()))
+    facts = json.loads(manifest.to_json())
+    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over)
 
 
 def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:

@@ -268,6 +268,7 @@ class RunReport:
     advice: str | None = None  # the change that would help most; None when none was measured to help
     num_cores: int = 0
     num_workers: int = 0
+    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"date": self.date.isoformat()}

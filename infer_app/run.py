@@ -203,6 +203,7 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
         advice=advise(cost, job.alternatives),
         num_cores=job.executor.num_cores,
         num_workers=job.executor.num_workers + bool(job.executor.device_stages),
+        passed_over=leg.model.passed_over,
     )
 
 

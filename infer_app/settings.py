@@ -78,9 +78,9 @@ class RunSettings(Section):
     models: tuple[str, ...] = ()  # instead of `model`: several in one night, images read and decoded once for all
     time_zone: Zone = "UTC"  # in which a day begins and ends
     lookback: int = Field(3, ge=0, le=366)  # days before the day that are looked at again for late images
-    executor: Literal["cpu", "cuda"] = "cpu"
-    device: Literal["auto", "cpu"] = "auto"
-    variant: str = "auto"  # the fastest here; or the name of one
+    executor: Literal["auto", "cpu", "cuda"] = "auto"  # auto: by the device; cuda on a CPU is its ring without a GPU
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU where the model has a variant for it; cuda: or fail
+    variant: str = "auto"  # the fastest here; or the name of one, which is then never replaced
     allow_int8: bool = False  # auto may take the int8 variant, where the model has a good one
     workers: int = Field(0, ge=0)  # 0: one for each core that this process may use
     chunk_size: int = Field(0, ge=0, le=256)  # images in a transaction; 0: a quarter second's work

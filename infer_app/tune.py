@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from infer_app.errors import ModelError
 from infer_app.executors.cpu import CpuExecutor
@@ -16,8 +18,9 @@ from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.loading.once import run_in_process
 from infer_app.models.artifact import Artifact
 from infer_app.models.choice import AUTO, Choice, Wish, choose_variant, wished_precision
+from infer_app.models.device import why_tensorrt_fails
 from infer_app.models.tuning import Layout, Speed, Tuning, load_tuning, new_tuning, save_tuning
-from infer_app.models.variants import PRECISIONS
+from infer_app.models.variants import PRECISIONS, is_tensorrt, missing_for, runnable
 from infer_app.records import Alternative, Chunk, ImageRef
 
 log = logging.getLogger(__name__)
@@ -44,6 +47,11 @@ class Plan:
     def variant(self) -> str:
         return self.choice.variant
 
+    @property
+    def device(self) -> str:
+        """cpu or cuda: what the executor must be made for."""
+        return self.choice.device
+
 
 def plan(artifact: Artifact, wish: Wish, num_workers: int = 0) -> Plan:
     """By what was measured on this host; the first time it is measured now. `num_workers` 0: as measured.
@@ -51,8 +59,11 @@ def plan(artifact: Artifact, wish: Wish, num_workers: int = 0) -> Plan:
     Raises UsageError for a variant the model hasn't and ModelError where none may run here.
     """
     num_cores = usable_cores()
+    choice = choose_variant(artifact.manifest, {}, wish, missing_or_broken)
+    if choice.device == "cuda":
+        return Plan(choice, None, num_workers or num_cores, 1)
     tuning = load_tuning(artifact.folder, num_cores) or _first_time(artifact, wish, num_cores)
-    choice = choose_variant(artifact.manifest, tuning.speeds, wish)
+    choice = choose_variant(artifact.manifest, tuning.speeds, wish, missing_or_broken)
     layout = tuning.layout_of(choice.variant) or Layout(num_cores, 1)
     workers = num_workers or cap_by_memory(layout.workers, tuning.worker_bytes)
     if workers < layout.workers and not num_workers:
@@ -65,6 +76,20 @@ def plan(artifact: Artifact, wish: Wish, num_workers: int = 0) -> Plan:
         layout.threads if workers == layout.workers else 1,
         tuple(_alternatives(artifact, choice.variant, tuning)),
     )
+
+
+def missing_or_broken(variant: str, requires: Mapping[str, Any]) -> str | None:
+    """`missing_for`, and for a plan that should fit whether torch-tensorrt really loads: installed says little."""
+    why = missing_for(variant, requires)
+    if why is not None or not is_tensorrt(variant) or (broken := broken_tensorrt()) is None:
+        return why
+    return "; ".join(broken)
+
+
+@cache
+def broken_tensorrt() -> tuple[str, str] | None:
+    """Why torch-tensorrt can't be loaded and what to do, found out once in a process of its own; None where it can."""
+    return run_in_process(why_tensorrt_fails)
 
 
 def measure_speeds(artifact: Artifact, is_quick: bool = False) -> Tuning:
@@ -123,7 +148,7 @@ def _first_time(artifact: Artifact, wish: Wish, num_cores: int) -> Tuning:
     """Nothing is measured where there is nothing to choose."""
     manifest = artifact.manifest
     precision = wished_precision(manifest, wish)
-    candidates = [variant for variant in manifest.variants if PRECISIONS.get(variant) == precision]
+    candidates = [variant for variant in runnable(manifest) if PRECISIONS[variant] == precision]
     if wish.variant != AUTO or len(candidates) < 2:
         return new_tuning(num_cores, {})
     log.info("%s was not measured on this machine yet: measuring its variants once", manifest.name)
@@ -141,7 +166,7 @@ def _keep(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:
 
 def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:
     """The ones it takes with and without int8 allowed."""
-    wishes = (Wish(), Wish(allow_int8=True))
+    wishes = (Wish(device="cpu"), Wish(device="cpu", allow_int8=True))
     taken = dict.fromkeys(choose_variant(artifact.manifest, tuning.speeds, wish).variant for wish in wishes)
     return [variant for variant in taken if variant in tuning.speeds]
 

@@ -58,8 +58,11 @@ MaxRejected = Annotated[
 ]
 Lookback = Annotated[int | None, typer.Option("--lookback", min=0, help="Days before it to look at again.")]
 Variant = Annotated[str | None, typer.Option("--variant", help="Variant of the model.")]
-Executor = Annotated[str | None, typer.Option("--executor", help="cpu.")]
-Device = Annotated[str | None, typer.Option("--device", help="auto or cpu.")]
+Executor = Annotated[str | None, typer.Option("--executor", help="auto, cpu, or cuda: its ring, also without a GPU.")]
+Device = Annotated[
+    str | None,
+    typer.Option("--device", help="auto, cpu or cuda: with cuda a run that has no GPU variant to take ends with 12."),
+]
 
 
 def _show_version(wanted: bool) -> None:
@@ -143,6 +146,10 @@ def model_build(
     min_agreement: Annotated[
         str, typer.Option(help="Share of the labels that int8 must keep for a run to take it.")
     ] = "97%",
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(help="GPU variant to make on this machine: trt, cuda, trt-bf16 or cuda-bf16; may be repeated."),
+    ] = None,
     tune: Annotated[bool, typer.Option(help="Measure here how many processes and threads are fastest.")] = True,
     as_json: Json = False,
     config: Config = None,
@@ -152,7 +159,7 @@ def model_build(
 
     recipe_flags = model.RecipeFlags(recipe, size, resize, crop_pct, crop, interpolation, exif, decode, preprocess)
     output_flags = model.OutputFlags(output, activation, threshold, top_k, vector_dtype)
-    variant_flags = model.VariantFlags(calibrate, min_agreement, tune)
+    variant_flags = model.VariantFlags(calibrate, min_agreement, tune, tuple(variant or ()))
     model.build(
         source,
         name,

@@ -19,8 +19,10 @@ from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.images.decode import decoder_name, has_turbo
 from infer_app.job import choose_artifacts, open_tables, plan_run
+from infer_app.models.device import Host, describe_host
 from infer_app.models.variants import OPENVINO_FP32, missing_for
 from infer_app.settings import LoadedSettings, load_settings
+from infer_app.tune import broken_tensorrt
 
 LITTLE_DISK_BYTES = 1 << 30
 
@@ -115,6 +117,29 @@ def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("roots", f"{root} is there")
 
 
+def _gpu(_: LoadedSettings) -> Iterator[Finding]:
+    """A machine without a GPU needs none; one that has one should be able to use it."""
+    host = describe_host()
+    if host.gpu is None:
+        yield Finding("gpu", "none is found: models run on the CPU")
+    elif host.cuda is None:
+        yield Finding("gpu", f"{host.gpu.name}, but torch {host.torch} has no CUDA", "install torch's CUDA build")
+    else:
+        capability = host.gpu.compute_capability
+        yield Finding("gpu", f"{host.gpu.name}, compute capability {capability}, torch {host.torch}, CUDA {host.cuda}")
+    yield from _tensorrt(host)
+
+
+def _tensorrt(host: Host) -> Iterator[Finding]:
+    if host.torch_tensorrt is None:
+        if host.gpu is not None:
+            yield Finding("tensorrt", "torch-tensorrt is not installed", "pip install 'infer_app[trt]'")
+        return
+    versions = f"torch-tensorrt {host.torch_tensorrt}, TensorRT {host.tensorrt}"
+    found, fix = broken_tensorrt() or (f"{versions}, plans embedded in format {host.abi}", "")
+    yield Finding("tensorrt", found, fix)
+
+
 def _model(loaded: LoadedSettings) -> Iterator[Finding]:
     for artifact in choose_artifacts(loaded):
         artifact.verify()
@@ -128,4 +153,4 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("openvino", "models run as TorchScript", missing)
 
 
-CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _database, _roots, _model)
+CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _gpu, _database, _roots, _model)

@@ -7,19 +7,23 @@ import sys
 import time
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 from infer_app.cli.tables import show_table
-from infer_app.cli.variants import show_scaled, show_tuning, show_variants
+from infer_app.cli.variants import show_requirements, show_scaled, show_tuning, show_variants
 from infer_app.errors import ModelError, UsageError
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.models import openvino
+from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants, check_gpu_variants
 from infer_app.models.add_variants import add_variants
 from infer_app.models.artifact import find_artifact, list_artifacts
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.calibration import Calibration
+from infer_app.models.device import Host, describe_host
 from infer_app.models.manifest import Manifest
+from infer_app.models.source import make_module
 from infer_app.models.specs import OutputSpec
 from infer_app.models.tuning import load_all, load_tuning
 from infer_app.models.variants import OPENVINO_FP32, missing_for, runnable
@@ -87,6 +91,12 @@ class VariantFlags:
     calibrate: Path | None
     min_agreement: str
     tune: bool
+    gpu: tuple[str, ...] = ()  # names, also several of them with commas between
+
+    def gpu_variants(self, source: str, host: Host) -> list[str]:
+        """In full. Raises UsageError for one there is not, ModelError for one that this machine can't make."""
+        names = [name.strip() for given in self.gpu for name in given.split(",") if name.strip()]
+        return check_gpu_variants(names, "torchscript" if Path(source).is_file() else "callable", host)
 
     def calibration(self) -> Calibration | None:
         """Raises UsageError for a folder that isn't there or a share that is none, and ModelError without NNCF."""
@@ -130,6 +140,7 @@ def build(
     config: Path | None,
 ) -> None:
     calibration = variants.calibration()
+    gpu = variants.gpu_variants(source, describe_host())
     request = BuildRequest(
         source=source,
         name=name,
@@ -147,7 +158,9 @@ def build(
         artifact = build_model(request, _models_folder(config))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
         artifact = add_variants(artifact, calibration, say)
-        is_same = is_reused and calibration is None and len(artifact.manifest.variants) == num_variants
+        if gpu:
+            artifact = add_gpu_variants(artifact, gpu, partial(make_module, source, weights), Workshop.here(), say)
+        is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if variants.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), say)
     manifest = artifact.manifest
@@ -162,6 +175,7 @@ def build(
     print(f"recipe: {_recipe_in_words(manifest)}")
     print(f"{manifest.num_outputs} outputs per image, {len(manifest.golden)} golden images prove it before every run")
     show_variants(manifest)
+    show_requirements(manifest)
     show_scaled(manifest)
     if tuning := load_tuning(artifact.folder, usable_cores()):
         show_tuning(tuning)
@@ -189,6 +203,7 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
     print(f"recipe: {_recipe_in_words(manifest)}; {manifest.output.kind}, {manifest.num_outputs} outputs per image")
     show_variants(manifest)
+    show_requirements(manifest)
     show_scaled(manifest)
     for tuning in tunings:
         show_tuning(tuning)
@@ -219,7 +234,8 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
     for artifact in artifacts:
         artifact.verify()
         with redirect_stdout(sys.stderr):
-            models = tuple(ModelSpec(artifact.folder, variant) for variant in runnable(artifact.manifest))
+            variants = [variant for device in ("cpu", "cuda") for variant in runnable(artifact.manifest, device)]
+            models = tuple(ModelSpec(artifact.folder, variant) for variant in variants)
             LaneSpec(models, (), images.max_bytes, images.max_pixels).open()
         if not as_json:
             files = len(artifact.manifest.files)

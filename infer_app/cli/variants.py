@@ -27,6 +27,15 @@ def show_variants(manifest: Manifest) -> None:
         )
 
 
+def show_requirements(manifest: Manifest) -> None:
+    """Of what is bound to a kind of GPU: on which machines it runs."""
+    for variant, details in manifest.variants.items():
+        needs = details.get("requires", {})
+        if "compute_capability" in needs:
+            capability, version = needs["compute_capability"], needs.get("tensorrt")
+            print(f"{variant} runs on: compute capability {capability}, TensorRT {version}, {needs['platform']}")
+
+
 def show_scaled(manifest: Manifest) -> None:
     """Of a model that decodes large photos at a fraction of their size: what that changes."""
     if manifest.recipe.decode == "scaled":

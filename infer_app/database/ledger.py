@@ -7,7 +7,7 @@ import os
 import platform
 import secrets
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,6 +35,7 @@ class RunModel:
     model_id: str
     variant: str
     manifest: dict[str, Any]
+    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
 
 
 class Ledger:
@@ -63,6 +64,7 @@ class Ledger:
                 "device": device,
                 "host": socket.gethostname(),
                 "process": process_identity(os.getpid()),
+                "throughput": {"passed_over": model.passed_over},
                 "versions": {"infer_app": __version__, "python": platform.python_version()},
                 "state": "running",
                 "started_at": now,
@@ -143,6 +145,7 @@ def _throughput(report: RunReport) -> dict[str, Any]:
         "waits": report.waits,
         "num_cores": report.num_cores,
         "num_workers": report.num_workers,
+        "passed_over": report.passed_over,
     }
 
 

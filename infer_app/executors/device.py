@@ -137,6 +137,8 @@ def _predict_here(model: LaneModel, stream: CopyStream, pixels: Tensor) -> Tenso
 
 def _open_model(number: int, spec: ModelSpec, device: DeviceSpec, stream: CopyStream) -> LaneModel:
     artifact = open_artifact(spec.artifact)
-    open_batch = partial(open_variant, artifact, spec.variant, num_threads=device.lane.num_threads)
+    open_batch = partial(
+        open_variant, artifact, spec.variant, num_threads=device.lane.num_threads, device=stream.device
+    )
     model = Halving(open_batch, spec.batch_size or device.ring.batch_size)
     return LaneModel(number, artifact, spec.variant, device.ring.batch_size, lambda pixels: stream.fetch(model(pixels)))

@@ -14,10 +14,16 @@ class FixedBatch:
     For one thread at a time: the batch that a tail is padded in is reused.
     """
 
-    def __init__(self, run: Callable[[Tensor], Tensor], size: int, batch_size: int) -> None:
-        """`run` takes (batch_size, size, size, 3) uint8, contiguous."""
+    def __init__(
+        self, run: Callable[[Tensor], Tensor], size: int, batch_size: int, device: torch.device | str = "cpu"
+    ) -> None:
+        """`run` takes (batch_size, size, size, 3) uint8, contiguous, on `device`; its outputs stay there."""
         self._run = run
-        self._padded = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8)
+        self._padded = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8, device=device)
+
+    @property
+    def device(self) -> torch.device:
+        return self._padded.device
 
     @property
     def batch_size(self) -> int:
@@ -31,7 +37,7 @@ class FixedBatch:
             self._padded[:num_images] = pixels
             self._padded[num_images:] = 0
             pixels = self._padded
-        return as_rows(self._run(pixels.contiguous()))[:num_images]
+        return as_rows(self._run(pixels.to(self.device).contiguous()))[:num_images]
 
     def warm_up(self, num_runs: int = 1) -> None:
         for _ in range(num_runs):

@@ -43,13 +43,19 @@ def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: 
     if ":" not in source:
         raise UsageError(f"no file {source}", "give a TorchScript file, or a callable as package.module:function")
     function = resolve_callable(source)
-    module = _make(function, source)
-    if weights is not None:
-        _load_weights(module, weights)
-    elif _state_sha256(module) != _state_sha256(_make(function, source)):
+    module = make_module(source, weights)
+    if weights is None and _state_sha256(module) != _state_sha256(_make(function, source)):
         raise ModelError(f"{source} gives other weights at each call", "name the trained ones: --weights FILE")
     sha256 = hashlib.sha256(source_code(function) + _state_sha256(module).encode()).hexdigest()
     return Source("callable", trace_module(module, _example(input_spec, size)), sha256)
+
+
+def make_module(source: str, weights: Path | None) -> nn.Module:
+    """What a callable gives, its weights loaded: in eval mode, fp32, on the CPU. Raises UsageError or ModelError."""
+    module = _make(resolve_callable(source), source)
+    if weights is not None:
+        _load_weights(module, weights)
+    return module
 
 
 def source_code(function: Callable[..., Any]) -> bytes:

@@ -46,15 +46,36 @@ def trace_module(module: nn.Module, example: Tensor) -> bytes:
     """A module as the bytes of a TorchScript file; ModelError where it can't be traced."""
     try:
         with _no_deprecations(), torch.no_grad():
-            traced = _jit.trace(module, example, check_trace=False)
-            buffer = io.BytesIO()
-            _jit.save(traced, buffer)
+            return save_module(_jit.trace(module, example, check_trace=False))
     except Exception as error:  # a trace runs the user's code
         raise ModelError(
             f"can't trace the module on an input of {tuple(example.shape)} {example.dtype}: {first_line(error)}",
             "check --size and --input; the module must take one tensor and return one",
         ) from error
+
+
+def save_module(module: Any) -> bytes:
+    """A TorchScript module as the bytes of a file."""
+    buffer = io.BytesIO()
+    with _no_deprecations():
+        _jit.save(module, buffer)
     return buffer.getvalue()
+
+
+def load_runnable(module: bytes, device: torch.device) -> Any:
+    """A module of our own making, in eval mode on `device`; ModelError with torch's own words where it can't be."""
+    try:
+        with _no_deprecations():
+            loaded = _jit.load(io.BytesIO(module), map_location=device)
+    except Exception as error:  # what a runtime's classes raise while they are unpickled is anybody's guess
+        raise ModelError(first_line(error), "build the variant again on this machine") from error
+    return loaded.eval()
+
+
+def load_frozen(module: bytes, device: torch.device) -> Any:
+    """The same with its weights folded in: what never changes needn't be computed for each batch. Raises ModelError."""
+    with _no_deprecations(), torch.inference_mode():
+        return _jit.freeze(load_runnable(module, device))
 
 
 def run_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Any:

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "database": FREE,
     "images": {"records", "errors"},
     "loading": {"records", "errors"},
-    "models": {"records", "errors", "images"},
+    "models": {"records", "errors", "images", "loading"},
     "executors": {"records", "errors", "images", "loading", "models", "observe"},
     "tune": {"records", "errors", "executors", "loading", "models"},
     "job": FREE | {"database", "executors", "images", "models", "tune"},
@@ -42,6 +42,8 @@ OWNERS = {
     "torch.jit": {"models/torchscript.py"},
     "openvino": {"models/openvino.py"},
     "nncf": {"models/openvino.py"},
+    "torch_tensorrt": {"models/tensorrt.py"},
+    "tensorrt": {"models/tensorrt.py"},
     "multiprocessing": {"loading", "bench/strategies.py"},
     "rich": {"cli", "observe"},
 }

@@ -78,6 +78,7 @@ def report(run_id, **changes):
         advice="1.5 × faster over all with int8",
         num_cores=2,
         num_workers=4,
+        passed_over={"trt-fp16": "no GPU"},
     )
     return replace(whole, **changes)
 
@@ -179,9 +180,18 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, ledger):
         "waits": {"read": 0.2},
         "num_cores": 2,
         "num_workers": 4,
+        "passed_over": {"trt-fp16": "no GPU"},
     }
     assert row["started_at"] <= row["ended_at"] <= now()
     open_run(ledger)
+
+
+def test_what_was_passed_over_stands_in_the_row_from_the_start(database, ledger):
+    passed_over = {"trt-fp16": "no GPU"}
+    run_id = open_run(ledger, replace(MODEL, passed_over=passed_over))
+    assert row_of(database, run_id)["throughput"] == {"passed_over": passed_over}
+    ledger.fail_run(run_id, 14, "the root is gone")
+    assert row_of(database, run_id)["throughput"] == {"passed_over": passed_over}
 
 
 def test_a_failed_run_frees_its_day_and_says_why(database, ledger):

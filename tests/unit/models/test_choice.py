@@ -7,12 +7,17 @@ from infer_app.models.choice import Choice, Wish, allowed_precision, choose_vari
 from infer_app.models.manifest import Manifest
 from infer_app.models.specs import InputSpec, OutputSpec, Tolerance
 from infer_app.models.tuning import Speed
-from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.models.variants import CUDA_FP16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, TRT_BF16, TRT_FP16
 from infer_app.records import Recipe
 
 SAME = {"parity": {"cosine": 0.999999, "relative_difference": 1e-6}}
 GOOD_INT8 = {"parity": {"cosine": 0.99, "relative_difference": 0.1}, "meets_bar": True, "is_faster": True}
 NO_OPENVINO = "OpenVINO is not installed: pip install 'infer_app[cpu]'"
+GOOD_HALF = {
+    "parity": {"cosine": 0.99998, "relative_difference": 1e-3},
+    "tolerance": {"cosine": 0.999, "relative": 0.02},
+}
+NO_GPU = "no NVIDIA GPU is found: nvidia-smi must show one, and a container be started with it"
 FAST_OPENVINO = {TORCHSCRIPT: Speed(4, 14.0), OPENVINO_FP32: Speed(2, 11.5), OPENVINO_INT8: Speed(8, 6.0)}
 
 
@@ -42,12 +47,26 @@ def manifest(**variants):
     )
 
 
-def nothing_is_missing(variant):
+def nothing_is_missing(variant, requires):
     return None
 
 
-def openvino_is_missing(variant):
+def openvino_is_missing(variant, requires):
     return None if variant == TORCHSCRIPT else NO_OPENVINO
+
+
+def gpu_is_missing(variant, requires):
+    return None if variant.startswith("cpu-") else NO_GPU
+
+
+def tensorrt_differs(variant, requires):
+    return f"built for {requires}" if variant.startswith("trt-") else None
+
+
+def with_gpu(**variants):
+    """With TensorRT's and CUDA's beside those of the CPU."""
+    plan = GOOD_HALF | {"requires": {"compute_capability": "9.0"}}
+    return manifest(**{TRT_FP16: plan, CUDA_FP16: GOOD_HALF} | variants)
 
 
 def choose(manifest, wish=Wish(), speeds=FAST_OPENVINO, missing=nothing_is_missing):  # noqa: B008
@@ -165,3 +184,74 @@ def test_a_day_that_began_with_a_variant_of_another_version_is_told_so():
     with pytest.raises(ModelError, match="variant 'gpu-tensorrt' is not known here") as caught:
         choose(manifest(), Wish(began_with="gpu-tensorrt"))
     assert caught.value.hint == "update infer_app"
+
+
+def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
+    choice = choose(with_gpu())
+    assert (choice.variant, choice.device) == (TRT_FP16, "cuda")
+    first = f"{TRT_FP16} comes first"
+    assert choice.passed_over == {
+        CUDA_FP16: first,
+        TORCHSCRIPT: first,
+        OPENVINO_FP32: first,
+        OPENVINO_INT8: "int8 is not allowed: --allow-int8",
+    }
+
+
+def test_each_candidate_that_can_not_run_is_passed_over_with_its_reason():
+    choice = choose(with_gpu(), missing=tensorrt_differs)
+    assert choice.variant == CUDA_FP16
+    assert choice.passed_over[TRT_FP16] == "built for {'compute_capability': '9.0'}"
+    choice = choose(with_gpu(), missing=gpu_is_missing)
+    assert (choice.variant, choice.device) == (OPENVINO_FP32, "cpu")
+    assert (choice.passed_over[TRT_FP16], choice.passed_over[CUDA_FP16]) == (NO_GPU, NO_GPU)
+
+
+def test_a_half_precision_below_its_bar_is_passed_over():
+    low = GOOD_HALF | {"parity": {"cosine": 0.9985, "relative_difference": 1e-3}}
+    choice = choose(with_gpu(**{TRT_FP16: low}))
+    assert (choice.variant, choice.passed_over[TRT_FP16]) == (CUDA_FP16, "cosine 0.998500 is below 0.999")
+
+
+def test_the_cpu_can_be_asked_for():
+    choice = choose(with_gpu(), Wish(device="cpu", allow_int8=True))
+    assert (choice.variant, choice.passed_over[TRT_FP16]) == (OPENVINO_INT8, "the device is cpu")
+
+
+@pytest.mark.parametrize(
+    ("model", "hint"),
+    [(with_gpu(), "let --device auto take the CPU"), (manifest(), "infer model build … --variant trt --variant cuda")],
+    ids=["not here", "none built"],
+)
+def test_a_gpu_that_is_asked_for_is_never_replaced_by_the_cpu(model, hint):
+    with pytest.raises(ModelError, match="pets: no variant can run on a GPU here") as caught:
+        choose(model, Wish(device="cuda"), missing=gpu_is_missing)
+    assert (caught.value.exit_code, hint in caught.value.hint) == (12, True)
+    assert choose(with_gpu(), Wish(device="cuda"), missing=tensorrt_differs).variant == CUDA_FP16
+
+
+@pytest.mark.parametrize("name", ["trt", TRT_FP16])
+def test_a_plan_that_is_asked_for_is_never_replaced(name):
+    assert choose(with_gpu(), Wish(name)) == Choice(TRT_FP16, {})
+    with pytest.raises(ModelError, match=f"{TRT_FP16} can't run here: built for") as caught:
+        choose(with_gpu(), Wish(name), missing=tensorrt_differs)
+    assert caught.value.exit_code == 12
+    with pytest.raises(ModelError, match=f"pets has no variant '{TRT_FP16}'") as caught:
+        choose(manifest(), Wish(name))
+    assert (caught.value.exit_code, f"--variant {TRT_FP16}" in caught.value.hint) == (12, True)
+
+
+def test_a_device_and_a_variant_of_another_one_are_a_wrong_flag():
+    with pytest.raises(UsageError, match=f"{TRT_FP16} does not run on cpu"):
+        choose(with_gpu(), Wish(TRT_FP16, device="cpu"))
+
+
+def test_a_day_keeps_its_precision_on_a_machine_with_and_without_a_gpu():
+    assert choose(with_gpu(), Wish(began_with=TORCHSCRIPT)).variant == TORCHSCRIPT
+    assert choose(with_gpu(torchscript=None), Wish(began_with=TORCHSCRIPT)).variant == OPENVINO_FP32
+    assert choose(with_gpu(), Wish(began_with=CUDA_FP16)).variant == CUDA_FP16
+    assert choose(with_gpu(**{CUDA_FP16: None}), Wish(began_with=CUDA_FP16)).variant == TRT_FP16
+    other = with_gpu(**{TRT_FP16: None, CUDA_FP16: None, TRT_BF16: GOOD_HALF})
+    for model, missing in ((with_gpu(), gpu_is_missing), (other, nothing_is_missing)):
+        with pytest.raises(ModelError, match="no fp16 variant can run here"):
+            choose(model, Wish(began_with=TRT_FP16), missing=missing)

@@ -14,8 +14,11 @@ def test_starting_is_paid_once_and_the_steady_rate_for_every_image(pending, seco
     assert forecast(SAMPLE, pending) == Forecast(pending, seconds)
 
 
-def test_a_sample_too_small_for_a_steady_rate_counts_as_a_whole():
-    assert forecast(replace(SAMPLE, steady_images_per_second=None, images_per_second=10.0), 1_000).seconds == 100.0
+def test_a_sample_too_small_for_a_steady_rate_goes_on_at_the_limit_of_its_costs():
+    """Five images in twelve seconds are a start, and no rate."""
+    few = replace(SAMPLE, selected=5, steady_images_per_second=None, images_per_second=0.4)
+    assert forecast(replace(few, limit_images_per_second=20.0), 1_000).seconds == 11.75 + 50.0
+    assert forecast(replace(few, limit_images_per_second=None), 1_000).seconds == 2_500.0
 
 
 def test_without_a_sample_there_is_no_forecast_of_time():

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.observe.verdict import balance, duration, stage_costs, verdict
+from infer_app.observe.verdict import balance, duration, speed, stage_costs, verdict
 from infer_app.records import DayCounts
 from tests.unit.observe.reports import REPORT
 
@@ -48,6 +48,16 @@ def test_costs_leave_out_what_costs_nothing():
     assert "model 14.10; waiting: read 3.20; limit 16 images/s" in stage_costs(waiting)
     unknown = replace(REPORT, limit_images_per_second=None, steady_images_per_second=None, stages={})
     assert stage_costs(unknown) == "CPU ms per image: ; limit unknown images/s, reached 15"
+
+
+@pytest.mark.parametrize(("share", "says"), [(0.94, "the model limits"), (0.3, "other programs limit")])
+def test_others_limit_where_they_took_most_of_what_is_missing(share, says):
+    walls = {"decode": 1.7 / 0.6, "model": 14.1 / 0.6}
+    shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share)
+    if share > 0.9:
+        shared = replace(shared, walls=REPORT.stages)
+    assert speed(shared) == f"{100 * share:.0f} % of the limit · {says}"
+    assert speed(replace(shared, walls={})) == f"{100 * share:.0f} % of the limit · the model limits"
 
 
 def test_a_share_that_other_programs_took_is_told():

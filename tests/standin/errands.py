@@ -1,0 +1,73 @@
+"""What the tests have done in fresh processes: a runtime registers its classes once in a process and for good."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from infer_app.models import add_gpu_variants as add_gpu_variants_module
+from infer_app.models import tensorrt
+from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.artifact import open_artifact
+from infer_app.models.device import Gpu, Host
+from infer_app.models.variants import open_variant
+from tests.unit.models.small_models import Network
+
+CPU = torch.device("cpu")  # where the stand-in runs its plans
+HOST = Host("linux_x86_64", Gpu("Stand-in", "9.0"), "2.13.0", "13.0", "2.13.0", "11.0.0")
+
+
+def make_other_network() -> nn.Module:
+    """Of the same shape and with other weights."""
+    module = Network().eval()
+    with torch.no_grad():
+        for weight in module.parameters():
+            weight.copy_(weight.flip(0) - 0.3)
+    return module
+
+
+def make_network() -> nn.Module:
+    return Network().eval()
+
+
+def build(folder: Path, variant: str, make=make_network) -> dict:
+    """The variant's entry in the manifest."""
+    return add_gpu_variants(open_artifact(folder), [variant], make, Workshop(HOST, CPU), print).manifest.variants[
+        variant
+    ]
+
+
+def predict(folder: Path, variant: str, pixels: Tensor, batch_size: int) -> Tensor:
+    model = open_variant(open_artifact(folder), variant, batch_size, device=CPU)
+    return torch.cat([model(batch) for batch in torch.split(pixels, batch_size)])
+
+
+def run_any_batch(folder: Path, variant: str, pixels: Tensor) -> list[Tensor]:
+    """The stored module called with each number of images, without the padding that a run has."""
+    module = tensorrt.load_embedded(open_artifact(folder).read(f"variants/{variant}/model.ts"), CPU)
+    with torch.inference_mode():
+        return [module(pixels[:num_images]) for num_images in range(1, len(pixels) + 1)]
+
+
+def load_embedded(module: bytes) -> None:
+    tensorrt.load_embedded(module, CPU)
+
+
+def load_without_runtime(module: bytes) -> None:
+    with tensorrt._told():
+        tensorrt.load_runnable(module, CPU)
+
+
+def embed(plan: bytes) -> None:
+    tensorrt.embed(plan, tensorrt.Bindings(("pixels",), ("output0",)), CPU)
+
+
+def read_bindings(plan: bytes) -> tensorrt.Bindings:
+    return tensorrt.read_bindings(plan)
+
+
+def build_with_bar(folder: Path, variant: str, min_cosine: float) -> dict:
+    add_gpu_variants_module.MIN_COSINE = min_cosine
+    return build(folder, variant)
