@@ -10,7 +10,17 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ByteSize, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    BaseModel,
+    ByteSize,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -29,6 +39,12 @@ def _known_zone(name: str) -> str:
     except UsageError as error:
         raise ValueError(f"{error.message}; {error.hint}") from None
     return name
+
+
+def _a_list(names: object) -> object:
+    if isinstance(names, str):
+        raise ValueError('a list is needed: models = ["a", "b"]')
+    return names
 
 
 Zone = Annotated[str, AfterValidator(_known_zone)]
@@ -75,7 +91,9 @@ class ModelsSettings(Section):
 
 class RunSettings(Section):
     model: str | None = None
-    models: tuple[str, ...] = ()  # instead of `model`: several in one night, images read and decoded once for all
+    models: Annotated[
+        tuple[str, ...], BeforeValidator(_a_list)
+    ] = ()  # instead of `model`: several in one night, images read and decoded once for all
     time_zone: Zone = "UTC"  # in which a day begins and ends
     lookback: int = Field(3, ge=0, le=366)  # days before the day that are looked at again for late images
     executor: Literal["auto", "cpu", "cuda"] = "auto"  # auto: by the device; cuda on a CPU is its ring without a GPU

@@ -45,7 +45,9 @@ AllowInt8 = Annotated[
     bool | None,
     typer.Option("--allow-int8/--no-allow-int8", help="auto may take int8.  [default: [run] allow_int8]"),
 ]
-Workers = Annotated[int | None, typer.Option("--workers", min=0, help="Processes; 0 is one per core.")]
+Workers = Annotated[
+    int | None, typer.Option("--workers", min=0, help="Processes; 0: as many as were measured best here.")
+]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Silent on success, for cron.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="All of it on a sample, writing nothing: how fast will it be?")]

@@ -22,6 +22,7 @@ from infer_app.records import Broken, ImageRef, Prediction
 from infer_app.settings import LoadedSettings, load_settings
 
 WORST_SHOWN = 10
+SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe agree on more
 ENOUGH_FOR_A_RATE = 200  # images; of fewer, starting the workers takes most of the time
 
 
@@ -98,6 +99,10 @@ def _print_check(report: CheckReport) -> None:
     if report.ratio and report.num_images >= ENOUGH_FOR_A_RATE:
         agreement += f", {report.ratio:.1f} times the rate"
     print(agreement)
+    if report.agreement < SUSPICIOUS:
+        print(
+            "so few agree where the recipe differs: size, crop, interpolation, mean and std, or the order of the labels"
+        )
 
 
 def _rate(images_per_second: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import traceback
 
@@ -19,8 +20,9 @@ def printable(text: str) -> str:
 
 def fail(error: Exception, as_json: bool) -> int:
     """Tells of the failure and returns the exit code."""
-    if isinstance(error, BrokenPipeError):
-        return 0  # `infer predictions | head`
+    if isinstance(error, BrokenPipeError):  # `infer predictions | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
+        return 0
     known = isinstance(error, InferError)
     message = str(error) if known else f"a bug: {type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, InferError) else "please report it with the lines above"

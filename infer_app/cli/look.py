@@ -50,9 +50,9 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
         if as_json:
             _print_json_list({"date": str(day)}, "rejections", rows)
             return
-        cells = [(row["location"], row["reason"], row["attempts"], row["detail"]) for row in rows]
+        cells = [(row["image_id"], row["location"], row["reason"], row["attempts"], row["detail"]) for row in rows]
     if cells:
-        show_table(("image", "reason", "attempts", "detail"), cells, f"{day}: {len(cells):,} rejected")
+        show_table(("id", "image", "reason", "attempts", "detail"), cells, f"{day}: {len(cells):,} rejected")
     else:
         print(f"{day}: nothing rejected")
 
@@ -198,8 +198,10 @@ def _print_predictions(rows: Iterator[dict[str, Any]], day: Day) -> None:
     if not shown:
         print(f"{day}: no predictions")
         return
-    cells = [(row["location"], row["model"], row["label"] or "", _number(row["score"])) for row in shown]
-    show_table(("image", "model", "label", "score"), cells, str(day))
+    cells = [
+        (row["image_id"], row["location"], row["model"], row["label"] or "", _number(row["score"])) for row in shown
+    ]
+    show_table(("id", "image", "model", "label", "score"), cells, str(day))
     if more:
         print(f"and {more:,} more: --csv or --json gives all of them")
 

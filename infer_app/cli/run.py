@@ -36,7 +36,7 @@ class Limits:
     max_duration_s: float | None
 
     def left(self, reports: Sequence[RunReport]) -> int | None:
-        """Images that may still be taken; the limit is that of the whole command."""
+        """Images that may still be taken; the limit is that of all days, for each model."""
         return None if self.images is None else self.images - sum(report.selected for report in reports)
 
     def stop(self) -> Stop:
