@@ -142,10 +142,16 @@ def save_manifest(folder: Path, manifest: Manifest) -> None:
 def record_variant(
     artifact: Artifact, variant: str, details: Mapping[str, Any], files: Mapping[str, bytes]
 ) -> Artifact:
-    """Add a variant, its files under variants/<variant>/, or replace it; the model's id stays."""
+    """Add a variant, its files under variants/<variant>/, or replace it; the model's id stays.
+
+    One that is replaced leaves the manifest first: whoever is killed in between has lost it, and not the model.
+    """
     check_name(variant)
     prefix = f"variants/{variant}/"
     sums = {path: value for path, value in artifact.manifest.files.items() if not path.startswith(prefix)}
+    if files and variant in artifact.manifest.variants:
+        others = {name: value for name, value in artifact.manifest.variants.items() if name != variant}
+        save_manifest(artifact.folder, replace(artifact.manifest, files=dict(sums), variants=others))
     for relative, data in files.items():
         sums[prefix + relative] = write_file(artifact.folder, prefix + relative, data)
     variants = {**artifact.manifest.variants, variant: dict(details)}

@@ -31,12 +31,16 @@ def open_gpu_variant(
 
 
 def run_fixed(module: Any, size: int, batch_size: int, device: torch.device) -> FixedBatch:
-    """A loaded module for batches of one size. Raises ModelError where it can't run them."""
+    """A loaded module for batches of one size. Raises ModelError where it can't run them.
+
+    Where the GPU's memory is too small for them torch.OutOfMemoryError comes, here and at any later call: a smaller
+    batch may fit, which is the caller's business.
+    """
     model = FixedBatch(_runner(module), size, batch_size, device)
     try:
         model.warm_up(WARM_UP_RUNS)
     except torch.OutOfMemoryError:
-        raise  # a smaller batch may fit: the caller's business
+        raise
     except Exception as error:
         raise ModelError(
             f"it can't run {batch_size} images at a time: {first_line(error)}", tensorrt.REBUILD
@@ -64,8 +68,13 @@ def _load(artifact: Artifact, variant: str, details: dict[str, Any], device: tor
 
 def _runner(module: Any) -> Callable[[Tensor], Tensor]:
     def run(pixels: Tensor) -> Tensor:
-        with torch.inference_mode():
-            outputs: Tensor = module(pixels)
-            return outputs
+        try:
+            with torch.inference_mode():
+                outputs: Tensor = module(pixels)
+                return outputs
+        except Exception as error:  # what is raised inside TorchScript comes out as another type
+            if "out of memory" in str(error):
+                raise torch.OutOfMemoryError(first_line(error)) from None
+            raise
 
     return run

@@ -10,6 +10,7 @@ from infer_app.models.artifact import open_artifact
 from infer_app.models.device import Gpu, Host
 from infer_app.models.golden import check_golden
 from infer_app.models.golden_set import load_pixels
+from infer_app.models.gpu_variants import run_fixed
 from infer_app.models.half import make_half
 from infer_app.models.specs import InputSpec
 from infer_app.models.torchscript import run_artifact
@@ -106,3 +107,22 @@ def test_pixels_are_normalised_in_full_precision():
 def test_a_cpu_lane_is_not_given_them(network):
     assert runnable(network.manifest) == [TORCHSCRIPT]
     assert runnable(network.manifest, "cuda") == []
+
+
+class Full(torch.nn.Module):
+    """Has no memory for more than two pictures."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        if pixels.shape[0] > 2:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB.")
+        return pixels.float().mean((1, 2))
+
+
+def test_a_batch_that_is_too_large_for_the_memory_is_told_apart_from_a_broken_module():
+    """Whichever way TorchScript spells it."""
+    script = torch.jit.script(Full())
+    assert run_fixed(script, SIZE, 2, torch.device("cpu"))(random_pixels(2)).shape == (2, 3)
+    with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
+        run_fixed(script, SIZE, 4, torch.device("cpu"))
+    with pytest.raises(ModelError, match="it can't run 4 images at a time"):
+        run_fixed(lambda pixels: pixels.no_such_method(), SIZE, 4, torch.device("cpu"))
