@@ -84,9 +84,7 @@ class Contest:
         )
         common = {"batch_size": (4, 32), "threads": (1,)}
         best = {
-            "ready": ()
-            if self.null or self.frozen
-            else ("frozen", "optimized", *(["openvino"] if self.openvino else [])),
+            "ready": () if self.null or self.frozen else ("frozen", "optimized", *(["openvino"] if self.openvino else [])),
             "batch_size": (8, 64) if self.null else (8, 32),
             "threads": (1,),
             "workers": (self.num_cores - 1, self.num_cores + 1) if self.num_cores > 1 else (2,),
