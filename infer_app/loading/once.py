@@ -21,7 +21,7 @@ def run_in_process(function: Callable[[*Args], T], *args: *Args, timeout_s: floa
     Raises what it raises, and ModelError where its process is killed, crashes, or takes longer than `timeout_s`.
     """
     receiver, sender = context().Pipe(duplex=False)
-    process = start_process(_answer, sender, function, args)
+    process = start_process(_answer, sender, function, args, daemon=False)
     sender.close()  # so that its end is seen when the process ends
     try:
         if not receiver.poll(timeout_s):
