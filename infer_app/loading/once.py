@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TypeVar, TypeVarTuple
@@ -26,7 +27,7 @@ def run_in_process(function: Callable[[*Args], T], *args: *Args, timeout_s: floa
     try:
         if not receiver.poll(timeout_s):
             raise ModelError(f"{function.__name__}: no answer within {timeout_s:g} s", "does the model hang?")
-        answer, error = receiver.recv()
+        answer, error = pickle.loads(receiver.recv_bytes())
     except EOFError:
         raise ModelError(f"{function.__name__}: its process was killed or crashed", "is there memory enough?") from None
     finally:
@@ -45,4 +46,4 @@ def _answer(sender: Connection, function: Callable[[*Args], T], args: tuple[*Arg
         answer: tuple[T | None, Exception | None] = function(*args), None
     except Exception as error:
         answer = None, error
-    sender.send(answer)
+    sender.send_bytes(pickle.dumps(answer))  # by value: multiprocessing's own way asks this process for tensors later
