@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, select
 
 from infer_app.database.connect import Database
 from infer_app.database.schema import images
+from infer_app.database.upsert import keep_known
 
 # What lies beside images and is none. Everything else counts as one: a photo without a suffix must not be lost, and
 # what turns out to be something else is rejected with a reason.
@@ -33,14 +34,14 @@ def find_images(path: Path) -> Iterator[Path]:
 def add_images(database: Database, paths: Sequence[Path], added_at: datetime) -> int:
     """Registers absolute paths under `added_at` (naive UTC); those known already keep their day. Returns how many
     are new."""
-    added = 0
+    added, insert = 0, keep_known(database.dialect.name, images)  # another may add the same at the same time
     for first in range(0, len(paths), ROWS_PER_INSERT):
         rows = {str(path): path for path in paths[first : first + ROWS_PER_INSERT]}
         with database.write() as connection:
             known = connection.scalars(select(images.c.location).where(images.c.location.in_(rows)))
             new = [rows[location] for location in rows.keys() - set(known)]
             if new:
-                connection.execute(insert(images), [_row(path, added_at) for path in sorted(new)])
+                connection.execute(insert, [_row(path, added_at) for path in sorted(new)])
         added += len(new)
     return added
 
