@@ -18,7 +18,7 @@ FEW_ROWS = 32  # below it two statements more cost PostgreSQL more than COPY sav
 class BulkUpsert:
     """Writes rows of one table. Values come by column: those that differ as sequences, those that all share as one.
 
-    SQLite and MariaDB get tuples of the driver's own types, without SQLAlchemy's work for each row; PyMySQL makes one
+    SQLite and MariaDB get rows of the driver's own types, without SQLAlchemy's work for each row; PyMySQL makes one
     statement of many rows, for which `merges` must hold no parameters. PostgreSQL gets them by COPY into a temporary
     table, and one upsert from there.
     """
@@ -34,18 +34,20 @@ class BulkUpsert:
     def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
         """Sequences are of one length; keys must be unique. Raises StatementError or UnicodeEncodeError."""
         if self._dialect.name != "postgresql":
-            connection.exec_driver_sql(str(self._compiled), self._tuples(columns, shared))
+            connection.exec_driver_sql(str(self._compiled), self._driver_rows(columns, shared))
         elif len(next(iter(columns.values()))) < FEW_ROWS:
             rows = zip(*columns.values(), strict=True)
             connection.execute(self._by_row, [{**dict(zip(columns, row, strict=True)), **shared} for row in rows])
         else:
             self._copy(connection, columns, shared)
 
-    def _tuples(self, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """In the order of the statement's places."""
-        driver_values = {name: self._converted(name, values) for name, values in columns.items()}
-        driver_values |= {name: repeat(*self._converted(name, [value])) for name, value in shared.items()}
-        return list(zip(*(driver_values[name] for name in self._compiled.positiontup or ()), strict=False))
+    def _driver_rows(self, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> list[Any]:
+        """Tuples in the order of the statement's places, or dicts by their names."""
+        values = {name: self._converted(name, given) for name, given in columns.items()}
+        values |= {name: repeat(*self._converted(name, [value])) for name, value in shared.items()}
+        names = self._compiled.positiontup or tuple(values)
+        rows = zip(*(values[name] for name in names), strict=False)  # what all share has no end
+        return list(rows) if self._compiled.positional else [dict(zip(names, row, strict=True)) for row in rows]
 
     def _converted(self, name: str, values: Sequence[Any]) -> Any:
         processor = self._processors[name]

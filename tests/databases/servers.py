@@ -99,7 +99,9 @@ def mariadb() -> Iterator[Server]:
                   "--skip-test-db"], user)  # fmt: skip
         command = [program, "--no-defaults", f"--datadir={data}", f"--socket={socket}", *MARIADB_OPTIONS]
         url = f"mariadb+pymysql://root@localhost/mysql?unix_socket={socket}"
-        yield from _running(Server(url, command, folder / "log", lambda: _answers(url), user), signal.SIGTERM)
+        yield from _running(
+            Server(url, command, folder / "log", lambda: socket.exists() and _answers(url), user), signal.SIGTERM
+        )
 
 
 def _running(server: Server, polite: signal.Signals) -> Iterator[Server]:

@@ -1,5 +1,7 @@
 """The first tables. A migration is history: it repeats the columns and never imports the living schema."""
 
+from typing import Any
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -8,6 +10,10 @@ from infer_app.database.types import FAMILY, Exact, LongBytes, Microseconds
 revision = "0001"
 down_revision = None
 
+
+# MariaDB's own default is what the database was made with: often Latin-1, in a storage engine without transactions.
+OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
+UTF8: dict[str, Any] = {f"{name}_{option}": value for name in FAMILY for option, value in OPTIONS.items()}
 
 # A key holds 768 characters, and a location may be longer: it is unique by its checksum, and found by its beginning.
 UNIQUE_BY_HASH = """
@@ -28,6 +34,7 @@ def upgrade() -> None:
         sa.Column("size", sa.BigInteger),
         sa.Column("sha256", sa.String(64)),
         *([] if in_family else [sa.UniqueConstraint("location", name="uq_infer_images_location")]),
+        **UTF8,
     )
     if in_family:
         op.execute(UNIQUE_BY_HASH)
@@ -38,6 +45,7 @@ def upgrade() -> None:
         sa.Column("name", sa.String(128), primary_key=True),
         sa.Column("manifest", sa.JSON, nullable=False),
         sa.Column("created_at", Microseconds, nullable=False),
+        **UTF8,
     )
     op.create_table(
         "infer_predictions",
@@ -53,6 +61,7 @@ def upgrade() -> None:
         sa.Column("vector_dim", sa.Integer),
         sa.Column("sha256", sa.String(64)),
         sa.Column("created_at", Microseconds, nullable=False),
+        **UTF8,
     )
     op.create_table(
         "infer_rejections",
@@ -69,6 +78,7 @@ def upgrade() -> None:
         sa.Column("sha256", sa.String(64)),
         sa.Column("decoder", sa.Text, nullable=False),
         sa.Column("created_at", Microseconds, nullable=False),
+        **UTF8,
     )
     op.create_table(
         "infer_runs",
@@ -99,6 +109,7 @@ def upgrade() -> None:
         sa.Column("limit_images_per_second", sa.Double),
         sa.Column("exit_code", sa.Integer),
         sa.Column("error", sa.Text),
+        **UTF8,
     )
     op.create_index("ix_infer_runs_day_model_id", "infer_runs", ["day", "model_id"])
     op.execute(
