@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -29,6 +30,14 @@ CONNECT_TIMEOUT_S = 10
 # MariaDB's errors that are about a row and not about the server, which PyMySQL doesn't tell apart: of a trigger, a
 # constraint (its own and MySQL's number), a row that is too long, a statement longer than the server takes.
 ROW_ERRORS = (1644, 4025, 3819, 1118, 1153)
+# A transaction that was ended for another's sake: MariaDB's deadlock and lock wait, PostgreSQL's SQLSTATEs of both.
+DEADLOCKS = (1213, 1205, "40P01", "40001", "55P03")
+DEADLOCK_TRIES = 10
+T = TypeVar("T")
+
+
+class Deadlocked(DatabaseUnavailable):
+    """The same again may succeed."""
 
 
 class Database:
@@ -66,6 +75,17 @@ class Database:
         writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE", sqlite_patience_s=patience_s)
         with self._translate_errors(), writer.begin() as connection:
             yield connection
+
+    def transact(self, work: Callable[[Connection], T]) -> T:
+        """What `work` does, in one transaction: done again when the database ended it to let another one pass."""
+        for tries in range(1, DEADLOCK_TRIES):
+            try:
+                with self.write() as connection:
+                    return work(connection)
+            except Deadlocked:
+                time.sleep(random.uniform(0, 0.02 * 2**tries))
+        with self.write() as connection:
+            return work(connection)
 
     def close(self) -> None:
         self._engine.dispose()
@@ -149,7 +169,7 @@ class Database:
             yield
         except DBAPIError as error:
             unavailable = isinstance(error, (OperationalError, InterfaceError)) or type(error) is DatabaseError
-            if not unavailable or _is_about_a_row(error):
+            if not unavailable or _code(error) in ROW_ERRORS:
                 raise  # a statement that is wrong: a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:
@@ -161,7 +181,8 @@ class Database:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
         password = self._url.password
         message = first_line.replace(str(password), "***") if password else first_line
-        return DatabaseUnavailable(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+        kind = Deadlocked if _code(error) in DEADLOCKS else DatabaseUnavailable
+        return kind(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
 
 
 def _with_driver(url: URL) -> URL:
@@ -169,9 +190,12 @@ def _with_driver(url: URL) -> URL:
     return url.set(drivername=DRIVERS.get(url.drivername, url.drivername))
 
 
-def _is_about_a_row(error: DBAPIError) -> bool:
+def _code(error: DBAPIError) -> object:
+    """MariaDB's number or PostgreSQL's SQLSTATE; None of other databases, and where the server said nothing."""
     cause = error.orig
-    return cause is not None and type(cause).__module__.startswith("pymysql") and cause.args[0] in ROW_ERRORS
+    if cause is not None and type(cause).__module__.startswith("pymysql"):
+        return cause.args[0] if cause.args else None
+    return getattr(cause, "sqlstate", None)
 
 
 def _read_mode(path: Path) -> str:

@@ -80,8 +80,7 @@ class Sink:
             ) from None
 
     def _commit(self, result: ChunkResult) -> ChunkResult:
-        with self._database.write() as connection:
-            self._write(connection, result)
+        self._database.transact(lambda connection: self._write(connection, result))
         return result
 
     def _write(self, connection: Connection, result: ChunkResult) -> None:
