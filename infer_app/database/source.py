@@ -167,10 +167,13 @@ class Source:
         nearest = min(found, key=lambda time: abs(time - day.start), default=None)
         return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
 
-    def older_than(self, connection: Connection, day: Day) -> Select[Any]:
-        """SELECT id, location, time of the images of all days before the day."""
+    def older_than(self, connection: Connection, day: Day, num_images: int) -> Select[Any]:
+        """SELECT id, location, time of the last `num_images` or so of the days before the day."""
         start, _ = self._bounds(connection, day)
-        return select(self._id, self._location, self._time).select_from(self._from).where(self._time < start)
+        times = select(self._time).select_from(self._from).where(self._time < start)
+        oldest = connection.scalar(times.order_by(self._time.desc()).offset(num_images).limit(1))
+        older = select(self._id, self._location, self._time).select_from(self._from).where(self._time < start)
+        return older if oldest is None else older.where(self._time > oldest)
 
     def _bounds(self, connection: Connection, day: Day) -> tuple[Any, Any]:
         """In the format of a row of the column, any row."""
