@@ -143,9 +143,10 @@ class Figures:
         return ~exists().where(predictions.c.image_id == images.c[3], predictions.c.model_id == self._model_id)
 
 
-def days_run(database: Database, limit: int) -> list[tuple[date, str, str]]:
-    """(day, model, model id) of what was ever run, the newest day first."""
+def days_run(database: Database, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:
+    """(day, model, model id) of what was run, on the day or ever: newest days first, of a model its newest run first."""
     found = select(runs.c.day, runs.c.model, runs.c.model_id).group_by(runs.c.day, runs.c.model, runs.c.model_id)
+    found = found if day is None else found.where(runs.c.day == day)
     newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)
     with database.read() as connection:
         return [(row[0], row[1], row[2]) for row in connection.execute(newest)]

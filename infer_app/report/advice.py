@@ -136,7 +136,9 @@ def _steps(of: Situation) -> Iterator[Step]:
     elif of.counts.pending:
         yield Step(f"{of.counts.pending:,} images are pending: run the day again", f"infer run {day}")
     if of.older_pending:
-        images = "1 image of an earlier day is" if of.older_pending == 1 else f"{of.older_pending:,} of earlier days are"
+        images = (
+            "1 image of an earlier day is" if of.older_pending == 1 else f"{of.older_pending:,} of earlier days are"
+        )
         yield Step(f"{images} pending", f"infer backfill --from … --to … --model {shlex.quote(of.model)}")
     if of.last and of.last.exit_code == 3:
         yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {day}")

@@ -53,7 +53,7 @@ def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
     names = {field.name for field in fields(RunReport)}
     measured = {name: value for name, value in _measured(row).items() if name in names and value is not None}
     same = {name: row[name] for name in names & row.keys() if row[name] is not None}
-    unknown = {
+    unknown: dict[str, Any] = {
         "reasons": {},
         "stages": {},
         "seconds": 0.0,
