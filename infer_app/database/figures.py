@@ -144,7 +144,7 @@ class Figures:
 
 
 def days_run(database: Database, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:
-    """(day, model, model id) of what was run, on the day or ever: newest days first, of a model its newest run first."""
+    """(day, model, model id) of what was run, on the day or ever: newest day first, of a model its newest run first."""
     found = select(runs.c.day, runs.c.model, runs.c.model_id).group_by(runs.c.day, runs.c.model, runs.c.model_id)
     found = found if day is None else found.where(runs.c.day == day)
     newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)

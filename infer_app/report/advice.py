@@ -108,7 +108,7 @@ def _rate(run: RunFigures | None, before: Before) -> Change | None:
 def _labels(drift: Drift | None) -> Change | None:
     if drift is None:
         return None
-    return Change("Label drift", f"{drift.distance:.2f}", f"chance: to {drift.by_chance:.2f}", drift.is_notable)
+    return Change("Label drift", f"{drift.distance:.2f}", f"≤ {drift.by_chance:.2f} by chance", drift.is_notable)
 
 
 def _surroundings(run: RunFigures | None, earlier: Sequence[RunFigures]) -> Iterator[Change]:
