@@ -65,7 +65,7 @@ def histogram(counts: Sequence[int], edges: Sequence[float], height: int = 150) 
 def columns(
     values: Sequence[float | None], titles: Sequence[str], classes: Sequence[str], top_label: str, height: int = 96
 ) -> Markup:
-    """A column for each, in order; a cross on the floor for what has no value."""
+    """A column for each, in order; a short red one for what has no value."""
     top = max((value for value in values if value), default=0.0) or 1.0
     floor = height - 6
     step = 100 / max(1, len(values))

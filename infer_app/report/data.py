@@ -20,7 +20,7 @@ from infer_app.report.timeline import Timeline
 NUM_RUNS = 30
 NUM_LABELS = 200  # kept of a day; the page shows fewer
 NUM_MOVED = 8
-NUM_SHOWN = 12  # images of the least and of the most confident
+NUM_SHOWN = 16  # images of the least and of the most confident
 NUM_REJECTED = 6  # of each reason
 NUM_BUCKETS = 20
 
