@@ -41,7 +41,7 @@ def write(database: Database) -> Write:
         detail: str = "ends early",
     ) -> None:
         at = datetime(2026, 11, 20, 12) - timedelta(days=days_ago)
-        result = {"model_id": MODEL.model_id, "run_id": "r", "created_at": at}
+        result = {"model_id": MODEL.model_id, "run_id": f"run-{days_ago}", "created_at": at}
         for location, label, score in predicted:
             number = next(numbers)
             one(images, id=number, location=location, added_at=at)

@@ -1,6 +1,7 @@
 import json
 import math
 from datetime import date, datetime
+from itertools import count
 
 import pytest
 
@@ -9,9 +10,11 @@ from infer_app.records import DayCounts
 from infer_app.report.data import days_before, gather_labels, gather_scores
 from tests.conftest import DAY, MODEL
 
+NUMBERS = count()
+
 
 def scored(label, *scores):
-    return [(f"/p/{label}-{n}.jpg", label, score) for n, score in enumerate(scores)]
+    return [(f"/p/{next(NUMBERS)}.jpg", label, score) for score in scores]
 
 
 def test_the_days_before_end_where_the_day_begins():
