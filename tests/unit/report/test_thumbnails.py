@@ -1,13 +1,11 @@
 import io
 import os
-import signal
-import time
 
 import pytest
 from PIL import Image
 
 from infer_app.report import thumbnails
-from infer_app.report.thumbnails import FORMATS, MAX_BYTES, SIZE, ThumbnailLimits, make_thumbnails, thumbnails_of
+from infer_app.report.thumbnails import FORMATS, MAX_BYTES, SIZE, ThumbnailLimits, thumbnails_of
 from tests.conftest import jpeg
 
 NO_SUCH_FILES = {("JPEG", "P"), ("WEBP", "P")}
@@ -88,32 +86,3 @@ def test_noise_stays_within_the_bytes_of_one(tmp_path, limits, here):
 def test_all_together_stay_within_their_bytes():
     made = {str(n): bytes(100) for n in range(10)}
     assert list(thumbnails._within(made, 250)) == ["0", "1"]
-
-
-def killing(locations, limits):
-    if any("killer" in location for location in locations):
-        os.kill(os.getpid(), signal.SIGSEGV)
-    return thumbnails_of(locations, limits)
-
-
-def hanging(locations, limits):
-    if any("hanger" in location for location in locations):
-        time.sleep(1000)
-    return thumbnails_of(locations, limits)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("harm", [killing, hanging])
-def test_a_file_that_kills_or_hangs_its_process_costs_its_thumbnail_alone(tmp_path, limits, monkeypatch, harm):
-    good = [save(tmp_path / f"{n}.jpg", jpeg()) for n in range(4)]
-    bad = [save(tmp_path / name, jpeg()) for name in ("killer.jpg", "hanger.jpg")]
-    monkeypatch.setattr(thumbnails, "thumbnails_of", harm)
-    made = make_thumbnails([*good[:2], *bad, *good[2:]], ThumbnailLimits(limits.roots, 10**6, 10**6, 2.0))
-    assert set(good) <= set(made)
-    assert len(made) == 5
-
-
-@pytest.mark.slow
-def test_when_the_time_is_over_a_report_goes_on_without_pictures(tmp_path, limits):
-    location = save(tmp_path / "a.jpg", jpeg())
-    assert make_thumbnails([location], ThumbnailLimits(limits.roots, 10**6, 10**6, all_timeout_s=0.0)) == {}
