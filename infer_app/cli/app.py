@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -261,14 +260,17 @@ def run(
 
     start_early()  # workers load torch while this process loads the database
     from infer_app.cli import run as command
-    from infer_app.cli.report import report_after
+    from infer_app.cli.report import run_and_report
 
     flags = command.run_flags(model, lookback, max_rejected, executor, device, variant, workers, allow_int8)
     limits = command.Limits(limit, finish_by, max_duration)
     voice = command.Voice(quiet, verbose, as_json)
-    with report_after(date, model, trace, config) if report and not dry_run else nullcontext():
-        exit_code = command.run(date, flags, limits, voice, dry_run, config, trace)
-    raise typer.Exit(exit_code)
+
+    def start() -> int:
+        return command.run(date, flags, limits, voice, dry_run, config, trace)
+
+    is_reported = report and not dry_run
+    raise typer.Exit(run_and_report(start, date, model, trace, config) if is_reported else start())
 
 
 @app.command()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -30,6 +29,7 @@ log = logging.getLogger(__name__)
 FOLDER = "reports"  # beside infer.toml
 INDEX = "index.html"
 MAX_DAYS = 366  # in the overview
+SIGNALLED = 128  # an exit code from here on is that of a signal
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +76,31 @@ def write_reports(
     return [_write(loaded, one, out or default_file(loaded, day.date, one.model)) for one in gathered]
 
 
-@contextmanager
-def report_after(
-    date_text: str, models: Sequence[str] | None, trace: Path | None, config: Path | None
-) -> Iterator[None]:
-    """Writes the reports of a run at its end, however it ended; what fails here doesn't change how the run ended."""
+def run_and_report(
+    run: Callable[[], int], date_text: str, models: Sequence[str] | None, trace: Path | None, config: Path | None
+) -> int:
+    """The run's exit code, which its reports never change; they are written after a failure too."""
     try:
-        yield
-    finally:
-        try:
-            written = write_reports(date_text, models, None, trace if trace and trace.is_file() else None, config)
-        except InferError as error:
-            log.warning("no report: %s (%s)", error, error.hint)
-        else:
-            for one in written:
-                log.info("report: %s", one.html)
+        exit_code = run()
+    except InferError as error:
+        _report_after(error.exit_code, date_text, models, trace, config)
+        raise
+    _report_after(exit_code, date_text, models, trace, config)
+    return exit_code
+
+
+def _report_after(
+    exit_code: int, date_text: str, models: Sequence[str] | None, trace: Path | None, config: Path | None
+) -> None:
+    if exit_code >= SIGNALLED:
+        return  # whoever sent the signal waits
+    try:
+        written = write_reports(date_text, models, None, trace if trace and trace.is_file() else None, config)
+    except Exception as error:  # the night's work is done and committed: not even a bug in here may make it look failed
+        log.warning("no report: %s", error, exc_info=not isinstance(error, InferError))
+        return
+    for one in written:
+        log.info("report: %s", one.html)
 
 
 def write_index(as_json: bool, config: Path | None) -> None:
@@ -115,7 +125,7 @@ def choose_models(tables: Tables, day: Day, names: Sequence[str] | None) -> list
     known = tables.books.models_of()
     of_day = [(model, model_id) for _, model, model_id in days_run(tables.database, MAX_DAYS, day.date)]
     newest = dict(reversed(known)) | dict(reversed(of_day))
-    wanted = list(names or dict(of_day) or dict(known))
+    wanted = list(dict.fromkeys(names or dict(of_day) or dict(known)))
     unknown = [name for name in wanted if name not in newest]
     if unknown or not wanted:
         those = f"those that have: {', '.join(sorted(newest))}" if newest else "`infer run` first"

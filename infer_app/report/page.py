@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from infer_app.observe.limit import in_words
 from infer_app.observe.stages import STAGES
-from infer_app.observe.verdict import duration, short_date
+from infer_app.observe.verdict import LITTLE, duration, short_date, taken_by_others
 from infer_app.records import DayCounts, Reason
 from infer_app.report import charts
 from infer_app.report.data import DayReport
@@ -83,6 +83,7 @@ def render_day(
         has_index=has_index,
         costs=_costs(report),
         waits=_costs(report, waits=True),
+        others=_taken_by_others(report),
         least_title=least,
         most_title=most,
         environment=_environment(report),
@@ -144,6 +145,12 @@ def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:
         return {}
     found = report.speed.waits if waits else report.speed.stages
     return {stage: ms for stage, ms in found.items() if ms >= 0.005 and stage in COLORS}
+
+
+def _taken_by_others(report: DayReport) -> float | None:
+    """Share of the cores' time; None where it is little."""
+    share = taken_by_others(report.speed) if report.speed else 0.0
+    return share if share >= LITTLE else None
 
 
 def _environment(report: DayReport) -> dict[str, str]:
