@@ -9,6 +9,7 @@ from dataclasses import dataclass
 Counts = Mapping[str, int]  # predictions by label
 
 NUM_DRAWS = 200
+WORTH_A_LOOK = 0.1  # with many images chance makes next to nothing, and every weekday differs a little from the last
 SURE = 3.0  # standard errors: in one of 400 comparisons chance alone goes beyond
 
 
@@ -22,7 +23,7 @@ class Drift:
 
     @property
     def is_notable(self) -> bool:
-        return self.distance > self.by_chance
+        return self.distance > max(self.by_chance, WORTH_A_LOOK)
 
 
 @dataclass(frozen=True, slots=True)

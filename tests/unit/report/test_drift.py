@@ -48,6 +48,13 @@ def test_a_shift_that_chance_does_not_make_is_notable():
     assert found.num_before == 7000
 
 
+def test_a_shift_that_nobody_would_see_is_not_notable_even_where_it_is_no_chance():
+    found = drift({"a": 25_500, "b": 24_500}, {"a": 175_000, "b": 175_000})
+    assert found is not None
+    assert found.by_chance < found.distance < 0.1
+    assert not found.is_notable
+
+
 @pytest.mark.parametrize(("today", "before"), [({}, {"a": 1}), ({"a": 1}, {}), ({}, {})])
 def test_without_predictions_there_is_no_drift(today, before):
     assert drift(today, before) is None
