@@ -73,6 +73,29 @@ def test_a_run_that_fails_has_its_report_and_keeps_its_exit_code(project):
     assert "the last run failed with exit code 14" in page
 
 
+def test_fifty_thousand_predictions_take_seconds_and_no_more_page(project):
+    project.add_photos(3)
+    project.infer("run", "--date", DATE)
+    project.write(
+        "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 50099)"
+        " INSERT INTO infer_images (id, location, added_at) SELECT i, '/p/' || i, ? || ' 12:00:00.000000' FROM n",
+        DATE,
+    )
+    project.write(
+        "INSERT INTO infer_predictions (image_id, model_id, run_id, variant, label, score, output, created_at)"
+        " SELECT CAST(i.id AS TEXT), p.model_id, p.run_id, p.variant, 'label ' || (i.id % 1000),"
+        " (i.id % 997) / 1000.0, '{}', p.created_at FROM infer_images i, infer_predictions p"
+        " WHERE i.id >= 100 AND p.image_id = '1'"
+    )
+    started = time.monotonic()
+    project.infer("report", "--date", DATE)
+    assert time.monotonic() - started < 30  # four on a quiet machine
+    assert (project.folder / PAGE).stat().st_size < 200_000
+    data = json.loads((project.folder / PAGE).with_suffix(".json").read_text())
+    assert data["counts"]["predicted"] == sum(data["scores"]["counts"]) == 50_003
+    assert data["labels"]["num_labels"] == 1003
+
+
 class Visits(BaseHTTPRequestHandler):
     seen: list[str]
 
