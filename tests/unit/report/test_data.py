@@ -4,8 +4,10 @@ from datetime import date, datetime
 from itertools import count
 
 import pytest
+from sqlalchemy import select, update
 
 from infer_app.database.figures import days_run
+from infer_app.database.schema import predictions, rejections
 from infer_app.records import DayCounts
 from infer_app.report.data import days_before, gather_labels, gather_scores
 from tests.conftest import DAY, MODEL
@@ -80,6 +82,16 @@ def test_rejections_by_reason_the_most_frequent_first(figures, write):
     write(rejected=[("/a", "corrupt"), ("/b", "truncated"), ("/c", "truncated")])
     assert figures.count_reasons(DAY) == {"truncated": 2, "corrupt": 1}
     assert [one.location for one in figures.some_rejected(DAY, "truncated", 1)] == ["/b"]
+
+
+def test_an_image_with_both_counts_as_predicted_as_in_the_books(database, figures, write):
+    write(predicted=scored("cat", 0.5), rejected=[("/a", "corrupt"), ("/b", "corrupt")])
+    with database.write() as connection:
+        one = select(rejections.c.image_id).limit(1).scalar_subquery()
+        connection.execute(update(predictions).values(image_id=one))
+    assert figures.count_predicted(DAY) == 1
+    assert figures.count_reasons(DAY) == {"corrupt": 1}
+    assert len(figures.some_rejected(DAY, "corrupt", 5)) == 1
 
 
 def test_a_report_of_a_day(make_report, write, add_run):
