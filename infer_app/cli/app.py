@@ -360,7 +360,10 @@ def verify(date: Date = "yesterday", model: Model = None, as_json: Json = False,
 @app.command()
 def report(
     date: Date = "yesterday",
-    model: Models = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="Name of a model; may be repeated.  [default: all that ran]"),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The page.  [default: reports/DATE-MODEL.html]")
     ] = None,
