@@ -6,7 +6,7 @@ TORCH_INDEX ?=
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test check bench format clean system
+.PHONY: demo test check bench format clean system mariadb
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
@@ -56,6 +56,13 @@ system:
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 		apt-get update -qq && apt-get install -qq -y libturbojpeg0 >/dev/null; \
 	else echo "libturbojpeg is missing: sudo apt-get install libturbojpeg0 (decoding is slower without)"; fi
+
+# A server to test with; without one its tests are skipped. PostgreSQL needs none: the test extra has it as a wheel.
+mariadb:
+	@if command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ]; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y mariadb-server >/dev/null; \
+	else echo "no MariaDB server to test with: sudo apt-get install mariadb-server"; fi
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

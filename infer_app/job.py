@@ -132,7 +132,8 @@ def open_job(
             executor = stack.enter_context(open_executor(loaded, artifacts, plans, trace=trace, cache=cache))
             alternatives = plans[0].alternatives if len(plans) == 1 else ()
             resume = open_with if run.variant == AUTO else None
-            chunk_size = executor.chunk_size or run.chunk_size
+            most = executor.chunk_size  # and less only where it was asked for
+            chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
             return Job(tables, models, executor, loaded.roots, chunk_size, run.max_rejected, alternatives, resume)
 
         yield open_with([None] * len(artifacts))

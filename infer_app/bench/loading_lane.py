@@ -34,8 +34,11 @@ class LoadingLane:
         size = ways.artifact.manifest.recipe.size
         self._buffer = np.empty((BATCH_SIZE, size, size, 3), np.uint8)
 
-    def expect(self, chunk: Chunk) -> bool:
+    def take(self, chunk: Chunk) -> bool:
         return False
+
+    def expect(self, chunk: Chunk) -> None:
+        pass
 
     def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
         results = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -114,16 +115,21 @@ def _run_days(
     answers: list[Answer] = []
     failures: list[Failure] = []
     nearest: date | None = None
+    left = deque(group_by_pixels(choose_artifacts(loaded)))
     with limits.stop() as stop:
-        for artifacts in group_by_pixels(choose_artifacts(loaded)):
+        while left and not stop.exit_code:
+            artifacts = left.popleft()
             try:
                 with open_job(loaded, artifacts, trace=trace is not None) as job:
                     answers += _run_job(job, days, limits, stop, Progress(voice.quiet), trace)
                     nearest = job.tables.source.nearest_date(days[-1]) if not answers[-1].last.day.eligible else None
             except (DayHeld, ModelError) as error:
-                failures += [Failure(artifact.manifest.name, error) for artifact in artifacts]
-            if stop.exit_code:
-                break
+                if len(artifacts) > 1:  # whichever it is, the others do without it
+                    left.extendleft([artifact] for artifact in reversed(artifacts))
+                else:
+                    failures.append(Failure(artifacts[0].manifest.name, error))
+    for artifacts in left:
+        log.warning("not begun: %s", ", ".join(artifact.manifest.name for artifact in artifacts))
     if not answers and failures:
         raise failures[0].error
     exit_code = gravest([answer.exit_code for answer in answers] + [failure.exit_code for failure in failures])

@@ -14,6 +14,8 @@ from infer_app.database.source import PAGE_SIZE, Source
 from infer_app.day import Day
 from infer_app.records import TRANSIENT_REASONS, DayCounts, FileFacts, Reason
 
+EXAMINED = 500_000  # images: of ten million, looking at each would take longer than most nights
+
 
 @dataclass(frozen=True, slots=True)
 class StoredRejection:
@@ -57,10 +59,10 @@ class Books:
             return _count(connection, self._source.in_day(connection, day).where(is_new))
 
     def count_older_pending(self, day: Day, model_id: str) -> int:
-        """Images of all earlier days with neither a prediction nor a rejection."""
+        """Of the last EXAMINED images of earlier days those with neither a prediction nor a rejection."""
         source = self._source
         with self._database.read() as connection:
-            older = source.older_than(connection, day)
+            older = source.older_than(connection, day, EXAMINED)
             return _count(connection, older.where(~source.has_prediction(model_id), ~source.has_rejection(model_id)))
 
     def find_problems(self, day: Day, model_id: str) -> list[str]:

@@ -3,27 +3,48 @@
 from __future__ import annotations
 
 import os
+import random
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings import mask_url
 
 BUSY_TIMEOUT_S = 60
+DRIVERS = {
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+}
+EXTRAS = {"psycopg": "'infer_app[postgres]'", "pymysql": "'infer_app[mariadb]'"}
+CONNECT_TIMEOUT_S = 10
+# MariaDB's errors that are about a row and not about the server, which PyMySQL doesn't tell apart: of a trigger, a
+# constraint (its own and MySQL's number), a row that is too long, a statement longer than the server takes.
+ROW_ERRORS = (1644, 4025, 3819, 1118, 1153)
+# A transaction that was ended for another's sake: MariaDB's deadlock and lock wait, PostgreSQL's SQLSTATEs of both.
+DEADLOCKS = (1213, 1205, "40P01", "40001", "55P03")
+DEADLOCK_TRIES = 10
+T = TypeVar("T")
+
+
+class Deadlocked(DatabaseUnavailable):
+    """The same again may succeed."""
 
 
 class Database:
     """One database. `with database.write() as connection:` commits at its end, or rolls back on any exception."""
 
     def __init__(self, url: str, read_only: bool = False) -> None:
-        self._url = make_url(url)
+        self._url = _with_driver(make_url(url))
         self.shown_url = mask_url(self._url)
         self.is_sqlite = self._url.get_backend_name() == "sqlite"
         if self.is_sqlite and self._url.host:
@@ -55,6 +76,17 @@ class Database:
         with self._translate_errors(), writer.begin() as connection:
             yield connection
 
+    def transact(self, work: Callable[[Connection], T]) -> T:
+        """What `work` does, in one transaction: done again when the database ended it to let another one pass."""
+        for tries in range(1, DEADLOCK_TRIES):
+            try:
+                with self.write() as connection:
+                    return work(connection)
+            except Deadlocked:
+                time.sleep(random.uniform(0, 0.02 * 2**tries))
+        with self.write() as connection:
+            return work(connection)
+
     def close(self) -> None:
         self._engine.dispose()
 
@@ -68,15 +100,45 @@ class Database:
         try:
             if self.is_sqlite:
                 return self._create_sqlite_engine()
-            options = {"postgresql_readonly": True} if self._read_only else {}
-            return create_engine(self._url, pool_pre_ping=True, hide_parameters=True, execution_options=options)
+            if self._url.get_backend_name() == "postgresql":
+                return self._create_postgres_engine()
+            return self._create_mariadb_engine()
         except NoSuchModuleError:
             raise UsageError(
-                f"no driver for {self._url.drivername!r} databases", "sqlite:/// or postgresql:// work"
+                f"no driver for {self._url.drivername!r} databases", "sqlite:///, postgresql:// and mariadb:// work"
             ) from None
         except ModuleNotFoundError as error:
-            extra = "'infer_app[postgres]'" if error.name == "psycopg" else error.name
+            extra = EXTRAS.get(str(error.name), error.name)
             raise UsageError(f"the driver {error.name!r} is not installed", f"pip install {extra}") from None
+
+    def _create_postgres_engine(self) -> Engine:
+        timeout = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
+        # Prepared statements are lost behind a pooler that gives each transaction another session.
+        options = {"postgresql_readonly": True} if self._read_only else {}
+        return create_engine(
+            self._url,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args={**timeout, "prepare_threshold": None},
+            execution_options=options,
+        )
+
+    def _create_mariadb_engine(self) -> Engine:
+        # READ COMMITTED, as PostgreSQL: its own default locks the gaps between keys, for which two runs wait in turn.
+        engine = create_engine(self._url, pool_pre_ping=True, hide_parameters=True, isolation_level="READ COMMITTED")
+        event.listen(engine, "connect", self._prepare_mariadb)
+        return engine
+
+    def _prepare_mariadb(self, connection: Any, _: object) -> None:
+        """Columns of type TIMESTAMP are read as UTC, and a value that doesn't fit is an error instead of being cut."""
+        with connection.cursor() as cursor:
+            cursor.execute("SET time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')")
+            cursor.execute("SELECT VERSION()")
+            if "MariaDB" in cursor.fetchone()[0]:
+                # It would turn `is not yet predicted` into a table of all predictions, made for each page.
+                cursor.execute("SET optimizer_switch = 'exists_to_in=off'")
+            if self._read_only:
+                cursor.execute("SET SESSION TRANSACTION READ ONLY")
 
     def _create_sqlite_engine(self) -> Engine:
         engine = create_engine(self._url, creator=self._connect_sqlite, hide_parameters=True)
@@ -106,8 +168,9 @@ class Database:
         try:
             yield
         except DBAPIError as error:
-            if not isinstance(error, (OperationalError, InterfaceError)) and type(error) is not DatabaseError:
-                raise  # a statement that is wrong: a bug
+            unavailable = isinstance(error, (OperationalError, InterfaceError)) or type(error) is DatabaseError
+            if not unavailable or _code(error) in ROW_ERRORS:
+                raise  # a statement that is wrong: a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:
             raise DatabaseUnavailable(
@@ -118,7 +181,21 @@ class Database:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
         password = self._url.password
         message = first_line.replace(str(password), "***") if password else first_line
-        return DatabaseUnavailable(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+        kind = Deadlocked if _code(error) in DEADLOCKS else DatabaseUnavailable
+        return kind(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+
+
+def _with_driver(url: URL) -> URL:
+    """SQLAlchemy's own choice of drivers changes between its versions."""
+    return url.set(drivername=DRIVERS.get(url.drivername, url.drivername))
+
+
+def _code(error: DBAPIError) -> object:
+    """MariaDB's number or PostgreSQL's SQLSTATE; None of other databases, and where the server said nothing."""
+    cause = error.orig
+    if cause is not None and type(cause).__module__.startswith("pymysql"):
+        return cause.args[0] if cause.args else None
+    return getattr(cause, "sqlstate", None)
 
 
 def _read_mode(path: Path) -> str:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-from sqlalchemy import func, insert, select
+from sqlalchemy import Connection, func, select
 
 from infer_app.database.connect import Database
 from infer_app.database.schema import images
+from infer_app.database.upsert import keep_known
 
 # What lies beside images and is none. Everything else counts as one: a photo without a suffix must not be lost, and
 # what turns out to be something else is rejected with a reason.
@@ -36,13 +38,16 @@ def add_images(database: Database, paths: Sequence[Path], added_at: datetime) ->
     added = 0
     for first in range(0, len(paths), ROWS_PER_INSERT):
         rows = {str(path): path for path in paths[first : first + ROWS_PER_INSERT]}
-        with database.write() as connection:
-            known = connection.scalars(select(images.c.location).where(images.c.location.in_(rows)))
-            new = [rows[location] for location in rows.keys() - set(known)]
-            if new:
-                connection.execute(insert(images), [_row(path, added_at) for path in sorted(new)])
-        added += len(new)
+        added += database.transact(partial(_add_new, rows=rows, added_at=added_at))
     return added
+
+
+def _add_new(connection: Connection, rows: Mapping[str, Path], added_at: datetime) -> int:
+    known = connection.scalars(select(images.c.location).where(images.c.location.in_(rows)))
+    new = [rows[location] for location in rows.keys() - set(known)]
+    if new:  # another program may add the same ones at this moment
+        connection.execute(keep_known(connection.dialect.name, images), [_row(path, added_at) for path in sorted(new)])
+    return len(new)
 
 
 def count_images(database: Database) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from sqlalchemy import (
     JSON,
+    BigInteger,
     Column,
     Date,
-    DateTime,
-    Float,
+    Double,
     Index,
     Integer,
-    LargeBinary,
     MetaData,
     String,
     Table,
@@ -18,9 +17,12 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
+from infer_app.database.types import Exact, LongBytes, Microseconds
+
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
 VERSION = "0002"  # of the newest migration
+MAX_ID = 512  # characters of an image's id: with the model's they fill a key of MariaDB's
 
 # Times are UTC without a zone: SQLite has no zoned type, and one rule for all databases beats two.
 
@@ -28,9 +30,9 @@ images = Table(
     "infer_images",
     metadata,
     Column("id", Integer, primary_key=True),
-    Column("location", Text, nullable=False),
-    Column("added_at", DateTime, nullable=False),
-    Column("size", Integer),  # bytes
+    Column("location", Exact(), nullable=False),
+    Column("added_at", Microseconds, nullable=False),
+    Column("size", BigInteger),  # bytes
     Column("sha256", String(64)),
     UniqueConstraint("location", name="uq_infer_images_location"),
     Index("ix_infer_images_added_at_id", "added_at", "id"),  # the keyset that a day is read by
@@ -42,30 +44,30 @@ models = Table(
     Column("id", String(64), primary_key=True),
     Column("name", String(128), primary_key=True),
     Column("manifest", JSON, nullable=False),
-    Column("created_at", DateTime, nullable=False),
+    Column("created_at", Microseconds, nullable=False),
 )
 
 predictions = Table(
     "infer_predictions",
     metadata,
-    Column("image_id", String(255), primary_key=True),
+    Column("image_id", Exact(MAX_ID), primary_key=True),
     Column("model_id", String(64), primary_key=True),
     Column("run_id", String(64), nullable=False),
     Column("variant", String(64), nullable=False),
     Column("label", Text),  # the best class
-    Column("score", Float),  # of the best class, or the number of a regression
+    Column("score", Double),  # of the best class, or the number of a regression
     Column("output", JSON, nullable=False),
-    Column("vector", LargeBinary),  # little-endian
+    Column("vector", LongBytes),  # little-endian
     Column("vector_dtype", String(16)),
     Column("vector_dim", Integer),
     Column("sha256", String(64)),  # of the bytes that were predicted
-    Column("created_at", DateTime, nullable=False),
+    Column("created_at", Microseconds, nullable=False),
 )
 
 rejections = Table(
     "infer_rejections",
     metadata,
-    Column("image_id", String(255), primary_key=True),
+    Column("image_id", Exact(MAX_ID), primary_key=True),
     Column("model_id", String(64), primary_key=True),
     Column("run_id", String(64), nullable=False),
     Column("reason", String(32), nullable=False),
@@ -73,11 +75,11 @@ rejections = Table(
     Column("stage", String(16), nullable=False),
     Column("attempts", Integer, nullable=False),
     Column("location", Text, nullable=False),  # as it was read; the source may have changed since
-    Column("size", Integer),  # bytes
-    Column("modified", Float),  # seconds since the epoch
+    Column("size", BigInteger),  # bytes
+    Column("modified", Double),  # seconds since the epoch
     Column("sha256", String(64)),
     Column("decoder", Text, nullable=False),  # with its version: decoders disagree about what is broken
-    Column("created_at", DateTime, nullable=False),
+    Column("created_at", Microseconds, nullable=False),
 )
 
 runs = Table(
@@ -86,8 +88,8 @@ runs = Table(
     Column("id", String(64), primary_key=True),
     Column("day", Date, nullable=False),
     Column("time_zone", String(64), nullable=False),
-    Column("interval_start", DateTime, nullable=False),
-    Column("interval_end", DateTime, nullable=False),
+    Column("interval_start", Microseconds, nullable=False),
+    Column("interval_end", Microseconds, nullable=False),
     Column("model", String(128), nullable=False),
     Column("model_id", String(64), nullable=False),
     Column("variant", String(64), nullable=False),
@@ -97,17 +99,17 @@ runs = Table(
     Column("process", String(64), nullable=False),  # pid and start time, to tell a dead owner from a living one
     Column("versions", JSON, nullable=False),
     Column("state", String(16), nullable=False),  # running, done or failed
-    Column("started_at", DateTime, nullable=False),
-    Column("heartbeat_at", DateTime, nullable=False),
-    Column("ended_at", DateTime),
+    Column("started_at", Microseconds, nullable=False),
+    Column("heartbeat_at", Microseconds, nullable=False),
+    Column("ended_at", Microseconds),
     Column("selected", Integer, nullable=False, default=0),
     Column("predicted", Integer, nullable=False, default=0),
     Column("rejected", Integer, nullable=False, default=0),
     Column("reasons", JSON),
     Column("stages", JSON),  # CPU milliseconds per image
-    Column("seconds", Float),
-    Column("images_per_second", Float),
-    Column("limit_images_per_second", Float),
+    Column("seconds", Double),
+    Column("images_per_second", Double),
+    Column("limit_images_per_second", Double),
     Column("throughput", JSON),  # what else the run measured of its speed, named as in the report
     Column("exit_code", Integer),
     Column("error", Text),

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Update, and_, bindparam, case, delete, exists, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Connection,
+    Delete,
+    Integer,
+    Text,
+    Update,
+    and_,
+    any_,
+    bindparam,
+    case,
+    delete,
+    exists,
+    literal_column,
+    update,
+)
 from sqlalchemy.exc import StatementError
 
+from infer_app.database.bulk import BulkUpsert
 from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections, runs
-from infer_app.database.upsert import upsert
 from infer_app.errors import DatabaseUnavailable
 from infer_app.records import Broken, ChunkResult, Prediction, Reason
+
+IDS_PER_STATEMENT = 500
+R = TypeVar("R", Prediction, Broken)
 
 
 class Sink:
@@ -25,14 +44,13 @@ class Sink:
         self._model_id = model_id
         self._variant = variant
         self._run_id = run_id
-        dialect = database.dialect.name
-        self._upsert_predictions = upsert(dialect, predictions)
-        self._upsert_rejections = upsert(dialect, rejections, {"attempts": _count_attempt})
-        self._delete_rejection = delete(rejections).where(
-            rejections.c.image_id == bindparam("b_image_id"), rejections.c.model_id == model_id
+        self._predictions = BulkUpsert(database.dialect, predictions)
+        self._rejections = BulkUpsert(database.dialect, rejections, {"attempts": _count_attempt})
+        self._delete_rejections = delete(rejections).where(
+            _is_among(database.dialect.name, rejections.c.image_id), rejections.c.model_id == model_id
         )
         # Of two runs of one day, after a lost lease, the one that predicted an image is right.
-        self._delete_contradicted = self._delete_rejection.where(
+        self._delete_contradicted = self._delete_rejections.where(
             exists().where(
                 predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
             )
@@ -62,20 +80,18 @@ class Sink:
             ) from None
 
     def _commit(self, result: ChunkResult) -> ChunkResult:
-        with self._database.write() as connection:
-            self._write(connection, result)
+        self._database.transact(lambda connection: self._write(connection, result))
         return result
 
     def _write(self, connection: Connection, result: ChunkResult) -> None:
         now = datetime.now(UTC).replace(tzinfo=None)
-        if result.predictions:
-            rows = [self._prediction_row(prediction, now) for prediction in result.predictions]
-            connection.execute(self._upsert_predictions, rows)
-            connection.execute(self._delete_rejection, [{"b_image_id": row["image_id"]} for row in rows])
-        if result.broken:
-            rejected = [self._rejection_row(broken, now) for broken in result.broken]
-            connection.execute(self._upsert_rejections, rejected)
-            connection.execute(self._delete_contradicted, [{"b_image_id": row["image_id"]} for row in rejected])
+        shared = {"model_id": self._model_id, "run_id": self._run_id, "created_at": now}
+        if good := _by_id(result.predictions):
+            self._predictions.write(connection, _prediction_columns(good), shared | {"variant": self._variant})
+            _for_ids(connection, self._delete_rejections, good)
+        if broken := _by_id(result.broken):
+            self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
+            _for_ids(connection, self._delete_contradicted, broken)
         connection.execute(self._count_results(result, now))
 
     def _count_results(self, result: ChunkResult, now: datetime) -> Update:
@@ -91,39 +107,52 @@ class Sink:
             )
         )
 
-    def _prediction_row(self, prediction: Prediction, now: datetime) -> dict[str, Any]:
-        output = prediction.output
-        return {
-            "image_id": prediction.ref.image_id,
-            "model_id": self._model_id,
-            "run_id": self._run_id,
-            "variant": self._variant,
-            "label": output.label,
-            "score": output.score,
-            "output": output.details,
-            "vector": output.vector,
-            "vector_dtype": output.vector_dtype,
-            "vector_dim": output.vector_dim,
-            "sha256": prediction.sha256,
-            "created_at": now,
-        }
 
-    def _rejection_row(self, broken: Broken, now: datetime) -> dict[str, Any]:
-        return {
-            "image_id": broken.ref.image_id,
-            "model_id": self._model_id,
-            "run_id": self._run_id,
-            "reason": broken.reason.value,
-            "detail": _storable(broken.detail),
-            "stage": broken.stage,
-            "attempts": 1,
-            "location": _storable(broken.ref.location),
-            "size": broken.file.size,
-            "modified": broken.file.modified,
-            "sha256": broken.file.sha256,
-            "decoder": broken.decoder,
-            "created_at": now,
-        }
+def _by_id(results: Iterable[R]) -> dict[str, R]:
+    """The last of each id: no database's upsert takes a key twice in one statement."""
+    return {result.ref.image_id: result for result in results}
+
+
+def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
+    outputs = [prediction.output for prediction in good.values()]
+    return {
+        "image_id": list(good),
+        "label": [output.label for output in outputs],
+        "score": [output.score for output in outputs],
+        "output": [output.details for output in outputs],
+        "vector": [output.vector for output in outputs],
+        "vector_dtype": [output.vector_dtype for output in outputs],
+        "vector_dim": [output.vector_dim for output in outputs],
+        "sha256": [prediction.sha256 for prediction in good.values()],
+    }
+
+
+def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[Any]]:
+    every = rejected.values()
+    return {
+        "image_id": list(rejected),
+        "reason": [broken.reason.value for broken in every],
+        "detail": [_storable(broken.detail) for broken in every],
+        "stage": [broken.stage for broken in every],
+        "location": [_storable(broken.ref.location) for broken in every],
+        "size": [broken.file.size for broken in every],
+        "modified": [broken.file.modified for broken in every],
+        "sha256": [broken.file.sha256 for broken in every],
+        "decoder": [broken.decoder for broken in every],
+    }
+
+
+def _for_ids(connection: Connection, statement: Delete, image_ids: Iterable[str]) -> None:
+    ids = list(image_ids)
+    for first in range(0, len(ids), IDS_PER_STATEMENT):
+        connection.execute(statement, {"image_ids": ids[first : first + IDS_PER_STATEMENT]})
+
+
+def _is_among(dialect_name: str, image_id: ColumnElement[str]) -> ColumnElement[bool]:
+    """Whether it is one of the parameter `image_ids`."""
+    if dialect_name == "postgresql":  # one parameter, however many ids
+        return image_id == any_(bindparam("image_ids", type_=ARRAY(Text)))
+    return image_id.in_(bindparam("image_ids", expanding=True))
 
 
 def _singles(result: ChunkResult) -> Iterator[ChunkResult]:
@@ -155,9 +184,10 @@ def _count_attempt(new: Any) -> Any:
 
     A file that was missing has not been tried yet: its attempts are counted anew once it is there.
     """
-    was_missing = rejections.c.reason == Reason.NOT_FOUND.value
+    one: ColumnElement[int] = literal_column("1", Integer)
+    missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)
     return case(
         (rejections.c.run_id == new.run_id, rejections.c.attempts),
-        (and_(was_missing, new.reason != Reason.NOT_FOUND.value), 1),
-        else_=rejections.c.attempts + 1,
+        (and_(rejections.c.reason == missing, new.reason != missing), one),
+        else_=rejections.c.attempts + one,
     )

@@ -12,13 +12,13 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
-    String,
     and_,
-    cast,
     column,
     exists,
     func,
     inspect,
+    literal_column,
+    null,
     or_,
     select,
     text,
@@ -29,8 +29,9 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.sql.expression import FromClause
 
 from infer_app.database.connect import Database
-from infer_app.database.schema import images, predictions, rejections
+from infer_app.database.schema import MAX_ID, images, predictions, rejections
 from infer_app.database.timecolumn import day_bounds, read_time
+from infer_app.database.types import FAMILY, AsText
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
 from infer_app.records import MAX_ATTEMPTS, TRANSIENT_REASONS, ImageRef, NewImage, Reason
@@ -50,7 +51,7 @@ class Source:
         self._time: ColumnElement[Any] = column(settings.time)
         self._location: ColumnElement[Any] = column(settings.location)
         self._from: FromClause = self._relation()
-        self.id_text: ColumnElement[str] = cast(self._id, String(255))
+        self.id_text: ColumnElement[str] = AsText(self._id)
 
     def check(self) -> None:
         """Raises UsageError when the table or a column isn't there, naming those that are."""
@@ -75,19 +76,33 @@ class Source:
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
         """The images that are new for at least one of the models, page by page; the last one may be empty."""
         is_new = [self.is_new(model_id).label(f"infer_new_{place}") for place, model_id in enumerate(model_ids)]
+        with self._database.read() as connection:
+            statement = self.in_day(connection, day).where(or_(*(self.is_new(model_id) for model_id in model_ids)))
+        if len(model_ids) > 1:
+            statement = statement.add_columns(*is_new)
+        statement = statement.order_by(self._time, self._id).limit(PAGE_SIZE)
         after: tuple[Any, Any] | None = None
         while True:
             with self._database.read() as connection:
-                statement = self.in_day(connection, day).where(or_(*(self.is_new(model_id) for model_id in model_ids)))
-                if len(model_ids) > 1:
-                    statement = statement.add_columns(*is_new)
-                if after is not None:
-                    statement = statement.where(tuple_(self._time, self._id) > tuple_(*after))
-                page = connection.execute(statement.order_by(self._time, self._id).limit(PAGE_SIZE)).all()
+                self._plan_for_pages(connection)
+                rest = statement if after is None else statement.where(self._comes_after(*after))
+                page = connection.execute(rest).all()
             yield [_new_image(row) for row in page]
             if len(page) < PAGE_SIZE:
                 return
             after = (page[-1][2], page[-1][0])
+
+    def _plan_for_pages(self, connection: Connection) -> None:
+        """In order of the index where there is one, whatever the statistics say of tables that grew this night."""
+        if self._database.dialect.name == "postgresql":
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+            connection.exec_driver_sql("SET LOCAL enable_sort = off")
+
+    def _comes_after(self, time: Any, identity: Any) -> ColumnElement[bool]:
+        if self._database.dialect.name not in FAMILY:
+            return tuple_(self._time, self._id) > tuple_(time, identity)
+        # The same, as MariaDB's optimizer understands it: it would read the day from its start for each page.
+        return or_(self._time > time, and_(self._time == time, self._id > identity))
 
     def count_without_time(self) -> int:
         """Images that belong to no day."""
@@ -99,9 +114,19 @@ class Source:
         """Raises UsageError when an id of the day is missing or not unique: results are kept by it."""
         with self._database.read() as connection:
             images = self.in_day(connection, day).subquery()
-            rows, known, distinct = connection.execute(
-                select(func.count(), func.count(images.c[0]), func.count(images.c[3].distinct())).select_from(images)
+            rows, known, distinct, longest = connection.execute(
+                select(
+                    func.count(),
+                    func.count(images.c[0]),
+                    func.count(images.c[3].distinct()),
+                    func.max(func.char_length(images.c[3]) if not self._database.is_sqlite else null()),
+                ).select_from(images)
             ).one()
+        if (longest or 0) > MAX_ID:
+            raise UsageError(
+                f"[source] id = {self._settings.id!r}: an id of {day} has {longest:,} characters",
+                f"results are kept by it, up to {MAX_ID} characters: name another column, or write a query",
+            )
         if not rows == known == distinct:
             raise UsageError(
                 f"[source] id = {self._settings.id!r}: of {rows:,} images of {day} {rows - known:,} have none"
@@ -111,15 +136,19 @@ class Source:
 
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
         """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
-        start, end = day_bounds(day, self._settings.time, self._example(connection), self._zone)
+        start, end = self._bounds(connection, day)
         within = and_(self._time >= start, self._time < end)
         # Under a name of its own: as `id` it would be what ORDER BY id sorts by.
         as_text = self.id_text.label("infer_image_id")
         return select(self._id, self._location, self._time, as_text).select_from(self._from).where(within)
 
     def is_new(self, model_id: str) -> ColumnElement[bool]:
-        rejected = exists().where(rejections.c.image_id == self.id_text, rejections.c.model_id == model_id, stands())
-        return and_(~self.has_prediction(model_id), ~rejected)
+        """By two searches for each image. A planner may turn NOT EXISTS into reading all results, once for each page;
+        a scalar it can't."""
+        one: ColumnElement[int] = literal_column("1")
+        predicted = select(one).where(predictions.c.image_id == self.id_text, predictions.c.model_id == model_id)
+        rejected = select(one).where(rejections.c.image_id == self.id_text, rejections.c.model_id == model_id, stands())
+        return and_(predicted.scalar_subquery().is_(None), rejected.scalar_subquery().is_(None))
 
     def has_prediction(self, model_id: str) -> ColumnElement[bool]:
         return exists().where(predictions.c.image_id == self.id_text, predictions.c.model_id == model_id)
@@ -130,7 +159,7 @@ class Source:
     def nearest_date(self, day: Day) -> date | None:
         """The date, in the day's zone, of the image nearest to the day; None when there are no images."""
         with self._database.read() as connection:
-            start, end = day_bounds(day, self._settings.time, self._example(connection), self._zone)
+            start, end = self._bounds(connection, day)
             times = select(self._time).select_from(self._from)
             before = connection.scalar(times.where(self._time < start).order_by(self._time.desc()).limit(1))
             after = connection.scalar(times.where(self._time >= end).order_by(self._time).limit(1))
@@ -138,14 +167,22 @@ class Source:
         nearest = min(found, key=lambda time: abs(time - day.start), default=None)
         return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
 
-    def older_than(self, connection: Connection, day: Day) -> Select[Any]:
-        """SELECT id, location, time of the images of all days before the day."""
-        start, _ = day_bounds(day, self._settings.time, self._example(connection), self._zone)
-        return select(self._id, self._location, self._time).select_from(self._from).where(self._time < start)
+    def older_than(self, connection: Connection, day: Day, num_images: int) -> Select[Any]:
+        """SELECT id, location, time of the last `num_images` or so of the days before the day."""
+        start, _ = self._bounds(connection, day)
+        times = select(self._time).select_from(self._from).where(self._time < start)
+        oldest = connection.scalar(times.order_by(self._time.desc()).offset(num_images).limit(1))
+        older = select(self._id, self._location, self._time).select_from(self._from).where(self._time < start)
+        return older if oldest is None else older.where(self._time > oldest)
 
-    def _example(self, connection: Connection) -> Any:
+    def _bounds(self, connection: Connection, day: Day) -> tuple[Any, Any]:
+        """In the format of a row of the column, any row."""
         known = select(self._time).select_from(self._from).where(self._time.is_not(None)).limit(1)
-        return connection.scalar(known)
+        example = connection.scalar(known)
+        if example is None and not self._database.is_sqlite:
+            nothing: Any = literal_column("NULL")  # a server compares a time with no column of another type
+            return nothing, nothing
+        return day_bounds(day, self._settings.time, example, self._zone)
 
     def _relation(self) -> FromClause:
         names = (self._settings.id, self._settings.location, self._settings.time)

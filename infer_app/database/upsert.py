@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Executable, Table
+from sqlalchemy import Select, Table
 from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.sql.dml import Insert
 
 from infer_app.errors import UsageError
 
+Merges = Mapping[str, Callable[[Any], Any]]
 
-def upsert(dialect_name: str, table: Table, merges: Mapping[str, Callable[[Any], Any]] | None = None) -> Executable:
+
+def upsert(
+    dialect_name: str,
+    table: Table,
+    merges: Merges | None = None,
+    names: Sequence[str] = (),
+    rows: Select[Any] | None = None,
+) -> Insert:
     """An insert that overwrites the row with the same primary key.
 
-    `merges` maps a column to a function of the new row's columns that gives its value instead of the new one.
+    `merges` maps a column to a function of the new row's columns that gives its value instead of the new one. The new
+    rows are parameters, or on PostgreSQL may be those that `rows` selects, whose columns are `names`.
     """
     merges = merges or {}
     others = [column.name for column in table.columns if not column.primary_key]
@@ -27,11 +37,20 @@ def upsert(dialect_name: str, table: Table, merges: Mapping[str, Callable[[Any],
     if dialect_name not in ("sqlite", "postgresql"):
         raise UsageError(f"no upsert is known for {dialect_name}", "SQLite, PostgreSQL, MariaDB and MySQL work")
     insert = sqlite.insert if dialect_name == "sqlite" else postgresql.insert
-    conflict = insert(table)
+    conflict = insert(table) if rows is None else postgresql.insert(table).from_select(names, rows)
     return conflict.on_conflict_do_update(
         index_elements=keys, set_={name: _value(name, conflict.excluded, merges) for name in others}
     )
 
 
-def _value(name: str, new: Any, merges: Mapping[str, Callable[[Any], Any]]) -> Any:
+def keep_known(dialect_name: str, table: Table) -> Insert:
+    """An insert that leaves a row with the same primary or unique key as it is."""
+    if dialect_name in ("mysql", "mariadb"):
+        key = next(iter(table.primary_key.columns)).name
+        # Not INSERT IGNORE, which would also make warnings of rows that can't be written.
+        return mysql.insert(table).on_duplicate_key_update({key: table.c[key]})
+    return (sqlite.insert if dialect_name == "sqlite" else postgresql.insert)(table).on_conflict_do_nothing()
+
+
+def _value(name: str, new: Any, merges: Merges) -> Any:
     return merges[name](new) if name in merges else new[name]

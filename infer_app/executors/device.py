@@ -57,9 +57,11 @@ class LoaderLane:
         )
         return Loaded(good, clock.stamp(result))
 
-    def expect(self, chunk: Chunk) -> bool:
-        self._loader.expect(chunk)
+    def take(self, chunk: Chunk) -> bool:
         return False
+
+    def expect(self, chunk: Chunk) -> None:
+        self._loader.expect(chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,7 @@ class DeviceLane:
         for _ in range(TASKS_AHEAD):
             self._buffers.put(torch.zeros(self._slots.shape[1:], dtype=torch.uint8, device=stream.device))
         self._staged: dict[int, Staged] = {}  # by the identity of the chunk, which its task keeps alive
-        self._staging = threading.Lock()
+        self._sending = threading.Lock()
 
     @classmethod
     def open(cls, spec: DeviceSpec) -> DeviceLane:
@@ -97,14 +99,16 @@ class DeviceLane:
             model.prove(loader.pixels, partial(_predict_here, model, stream))
         return cls(spec.ring, models, stream, spec.lane.trace)
 
-    def expect(self, chunk: Chunk) -> bool:
-        self._stage(chunk)
+    def take(self, chunk: Chunk) -> bool:
+        self._staged[id(chunk)] = self._stage(chunk)
         return True
+
+    def expect(self, chunk: Chunk) -> None:
+        pass
 
     def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
         mark.hold(0, "model")
-        staged = self._stage(chunk)
-        del self._staged[id(chunk)]
+        staged = self._staged.pop(id(chunk), None) or self._stage(chunk)  # one that came before the lane was open
         clock = staged.clock
         samples = tuple(map(Sample, chunk.refs, staged.pixels, chunk.files))
         batch = Batch(staged.pixels, samples, ())
@@ -115,19 +119,14 @@ class DeviceLane:
         return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.models))
 
     def _stage(self, chunk: Chunk) -> Staged:
-        """Its copy, made now if it wasn't. Whichever thread comes first makes it, and the other waits for that."""
         assert chunk.slot is not None
-        with self._staging:
-            if (staged := self._staged.get(id(chunk))) is not None:
-                return staged
-            clock = StageClock(self._is_traced, thread_time)
-            clock.refs = chunk.refs
-            buffer = self._buffers.get()
-            pixels = buffer[: len(chunk.refs)]
-            with clock.time("copy"):
-                self._stream.send(self._slots[chunk.slot][: len(chunk.refs)], pixels)
-            staged = self._staged[id(chunk)] = Staged(buffer, pixels, clock)
-            return staged
+        clock = StageClock(self._is_traced, thread_time)
+        clock.refs = chunk.refs
+        buffer = self._buffers.get()
+        pixels = buffer[: len(chunk.refs)]
+        with clock.time("copy"), self._sending:
+            self._stream.send(self._slots[chunk.slot][: len(chunk.refs)], pixels)
+        return Staged(buffer, pixels, clock)
 
 
 def _predict_here(model: LaneModel, stream: CopyStream, pixels: Tensor) -> Tensor:

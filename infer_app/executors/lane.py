@@ -57,9 +57,11 @@ class CpuLane:
         self._loader.learn(clock)
         return clock.stamp(ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.models))
 
-    def expect(self, chunk: Chunk) -> bool:
-        self._loader.expect(chunk)
+    def take(self, chunk: Chunk) -> bool:
         return False
+
+    def expect(self, chunk: Chunk) -> None:
+        self._loader.expect(chunk)
 
 
 def _open_model(number: int, spec: ModelSpec, num_threads: int) -> LaneModel:

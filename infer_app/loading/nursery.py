@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
@@ -17,7 +18,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 
 from infer_app.errors import WorkersKilled
 
-MAX_STARTS = 3  # of a server that is killed again and again
+START_LIMIT_S = 10.0  # for a server that is killed again and again
 SERVER_GONE = 255  # multiprocessing's exit code for a process whose server ended before it
 PRELOAD = ("__main__", "infer_app.loading.orphan", "infer_app.executors.lane")
 
@@ -49,23 +50,26 @@ def signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def start_process(target: Callable[..., object], *args: object) -> ForkServerProcess:
+def start_process(target: Callable[..., object], *args: object, daemon: bool) -> ForkServerProcess:
     """A process from the server; a server that was killed (by the kernel, for memory) is started again.
 
-    Raises WorkersKilled where it can't be.
+    A `daemon` is ended with this process, and may have no processes of its own. Raises WorkersKilled where it can't be.
     """
-    for _ in range(MAX_STARTS):
-        process = context().Process(target=target, args=args, daemon=True)
+    give_up_at = time.monotonic() + START_LIMIT_S
+    while True:
+        process = context().Process(target=target, args=args, daemon=daemon)
         try:
             with signals_blocked():
                 process.start()
         except (EOFError, OSError) as error:
-            failed = error
+            if time.monotonic() > give_up_at:
+                raise WorkersKilled(
+                    f"no process can be started: {type(error).__name__}: {error}",
+                    "is there memory enough, and `ulimit -n`?",
+                ) from error
+            time.sleep(0.05)  # what is being killed may still look alive
             continue
         return process
-    raise WorkersKilled(
-        f"no process can be started: {type(failed).__name__}: {failed}", "is there memory enough, and `ulimit -n`?"
-    ) from failed
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:

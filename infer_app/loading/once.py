@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from typing import TypeVar, TypeVarTuple
@@ -21,12 +22,12 @@ def run_in_process(function: Callable[[*Args], T], *args: *Args, timeout_s: floa
     Raises what it raises, and ModelError where its process is killed, crashes, or takes longer than `timeout_s`.
     """
     receiver, sender = context().Pipe(duplex=False)
-    process = start_process(_answer, sender, function, args)
+    process = start_process(_answer, sender, function, args, daemon=False)
     sender.close()  # so that its end is seen when the process ends
     try:
         if not receiver.poll(timeout_s):
             raise ModelError(f"{function.__name__}: no answer within {timeout_s:g} s", "does the model hang?")
-        answer, error = receiver.recv()
+        answer, error = pickle.loads(receiver.recv_bytes())
     except EOFError:
         raise ModelError(f"{function.__name__}: its process was killed or crashed", "is there memory enough?") from None
     finally:
@@ -45,4 +46,4 @@ def _answer(sender: Connection, function: Callable[[*Args], T], args: tuple[*Arg
         answer: tuple[T | None, Exception | None] = function(*args), None
     except Exception as error:
         answer = None, error
-    sender.send(answer)
+    sender.send_bytes(pickle.dumps(answer))  # by value: multiprocessing's own way asks this process for tensors later

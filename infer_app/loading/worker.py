@@ -26,11 +26,14 @@ class Lane(Protocol[R_co]):
 
     def process(self, chunk: Chunk, mark: Mark) -> R_co: ...
 
-    def expect(self, chunk: Chunk) -> bool:
-        """Told from another thread that a chunk has arrived and will be processed after those before it.
+    def take(self, chunk: Chunk) -> bool:
+        """Called from another thread, and done with before the chunk is processed: copies what lies in its slot.
 
-        Whether what lay in its slot has been copied, so that the slot is free.
+        Whether it did, so that the slot is free. Chunks that come before the lane is open are not taken.
         """
+
+    def expect(self, chunk: Chunk) -> None:
+        """Told from another thread that a chunk has arrived, which may be in hand by then."""
 
 
 OpenLane = Callable[[], Lane[R]]  # pickled into the worker
@@ -116,9 +119,10 @@ def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], lanes: Sequ
     try:
         while True:
             number, chunk = pipe.recv()
+            if any(lane.take(chunk) for lane in lanes):
+                say(Taken(number))
             tasks.put((number, chunk))
             for lane in lanes:
-                if lane.expect(chunk):
-                    say(Taken(number))
+                lane.expect(chunk)
     except (EOFError, OSError):
         os._exit(0)

@@ -45,7 +45,9 @@ class Worker(Generic[R]):
     def __init__(self, context: ForkServerContext, open_lane: OpenLane[R]) -> None:
         self.mark = Mark.create(context)
         self.pipe, theirs = context.Pipe()
-        self.process = start_process(work, theirs, self.mark.memory, open_lane, log.isEnabledFor(logging.DEBUG))
+        self.process = start_process(
+            work, theirs, self.mark.memory, open_lane, log.isEnabledFor(logging.DEBUG), daemon=True
+        )
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()
         self.started_at = time.monotonic()
@@ -229,7 +231,7 @@ class Workers(Generic[R]):
             yield from self._bury(worker)
 
     def _heed(self, taken: Taken, tasks: deque[Task]) -> None:
-        """The slot is free; it is already where the result was faster, which another thread sends."""
+        """The slot of a task that is still to be done is free."""
         for place, task in enumerate(tasks):
             if task.number == taken.task:
                 tasks[place] = self._free_slot(task)

@@ -15,6 +15,13 @@ CHUNK = 4
 IN_FLIGHT = 2 * 2 * CHUNK  # two workers, two chunks each
 
 
+@pytest.fixture(params=["cpu", "cuda"])
+def _each_executor(request, monkeypatch):
+    """`cuda` with its ring, and plain copies to the CPU."""
+    monkeypatch.setenv("INFER_RUN__EXECUTOR", request.param)
+
+
+@pytest.mark.usefixtures("_each_executor")
 @pytest.mark.parametrize("count", [0, 1, 40, 80])
 def test_a_run_that_was_killed_is_finished_by_the_next(project, uninterrupted, seeded, count):
     """Everything at once, as by a power cut; `count` images were done, or none and the workers were starting."""
@@ -32,6 +39,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(project, uninterrupted, s
     assert states in ([killed, ("done", 0, None)], [("done", 0, None)])  # or before it had begun
 
 
+@pytest.mark.usefixtures("_each_executor")
 def test_a_run_whose_workers_are_killed_again_and_again_ends_right(project, uninterrupted, seeded):
     """As by the kernel's out-of-memory killer, every 200 ms for three seconds, then now and then."""
     run = project.start_run("--json")
@@ -55,6 +63,7 @@ def test_a_run_whose_workers_are_killed_again_and_again_ends_right(project, unin
     assert (report["selected"], project.results()) == (NUM_PHOTOS, uninterrupted)
 
 
+@pytest.mark.usefixtures("_each_executor")
 def test_when_the_coordinator_is_killed_its_workers_end_and_leave_nothing_behind(project, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
@@ -84,6 +93,7 @@ def test_when_the_coordinator_is_killed_while_they_start_its_workers_end(project
     assert (alive, project.count_results()) == ([], 0)
 
 
+@pytest.mark.usefixtures("_each_executor")
 @pytest.mark.parametrize(
     ("number", "to_group", "count"),
     [(signal.SIGTERM, False, 1), (signal.SIGTERM, True, 40), (signal.SIGINT, True, 1)],

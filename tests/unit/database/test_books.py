@@ -4,6 +4,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert, update
 
+from infer_app.database import books as books_module
 from infer_app.database.books import Books, StoredRejection
 from infer_app.database.schema import predictions, rejections
 from infer_app.database.sink import Sink
@@ -78,6 +79,17 @@ def test_images_of_earlier_days_that_nobody_looked_at_are_counted(books, registe
     assert books.count_older_pending(DAY, ID) == 2
     assert books.count_older_pending(DAY.before(1), ID) == 1
     assert books.count_older_pending(DAY, "another") == 4
+
+
+def test_of_a_long_past_only_the_last_images_are_looked_at(books, register, write, monkeypatch):
+    for day in range(1, 9):
+        register(f"/{day}.jpg", at=datetime(2026, 11, day))
+    write("8")
+    counts = []
+    for examined in (0, 1, 3, 7, 8, 100):
+        monkeypatch.setattr(books_module, "EXAMINED", examined)
+        counts.append(books.count_older_pending(DAY, ID))
+    assert counts == [0, 0, 2, 6, 7, 7]
 
 
 def test_a_prediction_beside_a_rejection_is_found(database, books, register, write):

@@ -224,7 +224,17 @@ def test_a_url_that_names_no_database_of_ours_is_a_usage_error(url, message):
     assert "canary" not in caught.value.message + caught.value.hint
 
 
-def test_a_driver_that_is_not_installed_is_named():
-    pytest.importorskip("sqlalchemy.dialects.mysql.pymysql")
-    with pytest.raises(UsageError, match="the driver 'pymysql' is not installed"):
-        Database("mysql+pymysql://user:secret@host/db")
+@pytest.mark.parametrize(
+    ("url", "driver", "extra"),
+    [
+        ("mysql://user:secret@host/db", "pymysql", "mariadb"),
+        ("mariadb://user:secret@host/db", "pymysql", "mariadb"),
+        ("postgresql://user:secret@host/db", "psycopg", "postgres"),
+        ("postgres://user:secret@host/db", "psycopg", "postgres"),
+    ],
+)
+def test_a_driver_that_is_not_installed_is_named(monkeypatch, url, driver, extra):
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(UsageError, match=f"the driver '{driver}' is not installed") as caught:
+        Database(url)
+    assert caught.value.hint == f"pip install 'infer_app[{extra}]'"

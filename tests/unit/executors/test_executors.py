@@ -96,6 +96,13 @@ def test_each_image_gets_its_own_answer_whatever_the_length_of_a_chunk(executor,
     assert outcomes(executor.run(chunks(refs, length))) == expected
 
 
+def test_chunks_that_take_no_time_are_answered_from_their_own_pixels(executor, images):
+    """Whichever thread of a process comes first: the one that listens, or the one that predicts."""
+    refs, expected = images
+    for _ in range(6):
+        assert outcomes(executor.run(chunks(refs, 1))) == expected
+
+
 def test_nothing_to_do_is_no_result(executor):
     assert list(executor.run([])) == []
 

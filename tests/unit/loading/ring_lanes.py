@@ -7,7 +7,6 @@ import resource
 import time
 import zlib
 from dataclasses import dataclass, replace
-from threading import Lock
 
 import numpy as np
 from toy_lanes import FACTS, happen
@@ -28,8 +27,11 @@ class ToyLoader:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         return self
 
-    def expect(self, chunk: Chunk) -> bool:
+    def take(self, chunk: Chunk) -> bool:
         return False
+
+    def expect(self, chunk: Chunk) -> None:
+        pass
 
     def process(self, chunk: Chunk, mark: Mark) -> Loaded:
         rows = self.ring.pixels[chunk.slot].reshape(self.ring.batch_size, -1, 4)
@@ -56,24 +58,22 @@ class ToyDevice:
     def __call__(self) -> ToyDevice:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         self.copies: dict[int, np.ndarray] = {}
-        self.lock = Lock()
         return self
 
-    def expect(self, chunk: Chunk) -> bool:
-        self.copy(chunk)
+    def take(self, chunk: Chunk) -> bool:
+        self.copies[id(chunk)] = self.copy(chunk)
         return True
 
+    def expect(self, chunk: Chunk) -> None:
+        pass
+
     def copy(self, chunk: Chunk) -> np.ndarray:
-        with self.lock:
-            if id(chunk) not in self.copies:
-                time.sleep(random.uniform(0, self.delay_s))
-                self.copies[id(chunk)] = self.ring.pixels[chunk.slot][: len(chunk.refs)].copy()
-            return self.copies[id(chunk)]
+        time.sleep(random.uniform(0, self.delay_s))
+        return self.ring.pixels[chunk.slot][: len(chunk.refs)].copy()
 
     def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
         mark.hold(0, "model")
-        rows = self.copy(chunk)
-        del self.copies[id(chunk)]
+        rows = self.copies.pop(id(chunk)) if id(chunk) in self.copies else self.copy(chunk)
         time.sleep(random.uniform(0, self.delay_s))
         for ref in chunk.refs:
             happen(ref.location, "model")

@@ -23,8 +23,11 @@ FACTS = FileFacts(1234, 1.5, "ab" * 32)
 class ToyLane:
     """A prediction's label is the location, its score the pid of the worker that made it."""
 
-    def expect(self, chunk: Chunk) -> bool:
+    def take(self, chunk: Chunk) -> bool:
         return False
+
+    def expect(self, chunk: Chunk) -> None:
+        pass
 
     def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
         for position, ref in enumerate(chunk.refs):
@@ -90,8 +93,11 @@ class Swollen:
     def __call__(self) -> Swollen:
         return self
 
-    def expect(self, chunk: Chunk) -> bool:
+    def take(self, chunk: Chunk) -> bool:
         return False
+
+    def expect(self, chunk: Chunk) -> None:
+        pass
 
     def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
         vector = bytes(self.num_bytes)

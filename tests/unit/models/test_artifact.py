@@ -172,3 +172,16 @@ def test_others_may_read_the_artifact(artifact):
     modes = {path.name: path.stat().st_mode & 0o777 for path in (artifact.folder, artifact.folder / "manifest.json")}
     assert modes == {artifact.manifest.model_id: 0o755, "manifest.json": 0o644}
     assert os.access(artifact.folder / "source.ts", os.R_OK)
+
+
+def test_a_variant_that_is_replaced_leaves_the_manifest_before_its_files_change(artifact, monkeypatch):
+    """So that whoever is killed in between leaves a model that runs."""
+    once = record_variant(artifact, "v", {}, {"a": b"1"})
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("infer_app.models.artifact.write_file", die)
+    with pytest.raises(KeyboardInterrupt):
+        record_variant(once, "v", {"n": 2}, {"a": b"2"})
+    assert open_artifact(artifact.folder) == artifact

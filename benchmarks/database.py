@@ -1,0 +1,215 @@
+"""How many prediction rows a second the sink writes to SQLite, PostgreSQL and MariaDB, and reads back as new images.
+
+The very code of a run: a transaction a chunk, of 8, 64 and 256 rows, and in bulk. *again* writes the same rows a second
+time, as a run does whose commit was lost: every one is then an update. Servers are private ones on this machine, so
+that no network is in it: each transaction costs a round trip for each of its four or five statements more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from machine import busy_seconds, describe_machine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sqlalchemy import insert, text
+
+from infer_app.database.connect import Database
+from infer_app.database.ledger import Ledger, RunModel
+from infer_app.database.migrate import upgrade
+from infer_app.database.schema import images, metadata
+from infer_app.database.sink import Sink
+from infer_app.database.source import Source
+from infer_app.day import Day
+from infer_app.records import ChunkResult, ImageRef, Output, Prediction
+from infer_app.settings import SourceSettings
+from tests.databases import servers
+
+RESULTS = Path(__file__).resolve().parent / "results"
+DAY = Day.of(date(2026, 11, 20), "UTC")
+MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
+TOP5 = {"top": [{"label": f"a label of the usual length {place}", "score": 0.5 / place} for place in range(1, 6)]}
+CHUNK_SIZES = (8, 64, 256, 10_000)
+MAX_CHUNKS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Rows a second."""
+
+    new: float
+    again: float
+    others: float  # share of the machine that something else had meanwhile
+
+
+def main() -> None:
+    flags = read_flags()
+    found: dict[str, dict[str, Any]] = {}
+    for name in flags.only or OPENERS:
+        try:
+            with OPENERS[name]() as database:
+                found[name] = measure(database, flags.num_rows, flags.rounds)
+        except servers.NoServer as missing:
+            print(f"{name}: skipped, {missing}")
+    result = {"date": date.today().isoformat(), "machine": describe_machine(), "databases": found}
+    table = render(result)
+    print(table)
+    if flags.save:
+        save(result, table)
+
+
+def measure(database: Database, num_rows: int, rounds: int) -> dict[str, Any]:
+    upgrade(database)
+    version = describe_server(database)
+    print(f"{version}", flush=True)
+    written: dict[int, list[Rates]] = {size: [] for size in CHUNK_SIZES}
+    for _ in range(rounds):
+        for size in CHUNK_SIZES:
+            written[size].append(write_rows(database, min(num_rows, MAX_CHUNKS * size), size))
+            rates = written[size][-1]
+            print(f"  {size:,} a transaction: {rates.new:,.0f} new, {rates.again:,.0f} again a second", flush=True)
+    return {
+        "version": version,
+        "rows_per_second": {
+            str(size): {key: [getattr(rate, key) for rate in rates] for key in ("new", "again", "others")}
+            for size, rates in written.items()
+        },
+        "selected_per_second": select_rows(database, num_rows),
+    }
+
+
+def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
+    """Into empty tables, twice."""
+    empty(database)
+    run_id = Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
+    chunks = [
+        ChunkResult(0, tuple(prediction(number) for number in range(first, min(first + chunk_size, num_rows))), ())
+        for first in range(0, num_rows, chunk_size)
+    ]
+    seconds, busy, start = [], busy_seconds(), time.perf_counter()
+    for _ in range(2):
+        began = time.perf_counter()
+        for chunk in chunks:
+            sink.commit_chunk(chunk)
+        seconds.append(time.perf_counter() - began)
+    cores = (busy_seconds() - busy) / (time.perf_counter() - start)
+    own = 1.0 if database.is_sqlite else 2.0  # this process, and the server's
+    return Rates(num_rows / seconds[0], num_rows / seconds[1], max(0.0, cores - own) / (os.cpu_count() or 1))
+
+
+def select_rows(database: Database, num_rows: int) -> float:
+    """New images a second, in pages, of a day of `num_rows` of which every other one is predicted."""
+    empty(database)
+    with database.write() as connection:
+        rows = [{"location": f"/{number}.jpg", "added_at": datetime(2026, 11, 20, 12)} for number in range(num_rows)]
+        for first in range(0, num_rows, 10_000):
+            connection.execute(insert(images), rows[first : first + 10_000])
+    source = Source(database, SourceSettings())
+    run_id = Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    done = list(source.select_new(DAY, MODEL.model_id))[::2]
+    sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
+    sink.commit_chunk(ChunkResult(0, tuple(Prediction(ref, Output(), None) for ref in done), ()))
+    start = time.perf_counter()
+    found = sum(1 for _ in source.select_new(DAY, MODEL.model_id))
+    assert found == num_rows - len(done)
+    return num_rows / (time.perf_counter() - start)
+
+
+def prediction(number: int) -> Prediction:
+    """As of a classifier of photos: a label, its score, the five best, and the file's checksum."""
+    return Prediction(ImageRef(str(number), f"/{number}.jpg"), Output("tabby cat", 0.5, TOP5), "ab" * 32)
+
+
+def empty(database: Database) -> None:
+    with database.write() as connection:
+        for table in metadata.sorted_tables:
+            connection.execute(table.delete())
+    if database.dialect.name == "postgresql":
+        with database.read() as connection:
+            connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("VACUUM"))
+
+
+def describe_server(database: Database) -> str:
+    with database.read() as connection:
+        if database.is_sqlite:
+            return f"SQLite {connection.exec_driver_sql('SELECT sqlite_version()').scalar()}"
+        version = str(connection.exec_driver_sql("SELECT version()").scalar())
+        return version.partition(",")[0].partition(" on ")[0] if "PostgreSQL" in version else f"MariaDB {version}"
+
+
+@contextmanager
+def open_sqlite() -> Iterator[Database]:
+    with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder, Database(f"sqlite:///{folder}/b.db") as database:
+        yield database
+
+
+@contextmanager
+def open_server(kind: str) -> Iterator[Database]:
+    with ExitStack() as stack:
+        url = os.environ.get(f"TEST_{kind.upper()}_URL") or stack.enter_context(getattr(servers, kind)()).url
+        yield stack.enter_context(Database(stack.enter_context(servers.new_database(url))))
+
+
+OPENERS = {
+    "sqlite": open_sqlite,
+    "postgres": lambda: open_server("postgres"),
+    "mariadb": lambda: open_server("mariadb"),
+}
+
+
+def render(result: dict[str, Any]) -> str:
+    """Medians of the rounds."""
+    sizes = [f"{size:,} a transaction, new · again" for size in CHUNK_SIZES]
+    lines = ["", f"| rows/s | {' | '.join(sizes)} | selected/s |", "|---" + "|---:" * (len(sizes) + 1) + "|"]
+    for figures in result["databases"].values():
+        middle = [
+            f"{statistics.median(rates['new']):,.0f} · {statistics.median(rates['again']):,.0f}"
+            for rates in figures["rows_per_second"].values()
+        ]
+        lines.append(f"| {figures['version']} | {' | '.join(middle)} | {figures['selected_per_second']:,.0f} |")
+    machine = result["machine"]
+    taken = [
+        share
+        for figures in result["databases"].values()
+        for rates in figures["rows_per_second"].values()
+        for share in rates["others"]
+    ]
+    tail = f"others had {statistics.median(taken):.0%} of the machine, {max(taken):.0%} at most" if taken else ""
+    return "\n".join(
+        [*lines, "", f"{machine['processor']}, {machine['cores']} cores, {tail}; Python {machine['python']}; "
+         f"{result['date']}"]
+    )  # fmt: skip
+
+
+def save(result: dict[str, Any], table: str) -> None:
+    stem = RESULTS / f"{result['date']}-database"
+    stem.with_suffix(".json").write_text(json.dumps(result, indent=2) + "\n")
+    stem.with_suffix(".md").write_text(f"# Prediction rows written and images selected\n{table}\n")
+    print(f"saved as {stem}.json and .md")
+
+
+def read_flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", "--num-rows", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=list(OPENERS), default=[])
+    parser.add_argument("--save", action="store_true", help="write results/<date>-database.json and .md")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

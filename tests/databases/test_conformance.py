@@ -1,0 +1,475 @@
+"""What the rooms of `database/` promise holds on every database alike."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import numpy as np
+import pytest
+from alembic import command
+from sqlalchemy import insert, inspect, select, text, update
+
+from infer_app.database import migrate
+from infer_app.database import source as source_module
+from infer_app.database.connect import Database
+from infer_app.database.ledger import Ledger
+from infer_app.database.migrate import check_schema, upgrade
+from infer_app.database.registry import add_images, count_images
+from infer_app.database.rehearsal import open_rehearsal
+from infer_app.database.schema import MAX_ID, VERSION, VERSION_TABLE, images, metadata, predictions, rejections, runs
+from infer_app.database.sink import Sink
+from infer_app.database.source import Source
+from infer_app.day import Day
+from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
+from infer_app.records import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.settings import SourceSettings
+from tests.conftest import DAY, MODEL
+
+ID = MODEL.model_id
+NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]} %s %(x)s :y \\ \n"""
+ODD_IDS = [
+    "a",
+    "A",
+    "ä",
+    "a ",
+    " a",
+    "e\u0301",
+    "é",
+    "ß",
+    "ss",
+    "😀",
+    "😁",
+    "it's",
+    '"',
+    "%s",
+    ":a",
+    "\\",
+    "\n",
+    "0",
+    "00",
+]
+FEW, MANY = 3, 100  # PostgreSQL writes them in different ways
+
+
+def predicted(*ids, label="cat", **output):
+    return tuple(Prediction(ImageRef(i, f"/{i}.jpg"), Output(label, 0.1 + 0.2, **output), "ab" * 32) for i in ids)
+
+
+def broken(*ids, reason=Reason.CORRUPT, detail="no JPEG", size=7):
+    facts = FileFacts(size, 1763609999.123457, "cd" * 32)
+    return tuple(Broken(ImageRef(i, f"/{i}.jpg"), reason, detail, "decode", facts, "jpg 9") for i in ids)
+
+
+def commit(database, good=(), bad=(), run_id="run 1", model_id=ID):
+    return Sink(database, model_id, "cpu-torchscript", run_id).commit_chunk(ChunkResult(0, tuple(good), tuple(bad)))
+
+
+def stored(database, table, *names):
+    """Rows of the named columns by id; all but created_at when none is named."""
+    columns = [table.c[name] for name in names] or [column for column in table.c if column.name != "created_at"]
+    with database.read() as connection:
+        return {row.image_id: tuple(row)[1:] for row in connection.execute(select(table.c.image_id, *columns))}
+
+
+def select_new(database, settings=None, day=DAY, model_id=ID):
+    return list(Source(database, settings or SourceSettings()).select_new(day, model_id))
+
+
+# Migrations
+
+
+def test_tables_come_and_go_by_migrations_and_nothing_else_does(empty, kind):
+    with empty.write() as connection:
+        connection.execute(text("CREATE TABLE images (id INTEGER)"))
+    assert upgrade(empty) is None
+    check_schema(empty)
+    assert upgrade(empty) == VERSION
+    assert relations(empty) == {*metadata.tables, VERSION_TABLE, "infer_current_predictions", "images"}
+    for revision in ("0001", "base"):
+        with empty.write() as connection:
+            config = migrate._config()
+            config.attributes["connection"] = connection
+            command.downgrade(config, revision)
+    assert relations(empty) == {VERSION_TABLE, "images"}
+    assert upgrade(empty) is None
+    check_schema(empty)
+
+
+def relations(database):
+    with database.read() as connection:
+        inspector = inspect(connection)
+        return {*inspector.get_table_names(), *inspector.get_view_names()}
+
+
+def test_the_view_shows_the_newest_model_of_a_name(database):
+    ledger = Ledger(database)
+    for number in (1, 2):
+        model = type(MODEL)(MODEL.name, f"{number}" * 16, "cpu-torchscript", {"a": "😀"})
+        ledger.open_run(DAY, model, "cpu", "cpu")
+        commit(database, predicted("1", "2") if number == 1 else predicted("2"), model_id=model.model_id)
+    with database.read() as connection:
+        found = connection.execute(text("SELECT image_id, model_id FROM infer_current_predictions ORDER BY image_id"))
+        assert [tuple(row) for row in found] == [("1", "1" * 16), ("2", "2" * 16)]
+
+
+# What is written is what is read
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_a_prediction_is_kept_to_the_last_bit(database, count):
+    vector = np.frombuffer(bytes(range(256)) * 16, "<f4")
+    details = {"top": [{"label": NASTY + "😀", "index": 3, "score": 1 / 3}], "values": [1e-320, 1.7e308, -0.0]}
+    ids = [str(number) for number in range(count)]
+    output = {"vector": vector.tobytes(), "vector_dtype": "float32", "vector_dim": vector.size, "details": details}
+    commit(database, predicted(*ids, label=NASTY + "😀", **output))
+    expected = ("run 1", "cpu-torchscript", NASTY + "😀", 0.1 + 0.2, details, vector.tobytes(), "float32", 1024)
+    names = ("run_id", "variant", "label", "score", "output", "vector", "vector_dtype", "vector_dim")
+    assert stored(database, predictions, *names) == dict.fromkeys(ids, expected)
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_a_rejection_is_kept_with_the_facts_of_a_file_of_any_size(database, count):
+    ids = [str(number) for number in range(count)]
+    commit(database, bad=broken(*ids, detail=NASTY + "\0\udce4", size=50 << 30))
+    expected = ("corrupt", NASTY + "\\x00\\udce4", 1, 50 << 30, 1763609999.123457)
+    names = ("reason", "detail", "attempts", "size", "modified")
+    assert stored(database, rejections, *names) == dict.fromkeys(ids, expected)
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_a_repeat_changes_nothing_and_another_result_takes_its_place(database, count):
+    ids = [str(number) for number in range(count)]
+    for _ in range(2):
+        commit(database, predicted(*ids), broken("x"))
+    assert stored(database, predictions, "label") == dict.fromkeys(ids, ("cat",))
+    commit(database, predicted(*ids[1:], label="dog"))
+    assert stored(database, predictions, "label") == dict.fromkeys(ids, ("dog",)) | {ids[0]: ("cat",)}
+    assert stored(database, rejections, "attempts") == {"x": (1,)}
+
+
+@pytest.mark.parametrize("count", [FEW, MANY])
+def test_attempts_are_counted_by_run_and_anew_once_a_missing_file_is_there(database, count):
+    ids = [str(number) for number in range(count)]
+    for run, reason, attempts in (
+        ("1", Reason.NOT_FOUND, 1),
+        ("2", Reason.NOT_FOUND, 2),
+        ("2", Reason.NOT_FOUND, 2),
+        ("3", Reason.READ_ERROR, 1),
+        ("4", Reason.READ_ERROR, 2),
+    ):
+        commit(database, bad=broken(*ids, reason=reason), run_id=run)
+        expected = (reason.value, run, attempts)
+        assert stored(database, rejections, "reason", "run_id", "attempts") == dict.fromkeys(ids, expected)
+
+
+@pytest.mark.parametrize("count", [FEW, MANY, 1100])
+def test_a_prediction_deletes_its_rejection_and_outlives_a_later_one(database, count):
+    ids = [str(number) for number in range(count)]
+    commit(database, bad=broken(*ids, "other"))
+    commit(database, bad=broken(*ids), model_id="another")
+    commit(database, predicted(*ids))
+    commit(database, bad=broken(*ids), run_id="a run that had lost its lease")
+    with database.read() as connection:
+        left = connection.execute(select(rejections.c.image_id, rejections.c.model_id)).all()
+    assert {tuple(row) for row in left} == {("other", ID), *((i, "another") for i in ids)}
+
+
+def test_of_a_chunk_with_one_row_that_is_refused_only_that_is_rejected(database, execute, kind):
+    condition = "NEW.label = 'refused'"
+    trigger = {
+        "sqlite": f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions WHEN {condition}"
+        " BEGIN SELECT RAISE(ABORT, 'not this one'); END",
+        "mariadb": f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions FOR EACH ROW IF {condition} THEN"
+        " SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'not this one'; END IF",
+        "postgres": f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions FOR EACH ROW WHEN ({condition})"
+        " EXECUTE FUNCTION refuse()",
+    }
+    if kind == "postgres":
+        execute(
+            "CREATE FUNCTION refuse() RETURNS trigger AS $$ BEGIN RAISE EXCEPTION 'not this one'; END $$"
+            " LANGUAGE plpgsql"
+        )
+    execute(trigger[kind])
+    ids = [str(number) for number in range(MANY)]
+    written = commit(database, [*predicted(*ids), *predicted("bad", label="refused")])
+    assert (len(written.predictions), [one.reason for one in written.broken]) == (MANY, [Reason.WRITE_ERROR])
+    assert stored(database, predictions).keys() == set(ids)
+    assert "not this one" in stored(database, rejections, "detail")["bad"][0]
+
+
+def test_a_text_that_no_server_takes_costs_its_own_row_only(database, kind):
+    """PostgreSQL has no NUL in text, no database a lone surrogate."""
+    ids = [str(number) for number in range(MANY)]
+    written = commit(database, [*predicted(*ids), *predicted("bad", label="\udce4")])
+    assert (len(written.predictions), [one.reason for one in written.broken]) == (MANY, [Reason.WRITE_ERROR])
+    assert stored(database, predictions).keys() == set(ids)
+
+
+# Ids and locations
+
+
+def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
+    exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if kind == "mariadb" else ""
+    execute(f"CREATE TABLE shots (id VARCHAR(600){exact}, location TEXT{exact}, added_at DATE)")
+    ids = [*ODD_IDS, "x" * MAX_ID, "😀" * MAX_ID]
+    rows = [{"id": i, "location": f"/{n}/{i[:20]}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
+    execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
+    settings = SourceSettings(table="shots")
+    source = Source(database, settings)
+    source.check_ids(DAY)
+    refs = select_new(database, settings)
+    assert {ref.image_id: ref.location for ref in refs} == {row["id"]: row["location"] for row in rows}
+    commit(database, [Prediction(ref, Output(), None) for ref in refs[::2]], [], "run 1")
+    assert set(select_new(database, settings)) == set(refs[1::2])
+    commit(database, [], [Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs[1::2]])
+    assert select_new(database, settings) == []
+    assert len(stored(database, predictions)) + len(stored(database, rejections)) == len(ids)
+
+
+def test_an_id_longer_than_a_key_is_refused_before_the_run(database, execute, kind):
+    if kind == "sqlite":
+        pytest.skip("it takes any")
+    execute("CREATE TABLE shots (id VARCHAR(600), location TEXT, added_at DATE)")
+    execute(f"INSERT INTO shots VALUES ('{'x' * (MAX_ID + 1)}', '/a.jpg', '2026-11-20')")
+    with pytest.raises(UsageError, match="has 513 characters"):
+        Source(database, SourceSettings(table="shots")).check_ids(DAY)
+
+
+@pytest.mark.parametrize("type_name", ["SMALLINT", "BIGINT", "UUID", "CHAR(36)", "VARCHAR(40)", "NUMERIC(20, 0)"])
+def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_name, monkeypatch, kind):
+    monkeypatch.setattr(source_module, "PAGE_SIZE", 2)
+    execute(f"CREATE TABLE shots (id {type_name} PRIMARY KEY, location TEXT, added_at TIMESTAMP)")
+    textual = type_name in ("UUID", "CHAR(36)", "VARCHAR(40)")
+    ids = [f"123e4567-e89b-12d3-a456-42661417400{n}" if textual else str(n) for n in range(7)]
+    rows = [{"id": i if textual else int(i), "at": datetime(2026, 11, 20, 12, int(i[-1]) // 3)} for i in ids]
+    execute(("INSERT INTO shots VALUES (:id, '/a.jpg', :at)", rows))
+    settings = SourceSettings(table="shots", time_zone="UTC")
+    refs = select_new(database, settings)
+    assert [ref.image_id for ref in refs] == ids
+    commit(database, [Prediction(ref, Output(), None) for ref in refs[:4]])
+    assert select_new(database, settings) == refs[4:]
+
+
+def test_files_are_registered_once_whatever_their_names(database):
+    long = "/".join(["", *["d" * 200] * 20])  # 4,000 characters that begin alike
+    names = [
+        "/a.jpg",
+        "/A.jpg",
+        "/a.jpg ",
+        "/ä.jpg",
+        "/a\u0308.jpg",
+        "/😀.jpg",
+        '/it\'s "%s".jpg',
+        f"{long}/1",
+        f"{long}/2",
+    ]
+    noon = datetime(2026, 11, 20, 12)
+    assert add_images(database, [Path(name) for name in names], noon) == len(names)
+    assert add_images(database, [Path(name) for name in [*names, "/new.jpg"]], datetime(2026, 11, 21)) == 1
+    assert {ref.location for ref in select_new(database)} == set(names)
+
+
+def test_several_may_register_the_same_files_at_once(url, database):
+    paths = [Path(f"/{number}.jpg") for number in range(700)]
+
+    def add(order):
+        with Database(url) as own:
+            add_images(own, paths[::order], datetime(2026, 11, 20))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(add, [1, 1, 1, 1]))
+    assert count_images(database) == 700
+
+
+# Days
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "Asia/Kathmandu", "America/St_Johns"])
+def test_a_day_begins_and_ends_to_the_microsecond(database, register, zone):
+    from datetime import timedelta
+
+    day = Day.of(date(2026, 10, 25), zone)  # of 25 hours in Berlin
+    tick = timedelta(microseconds=1)
+    moments = [day.start - tick, day.start, day.end - tick, day.end]
+    for number, moment in enumerate(moments):
+        register(f"/{number}.jpg", at=moment.replace(tzinfo=None))
+    assert [ref.location for ref in select_new(database, day=day)] == ["/1.jpg", "/2.jpg"]
+    assert [ref.location for ref in select_new(database, day=day.before(1))] == ["/0.jpg"]
+    assert [ref.location for ref in select_new(database, day=day.before(-1))] == ["/3.jpg"]
+
+
+@pytest.mark.parametrize(
+    ("type_name", "zone", "found"),
+    [
+        ("DATE", None, {"1", "2"}),
+        ("naive", "UTC", {"1", "2"}),
+        ("naive", "America/New_York", {"0", "1"}),
+        ("aware", None, {"1", "2"}),
+        ("TEXT", "UTC", {"1", "2"}),
+        ("BIGINT", None, {"1", "2"}),
+    ],
+)
+def test_times_of_every_type_fall_into_their_day(database, execute, kind, type_name, zone, found):
+    """The servers' own zone is another one, so that a session's zone would show."""
+    if type_name == "aware" and kind != "postgres":
+        pytest.skip("no type for it")
+    spelled = {"naive": "DATETIME" if kind == "mariadb" else "TIMESTAMP", "aware": "TIMESTAMP WITH TIME ZONE"}
+    moments = {
+        "0": datetime(2026, 11, 19, 23, 59),
+        "1": datetime(2026, 11, 20, 0, 0),
+        "2": datetime(2026, 11, 20, 23, 59),
+        "3": datetime(2026, 11, 21, 0, 0),
+    }
+    write = {
+        "DATE": lambda moment: moment.date(),
+        "naive": lambda moment: str(moment) if kind == "sqlite" else moment,
+        "aware": lambda moment: moment.replace(tzinfo=UTC),
+        "TEXT": str,
+        "BIGINT": lambda moment: int(moment.replace(tzinfo=UTC).timestamp()),
+    }[type_name]
+    execute(f"CREATE TABLE shots (id INTEGER, location TEXT, added_at {spelled.get(type_name, type_name)})")
+    rows = [{"id": int(key), "at": write(moment)} for key, moment in moments.items()]
+    settings = SourceSettings(table="shots", time_zone=zone)
+    assert select_new(database, settings) == []  # before it has any row
+    assert Source(database, settings).nearest_date(DAY) is None
+    execute(("INSERT INTO shots VALUES (:id, '/a.jpg', :at)", rows))
+    assert {ref.image_id for ref in select_new(database, settings)} == found
+    assert Source(database, settings).nearest_date(Day.of(date(2026, 12, 1), "UTC")) == date(2026, 11, 21)
+
+
+def test_mariadbs_timestamps_are_utc_whatever_zone_the_server_is_in(database, execute, kind):
+    if kind != "mariadb":
+        pytest.skip("its TIMESTAMP alone is shown in the session's zone")
+    execute("CREATE TABLE shots (id INTEGER, location TEXT, added_at TIMESTAMP NULL)")
+    execute("INSERT INTO shots VALUES (1, '/a.jpg', FROM_UNIXTIME(1795132800))")  # 2026-11-20 00:00:00 UTC
+    settings = SourceSettings(table="shots", time_zone="UTC")
+    assert [ref.image_id for ref in select_new(database, settings)] == ["1"]
+
+
+def test_a_users_table_view_and_query_in_other_words_give_the_same(database, execute, kind):
+    quote = "`" if kind == "mariadb" else '"'
+    table, order = f"{quote}my photos{quote}", f"{quote}order{quote}"
+    execute(
+        f"CREATE TABLE {table} (pid INTEGER, {order} TEXT, seen TIMESTAMP NULL)",
+        f"INSERT INTO {table} VALUES (7, '/a:b%c.jpg', '2026-11-20 10:00:00'), (8, '/b.jpg', NULL)",
+        f"CREATE VIEW seen_photos AS SELECT pid, {order} AS path, seen FROM {table}",
+    )
+    common = {"id": "pid", "time": "seen", "time_zone": "UTC"}
+    query = f"SELECT pid, {order} AS path, seen FROM {table} WHERE {order} LIKE '%:b%'"
+    for settings in (
+        SourceSettings(table="my photos", location="order", **common),
+        SourceSettings(table="seen_photos", location="path", **common),
+        SourceSettings(query=query, location="path", **common),
+    ):
+        source = Source(database, settings)
+        source.check()
+        source.check_ids(DAY)
+        assert select_new(database, settings) == [ImageRef("7", "/a:b%c.jpg")]
+    assert Source(database, SourceSettings(table="seen_photos", location="path", **common)).count_without_time() == 1
+    with pytest.raises(UsageError, match="no table or view 'seen_photo'"):
+        Source(database, SourceSettings(table="seen_photo")).check()
+
+
+@pytest.mark.parametrize("size", [1, 3, 7])
+def test_pages_of_any_size_give_each_image_once(database, register, monkeypatch, size):
+    monkeypatch.setattr(source_module, "PAGE_SIZE", size)
+    for minute in (1, 0, 2):
+        register(*[f"/{minute}-{number}.jpg" for number in range(7)], at=datetime(2026, 11, 20, 12, minute))
+    found = []
+    for ref in Source(database, SourceSettings()).select_new(DAY, ID):
+        commit(database, predicted(ref.image_id))
+        found.append(ref.location)
+    assert found == [f"/{minute}-{number}.jpg" for minute in (0, 1, 2) for number in range(7)]
+
+
+def test_two_models_have_each_their_own_new_images(database, register):
+    register("/1.jpg", "/2.jpg", "/3.jpg")
+    ids = [ref.image_id for ref in select_new(database)]
+    commit(database, predicted(ids[0], ids[1]))
+    commit(database, predicted(ids[0]), broken(ids[2]), model_id="another")
+    (page,) = Source(database, SourceSettings()).select_pages(DAY, ID, "another")
+    assert [(new.ref.image_id, new.models) for new in page] == [(ids[1], (1,)), (ids[2], (0,))]
+
+
+# Books, ledger, rehearsal
+
+
+def test_the_books_are_counted_from_rows(tables, database, register):
+    register(*[f"/{number}.jpg" for number in range(10)])
+    ids = [ref.image_id for ref in select_new(database)]
+    run_id = tables.ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    commit(database, predicted(*ids[:3]), broken(ids[3]), run_id)
+    commit(database, (), broken(ids[4], reason=Reason.READ_ERROR), run_id)
+    books = tables.books
+    assert books.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
+    assert (books.count_new(DAY, ID), books.count_older_pending(DAY.before(-1), ID)) == (6, 5)
+    assert books.find_problems(DAY, ID) == []
+    assert [row["image_id"] for row in books.read_predictions(DAY, ID)] == ids[:3]
+    assert [row.image_id for row in books.final_rejections(DAY, ID)] == [ids[3]]
+    assert books.forget_rejections(ids, ID) == 2
+    commit(database, predicted(ids[9]), run_id="nobody's")
+    with database.write() as connection:
+        row = {"image_id": ids[0], "model_id": ID, "created_at": datetime(2026, 11, 20)}
+        row |= {"run_id": "?", "reason": "odd", "detail": "", "stage": "", "attempts": 1, "location": "", "decoder": ""}
+        connection.execute(insert(rejections), row)
+    assert len(books.find_problems(DAY, ID)) == 3
+    assert books.last_runs(5)[0]["predicted"] == 3
+
+
+def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
+    """On a fresh database too, where the model isn't registered yet."""
+    ready = threading.Barrier(6)
+
+    def start(_):
+        with Database(url) as own, own.read():
+            ready.wait()
+            try:
+                return Ledger(own).open_run(DAY, MODEL, "cpu", "cpu")
+            except DayHeld:
+                return None
+
+    with ThreadPoolExecutor(6) as threads:
+        started = list(threads.map(start, range(6)))
+    assert len([run for run in started if run]) == 1
+    with database.read() as connection:
+        assert len(connection.execute(select(runs.c.id)).all()) == 1
+
+
+def test_a_row_that_a_dead_run_left_is_closed_by_the_next(database):
+    ledger = Ledger(database)
+    dead = ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    with database.write() as connection:
+        connection.execute(update(runs).values(process="1@0"))
+    ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    with database.read() as connection:
+        assert connection.scalar(select(runs.c.state).where(runs.c.id == dead)) == "failed"
+
+
+def test_what_a_rehearsal_writes_is_gone(database, register):
+    register("/1.jpg", "/2.jpg")
+    commit(database, predicted("1"), broken("2"))
+    before = stored(database, predictions), stored(database, rejections)
+    with open_rehearsal(database) as rehearsal:
+        commit(rehearsal, predicted(*map(str, range(MANY)), label="dog"), broken("3"))
+    assert (stored(database, predictions), stored(database, rejections)) == before
+
+
+def test_a_read_only_connection_reads_and_can_not_write(url, database, register):
+    register("/1.jpg")
+    with Database(url, read_only=True) as read_only:
+        assert len(select_new(read_only)) == 1
+        with pytest.raises((DatabaseUnavailable, Exception)), read_only.write() as connection:
+            connection.execute(insert(images), {"location": "/2.jpg", "added_at": datetime(2026, 11, 20)})
+    assert count_images(database) == 1
+
+
+def test_a_password_is_in_no_message(kind, server_url):
+    if server_url is None:
+        pytest.skip("it has none")
+    scheme = {"postgres": "postgresql", "mariadb": "mariadb"}[kind]
+    unreachable = Database(f"{scheme}://user:canary-s3cret@127.0.0.1:1/db")
+    with pytest.raises(DatabaseUnavailable) as caught, unreachable, unreachable.read():
+        pass
+    assert "canary" not in caught.value.message + caught.value.hint
+    assert caught.value.exit_code == 10

@@ -1,0 +1,78 @@
+"""The command on each database: a day from registering to verifying, killed, disconnected, rehearsed."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.faults.conftest import NUM_PHOTOS
+from tests.integration.conftest import DATE
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def day(project):
+    project.add_photos(NUM_PHOTOS)
+    (project.photos / "0007.jpg").write_bytes(b"")
+    return project
+
+
+def test_a_day_from_registering_to_verifying(day):
+    before = day.results()
+    assert day.infer_json(*day.command("--dry-run"))["predicted"] > 0
+    assert day.results() == before == []
+    assert day.run()["day"] == {"eligible": 90, "predicted": 89, "rejected": 1, "pending": 0}
+    done = day.results()
+    assert day.run()["selected"] == 0
+    assert day.results() == done
+    day.check_books()
+    assert DATE in day.infer("status")
+    assert len(day.infer_json("rejects", "--date", DATE)["rejections"]) == 1
+    assert day.infer_json("retry", "--date", DATE)["retried"] == 1
+    assert day.run()["reasons"] == {"empty": 1}
+    assert day.results() == done
+
+
+def test_a_run_that_was_killed_is_finished_by_the_next(day):
+    run = day.start_run("--json")
+    day.wait_for_results(run, 20)
+    os.killpg(run.pid, signal.SIGKILL)
+    run.communicate()
+    time.sleep(0.5)  # the server may still commit what it was given
+    done = day.count_results()
+    assert 20 <= done < NUM_PHOTOS
+    assert day.run()["selected"] == NUM_PHOTOS - done
+    assert len(day.results()) == NUM_PHOTOS
+    day.check_books()
+
+
+def test_a_server_that_drops_its_connections_ends_the_run_and_the_next_goes_on(day, kind):
+    if kind == "sqlite":
+        pytest.skip("it has no connection")
+    run = day.start_run("--json")
+    day.wait_for_results(run, 20)
+    if kind == "postgres":
+        day.rows(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE pid <> pg_backend_pid() AND datname = current_database()"
+        )
+    else:
+        own = "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = DATABASE()"
+        for (connection,) in day.rows(own):
+            kill(day, connection)
+    out, err = run.communicate(timeout=100)
+    assert run.returncode in (0, 10), out + err  # 0: it was between two transactions, whose connections are tried first
+    day.run()
+    assert len(day.results()) == NUM_PHOTOS
+    day.check_books()
+
+
+def kill(day, connection):
+    from sqlalchemy import create_engine
+
+    engine = create_engine(day.url)
+    with engine.connect() as own:
+        own.exec_driver_sql(f"KILL {connection}")
+    engine.dispose()
