@@ -249,6 +249,7 @@ def run(
     allow_int8: AllowInt8 = None,
     workers: Workers = None,
     trace: TraceFile = None,
+    report: Annotated[bool, typer.Option("--report", help="Write the day's report at the end.")] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -259,10 +260,17 @@ def run(
 
     start_early()  # workers load torch while this process loads the database
     from infer_app.cli import run as command
+    from infer_app.cli.report import run_and_report
 
     flags = command.run_flags(model, lookback, max_rejected, executor, device, variant, workers, allow_int8)
     limits = command.Limits(limit, finish_by, max_duration)
-    raise typer.Exit(command.run(date, flags, limits, command.Voice(quiet, verbose, as_json), dry_run, config, trace))
+    voice = command.Voice(quiet, verbose, as_json)
+
+    def start() -> int:
+        return command.run(date, flags, limits, voice, dry_run, config, trace)
+
+    is_reported = report and not dry_run
+    raise typer.Exit(run_and_report(start, date, model, trace, config) if is_reported else start())
 
 
 @app.command()
@@ -347,6 +355,37 @@ def verify(date: Date = "yesterday", model: Model = None, as_json: Json = False,
     from infer_app.cli.look import verify as close_books
 
     raise typer.Exit(close_books(date, model, as_json, config))
+
+
+@app.command()
+def report(
+    date: Date = "yesterday",
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", "-m", help="Name of a model; may be repeated.  [default: all that ran]"),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="The page.  [default: reports/DATE-MODEL.html]")
+    ] = None,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="Trace of the day's run: what each process did.")
+    ] = None,
+    index: Annotated[
+        bool, typer.Option("--index", help="An overview of all days instead: reports/index.html.")
+    ] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Write a day as one HTML page, to be read in the morning, with the same as JSON beside it."""
+    from infer_app.cli import report as command
+
+    if index:
+        command.write_index(as_json, config)
+        return
+    from infer_app.loading.nursery import start_early
+
+    start_early()  # thumbnails are made in a process of their own, which starts while this one counts
+    command.report(date, model, out, trace, as_json, config)
 
 
 @app.command()

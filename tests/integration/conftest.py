@@ -68,6 +68,10 @@ class Project:
         with sqlite3.connect(self.folder / "infer.db") as connection:
             return connection.execute(sql).fetchall()
 
+    def write(self, sql: str, *values: object) -> None:
+        with sqlite3.connect(self.folder / "infer.db") as connection:
+            connection.execute(sql, values)
+
     def results(self) -> list[tuple[Any, ...]]:
         """What two runs must agree in: ids, labels, scores, reasons."""
         return self.rows(

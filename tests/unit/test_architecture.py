@@ -31,6 +31,7 @@ MAY_IMPORT = {
     "job": FREE | {"database", "executors", "images", "models", "tune"},
     "chunks": {"records"},
     "run": FREE | {"chunks", "job", "database", "executors", "holdback", "images", "observe", "stop"},
+    "report": FREE | {"database", "images", "loading", "observe"},
     "bench": FREE | {"job", "tune", "loading", "models", "images"},
 }
 OWNERS = {
@@ -38,13 +39,14 @@ OWNERS = {
     "sqlalchemy": {"database", "settings.py"},
     "alembic": {"database"},
     "turbojpeg": {"images"},
-    "PIL": {"images", "models/golden_images.py", "bench/workload.py"},
+    "PIL": {"images", "models/golden_images.py", "bench/workload.py", "report/thumbnails.py"},
     "torch.jit": {"models/torchscript.py"},
     "openvino": {"models/openvino.py"},
     "nncf": {"models/openvino.py"},
     "torch_tensorrt": {"models/tensorrt.py"},
     "tensorrt": {"models/tensorrt.py"},
     "multiprocessing": {"loading", "bench/strategies.py"},
+    "jinja2": {"report"},
     "rich": {"cli", "observe"},
 }
 

@@ -1,0 +1,181 @@
+"""`infer report`: a page for each model of a day, the same as data beside it, and an overview of all days."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from infer_app.cli.failures import printable
+from infer_app.database.figures import Figures, days_run
+from infer_app.day import Day, parse_date
+from infer_app.errors import InferError, UsageError
+from infer_app.job import Tables, open_tables
+from infer_app.models.files import replace_file
+from infer_app.report.data import DayReport, gather
+from infer_app.report.page import IndexRow, pictured, render_day, render_index
+from infer_app.report.runs import RunFigures, run_figures
+from infer_app.report.thumbnails import ThumbnailLimits, make_thumbnails
+from infer_app.report.timeline import Timeline, read_timeline
+from infer_app.settings import LoadedSettings, load_settings
+
+log = logging.getLogger(__name__)
+
+FOLDER = "reports"  # beside infer.toml
+INDEX = "index.html"
+MAX_DAYS = 366  # in the overview
+SIGNALLED = 128  # an exit code from here on is that of a signal
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    report: DayReport
+    html: Path
+    data: Path
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"model": self.report.model, "state": self.report.state, "verdict": self.report.verdict}
+        return told | {"file": str(self.html), "data": str(self.data)}
+
+
+def report(
+    date_text: str,
+    models: Sequence[str] | None,
+    out: Path | None,
+    trace: Path | None,
+    as_json: bool,
+    config: Path | None,
+) -> None:
+    written = write_reports(date_text, models, out, trace, config)
+    if as_json:
+        print(json.dumps({"date": str(written[0].report.date), "reports": [one.to_json() for one in written]}))
+        return
+    for one in written:
+        print(printable(one.report.verdict))
+        print(f"wrote {printable(str(one.html))}")
+
+
+def write_reports(
+    date_text: str, models: Sequence[str] | None, out: Path | None, trace: Path | None, config: Path | None
+) -> list[Written]:
+    """One report for each of the named models, or of all that ran on the day; at least one."""
+    loaded = load_settings(config)
+    zone = loaded.settings.run.time_zone
+    day = Day.of(parse_date(date_text, zone), zone)
+    timeline = read_timeline(trace) if trace else None
+    with open_tables(loaded, read_only=True) as tables:
+        chosen = choose_models(tables, day, models)
+        if out and len(chosen) > 1:
+            raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
+        gathered = [_gather(tables, day, model, model_id, timeline) for model, model_id in chosen]
+    return [_write(loaded, one, out or default_file(loaded, day.date, one.model)) for one in gathered]
+
+
+def run_and_report(
+    run: Callable[[], int], date_text: str, models: Sequence[str] | None, trace: Path | None, config: Path | None
+) -> int:
+    """The run's exit code, which its reports never change; they are written after a failure too."""
+    try:
+        exit_code = run()
+    except InferError as error:
+        _report_after(error.exit_code, date_text, models, trace, config)
+        raise
+    _report_after(exit_code, date_text, models, trace, config)
+    return exit_code
+
+
+def _report_after(
+    exit_code: int, date_text: str, models: Sequence[str] | None, trace: Path | None, config: Path | None
+) -> None:
+    if exit_code >= SIGNALLED:
+        return  # whoever sent the signal waits
+    try:
+        written = write_reports(date_text, models, None, trace if trace and trace.is_file() else None, config)
+    except Exception as error:  # the night's work is done and committed: not even a bug in here may make it look failed
+        log.warning("no report: %s", error, exc_info=not isinstance(error, InferError))
+        return
+    for one in written:
+        log.info("report: %s", one.html)
+
+
+def write_index(as_json: bool, config: Path | None) -> None:
+    """The overview, with a link to each report that lies beside it."""
+    loaded = load_settings(config)
+    file = loaded.resolve(Path(FOLDER)) / INDEX
+    with open_tables(loaded, read_only=True) as tables:
+        newest: dict[tuple[date, str], str] = {}
+        for run_date, model, model_id in days_run(tables.database, MAX_DAYS):
+            newest.setdefault((run_date, model), model_id)
+        rows = [_index_row(loaded, tables, *key, model_id) for key, model_id in newest.items()]
+    rows = [row for row in rows if row.counts.eligible or row.state != "good"]
+    _save(file, render_index(rows, datetime.now(UTC).isoformat(timespec="seconds")).encode())
+    print(json.dumps({"file": str(file), "days": len(rows)}) if as_json else f"wrote {printable(str(file))}")
+
+
+def choose_models(tables: Tables, day: Day, names: Sequence[str] | None) -> list[tuple[str, str]]:
+    """(name, id): of each name the version that ran on the day last, or else its newest.
+
+    Without names those that ran on the day, or else all. Raises UsageError where none is known.
+    """
+    known = tables.books.models_of()
+    of_day = [(model, model_id) for _, model, model_id in days_run(tables.database, MAX_DAYS, day.date)]
+    newest = dict(reversed(known)) | dict(reversed(of_day))
+    wanted = list(dict.fromkeys(names or dict(of_day) or dict(known)))
+    unknown = [name for name in wanted if name not in newest]
+    if unknown or not wanted:
+        those = f"those that have: {', '.join(sorted(newest))}" if newest else "`infer run` first"
+        what = f"no model {unknown[0]!r}" if unknown else "no model"
+        raise UsageError(f"{what} has run on this database", those)
+    return [(name, newest[name]) for name in wanted]
+
+
+def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:
+    return loaded.resolve(Path(FOLDER)) / f"{day}-{re.sub(r'[^A-Za-z0-9._-]+', '-', model)}.html"
+
+
+def _gather(tables: Tables, day: Day, model: str, model_id: str, timeline: Timeline | None) -> DayReport:
+    return gather(tables.books, Figures(tables.database, tables.source, model_id), day, model, model_id, timeline)
+
+
+def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
+    images = loaded.settings.images
+    limits = ThumbnailLimits(loaded.roots, images.max_bytes, images.max_pixels)
+    thumbnails = make_thumbnails(pictured(report), limits)
+    data = file.with_suffix(".json")
+    if data == file:
+        raise UsageError(f"--out {file}: that is where the data go", "give the page a name that ends in .html")
+    _save(data, json.dumps(report.to_json(), default=_plain, indent=1).encode())
+    _save(file, render_day(report, thumbnails, data.name, (file.parent / INDEX).exists()).encode())
+    return Written(report, file, data)
+
+
+def _index_row(loaded: LoadedSettings, tables: Tables, day: date, model: str, model_id: str) -> IndexRow:
+    one_day = Day.of(day, loaded.settings.run.time_zone)
+    counts = tables.books.count_day(one_day, model_id)
+    last = run_figures(Figures(tables.database, tables.source, model_id).runs_of_day(day)[0])
+    file = default_file(loaded, day, model)
+    state = "failed" if last.state == "failed" else "attention" if last.exit_code or counts.pending else "good"
+    return IndexRow(day, model, counts, state, _told(last), file.name if file.exists() else None)
+
+
+def _told(run: RunFigures) -> str:
+    return f"exit code {run.exit_code}" if run.exit_code else run.state
+
+
+def _save(file: Path, data: bytes) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, data)
+    except OSError as error:
+        raise UsageError(f"can't write {file}: {error.strerror}", "name another place with --out") from None
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, date):  # a datetime is one
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no place in a report")

@@ -1,0 +1,152 @@
+"""What the results of some days look like, summed up by the database: memory does not grow with their number.
+
+A "day" here may be several: any half-open interval of time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from sqlalchemy import Connection, FromClause, Subquery, and_, case, exists, func, or_, select
+
+from infer_app.database.connect import Database
+from infer_app.database.schema import models, predictions, rejections, runs
+from infer_app.database.source import Source
+from infer_app.day import Day
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredImage:
+    image_id: str
+    location: str
+    label: str | None
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedImage:
+    image_id: str
+    location: str
+    reason: str
+    stage: str
+    detail: str
+    attempts: int
+
+
+class Figures:
+    """Of one model; only ever reads."""
+
+    def __init__(self, database: Database, source: Source, model_id: str) -> None:
+        self._database = database
+        self._source = source
+        self._model_id = model_id
+
+    def count_images(self, day: Day) -> int:
+        with self._database.read() as connection:
+            images = self._source.in_day(connection, day).subquery()
+            return connection.scalar(select(func.count()).select_from(images)) or 0
+
+    def count_labels(self, day: Day) -> dict[str, int]:
+        """Predictions by label, the most frequent first; empty for a model that gives none."""
+        with self._database.read() as connection:
+            _, joined = self._predicted(connection, day)
+            label, number = predictions.c.label, func.count()
+            known = select(label, number).select_from(joined).where(label.is_not(None)).group_by(label)
+            return {row[0]: row[1] for row in connection.execute(known.order_by(number.desc(), label))}
+
+    def count_predicted(self, day: Day) -> int:
+        with self._database.read() as connection:
+            _, joined = self._predicted(connection, day)
+            return connection.scalar(select(func.count()).select_from(joined)) or 0
+
+    def count_reasons(self, day: Day) -> dict[str, int]:
+        """Rejected images by reason, the most frequent first."""
+        with self._database.read() as connection:
+            images, joined = self._rejected(connection, day)
+            reason, number = rejections.c.reason, func.count()
+            counted = select(reason, number).select_from(joined).where(self._has_no_prediction(images))
+            ordered = counted.group_by(reason).order_by(number.desc(), reason)
+            return {row[0]: row[1] for row in connection.execute(ordered)}
+
+    def score_range(self, day: Day) -> tuple[float, float] | None:
+        """The lowest and the highest score; None without scores."""
+        with self._database.read() as connection:
+            _, joined = self._predicted(connection, day)
+            score = predictions.c.score
+            low, high = connection.execute(select(func.min(score), func.max(score)).select_from(joined)).one()
+        return None if low is None else (low, high)
+
+    def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
+        """How many scores lie in each [edges[i], edges[i + 1]); the first and last one also hold all beyond them."""
+        score = predictions.c.score
+        lower = [score.is_not(None), *(score >= edge for edge in edges[1:-1])]
+        upper = [*(score < edge for edge in edges[1:-1]), score.is_not(None)]
+        sums = [func.sum(case((and_(*both), 1), else_=0)) for both in zip(lower, upper, strict=True)]
+        with self._database.read() as connection:
+            _, joined = self._predicted(connection, day)
+            return [count or 0 for count in connection.execute(select(*sums).select_from(joined)).one()]
+
+    def extremes(self, day: Day, limit: int, highest: bool) -> list[ScoredImage]:
+        """The images of the lowest or of the highest scores."""
+        score = predictions.c.score
+        with self._database.read() as connection:
+            images, joined = self._predicted(connection, day)
+            wanted = select(images.c[3], images.c[1], predictions.c.label, score).select_from(joined)
+            ordered = wanted.where(score.is_not(None)).order_by(score.desc() if highest else score, images.c[3])
+            rows = connection.execute(ordered.limit(limit)).all()
+        return [ScoredImage(row[0], str(row[1]), row[2], row[3]) for row in rows]
+
+    def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
+        columns = (rejections.c.reason, rejections.c.stage, rejections.c.detail, rejections.c.attempts)
+        with self._database.read() as connection:
+            images, joined = self._rejected(connection, day)
+            wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
+            of_reason = wanted.where(self._has_no_prediction(images), rejections.c.reason == reason)
+            rows = connection.execute(of_reason.order_by(images.c[3]).limit(limit)).all()
+        return [RejectedImage(row[0], str(row[1]), *row[2:]) for row in rows]
+
+    def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, Any]]:
+        """Of all versions of the model, over days up to `until`; those that found nothing to do are left out."""
+        did_something = or_(runs.c.selected > 0, runs.c.state != "done")
+        wanted = select(runs).where(runs.c.model == model, runs.c.day <= until, did_something)
+        return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit))
+
+    def runs_of_day(self, day: date) -> list[dict[str, Any]]:
+        """Of this version of the model, the newest first."""
+        wanted = select(runs).where(runs.c.model_id == self._model_id, runs.c.day == day)
+        return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100))
+
+    def manifest(self) -> dict[str, Any]:
+        """As it was when the model first ran; empty for a model that never did."""
+        with self._database.read() as connection:
+            return connection.scalar(select(models.c.manifest).where(models.c.id == self._model_id).limit(1)) or {}
+
+    def _rows(self, statement: Any) -> list[dict[str, Any]]:
+        with self._database.read() as connection:
+            return [dict(row._mapping) for row in connection.execute(statement)]
+
+    def _predicted(self, connection: Connection, day: Day) -> tuple[Subquery, FromClause]:
+        images = self._source.in_day(connection, day).subquery()
+        on = and_(predictions.c.image_id == images.c[3], predictions.c.model_id == self._model_id)
+        return images, images.join(predictions, on)
+
+    def _rejected(self, connection: Connection, day: Day) -> tuple[Subquery, FromClause]:
+        images = self._source.in_day(connection, day).subquery()
+        on = and_(rejections.c.image_id == images.c[3], rejections.c.model_id == self._model_id)
+        return images, images.join(rejections, on)
+
+    def _has_no_prediction(self, images: Subquery) -> Any:
+        """An image with both counts as predicted, as in the books."""
+        return ~exists().where(predictions.c.image_id == images.c[3], predictions.c.model_id == self._model_id)
+
+
+def days_run(database: Database, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:
+    """(day, model, model id) of what was run, on the day or ever: newest day first, of a model its newest run first."""
+    found = select(runs.c.day, runs.c.model, runs.c.model_id).group_by(runs.c.day, runs.c.model, runs.c.model_id)
+    found = found if day is None else found.where(runs.c.day == day)
+    newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)
+    with database.read() as connection:
+        return [(row[0], row[1], row[2]) for row in connection.execute(newest)]

@@ -1,0 +1,93 @@
+"""What each process of a run did when, from its trace file: read line by line, kept as a few hundred bars."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from infer_app.errors import UsageError
+
+NUM_SLOTS = 240  # of time, in each of which a process shows the stage it spent most of it on
+MAX_LANES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    stage: str
+    start: float  # share of the run, 0-1
+    width: float
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    name: str  # coordinator, or worker and its number
+    busy: float  # share of the run, 0-1
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    seconds: float
+    lanes: tuple[Lane, ...]
+
+
+def read_timeline(path: Path) -> Timeline:
+    """Raises UsageError for what is not a trace of `infer run --trace`."""
+    try:
+        end = max((event["ts"] + event["dur"] for event in _spans(path)), default=0.0)
+        times = _sum_slots(path, end / NUM_SLOTS) if end > 0 else {}
+        names = {event["pid"]: str(event["args"]["name"]) for event in _events(path) if event["name"] == "process_name"}
+    except OSError as error:
+        raise UsageError(f"--trace {path} can't be read: {error.strerror}", "name the file of a run") from None
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise UsageError(f"{path} is not a trace", "`infer run --trace FILE` writes one") from None
+    lanes = [_lane(names.get(pid, f"process {pid}"), slots, end) for pid, slots in sorted(times.items())[:MAX_LANES]]
+    return Timeline(end / 1e6, tuple(sorted(lanes, key=_by_name)))
+
+
+def _events(path: Path) -> Iterator[dict[str, Any]]:
+    """Each stands on a line of its own."""
+    with path.open(encoding="utf-8") as file:
+        if not file.readline(1000).startswith('{"displayTimeUnit"'):
+            raise ValueError("no trace of ours")
+        for line in file:
+            if line.startswith('{"'):
+                yield json.loads(line.rstrip().rstrip(","))
+
+
+def _spans(path: Path) -> Iterator[dict[str, Any]]:
+    return (event for event in _events(path) if event["ph"] == "X")
+
+
+def _sum_slots(path: Path, width: float) -> dict[int, list[dict[str, float]]]:
+    """Microseconds by process, slot of time and stage."""
+    times: dict[int, list[dict[str, float]]] = {}
+    for event in _spans(path):
+        slots = times.setdefault(event["pid"], [defaultdict(float) for _ in range(NUM_SLOTS)])
+        start, end = event["ts"], event["ts"] + event["dur"]
+        for slot in range(int(start / width), min(NUM_SLOTS - 1, int(end / width)) + 1):
+            slots[slot][str(event["name"])] += min(end, (slot + 1) * width) - max(start, slot * width)
+    return times
+
+
+def _lane(name: str, slots: list[dict[str, float]], end: float) -> Lane:
+    busy = sum(sum(slot.values()) for slot in slots) / end
+    return Lane(name, min(1.0, busy), tuple(_bars(slots, end / NUM_SLOTS)))
+
+
+def _bars(slots: list[dict[str, float]], width: float) -> Iterator[Bar]:
+    """A slot in which a process did next to nothing is a gap."""
+    stages = [max(slot, key=slot.__getitem__) if sum(slot.values()) > width / 4 else "" for slot in slots]
+    for stage, run in groupby(range(NUM_SLOTS), stages.__getitem__):
+        places = list(run)
+        if stage:
+            yield Bar(stage, places[0] / NUM_SLOTS, len(places) / NUM_SLOTS)
+
+
+def _by_name(lane: Lane) -> tuple[int, str]:
+    return len(lane.name) if lane.name.startswith("worker") else 0, lane.name

@@ -1,0 +1,201 @@
+"""The report through the real commands, in a real browser where one is installed, and under files that do harm."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from infer_app.report import thumbnails
+from infer_app.report.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
+from tests.conftest import jpeg
+from tests.integration.conftest import DATE
+
+pytestmark = pytest.mark.slow
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium: apt-get install chromium")
+PAGE = f"reports/{DATE}-colors.html"
+
+
+def test_a_run_ends_in_its_report(project):
+    project.add_photos(9)
+    (project.photos / "cut.jpg").write_bytes(jpeg()[:300])
+    project.infer("images", "add", "photos", "--date", DATE)
+    project.infer("run", "--date", DATE, "--report", "--trace", "run.trace")
+    page = (project.folder / PAGE).read_text()
+    assert "10 = 9 predicted + 1 rejected + 0 pending" in page
+    assert "worker 1" in page
+    assert page.count("data:image/jpeg;base64,") > 9
+    data = json.loads((project.folder / PAGE).with_suffix(".json").read_text())
+    assert data["counts"] == {"eligible": 10, "predicted": 9, "rejected": 1, "pending": 0}
+    assert data["reasons"] == {"truncated": 1}
+    assert {one["label"]: one["count"] for one in data["labels"]["most"]} == {"red": 3, "green": 3, "blue": 3}
+    assert sum(data["scores"]["counts"]) == 9
+    assert data["run"]["variant"] == "cpu-torchscript"
+
+
+def test_a_report_of_any_day_and_an_overview(project):
+    project.add_photos(3)
+    project.infer("run", "--date", DATE)
+    before = (project.folder / "infer.db").read_bytes()
+    (told,) = project.infer_json("report", "--date", DATE)["reports"]
+    assert told["file"] == str(project.folder / PAGE)
+    assert told["verdict"].startswith("20 Nov: 3 = 3 predicted + 0 rejected + 0 pending")
+    project.infer("report", "--date", DATE, "--model", "colors", "--out", "here.html")
+    assert (project.folder / "here.json").is_file()
+    assert project.infer_json("report", "--index")["days"] == 1
+    assert f'href="./{DATE}-colors.html"' in (project.folder / "reports/index.html").read_text()
+    assert (project.folder / "infer.db").read_bytes() == before
+
+
+def test_a_report_without_a_run_is_refused(project):
+    project.infer("images", "add", "photos", "--date", DATE)
+    assert project.infer_json("report", "--date", DATE, exit_code=2)["hint"] == "`infer run` first"
+    project.add_photos(1)
+    project.infer("run", "--date", DATE)
+    assert "colors" in project.infer_json("report", "--model", "cars", exit_code=2)["hint"]
+    assert "--out" in project.infer_json("report", "--date", DATE, "--out", "/proc/x.html", exit_code=2)["hint"]
+    assert "trace" in project.infer_json("report", "--date", DATE, "--trace", "infer.toml", exit_code=2)["error"]
+
+
+def test_a_run_that_fails_has_its_report_and_keeps_its_exit_code(project):
+    project.add_photos(3)
+    project.infer("run", "--date", DATE, "--limit", "1")
+    shutil.move(project.photos, project.folder / "away")
+    project.infer("run", "--date", DATE, "--report", exit_code=14)
+    page = (project.folder / PAGE).read_text()
+    assert "the last run failed with exit code 14" in page
+
+
+def test_fifty_thousand_predictions_take_seconds_and_no_more_page(project):
+    project.add_photos(3)
+    project.infer("run", "--date", DATE)
+    project.write(
+        "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 50099)"
+        " INSERT INTO infer_images (id, location, added_at) SELECT i, '/p/' || i, ? || ' 12:00:00.000000' FROM n",
+        DATE,
+    )
+    project.write(
+        "INSERT INTO infer_predictions (image_id, model_id, run_id, variant, label, score, output, created_at)"
+        " SELECT CAST(i.id AS TEXT), p.model_id, p.run_id, p.variant, 'label ' || (i.id % 1000),"
+        " (i.id % 997) / 1000.0, '{}', p.created_at FROM infer_images i, infer_predictions p"
+        " WHERE i.id >= 100 AND p.image_id = '1'"
+    )
+    started = time.monotonic()
+    project.infer("report", "--date", DATE)
+    assert time.monotonic() - started < 30  # four on a quiet machine
+    assert (project.folder / PAGE).stat().st_size < 200_000
+    data = json.loads((project.folder / PAGE).with_suffix(".json").read_text())
+    assert data["counts"]["predicted"] == sum(data["scores"]["counts"]) == 50_003
+    assert data["labels"]["num_labels"] == 1003
+
+
+class Visits(BaseHTTPRequestHandler):
+    seen: list[str]
+
+    def do_GET(self):
+        self.seen.append(self.path)
+        self.send_error(404)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def visits():
+    """A web server on this machine, and what was asked of it."""
+    handler = type("Handler", (Visits,), {"seen": []})
+    server = HTTPServer(("127.0.0.1", 0), handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}", handler.seen
+    server.shutdown()
+    server.server_close()
+
+
+def browse(page, folder):
+    """The page as Chromium has it once it is loaded, and what it told on its console."""
+    command = [BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--enable-logging=stderr", "--dump-dom"]
+    command += ["--no-first-run", "--disable-background-networking", f"--user-data-dir={folder}", page.as_uri()]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, env=os.environ)
+    return run.stdout, [line for line in run.stderr.splitlines() if "CONSOLE" in line]
+
+
+@needs_browser
+def test_in_a_browser_the_page_fetches_nothing_runs_nothing_and_has_no_error(project, visits, tmp_path):
+    host, seen = visits
+    names = [
+        f'"><img src=%2f%2f onerror=fetch`x`><img src="http:&#47;&#47;{host}&#47;name">.jpg',
+        "<script>document.title='owned'<&#47;script>.jpg",
+        "\u202egpj.exe.jpg",
+        "two\nlines.jpg",
+    ]
+    project.add_photos(3)
+    for name in names:
+        (project.photos / name).write_bytes(jpeg())
+    (project.photos / "<svg onload=alert(1)>.jpg").write_bytes(jpeg()[:300])
+    project.infer("images", "add", "photos", "--date", DATE)
+    project.infer("run", "--date", DATE, "--report", "--max-rejected", "100")
+    with_link = f"<script src='http://{host}/label'></script><img src='http://{host}/label'>"
+    project.write("UPDATE infer_predictions SET label = ?", with_link)
+    project.write("UPDATE infer_rejections SET detail = ?", with_link)
+    project.infer("report", "--date", DATE)
+    dom, console = browse(project.folder / PAGE, tmp_path / "profile")
+    assert "8 = 7 predicted + 1 rejected + 0 pending" in dom
+    assert f"<title>{DATE} · colors</title>" in dom
+    assert dom.count('src="data:image/jpeg') >= 8
+    assert "<script" not in dom
+    assert console == []
+    assert seen == []
+
+
+@needs_browser
+def test_a_browser_would_have_told(visits, tmp_path):
+    """What the test above relies on: a page that fetches is seen to, and one whose policy forbids it complains."""
+    host, seen = visits
+    careless, strict = tmp_path / "careless.html", tmp_path / "strict.html"
+    careless.write_text(f"<title>x</title><img src='http://{host}/fetched'>")
+    policy = "<meta http-equiv='Content-Security-Policy' content=\"default-src 'none'\">"
+    strict.write_text(f"{policy}<title>x</title><img src='http://{host}/blocked'><script>1</script>")
+    browse(careless, tmp_path / "profile")
+    _, console = browse(strict, tmp_path / "profile")
+    assert seen == ["/fetched"]
+    assert len(console) == 2
+
+
+def save(path, data):
+    path.write_bytes(data)
+    return str(path)
+
+
+def killing(locations, limits):
+    if any("killer" in location for location in locations):
+        os.kill(os.getpid(), signal.SIGSEGV)
+    return thumbnails_of(locations, limits)
+
+
+def hanging(locations, limits):
+    if any("hanger" in location for location in locations):
+        time.sleep(1000)
+    return thumbnails_of(locations, limits)
+
+
+@pytest.mark.parametrize("harm", [killing, hanging])
+def test_a_file_that_kills_or_hangs_its_process_costs_its_thumbnail_alone(tmp_path, monkeypatch, harm):
+    good = [save(tmp_path / f"{n}.jpg", jpeg()) for n in range(4)]
+    bad = [save(tmp_path / name, jpeg()) for name in ("killer.jpg", "hanger.jpg")]
+    make_thumbnails(good, ThumbnailLimits((tmp_path,), 10**6, 10**6))  # the fork server is up from here on
+    monkeypatch.setattr(thumbnails, "thumbnails_of", harm)
+    made = make_thumbnails([*good[:2], *bad, *good[2:]], ThumbnailLimits((tmp_path,), 10**6, 10**6, 3.0))
+    assert set(good) <= set(made)
+    assert len(made) == 5
+
+
+def test_when_the_time_is_over_a_report_goes_on_without_pictures(tmp_path):
+    location = save(tmp_path / "a.jpg", jpeg())
+    assert make_thumbnails([location], ThumbnailLimits((tmp_path,), 10**6, 10**6, all_timeout_s=0.0)) == {}

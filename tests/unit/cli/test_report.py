@@ -1,0 +1,76 @@
+from datetime import date, datetime
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert
+
+from infer_app.cli.report import choose_models, default_file, run_and_report
+from infer_app.database.schema import models, runs
+from infer_app.errors import StorageUnavailable, UsageError
+from infer_app.settings import LoadedSettings, Settings
+from tests.conftest import DAY
+
+OTHER_DAY = date(2026, 11, 19)
+
+
+@pytest.fixture
+def ran(database):
+    """ran("cats", "id-1", day) registers the model and a run of it."""
+    hours = iter(range(24))
+
+    def one(name, model_id, day):
+        at = datetime(2026, 11, 21, next(hours))
+        texts = ["time_zone", "variant", "executor", "device", "host", "process"]
+        run = dict.fromkeys(texts, "x") | {"id": f"{model_id} {at}", "day": day, "model": name, "model_id": model_id}
+        times = dict.fromkeys(["interval_start", "interval_end", "started_at", "heartbeat_at"], at)
+        with database.write() as connection:
+            connection.execute(insert(models), {"id": model_id, "name": name, "manifest": {}, "created_at": at})
+            connection.execute(insert(runs), run | times | {"versions": {}, "state": "done"})
+
+    return one
+
+
+def test_of_each_name_the_version_that_ran_on_the_day_last(tables, ran):
+    ran("cats", "old", DAY.date)
+    ran("cats", "new", DAY.date)
+    ran("cats", "newer", OTHER_DAY)
+    ran("dogs", "dog", OTHER_DAY)
+    assert choose_models(tables, DAY, None) == [("cats", "new")]
+    assert choose_models(tables, DAY, ["dogs", "cats", "dogs"]) == [("dogs", "dog"), ("cats", "new")]
+    assert choose_models(tables, DAY.before(5), ["cats"]) == [("cats", "newer")]
+
+
+def test_on_a_day_without_runs_all_that_ever_ran(tables, ran):
+    ran("cats", "cat", OTHER_DAY)
+    ran("dogs", "dog", OTHER_DAY)
+    assert sorted(choose_models(tables, DAY, None)) == [("cats", "cat"), ("dogs", "dog")]
+
+
+def test_a_model_that_never_ran_is_refused(tables, ran):
+    with pytest.raises(UsageError, match="no model has run"):
+        choose_models(tables, DAY, None)
+    ran("cats", "cat", DAY.date)
+    with pytest.raises(UsageError, match="no model 'dogs' has run"):
+        choose_models(tables, DAY, ["dogs"])
+
+
+def test_reports_lie_beside_the_settings_whatever_the_model_is_called():
+    loaded = LoadedSettings(Settings(), Path("/srv/lab/infer.toml"), {})
+    assert default_file(loaded, DAY.date, "cats-v2") == Path("/srv/lab/reports/2026-11-20-cats-v2.html")
+    assert default_file(loaded, DAY.date, "../../etc/x y").parent == Path("/srv/lab/reports")
+
+
+def test_how_a_run_ended_is_not_changed_by_its_report(tmp_path, caplog):
+    def fail():
+        raise StorageUnavailable("gone")
+
+    nowhere = (DAY.date.isoformat(), None, None, tmp_path / "infer.toml")
+    assert run_and_report(lambda: 3, *nowhere) == 3
+    with pytest.raises(StorageUnavailable):
+        run_and_report(fail, *nowhere)
+    assert [record.message.split(":")[0] for record in caplog.records] == ["no report", "no report"]
+
+
+def test_a_run_that_was_stopped_by_a_signal_ends_at_once(tmp_path, caplog):
+    assert run_and_report(lambda: 143, DAY.date.isoformat(), None, None, tmp_path / "infer.toml") == 143
+    assert caplog.records == []

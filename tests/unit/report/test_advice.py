@@ -1,0 +1,97 @@
+from dataclasses import replace
+from datetime import date, datetime
+
+import pytest
+
+from infer_app.records import DayCounts, Reason
+from infer_app.report.advice import Before, Situation, changes, state_of, steps
+from infer_app.report.drift import Drift
+from infer_app.report.page import MEANINGS
+from infer_app.report.runs import RunFigures
+
+RUN = RunFigures(
+    run_id="r",
+    day=date(2026, 11, 20),
+    started_at=datetime(2026, 11, 21, 2, 30),
+    state="done",
+    exit_code=0,
+    error=None,
+    selected=1000,
+    predicted=1000,
+    rejected=0,
+    seconds=10.0,
+    images_per_second=90.0,
+    steady_images_per_second=100.0,
+    limit_images_per_second=120.0,
+    variant="cpu-torchscript",
+    executor="cpu",
+    device="cpu",
+    host="box",
+    versions={"python": "3.11.7"},
+)
+ALL_WELL = Situation(date(2026, 11, 20), "lite0", DayCounts(1000, 1000, 0, 0), [], 0, {}, RUN, None, False)
+BEFORE = Before([1000, 1000], predicted=1990, rejected=10, runs=[RUN, RUN, RUN])
+
+
+def test_when_all_is_well_there_is_nothing_to_do():
+    assert steps(ALL_WELL) == ()
+    assert state_of(ALL_WELL) == "good"
+
+
+@pytest.mark.parametrize(
+    ("changed", "state", "command"),
+    [
+        ({"problems": ["2 images have both"]}, "failed", "infer verify --date 2026-11-20 --model lite0"),
+        ({"last": replace(RUN, state="failed", exit_code=10, error="gone")}, "failed", "infer doctor"),
+        ({"counts": DayCounts(9, 0, 0, 9)}, "attention", "infer run --date 2026-11-20 --model lite0"),
+        ({"counts": DayCounts(9, 0, 0, 9), "last": replace(RUN, state="running")}, "attention", "infer status"),
+        ({"older_pending": 3}, "good", "infer backfill --from … --to … --model lite0"),
+        ({"last": replace(RUN, exit_code=3)}, "attention", "infer rejects --date 2026-11-20 --model lite0"),
+        ({"reasons": {"truncated": 2}}, "good", "infer rejects --date 2026-11-20 --model lite0"),
+        ({"labels_moved": True}, "attention", None),
+        ({"advice": "1.4 × faster over all with --allow-int8"}, "good", None),
+    ],
+)
+def test_what_to_do_is_one_step_with_its_command(changed, state, command):
+    situation = replace(ALL_WELL, **changed)
+    assert [step.command for step in steps(situation)] == [command]
+    assert state_of(situation) == state
+
+
+def test_files_to_mend_are_told_from_those_that_are_tried_again():
+    (step,) = steps(replace(ALL_WELL, reasons={"truncated": 2, "not_found": 3}))
+    assert step.what == (
+        "2 rejected for their content: mend or remove the files; 3 rejected for now, tried again by the next run"
+    )
+
+
+def test_a_usual_day_has_nothing_notable():
+    found = changes(DayCounts(1000, 995, 5, 0), RUN, BEFORE, Drift(0.02, 0.05, 1990))
+    assert [(one.what, one.now, one.before, one.is_notable) for one in found] == [
+        ("Images", "1,000", "1,000 a day", False),
+        ("Rejected", "0.50 %", "0.50 %", False),
+        ("Images/s", "100", "100", False),
+        ("Label drift", "0.02", "≤ 0.05 by chance", False),
+    ]
+
+
+def test_what_differs_is_notable():
+    run = replace(RUN, steady_images_per_second=70.0, variant="cpu-openvino-int8", versions={"python": "3.12.1"})
+    found = changes(DayCounts(400, 300, 100, 0), run, BEFORE, Drift(0.2, 0.05, 1990))
+    assert [(one.what, one.now) for one in found if one.is_notable] == [
+        ("Images", "400"),
+        ("Rejected", "25 %"),
+        ("Images/s", "70"),
+        ("Label drift", "0.20"),
+        ("Variant", "cpu-openvino-int8"),
+        ("python", "3.12.1"),
+    ]
+
+
+def test_a_run_of_a_few_images_is_no_measure_of_speed():
+    few = replace(RUN, selected=5)
+    assert "Images/s" not in [one.what for one in changes(DayCounts(5, 5, 0, 0), few, BEFORE, None)]
+
+
+def test_every_reason_has_its_meaning():
+    assert set(MEANINGS) == set(Reason)

@@ -1,0 +1,158 @@
+import json
+import math
+from datetime import date, datetime
+from itertools import count
+
+import pytest
+from sqlalchemy import select, update
+
+from infer_app.database.figures import days_run
+from infer_app.database.schema import predictions, rejections
+from infer_app.records import DayCounts
+from infer_app.report.data import days_before, gather_labels, gather_scores
+from tests.conftest import DAY, MODEL
+
+NUMBERS = count()
+
+
+def scored(label, *scores):
+    return [(f"/p/{next(NUMBERS)}.jpg", label, score) for score in scores]
+
+
+def test_the_days_before_end_where_the_day_begins():
+    week = days_before(DAY, 7)
+    assert (week.start.isoformat(), week.end) == ("2026-11-13T00:00:00+00:00", DAY.start)
+
+
+def test_labels_beside_those_of_7_and_28_days(figures, write):
+    write(predicted=scored("cat", 0.9, 0.8, 0.7) + scored("dog", 0.6))
+    write(predicted=scored("cat", 0.9) + scored("dog", 0.9), days_ago=7)
+    write(predicted=scored("dog", 0.9, 0.9), days_ago=28)
+    write(predicted=scored("eel", 0.9, 0.9), days_ago=29)
+    labels = gather_labels(figures, DAY)
+    assert [(one.label, one.count, one.share, one.share_7, one.share_28) for one in labels.most] == [
+        ("cat", 3, 0.75, 0.5, 0.25),
+        ("dog", 1, 0.25, 0.5, 0.75),
+    ]
+    # p = (3/4, 1/4), q = (1/2, 1/2), m = (5/8, 3/8)
+    by_hand = 0.5 * (0.75 * math.log2(0.75 / 0.625) + 0.25 * math.log2(0.25 / 0.375))
+    by_hand += 0.5 * (0.5 * math.log2(0.5 / 0.625) + 0.5 * math.log2(0.5 / 0.375))
+    assert labels.drift_7.distance == pytest.approx(math.sqrt(by_hand))
+    assert labels.drift_7.num_before == 2
+    assert labels.drift_28.num_before == 4
+    assert {one.label for one in labels.moved} == {"cat", "dog"}
+
+
+def test_a_first_day_has_labels_and_nothing_to_compare_them_with(figures, write):
+    write(predicted=scored("cat", 0.9))
+    labels = gather_labels(figures, DAY)
+    assert (labels.most[0].share_7, labels.drift_7, labels.moved) == (None, None, ())
+
+
+def test_a_model_without_labels_has_none(figures, write):
+    write(predicted=[("/a.jpg", None, None)])
+    assert gather_labels(figures, DAY) is None
+    assert gather_scores(figures, DAY) is None
+    assert figures.extremes(DAY, 5, highest=True) == []
+
+
+def test_every_score_is_in_one_bucket_the_edges_included(figures, write):
+    write(predicted=scored("cat", 0.0, 0.049, 0.05, 0.5, 1.0, None))
+    scores = gather_scores(figures, DAY)
+    assert scores.edges[0] == 0
+    assert scores.edges[-1] == 1
+    assert {n: count for n, count in enumerate(scores.counts) if count} == {0: 2, 1: 1, 10: 1, 19: 1}
+
+
+@pytest.mark.parametrize("numbers", [(-3.0, 5.0, 1.0), (7.0, 7.0, 7.0)], ids=["many", "one"])
+def test_numbers_of_a_regression_set_their_own_scale(figures, write, numbers):
+    write(predicted=scored(None, *numbers))
+    scores = gather_scores(figures, DAY)
+    assert scores.edges[0] == min(numbers)
+    assert sum(scores.counts) == 3
+
+
+def test_the_least_and_the_most_confident(figures, write):
+    write(predicted=scored("cat", 0.5, 0.1, 0.9, 0.3))
+    assert [one.score for one in figures.extremes(DAY, 2, highest=False)] == [0.1, 0.3]
+    assert [one.score for one in figures.extremes(DAY, 2, highest=True)] == [0.9, 0.5]
+
+
+def test_rejections_by_reason_the_most_frequent_first(figures, write):
+    write(rejected=[("/a", "corrupt"), ("/b", "truncated"), ("/c", "truncated")])
+    assert figures.count_reasons(DAY) == {"truncated": 2, "corrupt": 1}
+    assert [one.location for one in figures.some_rejected(DAY, "truncated", 1)] == ["/b"]
+
+
+def test_an_image_with_both_counts_as_predicted_as_in_the_books(database, figures, write):
+    write(predicted=scored("cat", 0.5), rejected=[("/a", "corrupt"), ("/b", "corrupt")])
+    with database.write() as connection:
+        one = select(rejections.c.image_id).limit(1).scalar_subquery()
+        connection.execute(update(predictions).values(image_id=one))
+    assert figures.count_predicted(DAY) == 1
+    assert figures.count_reasons(DAY) == {"corrupt": 1}
+    assert len(figures.some_rejected(DAY, "corrupt", 5)) == 1
+
+
+def test_a_report_of_a_day(make_report, write, add_run):
+    write(predicted=scored("cat", *[0.9] * 9), rejected=[("/x.jpg", "truncated")])
+    write(predicted=scored("cat", *[0.9] * 10), days_ago=1)
+    add_run(days_ago=1)
+    add_run(selected=10, predicted=9)
+    add_run(run_id="later", started_at=datetime(2026, 11, 22), selected=0, predicted=0, rejected=0)
+    report = make_report()
+    assert report.counts == DayCounts(10, 9, 1, 0)
+    assert report.verdict == (
+        "20 Nov: 10 = 9 predicted + 1 rejected + 0 pending · 10 s · 86 % of the limit · the model limits"
+    )
+    assert report.state == "good"
+    assert report.run.run_id == "run-0"
+    assert [run.run_id for run in report.runs] == ["run-1", "run-0"]
+    assert [(change.what, change.now, change.before) for change in report.changes] == [
+        ("Images", "10", "10 a day"),
+        ("Rejected", "10 %", "0 %"),
+        ("Label drift", "0.00", "≤ 0.00 by chance"),
+    ]
+    assert [step.command for step in report.steps] == ["infer rejects --date 2026-11-20 --model stub"]
+    assert report.output == "classification"
+
+
+def test_the_data_are_json(make_report, write, add_run):
+    write(predicted=scored("cat", 0.5))
+    add_run()
+    data = json.loads(json.dumps(make_report().to_json(), default=str))
+    assert data["counts"] == {"eligible": 1, "predicted": 1, "rejected": 0, "pending": 0}
+    assert data["labels"]["most"][0]["label"] == "cat"
+
+
+def test_a_day_without_images(make_report):
+    report = make_report()
+    assert report.verdict == "20 Nov: 0 = 0 predicted + 0 rejected + 0 pending · no images"
+    assert (report.state, report.steps, report.changes) == ("good", (), ())
+
+
+def test_a_run_that_failed_before_it_measured_anything(make_report, write, add_run):
+    nothing = dict.fromkeys(
+        ["seconds", "images_per_second", "limit_images_per_second", "stages", "reasons", "throughput"]
+    )
+    add_run(state="failed", exit_code=14, error="the storage is gone", selected=0, predicted=0, rejected=0, **nothing)
+    report = make_report()
+    assert report.verdict.endswith("· the last run failed with exit code 14")
+    assert report.state == "failed"
+    assert report.steps[0].what == "The last run failed: the storage is gone"
+
+
+def test_days_that_were_run(tables, add_run):
+    add_run(days_ago=1)
+    add_run()
+    both = [(date(2026, 11, 20), MODEL.name, MODEL.model_id), (date(2026, 11, 19), MODEL.name, MODEL.model_id)]
+    assert days_run(tables.database, 10) == both
+    assert days_run(tables.database, 10, date(2026, 11, 20)) == both[:1]
+    assert days_run(tables.database, 1) == both[:1]
+
+
+def test_another_model_counts_for_itself(tables, figures, write):
+    write(predicted=scored("cat", 0.5))
+    other = type(figures)(tables.database, tables.source, "another")
+    assert other.count_labels(DAY) == {}
+    assert other.count_images(DAY) == 1

@@ -1,0 +1,76 @@
+import math
+
+import pytest
+
+from infer_app.report.drift import drift, jensen_shannon, moved_labels, z_score
+
+
+def test_the_same_shares_have_no_distance_whatever_the_counts():
+    assert jensen_shannon({"a": 1, "b": 3}, {"a": 100, "b": 300}) == 0
+
+
+def test_no_label_in_common_is_a_distance_of_one():
+    assert jensen_shannon({"a": 5}, {"b": 7}) == 1
+
+
+def test_the_distance_by_hand():
+    # p = (3/4, 1/4), q = (1/4, 3/4), m = (1/2, 1/2): both halves are 3/4 log2(3/2) + 1/4 log2(1/2)
+    by_hand = 0.75 * math.log2(1.5) + 0.25 * math.log2(0.5)
+    assert jensen_shannon({"a": 3, "b": 1}, {"a": 10, "b": 30}) == pytest.approx(math.sqrt(by_hand))
+    assert math.sqrt(by_hand) == pytest.approx(0.43442, abs=1e-5)
+
+
+def test_a_label_that_one_side_lacks_by_hand():
+    # p = (1, 0), q = (1/2, 1/2), m = (3/4, 1/4): ½·1·log2(4/3) + ½·(½ log2(2/3) + ½ log2 2)
+    by_hand = 0.5 * math.log2(4 / 3) + 0.5 * (0.5 * math.log2(2 / 3) + 0.5)
+    assert jensen_shannon({"a": 4}, {"a": 6, "b": 6}) == pytest.approx(math.sqrt(by_hand))
+
+
+def test_the_distance_is_that_of_both_ways():
+    p, q = {"a": 5, "b": 2, "c": 1}, {"b": 9, "c": 3, "d": 1}
+    assert jensen_shannon(p, q) == jensen_shannon(q, p)
+
+
+def test_few_images_of_many_labels_are_far_apart_by_chance_alone():
+    many = {f"label {n}": 10 for n in range(500)}
+    few = {f"label {n}": 1 for n in range(0, 500, 5)}
+    found = drift(few, many)
+    assert found is not None
+    assert found.distance > 0.5
+    assert not found.is_notable
+
+
+def test_a_shift_that_chance_does_not_make_is_notable():
+    found = drift({"a": 800, "b": 200}, {"a": 3500, "b": 3500})
+    assert found is not None
+    assert found.is_notable
+    assert found.by_chance < 0.05
+    assert found.num_before == 7000
+
+
+def test_a_shift_that_nobody_would_see_is_not_notable_even_where_it_is_no_chance():
+    found = drift({"a": 25_500, "b": 24_500}, {"a": 175_000, "b": 175_000})
+    assert found is not None
+    assert found.by_chance < found.distance < 0.1
+    assert not found.is_notable
+
+
+@pytest.mark.parametrize(("today", "before"), [({}, {"a": 1}), ({"a": 1}, {}), ({}, {})])
+def test_without_predictions_there_is_no_drift(today, before):
+    assert drift(today, before) is None
+    assert moved_labels(today, before, 5) == ()
+
+
+def test_labels_that_moved_the_farthest_first():
+    moved = moved_labels({"a": 60, "b": 30, "c": 10}, {"a": 200, "b": 700, "c": 100}, 5)
+    assert [(one.label, one.share, one.share_before, one.is_sure) for one in moved] == [
+        ("a", 0.6, 0.2, True),
+        ("b", 0.3, 0.7, True),
+    ]
+
+
+def test_the_score_of_two_shares_by_hand():
+    # 60 of 100 and 40 of 100: pooled ½, error sqrt(¼ · 2/100) = 0.0707, difference 0.2
+    assert z_score(60, 100, 40, 100) == pytest.approx(0.2 / math.sqrt(0.005))
+    assert z_score(0, 100, 0, 100) == 0
+    assert z_score(1, 0, 1, 2) == 0

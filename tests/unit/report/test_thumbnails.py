@@ -1,0 +1,88 @@
+import io
+import os
+
+import pytest
+from PIL import Image
+
+from infer_app.report import thumbnails
+from infer_app.report.thumbnails import FORMATS, MAX_BYTES, SIZE, ThumbnailLimits, thumbnails_of
+from tests.conftest import jpeg
+
+NO_SUCH_FILES = {("JPEG", "P"), ("WEBP", "P")}
+
+
+@pytest.fixture
+def limits(tmp_path):
+    return ThumbnailLimits((tmp_path,), max_bytes=10_000_000, max_pixels=1_000_000)
+
+
+@pytest.fixture
+def here(monkeypatch):
+    """Thumbnails in this process, what it sets for all pictures undone."""
+    monkeypatch.setattr(thumbnails.ImageFile, "LOAD_TRUNCATED_IMAGES", False)
+    monkeypatch.setattr(thumbnails.Image, "MAX_IMAGE_PIXELS", thumbnails.Image.MAX_IMAGE_PIXELS)
+    return thumbnails_of
+
+
+def save(path, data):
+    path.write_bytes(data)
+    return str(path)
+
+
+def encoded(image, kind, **more):
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **more)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [(kind, mode) for kind in FORMATS for mode in ("RGB", "L", "P") if (kind, mode) not in NO_SUCH_FILES],
+)
+def test_a_thumbnail_is_a_small_jpeg(tmp_path, limits, here, kind, mode):
+    location = save(tmp_path / "a", encoded(Image.new("RGB", (600, 300), (9, 200, 9)).convert(mode), kind))
+    with Image.open(io.BytesIO(here([location], limits)[location])) as small:
+        assert (small.format, small.mode, small.size) == ("JPEG", "RGB", (SIZE, SIZE // 2))
+
+
+def test_it_is_upright_and_has_no_metadata(tmp_path, limits, here):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # turned
+    exif[0x010E] = "where I live"
+    location = save(tmp_path / "a.jpg", encoded(Image.new("RGB", (300, 100)), "JPEG", exif=exif))
+    made = here([location], limits)[location]
+    with Image.open(io.BytesIO(made)) as small:
+        assert small.height > small.width
+        assert not small.getexif()
+    assert b"where I live" not in made
+
+
+def test_of_a_file_cut_short_what_there_is(tmp_path, limits, here):
+    whole = jpeg(400, 300)
+    location = save(tmp_path / "a.jpg", whole[: len(whole) // 2])
+    assert here([location], limits)[location].startswith(b"\xff\xd8")
+
+
+def test_what_has_no_picture_is_left_out(tmp_path, limits, here):
+    locations = [
+        save(tmp_path / "text.jpg", b"hello"),
+        save(tmp_path / "empty.jpg", b""),
+        save(tmp_path / "vector.eps", b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n"),
+        save(tmp_path / "large.png", encoded(Image.new("L", (2000, 2000)), "PNG")),
+        str(tmp_path / "missing.jpg"),
+        str(tmp_path),
+        "/etc/hostname",
+        "http://example.org/a.jpg",
+    ]
+    assert here(locations, limits) == {}
+
+
+def test_noise_stays_within_the_bytes_of_one(tmp_path, limits, here):
+    noise = Image.frombytes("RGB", (200, 200), os.urandom(120_000))
+    location = save(tmp_path / "noise.png", encoded(noise, "PNG"))
+    assert all(len(made) <= MAX_BYTES for made in here([location], limits).values())
+
+
+def test_all_together_stay_within_their_bytes():
+    made = {str(n): bytes(100) for n in range(10)}
+    assert list(thumbnails._within(made, 250)) == ["0", "1"]
