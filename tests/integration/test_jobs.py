@@ -16,7 +16,7 @@ JOBS = Path(__file__).parents[2] / "jobs"
 DAILY = JOBS / "daily.sh"
 CRON_ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
-EXIT_CODES = sorted({1, 3, 4, 75, 137, 143} | {error.exit_code for error in InferError.__subclasses__()})
+EXIT_CODES = sorted({1, 3, 75, 137, 143} | {error.exit_code for error in InferError.__subclasses__()})
 
 
 def daily(*arguments, **environ):
