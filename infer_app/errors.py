@@ -80,7 +80,7 @@ EXIT_TOO_MANY_REJECTED = 3
 EXIT_TIME_BUDGET = 75
 
 # From harmless to grave. A run over several days ends with the gravest code of its days.
-_GRAVITY = (EXIT_OK, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 4, 13, 14, 11, 10, 12, 2, EXIT_BUG)
+_GRAVITY = (EXIT_OK, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 13, 14, 11, 10, 12, 2, EXIT_BUG)
 
 
 def gravest(exit_codes: list[int]) -> int:
