@@ -41,7 +41,9 @@ from tests.databases import servers
 RESULTS = Path(__file__).resolve().parent / "results"
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
-TOP5 = {"top": [{"label": f"a label of the usual length {place}", "score": 0.5 / place} for place in range(1, 6)]}
+TOP5 = json.dumps(
+    {"top": [{"label": f"a label of the usual length {place}", "score": 0.5 / place} for place in range(1, 6)]}
+)
 CHUNK_SIZES = (8, 64, 256, 10_000)
 MAX_CHUNKS = 400
 

@@ -104,7 +104,7 @@ class Output:
 
     label: str | None = None  # the best class
     score: float | None = None  # of the best class, or the number of a regression
-    details: dict[str, Any] = field(default_factory=dict)  # JSON, documented per kind in docs/outputs.md
+    details: str = "{}"  # JSON, documented per kind in docs/outputs.md; encoded by many workers, not by the one writer
     vector: bytes | None = None  # little-endian, contiguous
     vector_dtype: str | None = None  # float32 or float16
     vector_dim: int | None = None
@@ -178,7 +178,7 @@ class ChunkResult:
     @property
     def num_images(self) -> int:
         """Each counted once, whatever the number of models."""
-        return len(set(self.refs))
+        return len({ref.image_id for ref in self.refs})
 
     def of_model(self, model: int) -> ChunkResult:
         """One model's share; what was measured stays with all of it."""

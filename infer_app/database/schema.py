@@ -17,7 +17,7 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from infer_app.database.types import Exact, LongBytes, Microseconds
+from infer_app.database.types import EncodedJSON, Exact, LongBytes, Microseconds
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
@@ -56,7 +56,7 @@ predictions = Table(
     Column("variant", String(64), nullable=False),
     Column("label", Text),  # the best class
     Column("score", Double),  # of the best class, or the number of a regression
-    Column("output", JSON, nullable=False),
+    Column("output", EncodedJSON, nullable=False),
     Column("vector", LongBytes),  # little-endian
     Column("vector_dtype", String(16)),
     Column("vector_dim", Integer),

@@ -8,31 +8,25 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from sqlalchemy import (
-    ARRAY,
     ColumnElement,
     Connection,
-    Delete,
     Integer,
     Text,
     Update,
     and_,
-    any_,
-    bindparam,
     case,
-    delete,
     exists,
     literal_column,
     update,
 )
 from sqlalchemy.exc import StatementError
 
-from infer_app.database.bulk import BulkUpsert
+from infer_app.database.bulk import BulkDelete, BulkUpsert
 from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.errors import DatabaseUnavailable
 from infer_app.records import Broken, ChunkResult, Prediction, Reason
 
-IDS_PER_STATEMENT = 500
 R = TypeVar("R", Prediction, Broken)
 
 
@@ -46,15 +40,13 @@ class Sink:
         self._run_id = run_id
         self._predictions = BulkUpsert(database.dialect, predictions)
         self._rejections = BulkUpsert(database.dialect, rejections, {"attempts": _count_attempt})
-        self._delete_rejections = delete(rejections).where(
-            _is_among(database.dialect.name, rejections.c.image_id), rejections.c.model_id == model_id
-        )
+        own = rejections.c.model_id == model_id
+        self._delete_rejections = BulkDelete(database.dialect, rejections, own)
         # Of two runs of one day, after a lost lease, the one that predicted an image is right.
-        self._delete_contradicted = self._delete_rejections.where(
-            exists().where(
-                predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
-            )
+        is_predicted = exists().where(
+            predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
         )
+        self._delete_contradicted = BulkDelete(database.dialect, rejections, and_(own, is_predicted))
 
     def commit_chunk(self, result: ChunkResult) -> ChunkResult:
         """Writes the chunk in one transaction and returns what was written; raises DatabaseUnavailable.
@@ -88,10 +80,10 @@ class Sink:
         shared = {"model_id": self._model_id, "run_id": self._run_id, "created_at": now}
         if good := _by_id(result.predictions):
             self._predictions.write(connection, _prediction_columns(good), shared | {"variant": self._variant})
-            _for_ids(connection, self._delete_rejections, good)
+            self._delete_rejections.execute(connection, good)
         if broken := _by_id(result.broken):
             self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
-            _for_ids(connection, self._delete_contradicted, broken)
+            self._delete_contradicted.execute(connection, broken)
         connection.execute(self._count_results(result, now))
 
     def _count_results(self, result: ChunkResult, now: datetime) -> Update:
@@ -140,19 +132,6 @@ def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[Any]]:
         "sha256": [broken.file.sha256 for broken in every],
         "decoder": [broken.decoder for broken in every],
     }
-
-
-def _for_ids(connection: Connection, statement: Delete, image_ids: Iterable[str]) -> None:
-    ids = list(image_ids)
-    for first in range(0, len(ids), IDS_PER_STATEMENT):
-        connection.execute(statement, {"image_ids": ids[first : first + IDS_PER_STATEMENT]})
-
-
-def _is_among(dialect_name: str, image_id: ColumnElement[str]) -> ColumnElement[bool]:
-    """Whether it is one of the parameter `image_ids`."""
-    if dialect_name == "postgresql":  # one parameter, however many ids
-        return image_id == any_(bindparam("image_ids", type_=ARRAY(Text)))
-    return image_id.in_(bindparam("image_ids", expanding=True))
 
 
 def _singles(result: ChunkResult) -> Iterator[ChunkResult]:

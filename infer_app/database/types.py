@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import DateTime, Dialect, LargeBinary, String
+from sqlalchemy import JSON, DateTime, Dialect, LargeBinary, String, TypeDecorator
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -31,6 +31,16 @@ def _exact(type_: Exact, compiler: Any, **_: Any) -> str:
 def exact_collation(dialect: Dialect) -> str:
     """By bytes, spaces at the end included. MySQL's needs 8.0."""
     return "utf8mb4_nopad_bin" if getattr(dialect, "is_mariadb", False) else "utf8mb4_0900_bin"
+
+
+class EncodedJSON(TypeDecorator[Any]):
+    """JSON that is written as the text it comes as, and read decoded."""
+
+    impl = JSON
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> None:
+        return None
 
 
 class AsText(FunctionElement[str]):

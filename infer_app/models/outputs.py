@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ def _classification(raw: Tensor, spec: OutputSpec, labels: Sequence[str]) -> lis
             outputs.append(None)
             continue
         details = _over_threshold(row, spec, labels) if multi_label else {"top": _entries(indices, values, labels)}
-        outputs.append(Output(label=_label(indices[0], labels), score=values[0], details=details))
+        outputs.append(Output(label=_label(indices[0], labels), score=values[0], details=json.dumps(details)))
     return outputs
 
 
@@ -74,16 +75,16 @@ def _regression(raw: Tensor) -> list[Output | None]:
 def _numbers(values: list[float]) -> Output:
     if len(values) == 1:
         return Output(score=values[0])
-    return Output(details={"values": values})
+    return Output(details=json.dumps({"values": values}))
 
 
 def _vectors(raw: Tensor, spec: OutputSpec) -> list[Output | None]:
     vectors = raw.to(torch.float16) if spec.vector_dtype == "float16" else raw
     little_endian = vectors.numpy().astype("<f2" if spec.vector_dtype == "float16" else "<f4", order="C", copy=False)
-    details = {"shape": list(spec.shape or (raw.shape[1],))} if spec.kind == "raw" else {}
+    details = json.dumps({"shape": list(spec.shape or (raw.shape[1],))} if spec.kind == "raw" else {})
     rows = zip(_finite(vectors), little_endian, strict=True)  # after the cast: float16 overflows to infinity
     return [
-        Output(details=dict(details), vector=row.tobytes(), vector_dtype=spec.vector_dtype, vector_dim=raw.shape[1])
+        Output(details=details, vector=row.tobytes(), vector_dtype=spec.vector_dtype, vector_dim=raw.shape[1])
         if finite
         else None
         for finite, row in rows

@@ -1,5 +1,6 @@
 """What the rooms of `database/` promise holds on every database alike."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime
@@ -121,8 +122,8 @@ def test_a_prediction_is_kept_to_the_last_bit(database, count):
     vector = np.frombuffer(bytes(range(256)) * 16, "<f4")
     details = {"top": [{"label": NASTY + "😀", "index": 3, "score": 1 / 3}], "values": [1e-320, 1.7e308, -0.0]}
     ids = [str(number) for number in range(count)]
-    output = {"vector": vector.tobytes(), "vector_dtype": "float32", "vector_dim": vector.size, "details": details}
-    commit(database, predicted(*ids, label=NASTY + "😀", **output))
+    output = {"vector": vector.tobytes(), "vector_dtype": "float32", "vector_dim": vector.size}
+    commit(database, predicted(*ids, label=NASTY + "😀", details=json.dumps(details), **output))
     expected = ("run 1", "cpu-torchscript", NASTY + "😀", 0.1 + 0.2, details, vector.tobytes(), "float32", 1024)
     names = ("run_id", "variant", "label", "score", "output", "vector", "vector_dtype", "vector_dim")
     assert stored(database, predictions, *names) == dict.fromkeys(ids, expected)

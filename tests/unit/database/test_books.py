@@ -197,6 +197,13 @@ def test_models_and_runs_are_told_newest_first(books, tables):
 def test_an_id_that_is_no_number_is_counted_as_it_is(database, books, register):
     """Ids are text in our tables: "01" is not image 1."""
     register("/1.jpg")
-    row = {"image_id": "01", "model_id": ID, "run_id": "r", "variant": "v", "output": {}, "created_at": datetime.now()}
+    row = {
+        "image_id": "01",
+        "model_id": ID,
+        "run_id": "r",
+        "variant": "v",
+        "output": "{}",
+        "created_at": datetime.now(),
+    }
     spoil(database, insert(predictions).values(row))
     assert books.count_day(DAY, ID) == DayCounts(1, 0, 0, 1)

@@ -144,7 +144,7 @@ def test_current_predictions_are_those_of_the_newest_model_that_made_one(databas
     made = [{"id": f"m-{age}", "name": "m", "manifest": {}, "created_at": datetime(2026, 1, days[age])} for age in days]
     made.append({"id": "other", "name": "other", "manifest": {}, "created_at": datetime(2025, 1, 1)})
     rows = [("1", "m-old"), ("1", "m-new"), ("1", "m-newest"), ("2", "m-old"), ("2", "m-new"), ("1", "other")]
-    rest = {"run_id": "r", "variant": "v", "score": 0.5, "output": {}, "created_at": datetime(2026, 1, 4)}
+    rest = {"run_id": "r", "variant": "v", "score": 0.5, "output": "{}", "created_at": datetime(2026, 1, 4)}
     with database.write() as connection:
         connection.execute(insert(models), made)
         connection.execute(
@@ -162,7 +162,7 @@ def test_current_predictions_are_those_of_the_newest_model_that_made_one(databas
 
 def test_two_models_of_one_moment_give_one_row(database):
     moment = datetime(2026, 1, 1)
-    rest = {"run_id": "r", "variant": "v", "output": {}, "created_at": moment}
+    rest = {"run_id": "r", "variant": "v", "output": "{}", "created_at": moment}
     with database.write() as connection:
         connection.execute(
             insert(models), [{"id": id_, "name": "m", "manifest": {}, "created_at": moment} for id_ in ("a", "b")]

@@ -14,8 +14,9 @@ from tests.conftest import MODEL
 NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]}\n"""
 
 
-def predicted(image_id, label="cat", **output):
-    return Prediction(ImageRef(image_id, f"/{image_id}.jpg"), Output(label, 0.5, **output), "ab" * 32)
+def predicted(image_id, label="cat", details=None, **output):
+    output = Output(label, 0.5, json.dumps(details or {}), **output)
+    return Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, "ab" * 32)
 
 
 def broken(image_id, reason=Reason.CORRUPT, detail="no JPEG"):

@@ -1,3 +1,4 @@
+import json
 import sys
 from dataclasses import replace
 
@@ -104,7 +105,7 @@ def test_raw_outputs_keep_their_shape(tmp_path):
     rows = build_cpu_variant(artifact)(random_pixels(1))
     (output,) = decode_outputs(rows, artifact.manifest.output)
     assert output is not None
-    assert (output.details, output.vector_dim) == ({"shape": [2, 14, 14]}, 2 * 14 * 14)
+    assert (json.loads(output.details), output.vector_dim) == ({"shape": [2, 14, 14]}, 2 * 14 * 14)
 
 
 def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):

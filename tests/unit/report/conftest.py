@@ -45,7 +45,7 @@ def write(database: Database) -> Write:
         for location, label, score in predicted:
             number = next(numbers)
             one(images, id=number, location=location, added_at=at)
-            more = {"variant": MODEL.variant, "label": label, "score": score, "output": {}}
+            more = {"variant": MODEL.variant, "label": label, "score": score, "output": "{}"}
             one(predictions, image_id=str(number), **result, **more)
         for location, reason in rejected:
             number = next(numbers)
