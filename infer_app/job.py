@@ -54,6 +54,7 @@ class Job:
     roots: tuple[Path, ...]
     chunk_size: int  # 0: found while it runs
     max_rejected: str
+    waits: bool = False  # for another run that holds the day
     alternatives: tuple[Alternative, ...] = ()  # cheaper ways through a stage, measured on this machine
     resume: Callable[[Sequence[str | None]], Job] | None = None  # the same with the variants that a day began with
 
@@ -134,7 +135,8 @@ def open_job(
             resume = open_with if run.variant == AUTO else None
             most = executor.chunk_size  # and less only where it was asked for
             chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
-            return Job(tables, models, executor, loaded.roots, chunk_size, run.max_rejected, alternatives, resume)
+            roots = loaded.roots
+            return Job(tables, models, executor, roots, chunk_size, run.max_rejected, run.wait, alternatives, resume)
 
         yield open_with([None] * len(artifacts))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import Counter
@@ -14,7 +15,7 @@ from infer_app.database.ledger import Ledger, RunModel
 from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.sink import Sink
 from infer_app.day import Day
-from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, InferError
+from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, DayHeld, InferError
 from infer_app.executors.executor import Executor
 from infer_app.holdback import hold_back
 from infer_app.images.location import stat_facts
@@ -31,6 +32,9 @@ from infer_app.stop import Stop
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # of each worker, at least; the first is cold
 DRY_RUN_ID = "dry-run"
+WAIT_S = 2.0  # between two looks at a day that is held
+
+log = logging.getLogger(__name__)
 
 
 def run_day(
@@ -43,12 +47,12 @@ def run_day(
     ledger, legs = job.tables.ledger, list[Leg]()
     try:
         for number, model in enumerate(job.models):
-            run_id = ledger.open_run(day, model, job.executor.name, job.executor.device)
-            legs.append(Leg(number, model, run_id, job.tables.database))
-        job.tables.source.check_ids(day)
-        for model_id in job.model_ids:
-            forget_changed(job, day, model_id)
-        reports = _flow(job, [day], legs, stop, progress, limit, trace)
+            legs.append(Leg(number, model, _take_day(job, day, model, stop), job.tables.database))
+        with ledger.beating([leg.run_id for leg in legs]):
+            job.tables.source.check_ids(day)
+            for model_id in job.model_ids:
+                forget_changed(job, day, model_id)
+            reports = _flow(job, [day], legs, stop, progress, limit, trace)
     except BaseException as error:
         exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
         for leg in legs:
@@ -57,6 +61,22 @@ def run_day(
     for report in reports:
         ledger.close_run(report)
     return reports
+
+
+def _take_day(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
+    """The id of a new run that holds the day; waits for the one that holds it now if the job is to."""
+    is_told = False
+    while True:
+        try:
+            return job.tables.ledger.open_run(day, model, job.executor.name, job.executor.device)
+        except DayHeld as held:
+            if not job.waits:
+                raise
+            stop.check(held)
+            if not is_told:
+                log.info("waiting: %s", held)
+                is_told = True
+            time.sleep(WAIT_S)
 
 
 def dry_run(

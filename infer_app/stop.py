@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from types import FrameType
 from typing import TypeVar
 
-from infer_app.errors import EXIT_OK, EXIT_TIME_BUDGET, Interrupted, UsageError
+from infer_app.errors import EXIT_OK, EXIT_TIME_BUDGET, InferError, Interrupted, UsageError
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -42,6 +42,13 @@ class Stop:
                 self._cut_short = True
                 return
             yield item
+
+    def check(self, waiting_for: InferError) -> None:
+        """Raises Interrupted after a signal, and `waiting_for` once the deadline has passed."""
+        if self._signal is not None:
+            raise Interrupted(self._signal)
+        if self._is_late():
+            raise waiting_for
 
     def _is_late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline

@@ -58,6 +58,9 @@ MaxDuration = Annotated[float | None, typer.Option("--max-duration", min=0, help
 MaxRejected = Annotated[
     str | None, typer.Option("--max-rejected", help="More than this ends with exit code 3: 5% (at least 10) or 25.")
 ]
+Wait = Annotated[
+    bool | None, typer.Option("--wait", help="Wait for another run that holds the day, instead of exit code 13.")
+]
 Lookback = Annotated[int | None, typer.Option("--lookback", min=0, help="Days before it to look at again.")]
 Variant = Annotated[str | None, typer.Option("--variant", help="Variant of the model.")]
 Executor = Annotated[str | None, typer.Option("--executor", help="auto, cpu, or cuda: its ring, also without a GPU.")]
@@ -248,6 +251,7 @@ def run(
     variant: Variant = None,
     allow_int8: AllowInt8 = None,
     workers: Workers = None,
+    wait: Wait = None,
     trace: TraceFile = None,
     report: Annotated[bool, typer.Option("--report", help="Write the day's report at the end.")] = False,
     quiet: Quiet = False,
@@ -262,7 +266,7 @@ def run(
     from infer_app.cli import run as command
     from infer_app.cli.report import run_and_report
 
-    flags = command.run_flags(model, lookback, max_rejected, executor, device, variant, workers, allow_int8)
+    flags = command.run_flags(model, lookback, max_rejected, executor, device, variant, workers, allow_int8, wait)
     limits = command.Limits(limit, finish_by, max_duration)
     voice = command.Voice(quiet, verbose, as_json)
 
@@ -285,6 +289,7 @@ def backfill(
     variant: Variant = None,
     allow_int8: AllowInt8 = None,
     workers: Workers = None,
+    wait: Wait = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
     as_json: Json = False,
@@ -296,7 +301,7 @@ def backfill(
     start_early()
     from infer_app.cli import run as command
 
-    flags = command.run_flags(model, 0, max_rejected, None, None, variant, workers, allow_int8)
+    flags = command.run_flags(model, 0, max_rejected, None, None, variant, workers, allow_int8, wait)
     limits = command.Limits(limit, finish_by, max_duration)
     raise typer.Exit(command.backfill(first, last, flags, limits, command.Voice(quiet, verbose, as_json), config))
 

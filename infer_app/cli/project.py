@@ -67,6 +67,7 @@ folder = "models"
 #                             # how many labels it keeps
 # workers = 0                 # 0: as many processes as `infer model tune` found best here
 # chunk_size = 0              # images in one transaction; 0: as many as a worker does in a quarter of a second
+# wait = false                # for another run that holds the day, instead of ending with exit code 13
 # max_rejected = "5%"         # more than this ends with exit code 3 (a share allows at least 10)
 """
 

@@ -65,6 +65,7 @@ def run_flags(
     variant: str | None,
     workers: int | None,
     allow_int8: bool | None = None,
+    wait: bool | None = None,
 ) -> dict[str, Any]:
     """Flags as settings; None, and no model named, leave the setting alone."""
     return {
@@ -76,6 +77,7 @@ def run_flags(
         "run.variant": variant,
         "run.workers": workers,
         "run.allow_int8": allow_int8,
+        "run.wait": wait,
     }
 
 

@@ -7,9 +7,12 @@ import os
 import platform
 import secrets
 import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from sqlalchemy import Connection, Row, insert, select, update
@@ -17,14 +20,16 @@ from sqlalchemy import Connection, Row, insert, select, update
 from infer_app import __version__
 from infer_app.database.connect import BUSY_TIMEOUT_S, Database
 from infer_app.database.schema import models, runs
+from infer_app.database.types import UtcNow
 from infer_app.database.upsert import upsert
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.records import RunReport
 
-# A running row of another host whose last commit is older has lost its owner. Long, since the slowest chunk still is
-# one sign of life: 16 images that each take all of their time limit.
-LEASE_S = 900.0
+BEAT_S = 15.0
+# A running row whose owner can't be looked at (it runs on another host or in another container) and whose heartbeat is
+# older has lost its owner. An owner that lives after all finds out when it next commits, and stops.
+LEASE_S = 90.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +51,9 @@ class Ledger:
 
     def open_run(self, day: Day, model: RunModel, executor: str, device: str, run_id: str | None = None) -> str:
         """Takes the day for this model and returns the run's id, a new one; DayHeld when a living run has it."""
-        now = _utc_now()
-        run_id = run_id or f"{now:%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        run_id = run_id or f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
         with self._database.write() as connection:
+            now = connection.execute(select(UtcNow())).scalar_one()
             self._register_model(connection, model, now)
             self._take_over(connection, day, model, now)
             row = {
@@ -72,6 +77,12 @@ class Ledger:
             }
             connection.execute(insert(runs), row)
         return run_id
+
+    @contextmanager
+    def beating(self, run_ids: Sequence[str]) -> Iterator[None]:
+        """Within it these runs say every BEAT_S seconds that they live, however long a chunk takes."""
+        with _Heart(self._database.url, run_ids):
+            yield
 
     def close_run(self, report: RunReport) -> None:
         self._close(
@@ -120,17 +131,68 @@ class Ledger:
 
     def _close(self, run_id: str, patience_s: float = BUSY_TIMEOUT_S, **values: Any) -> None:
         with self._database.write(patience_s) as connection:
-            connection.execute(update(runs).where(runs.c.id == run_id).values(ended_at=_utc_now(), **values))
+            connection.execute(update(runs).where(runs.c.id == run_id).values(ended_at=UtcNow(), **values))
+
+
+class _Heart(Thread):
+    """Beats until the end of its `with` block, over a connection of its own: SQLite's belong to one thread.
+
+    A beat that fails is left out. The database may be away, and then nobody else can take the day.
+    """
+
+    def __init__(self, url: str, run_ids: Sequence[str]) -> None:
+        super().__init__(name="heartbeat", daemon=True)
+        self._url = url
+        self._beat = update(runs).where(runs.c.id.in_(run_ids), runs.c.state == "running").values(heartbeat_at=UtcNow())
+        self._ended = Event()
+
+    def run(self) -> None:
+        with Database(self._url) as database:
+            while not self._ended.wait(BEAT_S):
+                with contextlib.suppress(DatabaseUnavailable), database.write(patience_s=1) as connection:
+                    connection.execute(self._beat)
+
+    def __enter__(self) -> None:
+        self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()  # not waited for: it may hang in a connection that nobody answers
 
 
 def process_identity(pid: int) -> str:
-    """`pid@start time`, so that a process that later gets the same pid is not taken for this one."""
+    """`pid@start time@where it counts`, so that no later process of that pid, nor another container's, is taken for it.
+
+    `?` stands for what can't be found out.
+    """
+    return f"{pid}@{_start_time(pid)}@{_where_pids_count()}"
+
+
+def _start_time(pid: int) -> str:
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
     except OSError:
-        return f"{pid}@?"
+        return "?" if _exists(pid) else "ended"  # /proc may be mounted so that it hides what is another user's
     fields = after_name.split()
-    return f"{pid}@{'ended' if fields[0] == 'Z' else fields[19]}"  # a zombie has ended, if nobody reaped it
+    return "ended" if fields[0] == "Z" else fields[19]  # a zombie has ended, if nobody reaped it
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _where_pids_count() -> str:
+    """The kernel since its boot, and the process namespace: a container has its own."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return f"{boot[:8]}-{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return "?"
 
 
 def _throughput(report: RunReport) -> dict[str, Any]:
@@ -150,13 +212,10 @@ def _throughput(report: RunReport) -> dict[str, Any]:
 
 
 def _is_alive(row: Row[Any], now: datetime) -> bool:
-    """By the process on its own host, else by the heartbeat."""
-    pid = int(row.process.partition("@")[0])
-    if row.host == socket.gethostname() and not row.process.endswith("?"):
-        return bool(process_identity(pid) == row.process)
-    lost = now - timedelta(seconds=LEASE_S)
-    return bool(row.heartbeat_at > lost)
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC).replace(tzinfo=None)
+    """By its process where that can be looked at, else by the heartbeat."""
+    pid, _, rest = row.process.partition("@")
+    if row.host == socket.gethostname() and rest.endswith(f"@{_where_pids_count()}"):
+        found = process_identity(int(pid))
+        if "?" not in found:
+            return bool(found == row.process)
+    return bool(row.heartbeat_at > now - timedelta(seconds=LEASE_S))

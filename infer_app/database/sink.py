@@ -12,11 +12,11 @@ from sqlalchemy import (
     Connection,
     Integer,
     Text,
-    Update,
     and_,
     case,
     exists,
     literal_column,
+    select,
     update,
 )
 from sqlalchemy.exc import StatementError
@@ -24,7 +24,8 @@ from sqlalchemy.exc import StatementError
 from infer_app.database.bulk import BulkDelete, BulkUpsert
 from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections, runs
-from infer_app.errors import DatabaseUnavailable
+from infer_app.database.types import UtcNow
+from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.records import Broken, ChunkResult, Prediction, Reason
 
 R = TypeVar("R", Prediction, Broken)
@@ -84,20 +85,29 @@ class Sink:
         if broken := _by_id(result.broken):
             self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
             self._delete_contradicted.execute(connection, broken)
-        connection.execute(self._count_results(result, now))
+        self._count(connection, result)
 
-    def _count_results(self, result: ChunkResult, now: datetime) -> Update:
-        """Counts in the run's row go with the results they count, so that they are true after any death."""
-        return (
+    def _count(self, connection: Connection, result: ChunkResult) -> None:
+        """Counts in the run's row go with the results they count, so that they are true after any death.
+
+        The row is also the lease: a run that another one took for dead writes nothing more.
+        """
+        own = runs.c.id == self._run_id
+        counted = connection.execute(
             update(runs)
-            .where(runs.c.id == self._run_id)
+            .where(own, runs.c.state == "running")
             .values(
-                heartbeat_at=now,
+                heartbeat_at=UtcNow(),
                 selected=runs.c.selected + result.num_images,
                 predicted=runs.c.predicted + len(result.predictions),
                 rejected=runs.c.rejected + len(result.broken),
             )
         )
+        if not counted.rowcount and connection.scalar(select(runs.c.state).where(own)) is not None:
+            raise DayHeld(
+                f"run {self._run_id} gave no sign of life for so long that another one took over its day",
+                "was this machine asleep, or cut off from the database?",
+            )
 
 
 def _by_id(results: Iterable[R]) -> dict[str, R]:

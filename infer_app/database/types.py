@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import JSON, DateTime, Dialect, LargeBinary, String, TypeDecorator
@@ -41,6 +42,29 @@ class EncodedJSON(TypeDecorator[Any]):
 
     def bind_processor(self, dialect: Dialect) -> None:
         return None
+
+
+class UtcNow(FunctionElement[datetime]):
+    """The database's own time, UTC without a zone: that of several machines differs."""
+
+    type = Microseconds
+    inherit_cache = True
+    name = "utc_now"
+
+
+@compiles(UtcNow)
+def _utc_now(element: UtcNow, compiler: Any, **_: Any) -> str:
+    return "(clock_timestamp() AT TIME ZONE 'UTC')"
+
+
+@compiles(UtcNow, "sqlite")
+def _utc_now_sqlite(element: UtcNow, compiler: Any, **_: Any) -> str:
+    return "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')"  # as SQLAlchemy writes it
+
+
+@compiles(UtcNow, *FAMILY)
+def _utc_now_mariadb(element: UtcNow, compiler: Any, **_: Any) -> str:
+    return "UTC_TIMESTAMP(6)"
 
 
 class AsText(FunctionElement[str]):

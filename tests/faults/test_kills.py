@@ -175,15 +175,47 @@ def test_of_several_starts_at_once_one_runs_and_the_others_say_who_holds_the_day
     assert project.rows("SELECT count(*) FROM infer_runs") == [(1,)]
 
 
-def test_two_runs_of_one_day_agree_even_without_the_lease(project, uninterrupted):
+def test_a_run_that_waits_goes_on_where_the_other_ended(project, uninterrupted):
+    first = project.start_run("--json")
+    project.wait_for_results(first, 1)
+    os.killpg(first.pid, signal.SIGSTOP)  # alive all the same
+    second = project.start_run("--json", "--wait")
+    time.sleep(4)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    out, err = second.communicate(timeout=100)
+    assert second.returncode == 0, out + err
+    assert 0 < json.loads(out)["selected"] < NUM_PHOTOS
+    assert project.results() == uninterrupted
+
+
+def test_a_run_that_waits_hears_a_signal_and_its_deadline(project):
+    first = project.start_run("--json")
+    project.wait_for_results(first, 1)
+    os.killpg(first.pid, signal.SIGSTOP)
+    late = project.start_run("--json", "--wait", "--max-duration", "1")
+    assert (late.communicate(timeout=30), late.returncode)[1] == 13
+    waiting = project.start_run("--json", "--wait")
+    time.sleep(3)
+    waiting.terminate()
+    assert (waiting.communicate(timeout=10), waiting.returncode)[1] == 143
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+
+
+@pytest.mark.parametrize(
+    ("loss", "first_exit_code"),
+    [("UPDATE infer_runs SET state = 'failed'", 13), ("DELETE FROM infer_runs", 0)],
+    ids=["taken over", "none at all"],
+)
+def test_two_runs_of_one_day_agree_even_without_the_lease(project, uninterrupted, loss, first_exit_code):
     """As when a machine is suspended until its heartbeat is too old, and then wakes up."""
     first = project.start_run("--json")
     project.wait_for_results(first, 1)
     with sqlite3.connect(project.folder / "infer.db", timeout=30) as connection:
-        connection.execute("UPDATE infer_runs SET state = 'failed'")
+        connection.execute(loss)
     second = project.start_run("--json")
-    for run in (first, second):
+    for run, exit_code in ((first, first_exit_code), (second, 0)):
         out, err = run.communicate(timeout=100)
-        assert run.returncode == 0, out + err
+        assert run.returncode == exit_code, out + err
     assert project.results() == uninterrupted
-    project.check_books()

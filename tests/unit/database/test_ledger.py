@@ -2,17 +2,19 @@
 
 import os
 import socket
+import sqlite3
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import select, update
+from sqlalchemy import delete, select, update
 
 from infer_app.database.ledger import LEASE_S, Ledger, process_identity
-from infer_app.database.schema import models, runs
+from infer_app.database.schema import models, predictions, runs
 from infer_app.database.sink import Sink
 from infer_app.errors import DayHeld
 from infer_app.records import ChunkResult, DayCounts, ImageRef, Output, Prediction, RunReport
@@ -44,6 +46,23 @@ def row_of(database, run_id):
 def change(database, run_id, **values):
     with database.write() as connection:
         connection.execute(update(runs).where(runs.c.id == run_id).values(values))
+
+
+class AheadOfTime(datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.now(tz) + timedelta(days=1)
+
+
+def one_prediction(image_id):
+    return ChunkResult(0, (Prediction(ImageRef(image_id, f"/{image_id}.jpg"), Output(), None),), ())
+
+
+def wait_until(is_so, patience_s=10):
+    end = time.monotonic() + patience_s
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.01)
 
 
 def now():
@@ -84,7 +103,7 @@ def report(run_id, **changes):
 
 
 def test_an_open_run_says_who_holds_which_day(database, ledger):
-    before = now()
+    before = now() - timedelta(milliseconds=1)  # SQLite's clock has no finer ones
     row = row_of(database, open_run(ledger))
     assert before <= row["started_at"] == row["heartbeat_at"] <= now()
     shown = ("day", "time_zone", "interval_start", "interval_end", "model", "model_id", "variant", "host", "process")
@@ -140,15 +159,19 @@ def test_a_dead_owner_that_nobody_has_reaped_is_dead(database, ledger, process):
 
 
 def test_another_process_with_the_dead_ones_pid_does_not_hold_the_day(database, ledger, process):
-    pid, _, started = process_identity(process.pid).partition("@")
-    change(database, open_run(ledger), process=f"{pid}@{int(started) - 1}")
+    pid, started, where = process_identity(process.pid).split("@")
+    change(database, open_run(ledger), process=f"{pid}@{int(started) - 1}@{where}")
     open_run(ledger)
 
 
 @pytest.mark.parametrize(("age_s", "is_held"), [(LEASE_S - 10, True), (LEASE_S + 10, False)])
-@pytest.mark.parametrize("owner", [{"host": "elsewhere"}, {"process": f"{os.getpid()}@?"}], ids=str)
+@pytest.mark.parametrize(
+    "owner",
+    [{"host": "elsewhere"}, {"process": f"{os.getpid()}@?@?"}, {"process": "1@8812@1f2e3d4c-4026532201"}],
+    ids=["another host", "no /proc", "another container"],
+)
 def test_an_owner_that_can_not_be_looked_at_lives_by_its_heartbeat(database, ledger, owner, age_s, is_held):
-    """On another host, or on one without /proc. The process of that number here says nothing."""
+    """The process of that number here says nothing."""
     change(database, open_run(ledger), **owner, heartbeat_at=now() - timedelta(seconds=age_s))
     if is_held:
         with pytest.raises(DayHeld):
@@ -184,6 +207,71 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, ledger):
     }
     assert row["started_at"] <= row["ended_at"] <= now()
     open_run(ledger)
+
+
+def test_the_time_of_a_run_is_the_databases(database, ledger, monkeypatch):
+    """A machine whose clock is wrong neither keeps a day for itself nor loses it."""
+    monkeypatch.setattr("infer_app.database.ledger.datetime", AheadOfTime)
+    run_id = open_run(ledger)
+    change(database, run_id, host="elsewhere")
+    assert abs(row_of(database, run_id)["heartbeat_at"] - now()) < timedelta(minutes=1)
+    with pytest.raises(DayHeld):
+        open_run(ledger)
+
+
+def test_a_run_lives_by_its_heartbeat_however_long_a_chunk_takes(database, ledger, monkeypatch):
+    monkeypatch.setattr("infer_app.database.ledger.BEAT_S", 0.05)
+    run_id, other = open_run(ledger), open_run(ledger, day=DAY.before(1))
+    change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
+    change(database, other, heartbeat_at=datetime(2026, 1, 1))
+    with ledger.beating([run_id]):
+        wait_until(lambda: row_of(database, run_id)["heartbeat_at"] > now() - timedelta(minutes=1))
+    assert row_of(database, other)["heartbeat_at"] == datetime(2026, 1, 1)
+
+
+def test_the_heart_beats_on_after_the_database_was_away(database, ledger, monkeypatch):
+    monkeypatch.setattr("infer_app.database.ledger.BEAT_S", 0.05)
+    run_id = open_run(ledger)
+    with ledger.beating([run_id]):
+        with sqlite3.connect(database.sqlite_file, isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            time.sleep(2)
+            other.execute("ROLLBACK")
+        change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
+        wait_until(lambda: row_of(database, run_id)["heartbeat_at"] > now() - timedelta(minutes=1))
+
+
+def test_the_heart_stops_with_its_run(database, ledger, monkeypatch):
+    monkeypatch.setattr("infer_app.database.ledger.BEAT_S", 0.05)
+    run_id = open_run(ledger)
+    with ledger.beating([run_id]):
+        pass
+    wait_until(lambda: all(thread.name != "heartbeat" for thread in threading.enumerate()))
+    change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
+    time.sleep(0.2)
+    assert row_of(database, run_id)["heartbeat_at"] == datetime(2026, 1, 1)
+
+
+def test_a_run_that_was_taken_over_writes_nothing_more(database, ledger):
+    """A machine that slept: its lease ran out, another run has the day, and it wakes up."""
+    asleep = open_run(ledger)
+    sink = Sink(database, MODEL.model_id, MODEL.variant, asleep)
+    sink.commit_chunk(one_prediction("1"))
+    change(database, asleep, host="elsewhere", heartbeat_at=now() - timedelta(seconds=LEASE_S + 10))
+    open_run(ledger)
+    with pytest.raises(DayHeld, match=f"run {asleep} gave no sign of life") as caught:
+        sink.commit_chunk(one_prediction("2"))
+    assert caught.value.exit_code == 13
+    with database.read() as connection:
+        assert connection.scalars(select(predictions.c.image_id)).all() == ["1"]
+    assert row_of(database, asleep)["predicted"] == 1
+
+
+def test_a_run_whose_row_somebody_deleted_goes_on(database, ledger):
+    run_id = open_run(ledger)
+    with database.write() as connection:
+        connection.execute(delete(runs))
+    Sink(database, MODEL.model_id, MODEL.variant, run_id).commit_chunk(one_prediction("1"))
 
 
 def test_what_was_passed_over_stands_in_the_row_from_the_start(database, ledger):
@@ -247,7 +335,7 @@ def test_a_day_whose_run_was_killed_keeps_its_variant(database, ledger):
 def test_the_identity_of_a_process_is_its_own():
     assert process_identity(os.getpid()) == process_identity(os.getpid())
     assert process_identity(os.getpid()) != process_identity(os.getppid())
-    assert process_identity(2**22 + 1) == f"{2**22 + 1}@?"
+    assert process_identity(2**22 + 1).startswith(f"{2**22 + 1}@ended@")
 
 
 def test_a_run_id_begins_with_its_time_and_is_unique(ledger):
