@@ -8,6 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, delete, func, or_, select
 
+from infer_app.database.audit import audit
 from infer_app.database.connect import Database
 from infer_app.database.schema import models, predictions, rejections, runs
 from infer_app.database.source import PAGE_SIZE, Source
@@ -69,23 +70,8 @@ class Books:
         """What is wrong with the day's rows, in words; empty when the books balance."""
         counts = self.count_day(day, model_id)
         problems = [] if counts.balanced else [f"{counts} does not balance"]
-        source = self._source
         with self._database.read() as connection:
-            images = source.in_day(connection, day)
-            both = _count(connection, images.where(source.has_prediction(model_id), source.has_rejection(model_id)))
-            rejected = select(rejections.c.image_id).where(rejections.c.model_id == model_id)
-            unknown = _count(
-                connection, rejected.where(rejections.c.reason.not_in([reason.value for reason in Reason]))
-            )
-            predicted = select(predictions.c.image_id).where(predictions.c.model_id == model_id)
-            runless = _count(connection, predicted.where(predictions.c.run_id.not_in(select(runs.c.id))))
-        if both:
-            problems.append(f"{both} images have a prediction and a rejection")
-        if unknown:
-            problems.append(f"{unknown} rejections have a reason outside the list")
-        if runless:
-            problems.append(f"{runless} predictions name a run that is not in infer_runs")
-        return problems
+            return problems + list(audit(connection, self._source, day, model_id))
 
     def models_of(self, name: str | None = None) -> list[tuple[str, str]]:
         """(name, id) of the models that ever ran, the newest first."""

@@ -21,7 +21,7 @@ from infer_app.database.types import EncodedJSON, Exact, LongBytes, Microseconds
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSION = "0002"  # of the newest migration
+VERSION = "0003"  # of the newest migration
 MAX_ID = 512  # characters of an image's id: with the model's they fill a key of MariaDB's
 
 # Times are UTC without a zone: SQLite has no zoned type, and one rule for all databases beats two.
@@ -110,8 +110,9 @@ runs = Table(
     Column("seconds", Double),
     Column("images_per_second", Double),
     Column("limit_images_per_second", Double),
-    Column("throughput", JSON),  # what else the run measured of its speed, named as in the report
     Column("exit_code", Integer),
     Column("error", Text),
+    Column("throughput", JSON),  # what else the run measured of its speed, named as in the report
+    Column("last_commit", String(16)),  # a name of its own for each, to tell whether one whose answer was lost is here
     Index("ix_infer_runs_day_model_id", "day", "model_id"),
 )

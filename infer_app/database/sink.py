@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,6 +16,7 @@ from sqlalchemy import (
     and_,
     case,
     exists,
+    func,
     literal_column,
     select,
     update,
@@ -73,10 +75,11 @@ class Sink:
             ) from None
 
     def _commit(self, result: ChunkResult) -> ChunkResult:
-        self._database.transact(lambda connection: self._write(connection, result))
+        name = secrets.token_hex(8)
+        self._database.transact(lambda connection: self._write(connection, result, name))
         return result
 
-    def _write(self, connection: Connection, result: ChunkResult) -> None:
+    def _write(self, connection: Connection, result: ChunkResult, name: str) -> None:
         now = datetime.now(UTC).replace(tzinfo=None)
         shared = {"model_id": self._model_id, "run_id": self._run_id, "created_at": now}
         if good := _by_id(result.predictions):
@@ -85,25 +88,29 @@ class Sink:
         if broken := _by_id(result.broken):
             self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
             self._delete_contradicted.execute(connection, broken)
-        self._count(connection, result)
+        self._count(connection, result, name)
 
-    def _count(self, connection: Connection, result: ChunkResult) -> None:
+    def _count(self, connection: Connection, result: ChunkResult, name: str) -> None:
         """Counts in the run's row go with the results they count, so that they are true after any death.
-
+        A commit that is made again, since the answer to the first was lost, is known by its name and not counted again.
         The row is also the lease: a run that another one took for dead writes nothing more.
         """
         own = runs.c.id == self._run_id
+        is_here = func.coalesce(runs.c.last_commit, "") == name
         counted = connection.execute(
             update(runs)
-            .where(own, runs.c.state == "running")
+            .where(own, runs.c.state == "running", ~is_here)
             .values(
+                last_commit=name,
                 heartbeat_at=UtcNow(),
                 selected=runs.c.selected + result.num_images,
                 predicted=runs.c.predicted + len(result.predictions),
                 rejected=runs.c.rejected + len(result.broken),
             )
         )
-        if not counted.rowcount and connection.scalar(select(runs.c.state).where(own)) is not None:
+        if counted.rowcount:
+            return
+        if connection.scalar(select(~is_here).where(own)):
             raise DayHeld(
                 f"run {self._run_id} gave no sign of life for so long that another one took over its day",
                 "was this machine asleep, or cut off from the database?",

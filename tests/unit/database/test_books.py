@@ -2,11 +2,11 @@ from dataclasses import replace
 from datetime import datetime
 
 import pytest
-from sqlalchemy import insert, update
+from sqlalchemy import insert, text, update
 
 from infer_app.database import books as books_module
 from infer_app.database.books import Books, StoredRejection
-from infer_app.database.schema import predictions, rejections
+from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.sink import Sink
 from infer_app.database.source import Source
 from infer_app.records import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
@@ -14,6 +14,7 @@ from infer_app.settings import SourceSettings
 from tests.conftest import DAY, MODEL
 
 ID = MODEL.model_id
+FILE = FileFacts(7, 1.5, "cd" * 32)
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def write(database, run_id):
     def write_results(*ids, reason=None, model_id=ID):
         refs = [ImageRef(image_id, f"/{image_id}.jpg") for image_id in ids]
         good = () if reason else tuple(Prediction(ref, Output("cat", 0.5), None) for ref in refs)
-        bad = tuple(Broken(ref, reason, "", "read", FileFacts(7, 1.5)) for ref in refs) if reason else ()
+        bad = tuple(Broken(ref, reason, "", "read", FILE) for ref in refs) if reason else ()
         Sink(database, model_id, "cpu-torchscript", run_id).commit_chunk(ChunkResult(0, good, bad))
 
     return write_results
@@ -116,6 +117,37 @@ def test_a_prediction_of_an_unknown_run_is_found(database, books, register, writ
     assert books.find_problems(DAY, ID) == ["1 predictions name a run that is not in infer_runs"]
 
 
+def test_a_rejection_without_the_facts_of_its_file_is_found(database, books, register, write):
+    register("/1.jpg", "/2.jpg")
+    write("1", reason=Reason.TRUNCATED)
+    write("2", reason=Reason.NOT_FOUND)  # of which nothing could be read
+    spoil(database, update(rejections).values(sha256=None))
+    assert books.find_problems(DAY, ID) == ["1 rejections lack the size or checksum of the file"]
+
+
+@pytest.mark.parametrize(
+    ("values", "wrong"),
+    [
+        ({"selected": 7}, "runs selected other than they predicted and rejected"),
+        ({"selected": 1, "predicted": 1}, "runs wrote more rows than they counted"),
+        ({"state": "done"}, "runs are done and have no exit code or end"),
+    ],
+    ids=str,
+)
+def test_a_run_that_does_not_agree_with_its_rows_is_found(database, books, register, write, values, wrong):
+    register("/1.jpg", "/2.jpg")
+    write("1", "2")
+    spoil(database, update(runs).values(values))
+    assert books.find_problems(DAY, ID) == [f"1 {wrong}"]
+
+
+def test_a_table_that_lost_its_key_is_found(database, books):
+    spoil(database, text("ALTER TABLE infer_predictions RENAME TO was"))
+    spoil(database, text("CREATE TABLE infer_predictions AS SELECT * FROM was"))
+    (problem,) = books.find_problems(DAY, ID)
+    assert problem.startswith("infer_predictions has lost its primary key")
+
+
 def test_counts_that_do_not_balance_are_told(books, monkeypatch):
     lost = DayCounts(eligible=3, predicted=1, rejected=1, pending=0)
     monkeypatch.setattr(books, "count_day", lambda day, model_id: lost)
@@ -135,7 +167,9 @@ def test_final_rejections_come_with_what_was_recorded_of_the_file(books, registe
     write("1", reason=Reason.CORRUPT)
     write("2", reason=Reason.READ_ERROR)
     write("3", reason=Reason.CORRUPT, model_id="another")
-    assert list(books.final_rejections(DAY, ID)) == [StoredRejection("1", "/1.jpg", "corrupt", FileFacts(7, 1.5, None))]
+    assert list(books.final_rejections(DAY, ID)) == [
+        StoredRejection("1", "/1.jpg", "corrupt", FileFacts(7, 1.5, "cd" * 32))
+    ]
 
 
 def test_forgotten_rejections_are_pending_again(books, register, write):

@@ -5,11 +5,12 @@ import pytest
 from sqlalchemy import select
 
 from infer_app.database.connect import Database
-from infer_app.database.schema import predictions, rejections
+from infer_app.database.ledger import Ledger
+from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.sink import Sink
 from infer_app.errors import DatabaseUnavailable
 from infer_app.records import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
-from tests.conftest import MODEL
+from tests.conftest import DAY, MODEL
 
 NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]}\n"""
 
@@ -127,6 +128,25 @@ def test_a_label_is_stored_as_the_text_it_is(database):
     found = rows(database, predictions, "image_id", "label", "output")
     assert found == [(NASTY, NASTY, output["details"])]
     assert rows(database, rejections, "image_id", "detail") == [("b" + NASTY, NASTY)]
+
+
+def test_a_commit_whose_answer_was_lost_is_not_counted_twice(database, monkeypatch):
+    run_id = Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
+    sink.commit_chunk(chunk(predicted("p")))
+    once = database.transact
+
+    def twice(work):
+        once(work)
+        return once(work)
+
+    monkeypatch.setattr(database, "transact", twice)
+    sink.commit_chunk(chunk(predicted("q"), broken("b")))
+    monkeypatch.undo()
+    sink.commit_chunk(chunk(predicted("r")))
+    with database.read() as connection:
+        counts = select(runs.c.selected, runs.c.predicted, runs.c.rejected)
+        assert tuple(connection.execute(counts).one()) == (4, 3, 1)
 
 
 def test_a_prediction_deletes_only_its_own_rejection_whatever_its_id_says(database):
