@@ -94,8 +94,17 @@ def quickstart(
 
 
 @app.command()
-def init() -> None:
+def init(
+    database: Annotated[
+        str | None, typer.Option("--database", help="URL of a database: looks at its tables and fills in [source].")
+    ] = None,
+) -> None:
     """Write a commented infer.toml here; an existing one is left alone."""
+    if database is not None:
+        from infer_app.cli.proposal import init_from
+
+        init_from(database)
+        return
     from infer_app.cli.project import init as write
 
     write()

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 import tomlkit
@@ -29,7 +30,7 @@ TEMPLATE = """\
 
 [database]
 # Where results go, and where images are listed unless [source] says otherwise. Any SQLAlchemy URL:
-# postgresql://user:password@host/name needs `pip install 'infer_app[postgres]'`.
+# postgresql://user:password@host/name needs `pip install 'infer_app[postgres]'`, mariadb://… 'infer_app[mariadb]'.
 url = "sqlite:///infer.db"
 
 [source]
@@ -72,12 +73,12 @@ folder = "models"
 """
 
 
-def init(folder: Path | None = None) -> Path:
+def init(folder: Path | None = None, settings: str = TEMPLATE, mode: int = 0o666) -> Path:
     """Writes infer.toml into `folder` (default: here) and returns its path; an existing one is left alone."""
     path = (folder or Path()) / DEFAULT_CONFIG
     try:
-        with path.open("x") as file:
-            file.write(TEMPLATE)
+        with open(path, "x", opener=partial(os.open, mode=mode)) as file:
+            file.write(settings)
     except FileExistsError:
         print(f"{path} is there already and was left as it is")
     except OSError as error:

@@ -18,6 +18,7 @@ from infer_app.database.books import Books
 from infer_app.database.connect import Database
 from infer_app.database.ledger import LEASE_S, Ledger, process_identity
 from infer_app.database.migrate import check_schema, upgrade
+from infer_app.database.propose import propose
 from infer_app.database.registry import add_images, count_images
 from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.schema import MAX_ID, VERSION, VERSION_TABLE, images, metadata, predictions, rejections, runs
@@ -369,6 +370,24 @@ def test_a_users_table_view_and_query_in_other_words_give_the_same(database, exe
     assert Source(database, SourceSettings(table="seen_photos", location="path", **common)).count_without_time() == 1
     with pytest.raises(UsageError, match="no table or view 'seen_photo'"):
         Source(database, SourceSettings(table="seen_photo")).check()
+
+
+def test_a_users_table_is_found_among_others(database, execute, kind):
+    execute("CREATE TABLE people (id INTEGER PRIMARY KEY, name VARCHAR(80), created TIMESTAMP NULL)")
+    execute("INSERT INTO people VALUES (1, 'A. Jones', '2026-11-20 01:02:03')")
+    clock = {"sqlite": "TEXT", "postgres": "TIMESTAMPTZ", "mariadb": "DATETIME"}[kind]
+    execute(f"CREATE TABLE photos (nr INTEGER PRIMARY KEY, path VARCHAR(200), taken DATE, uploaded {clock})")
+    for number in range(3):
+        execute(f"INSERT INTO photos VALUES ({number}, '/srv/p/{number}.JPG', '2026-11-19', '2026-11-20 01:02:03')")
+    execute("CREATE VIEW recent AS SELECT nr AS id, path, uploaded FROM photos")
+    photos, recent = propose(database)
+    assert (photos.table, photos.id, photos.location, photos.time.name) == ("photos", "nr", "path", "uploaded")
+    assert (photos.folder, photos.time.has_zone) == ("/srv/p", kind == "postgres")
+    assert [time.name for time in photos.other_times] == ["taken"]
+    assert [sample[:2] for sample in photos.samples] == [(number, f"/srv/p/{number}.JPG") for number in range(3)]
+    execute(photos.index.rstrip(";"))
+    assert propose(database)[0].index is None
+    assert (recent.table, recent.id, recent.index) == ("recent", "id", None)
 
 
 @pytest.mark.parametrize("size", [1, 3, 7])

@@ -1,0 +1,67 @@
+"""`infer init --database`: shows how the images of a database could be mapped, and writes that into infer.toml."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import tomlkit
+from pydantic import SecretStr
+
+from infer_app.cli.project import TEMPLATE, init
+from infer_app.cli.tables import show_table
+from infer_app.database.connect import Database
+from infer_app.database.propose import Proposal, TimeColumn, propose
+from infer_app.settings import DEFAULT_CONFIG, DatabaseSettings, LoadedSettings, Settings
+
+ASSUMED_ZONE = "UTC"
+
+
+def init_from(url: str, folder: Path | None = None) -> Path:
+    """Raises UsageError for a URL that is none, DatabaseUnavailable where nobody answers. Nothing is written there."""
+    path = (folder or Path()) / DEFAULT_CONFIG
+    loaded = LoadedSettings(Settings(database=DatabaseSettings(url=SecretStr(url))), path.absolute(), {})
+    with Database(loaded.database_url, read_only=True) as database:
+        proposals = propose(database)
+        has_password = database.has_password
+    if proposals:
+        _show(proposals[0])
+    else:
+        print(f"{loaded.shown_url}: no table or view has image locations, an id and a time; fill in [source] yourself")
+    if others := [proposal.table for proposal in proposals[1:]]:
+        print(f"it could also be: {', '.join(others)}")
+    written = init(folder, _settings(url, proposals[0] if proposals else None), 0o600 if has_password else 0o666)
+    if has_password:
+        print("it holds the password and only you may read it; or leave the url out and set INFER_DATABASE__URL")
+    print("next: infer db upgrade makes the tables for results, all called infer_…; infer doctor checks the rest")
+    return written
+
+
+def _show(proposal: Proposal) -> None:
+    mapping = (("id", proposal.id), ("location", proposal.location), ("time", proposal.time.name))
+    print(f"[source] table = {proposal.table!r}, " + ", ".join(f"{key} = {name!r}" for key, name in mapping))
+    show_table(("id", "location", "time"), proposal.samples, "as in")
+    for time in (proposal.time, *proposal.other_times):
+        print(f"{time.name}: {_about_zone(time)}")
+    if proposal.folder is None:
+        print("locations have no folder in common: name those that may be read in [images] roots")
+    if proposal.index:
+        print(f"a day is found by reading the whole table; faster with\n  {proposal.index}")
+
+
+def _about_zone(time: TimeColumn) -> str:
+    if time.has_zone:
+        return "each value says which instant or which day it is"
+    return f"times without a zone, taken for {ASSUMED_ZONE}: is that so? [source] time_zone says otherwise"
+
+
+def _settings(url: str, proposal: Proposal | None) -> str:
+    """The usual infer.toml, its comments kept, with what was found filled in."""
+    document: Any = tomlkit.parse(TEMPLATE)
+    document["database"]["url"] = url
+    if proposal is not None:
+        source = {"table": proposal.table, "id": proposal.id, "location": proposal.location, "time": proposal.time.name}
+        zone = {} if proposal.time.has_zone else {"time_zone": ASSUMED_ZONE}
+        document["source"].update(source | zone)
+        document["images"]["roots"] = [proposal.folder] if proposal.folder else []
+    return tomlkit.dumps(document)
