@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, delete, false, update
+from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.connect import BUSY_TIMEOUT_S, Database
-from infer_app.errors import UsageError
+from infer_app.database.schema import metadata, predictions, rejections, runs
+from infer_app.errors import DatabaseUnavailable, UsageError
+
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -21,18 +26,32 @@ def open_rehearsal(database: Database) -> Iterator[Database]:
 
     SQLite: an empty copy of its tables, indexes and triggers in a temporary file. Another run that holds the lock and
     tables too large for the cache cost more than it shows. Servers: the database itself, and every transaction is
-    rolled back instead of committed.
+    rolled back instead of committed; where the role may only read, an empty SQLite file stands in for it.
     """
-    file = database.sqlite_file
-    if file is None:
+    if not database.is_sqlite:
         with RolledBack(database.url) as rolled_back:
-            yield rolled_back
-        return
-    with _temporary_folder() as folder:
-        copy = Path(folder) / "rehearsal.db"
-        with Database(f"sqlite:///{copy}") as rehearsal:
+            if _may_write(rolled_back):
+                yield rolled_back
+                return
+            log.warning("%s may only be read: writing is rehearsed in a SQLite file instead", database.shown_url)
+    with _temporary_folder() as folder, Database(f"sqlite:///{Path(folder) / 'rehearsal.db'}") as rehearsal:
+        if database.is_sqlite:
             _copy_tables(database, rehearsal)
-            yield rehearsal
+        else:
+            with rehearsal.write() as connection:
+                metadata.create_all(connection)
+        yield rehearsal
+
+
+def _may_write(database: Database) -> bool:
+    try:
+        with database.write() as connection:
+            for table in (predictions, rejections, runs):
+                connection.execute(delete(table).where(false()))
+                connection.execute(update(table).where(false()).values({table.primary_key.columns[0]: ""}))
+    except (DBAPIError, DatabaseUnavailable):
+        return False
+    return True
 
 
 def _temporary_folder() -> tempfile.TemporaryDirectory[str]:

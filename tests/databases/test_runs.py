@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+from sqlalchemy import create_engine, make_url
 
 from tests.faults.conftest import NUM_PHOTOS
 from tests.integration.conftest import DATE
@@ -70,9 +71,32 @@ def test_a_server_that_drops_its_connections_ends_the_run_and_the_next_goes_on(d
 
 
 def kill(day, connection):
-    from sqlalchemy import create_engine
-
     engine = create_engine(day.url)
     with engine.connect() as own:
         own.exec_driver_sql(f"KILL {connection}")
     engine.dispose()
+
+
+def test_a_dry_run_needs_no_right_to_write(day, kind, url, monkeypatch):
+    if kind == "sqlite":
+        pytest.skip("it has no roles")
+    name = make_url(url).database
+    grants = {
+        "postgres": (
+            f"CREATE ROLE reader_{name} LOGIN",
+            f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader_{name}",
+        ),
+        "mariadb": (f"CREATE USER reader_{name[-8:]}", f"GRANT SELECT ON {name}.* TO reader_{name[-8:]}"),
+    }[kind]
+    role = grants[0].split()[2]
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        for statement in grants:
+            connection.exec_driver_sql(statement)
+    engine.dispose()
+    monkeypatch.setenv("INFER_DATABASE__URL", make_url(url).set(username=role, password=None).render_as_string(False))
+    rehearsed = day.infer_json(*day.command("--dry-run"))
+    assert rehearsed["predicted"] > 0
+    monkeypatch.setenv("INFER_DATABASE__URL", url)
+    assert day.results() == []
+    assert day.rows("SELECT count(*) FROM infer_runs") == [(0,)]
