@@ -208,7 +208,8 @@ def test_the_last_line_names_the_share_and_what_limits(project, slow):
     assert costs.startswith("CPU ms per image: ")
     assert "; waiting: " in costs
     assert verdict.startswith(f"20 Nov: {NUM_PHOTOS} = {NUM_PHOTOS} predicted + 0 rejected + 0 pending · ")
-    assert verdict.endswith(" % of the limit · the storage limits")
+    other = " % of the limit · other programs limit"  # the truth too, on a busy machine
+    assert verdict.endswith((" % of the limit · the storage limits", other))
 
 
 def test_the_run_row_keeps_what_was_measured(project):
