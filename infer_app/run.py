@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 
 from infer_app.chunks import FEW_IMAGES, ChunkSize, cut_into_chunks
@@ -40,14 +41,14 @@ def run_day(
 
     Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was committed before stays.
     """
-    ledger, legs = job.tables.ledger, list[Leg]()
+    ledger, legs, ride_out = job.tables.ledger, list[Leg](), job.tables.database.ride_out
     try:
         for number, model in enumerate(job.models):
             run_id = ledger.open_run(day, model, job.executor.name, job.executor.device)
             legs.append(Leg(number, model, run_id, job.tables.database))
-        job.tables.source.check_ids(day)
+        ride_out(lambda: job.tables.source.check_ids(day))
         for model_id in job.model_ids:
-            forget_changed(job, day, model_id)
+            ride_out(partial(forget_changed, job, day, model_id))
         reports = _flow(job, [day], legs, stop, progress, limit, trace)
     except BaseException as error:
         exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
@@ -55,7 +56,7 @@ def run_day(
             ledger.fail_run(leg.run_id, exit_code, _in_words(error))
         raise
     for report in reports:
-        ledger.close_run(report)
+        ride_out(partial(ledger.close_run, report))
     return reports
 
 
@@ -188,7 +189,7 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
         predicted=leg.predicted,
         rejected=leg.rejected,
         reasons=dict(sorted(leg.reasons.items())),
-        day=job.tables.books.count_day(day, leg.model.model_id),
+        day=job.tables.database.ride_out(lambda: job.tables.books.count_day(day, leg.model.model_id)),
         seconds=seconds,
         images_per_second=leg.selected / seconds,
         steady_images_per_second=steady,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
 
+from infer_app.database.patience import ConnectionLost, Deadlocked, Patience, ride_out
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings import mask_url
 
@@ -32,12 +32,17 @@ CONNECT_TIMEOUT_S = 10
 ROW_ERRORS = (1644, 4025, 3819, 1118, 1153)
 # A transaction that was ended for another's sake: MariaDB's deadlock and lock wait, PostgreSQL's SQLSTATEs of both.
 DEADLOCKS = (1213, 1205, "40P01", "40001", "55P03")
-DEADLOCK_TRIES = 10
+# The server said that it ends the connection: MariaDB's shutdown, KILL and aborted reads and writes, PostgreSQL's
+# shutdowns. The drivers report what it did without a word.
+LOSSES = (1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, "57P01", "57P02", "57P03", "08003", "08006")
+# Notices a machine that went away without a word, which TCP by itself does after hours.
+POSTGRES_KEEPALIVE = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 6,
+    "tcp_user_timeout": 90_000,
+}
 T = TypeVar("T")
-
-
-class Deadlocked(DatabaseUnavailable):
-    """The same again may succeed."""
 
 
 class Database:
@@ -52,6 +57,7 @@ class Database:
         if self.is_sqlite and self._url.database in (None, "", ":memory:"):
             raise UsageError("an in-memory database forgets its results", "name a file: sqlite:///infer.db")
         self._read_only = read_only
+        self._was_reached = False
         self._engine = self._create_engine()
         self.dialect = self._engine.dialect
 
@@ -66,26 +72,47 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        with self._translate_errors(), self._engine.connect() as connection:
+        with self._translate_errors(), self._connect(self._engine) as connection:
             yield connection
 
     @contextmanager
     def write(self, patience_s: float = BUSY_TIMEOUT_S) -> Iterator[Connection]:
+        """Waits for `patience_s` for SQLite's lock; less than usual is also the limit for a server that is away."""
         # SQLite: take the write lock at the start; a read lock that is upgraded later fails at once instead of waiting.
         writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE", sqlite_patience_s=patience_s)
-        with self._translate_errors(), writer.begin() as connection:
+        with self._translate_errors(), self._connect(writer, patience_s) as connection, connection.begin():
             yield connection
 
     def transact(self, work: Callable[[Connection], T]) -> T:
-        """What `work` does, in one transaction: done again when the database ended it to let another one pass."""
-        for tries in range(1, DEADLOCK_TRIES):
+        """What `work` does, in one transaction: done again when the database ended it to let another one pass, or when
+        the connection was lost. A commit whose answer was lost may have been done: `work` must bear being repeated.
+        """
+
+        def once() -> T:
+            with self.write() as connection:
+                return work(connection)
+
+        return self.ride_out(once)
+
+    def ride_out(self, work: Callable[[], T]) -> T:
+        """What `work` returns, which opens its own connections and bears being repeated."""
+        return ride_out(work)
+
+    def _connect(self, engine: Engine, patience_s: float = BUSY_TIMEOUT_S) -> Connection:
+        """A server that was there before is waited for: it may only be starting again."""
+        waits_longer = not self.is_sqlite and patience_s >= BUSY_TIMEOUT_S
+        patience = Patience(None if waits_longer else patience_s)
+        while True:
             try:
-                with self.write() as connection:
-                    return work(connection)
-            except Deadlocked:
-                time.sleep(random.uniform(0, 0.02 * 2**tries))
-        with self.write() as connection:
-            return work(connection)
+                connection = engine.connect()
+            except DBAPIError as error:
+                may_come = "locked" in str(error.orig) if self.is_sqlite else self._was_reached
+                if not may_come or not patience.wait(f"{self.shown_url} can't be reached"):
+                    raise
+            else:
+                self._was_reached = True
+                patience.end()
+                return connection
 
     def close(self) -> None:
         self._engine.dispose()
@@ -119,7 +146,7 @@ class Database:
             self._url,
             pool_pre_ping=True,
             hide_parameters=True,
-            connect_args={**timeout, "prepare_threshold": None},
+            connect_args=timeout | POSTGRES_KEEPALIVE | {"prepare_threshold": None},
             execution_options=options,
         )
 
@@ -181,8 +208,16 @@ class Database:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
         password = self._url.password
         message = first_line.replace(str(password), "***") if password else first_line
-        kind = Deadlocked if _code(error) in DEADLOCKS else DatabaseUnavailable
-        return kind(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+        return self._kind_of(error)(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+
+    def _kind_of(self, error: DBAPIError) -> type[DatabaseUnavailable]:
+        code = _code(error)
+        if code in DEADLOCKS:
+            return Deadlocked
+        # libpq's own errors have no SQLSTATE, and all are about the connection.
+        unheard = self._url.get_backend_name() == "postgresql" and code is None
+        is_lost = error.connection_invalidated or unheard or code in LOSSES
+        return ConnectionLost if is_lost and self._was_reached else DatabaseUnavailable
 
 
 def _with_driver(url: URL) -> URL:
