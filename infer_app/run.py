@@ -95,9 +95,7 @@ def _flow(
     tally, chunk_size = Tally(job.executor.num_lanes), ChunkSize(job.chunk_size)
     new = islice(select_new(job, days, tally, trace), limit)
     chunks = cut_into_chunks(stop.until(new), chunk_size)
-    with progress.of_day(
-        days[-1], lambda: sum(job.tables.books.count_new(day, *job.model_ids) for day in days), limit
-    ) as advance:
+    with progress.of_day(days[-1], lambda: _count_new(job, days), limit) as advance:
         for result in hold_back(job.executor.run(chunks), job.roots):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
@@ -111,6 +109,11 @@ def _flow(
                 trace.add(result.worker, result.spans)
                 trace.add(os.getpid(), clock.spans)
     return [_report(job, days[-1], leg, tally, stop) for leg in legs]
+
+
+def _count_new(job: Job, days: Sequence[Day]) -> int:
+    books = job.tables.books
+    return job.tables.database.ride_out(lambda: sum(books.count_new(day, *job.model_ids) for day in days))
 
 
 class Leg:
