@@ -143,6 +143,18 @@ def seeded(request):
 
 
 @pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 8 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root may mount a small disk")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.fixture
 def night(url, tmp_path, models):
     """A night of its own on the database at hand."""
     return Night(tmp_path / "night", url, models)

@@ -7,6 +7,7 @@ point, number   "before write", "before commit" or "after commit": the whole pro
 is_stub         results are hashes of the files' bytes, made without torch, so that starting takes a moment
 outage_s        how long a server that is away is waited for
 lease           false: no run holds a day
+max_pages       that SQLite's file may have
 crash           an exception in the middle of a run that is nobody's fault, to see what a traceback shows
 """
 
@@ -35,6 +36,8 @@ def let_in(faults: dict) -> None:
         from infer_app.database.ledger import Ledger
 
         Ledger._take_over = lambda *_: None
+    if "max_pages" in faults:
+        _limit_pages(faults["max_pages"])
     if faults.get("crash"):
         from infer_app.database.sink import Sink
 
@@ -64,6 +67,19 @@ def _kill_at(point: str, number: int) -> None:
         reach("after commit")
 
     Database.write = failing
+
+
+def _limit_pages(number: int) -> None:
+    from infer_app.database.connect import Database
+
+    connect = Database._connect_sqlite
+
+    def limited(self):
+        connection = connect(self)
+        connection.execute(f"PRAGMA max_page_count = {number}")
+        return connection
+
+    Database._connect_sqlite = limited
 
 
 def _stub_lanes() -> None:

@@ -78,10 +78,10 @@ class Night:
 
     # The day
 
-    def add(self, contents: list[bytes], date: str = DATE) -> None:
-        """Files with these contents, registered for noon of the date."""
+    def add(self, contents: list[bytes], date: str = DATE, first: int | None = None) -> None:
+        """Files with these contents, registered for noon of the date, by ids from `first` on."""
         known = self.rows("SELECT count(*) FROM infer_images")[0][0]
-        for number, content in enumerate(contents, known + 1):
+        for number, content in enumerate(contents, known + 1 if first is None else first):
             path = self.photos / f"{number:05}.jpg"
             path.write_bytes(content)
             self.execute(
@@ -106,9 +106,12 @@ class Night:
     # Runs
 
     def start(self, *more: str, date: str = DATE, prefix: tuple[str, ...] = (), **faults: object) -> subprocess.Popen:
-        """A run in a process group of its own."""
+        return self.start_command("run", "--date", date, "--json", *more, prefix=prefix, **faults)
+
+    def start_command(self, *arguments: str, prefix: tuple[str, ...] = (), **faults: object) -> subprocess.Popen:
+        """`infer …` in a process group of its own."""
         given = json.dumps({"is_stub": True} | faults)
-        command = [*prefix, sys.executable, "-m", "tests.faults.launch", given, "run", "--date", date, "--json", *more]
+        command = [*prefix, sys.executable, "-m", "tests.faults.launch", given, *arguments]
         environ = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(self.temporary), MARK: self.mark}
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         return subprocess.Popen(
@@ -154,7 +157,7 @@ class Night:
     def expected(self, date: str = DATE) -> list[tuple]:
         """The results of a run that nobody disturbs, from the files themselves."""
         rows = []
-        for number, location in self._images(date):
+        for number, location in self.images(date):
             path = Path(location)
             if not path.exists():
                 rows.append((str(number), "not_found", "no such file", "read", 1, None, None))
@@ -168,29 +171,29 @@ class Night:
                 rows.append((str(number), found.value, "no photo", "decode", 1, len(content), sha256))
         return sorted(rows, key=repr)
 
-    def check(self, ended: Ended | None = None, date: str = DATE) -> None:
+    def check(
+        self, ended: Ended | None = None, date: str = DATE, model_id: str | None = None, was_killed: bool = False
+    ) -> None:
         """All that must hold at any time once no run is left; I6 where a run has ended by itself.
 
-        Of one that was killed the next one removes what lies in the temporary folder.
+        Of one that was killed the next one removes what lies in the temporary folder..
         """
-        counts = self._count(date)
-        predicted = [row[0] for row in self.rows("SELECT image_id FROM infer_predictions")]
-        rejected = [row[0] for row in self.rows("SELECT image_id FROM infer_rejections")]
+        of_model = f"WHERE model_id = '{model_id}'" if model_id else ""
+        predicted, rejected = (
+            [row[0] for row in self.rows(f"SELECT image_id FROM {table} {of_model}")] for table in RESULTS[:2]
+        )
         assert len({*predicted, *rejected}) == len(predicted) + len(rejected), "I2"
+        day = {str(number) for number, _ in self.images(date)}
+        counts = {
+            "eligible": len(day),
+            "predicted": len(day & {*predicted}),
+            "rejected": len(day & {*rejected}),
+            "pending": len(day - {*predicted} - {*rejected}),
+        }
         self._check_rejections()
-        self._check_nothing_left(was_killed=ended is not None and ended.exit_code == -signal.SIGKILL)
+        self._check_nothing_left(was_killed or (ended is not None and ended.exit_code == -signal.SIGKILL))
         if ended is not None and ended.answer is not None:
             self._check_answer(ended, counts)
-
-    def _count(self, date: str) -> dict[str, int]:
-        """I1, by rows; image by image, not by the program's own queries."""
-        day = {str(number) for number, _ in self._images(date)}
-        predicted = day & {row[0] for row in self.rows("SELECT image_id FROM infer_predictions")}
-        rejected = day & {row[0] for row in self.rows("SELECT image_id FROM infer_rejections")}
-        pending = day - predicted - rejected
-        counts = {"eligible": len(day), "predicted": len(predicted), "rejected": len(rejected), "pending": len(pending)}
-        assert counts["eligible"] == counts["predicted"] + counts["rejected"] + counts["pending"], "I1"
-        return counts
 
     def _check_rejections(self) -> None:
         for location, reason, size, sha256 in self.rows("SELECT location, reason, size, sha256 FROM infer_rejections"):
@@ -212,7 +215,7 @@ class Night:
         assert answer["exit_code"] == ended.exit_code, "I6"
         if "run_id" not in answer:  # an error
             return
-        assert answer["day"] == counts, "I6"
+        assert answer["day"] == counts, "I1 or I6"
         (row,) = self.rows(
             f"SELECT state, exit_code, selected, predicted, rejected FROM infer_runs WHERE id = '{answer['run_id']}'"
         )
@@ -231,7 +234,7 @@ class Night:
                 continue
         return found
 
-    def _images(self, date: str) -> list[tuple[int, str]]:
+    def images(self, date: str) -> list[tuple[int, str]]:
         images = self.rows("SELECT id, location, added_at FROM infer_images ORDER BY id")
         return [(number, location) for number, location, added_at in images if str(added_at).startswith(date)]
 

@@ -11,7 +11,7 @@ from infer_app.executors.spec import LaneSpec
 from infer_app.records import Broken, ChunkResult, FileFacts, Output, Prediction, Reason
 
 LABELS = ("red", "green", "blue")
-IMAGE_S = 0.004
+IMAGE_S, SLOW_IMAGE_S = 0.004, 0.06
 GOOD = b"\xff\xd8 a photo "
 
 
@@ -31,12 +31,12 @@ class StubLane:
         predictions, broken = [], []
         for position, ref in enumerate(chunk.refs):
             mark.hold(position, "read")
-            time.sleep(IMAGE_S)
             try:
                 content, stat = Path(ref.location).read_bytes(), Path(ref.location).stat()
             except FileNotFoundError:
                 broken.append(Broken(ref, Reason.NOT_FOUND, "no such file", "read"))
                 continue
+            time.sleep(SLOW_IMAGE_S if b"slow" in content else IMAGE_S)
             found, sha256 = answer(content), hashlib.sha256(content).hexdigest()
             if isinstance(found, Output):
                 predictions.append(Prediction(ref, found, sha256))
