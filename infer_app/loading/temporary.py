@@ -11,19 +11,47 @@ from functools import cache
 from multiprocessing import parent_process, util
 from pathlib import Path
 
+from infer_app.errors import UsageError
+
+HINT = "name one with TMPDIR that has room and a short path"
 LOCK = "infer.lock"  # by which we tell our folders from those of other programs
+MAX_PARENT = 107 - len("/pymp-12345678/listener-12345678")  # bytes: of a socket's path Linux takes 107
+SHORT_PARENTS = ("/tmp", "/var/tmp", "/dev/shm")  # where TMPDIR is longer
 
 
 @cache
 def claim_temporary_folder() -> int | None:
     """Once in a process; returns the lock's descriptor, which is open until the process ends.
 
-    None in a worker, which uses its run's folder.
+    None in a worker, which uses its run's folder. Raises UsageError where there is no folder to write into.
     """
     if parent_process() is not None:
         return None
-    _remove_abandoned(Path(tempfile.gettempdir()))
-    folder = Path(util.get_temp_dir())
+    parent = _parent()
+    _remove_abandoned(parent)
+    configured, tempfile.tempdir = tempfile.tempdir, str(parent)
+    try:
+        folder = Path(util.get_temp_dir())
+        return _lock(folder)
+    except OSError as error:
+        raise UsageError(f"no temporary folder can be made in {parent}: {error.strerror}", HINT) from None
+    finally:
+        tempfile.tempdir = configured
+
+
+def _parent() -> Path:
+    """Where temporary folders are made, or the first other one whose path is short enough."""
+    try:
+        first = tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no temporary folder: {error.strerror}", HINT) from None
+    for parent in (first, *SHORT_PARENTS):
+        if len(os.fsencode(parent)) <= MAX_PARENT and os.access(parent, os.W_OK | os.X_OK):
+            return Path(parent)
+    raise UsageError(f"the path of the temporary folder {first} is too long for a socket", HINT)
+
+
+def _lock(folder: Path) -> int:
     unlocked = folder / f"{LOCK}.new"
     descriptor = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -92,6 +92,7 @@ def _stub_lanes() -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as `infer` does first of all
     let_in(json.loads(sys.argv.pop(1)))
     from infer_app.cli import main
 

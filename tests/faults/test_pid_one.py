@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -36,6 +37,19 @@ def first_of(run):
     return children[0]
 
 
+def wait_until_it_hears(process):
+    """A first process has no default for a signal: one that comes before its handler is there is lost."""
+    end = time.monotonic() + 20
+    while not int(caught(process), 16) & 1 << (signal.SIGTERM - 1):
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def caught(process):
+    lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+    return next(line.split()[1] for line in lines if line.startswith("SigCgt"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("count", [0, 8])
 def test_a_signal_ends_it_in_time_with_all_committed(night, seeded, number, count):
@@ -43,7 +57,8 @@ def test_a_signal_ends_it_in_time_with_all_committed(night, seeded, number, coun
     run = night.start(prefix=ALONE)
     first = first_of(run)
     night.wait_for_results(run, count)
-    time.sleep(seeded.uniform(0.3, 0.6))
+    wait_until_it_hears(first)
+    time.sleep(seeded.uniform(0, 1.5))
     start = time.monotonic()
     first.send_signal(number)
     ended = night.wait(run)
