@@ -12,7 +12,15 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+)
 
 from infer_app.database.patience import ConnectionLost, Deadlocked, Patience, ride_out
 from infer_app.errors import DatabaseUnavailable, UsageError
@@ -105,6 +113,10 @@ class Database:
         while True:
             try:
                 connection = engine.connect()
+            except (ProgrammingError, TypeError, ValueError) as error:  # drivers read their options as they connect
+                if self._was_reached:
+                    raise
+                raise self._wrong_option(error) from None
             except DBAPIError as error:
                 may_come = "locked" in str(error.orig) if self.is_sqlite else self._was_reached
                 if not may_come or not patience.wait(f"{self.shown_url} can't be reached"):
@@ -137,6 +149,12 @@ class Database:
         except ModuleNotFoundError as error:
             extra = EXTRAS.get(str(error.name), error.name)
             raise UsageError(f"the driver {error.name!r} is not installed", f"pip install {extra}") from None
+        except (TypeError, ValueError, ArgumentError) as error:
+            raise self._wrong_option(error) from None
+
+    def _wrong_option(self, error: Exception) -> UsageError:
+        what = str(getattr(error, "orig", None) or error).splitlines()[0]
+        return UsageError(f"{self.shown_url}: {what}", "the options after ? are those of the database's driver")
 
     def _create_postgres_engine(self) -> Engine:
         timeout = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
