@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,10 +21,11 @@ from sqlalchemy.exc import (
 )
 
 from infer_app.database.patience import ConnectionLost, Deadlocked, Patience, ride_out
+from infer_app.database.sqlite import BUSY_TIMEOUT_S as BUSY_TIMEOUT_S
+from infer_app.database.sqlite import begin_sqlite, connect_sqlite
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings import mask_url
 
-BUSY_TIMEOUT_S = 60
 DRIVERS = {
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
@@ -186,27 +185,11 @@ class Database:
                 cursor.execute("SET SESSION TRANSACTION READ ONLY")
 
     def _create_sqlite_engine(self) -> Engine:
-        engine = create_engine(self._url, creator=self._connect_sqlite, hide_parameters=True)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
-
-    def _connect_sqlite(self) -> sqlite3.Connection:
-        """A read-only connection never writes, and leaves no file behind that wasn't there."""
         path = self.sqlite_file
         assert path is not None
-        mode = _read_mode(path) if self._read_only else "rwc"
-        uri = f"{path.absolute().as_uri()}?mode={mode}"
-        # SQLite waits for a lock without hearing a signal, so not for long: `_begin_sqlite` waits again.
-        connection = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
-        # One undecodable name must not end a run: it is handed on, and found or not found as the file system says.
-        connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-        if self._read_only:
-            connection.execute("PRAGMA query_only=ON")
-            return connection
-        connection.execute("PRAGMA journal_mode=WAL")
-        # Safe in WAL mode against a crash of the program; after a power cut the last commits may be gone, whole.
-        connection.execute("PRAGMA synchronous=NORMAL")
-        return connection
+        engine = create_engine(self._url, creator=lambda: connect_sqlite(path, self._read_only), hide_parameters=True)
+        event.listen(engine, "begin", begin_sqlite)
+        return engine
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -249,30 +232,3 @@ def _code(error: DBAPIError) -> object:
     if cause is not None and type(cause).__module__.startswith("pymysql"):
         return cause.args[0] if cause.args else None
     return getattr(cause, "sqlstate", None)
-
-
-def _read_mode(path: Path) -> str:
-    """How to open a file without changing a byte of it.
-
-    Opening and closing a database that a crash left behind would write its log into it, so that one is opened with
-    mode=ro. That mode can't remove the empty log it makes itself, so it is not for the others; and in a folder where
-    nothing may be written it needs to be told that nobody else writes.
-    """
-    if any(path.with_name(f"{path.name}{log}").exists() for log in ("-wal", "-journal")):
-        return "ro"
-    if not os.access(path.parent, os.W_OK):
-        return "ro&immutable=1"
-    return "rwc" if os.access(path, os.W_OK) else "ro"
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    deadline = time.monotonic() + options.get("sqlite_patience_s", BUSY_TIMEOUT_S)
-    while True:
-        try:
-            connection.exec_driver_sql(options.get("sqlite_begin", "BEGIN"))
-        except OperationalError as error:
-            if "locked" not in str(error.orig) or time.monotonic() > deadline:
-                raise
-        else:
-            return

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from infer_app.database.connect import BUSY_TIMEOUT_S, Database
+from infer_app.database.connect import Database
+from infer_app.database.sqlite import BUSY_TIMEOUT_S
 from infer_app.errors import UsageError
 
 

@@ -70,16 +70,16 @@ def _kill_at(point: str, number: int) -> None:
 
 
 def _limit_pages(number: int) -> None:
-    from infer_app.database.connect import Database
+    from infer_app.database import connect
 
-    connect = Database._connect_sqlite
+    connect_sqlite = connect.connect_sqlite
 
-    def limited(self):
-        connection = connect(self)
+    def limited(path, read_only):
+        connection = connect_sqlite(path, read_only)
         connection.execute(f"PRAGMA max_page_count = {number}")
         return connection
 
-    Database._connect_sqlite = limited
+    connect.connect_sqlite = limited
 
 
 def _stub_lanes() -> None:
