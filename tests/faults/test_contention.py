@@ -75,7 +75,7 @@ def hold(night, kind, seconds):
         holder.exec_driver_sql("UNLOCK TABLES" if kind == "mariadb" else "ROLLBACK")
 
 
-@on("sqlite", "postgres")
+@on("sqlite")
 @pytest.mark.timeout(300)
 def test_two_days_side_by_side_end_as_if_one_came_after_the_other(night):
     night.add(photos(40, seed=1))
@@ -100,7 +100,7 @@ def test_of_four_starts_at_once_one_runs_and_the_others_say_so(night):
     assert night.rows("SELECT count(*) FROM infer_runs") == [(1,)]
 
 
-@on("sqlite", "postgres")
+@on("postgres")
 @pytest.mark.timeout(300)
 def test_without_the_lease_several_runs_of_a_day_still_end_right(night):
     night.add(photos(40))

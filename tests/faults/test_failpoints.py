@@ -7,10 +7,13 @@ from tests.faults.launch import POINTS
 from tests.faults.night import photos
 
 KILLED = -9
+quick, full = (), pytest.mark.full
 
 
 @on("sqlite")
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=quick if point == "before commit" else full) for point in POINTS]
+)
 def test_killed_at_every_transaction_a_day_ends_as_if_it_had_not(night, point):
     night.add(photos(6))
     number, exit_code = 0, KILLED

@@ -24,7 +24,7 @@ def test_a_file_that_may_not_grow_ends_the_run_and_the_next_completes(night, kin
 
 
 @pytest.mark.parametrize("url", [""])
-@pytest.mark.parametrize("room", [0, 200_000])
+@pytest.mark.parametrize("room", [pytest.param(0, marks=pytest.mark.full), 200_000])
 @pytest.mark.timeout(200)
 def test_a_disk_that_is_full_ends_the_run_and_the_next_completes(small_disk, models, url, room):
     """Results, temporary files and all; at once, or after some chunks."""

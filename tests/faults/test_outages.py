@@ -70,7 +70,7 @@ def test_a_server_that_stays_away_ends_the_run_with_10_and_what_was_committed_is
     night.finish()
 
 
-@on("postgres")
+@on()
 @pytest.mark.timeout(300)
 def test_sigterm_while_the_server_is_away_ends_the_run_in_time(night, stoppable):
     night.add(SLOW)
@@ -88,7 +88,7 @@ def test_sigterm_while_the_server_is_away_ends_the_run_in_time(night, stoppable)
     night.finish()
 
 
-@on("postgres", "mariadb")
+@on("postgres")
 @pytest.mark.timeout(600)
 def test_a_commit_whose_answer_is_lost_is_done_once(night):
     """The first to the last of a run: its opening, four chunks, its closing."""

@@ -50,8 +50,10 @@ def caught(process):
     return next(line.split()[1] for line in lines if line.startswith("SigCgt"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
 @pytest.mark.parametrize("count", [0, 8])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.full)], ids=["SIGTERM", "SIGINT"]
+)
 def test_a_signal_ends_it_in_time_with_all_committed(night, seeded, number, count):
     night.add([GOOD + f"slow {i}".encode() for i in range(100)])
     run = night.start(prefix=ALONE)

@@ -54,7 +54,7 @@ def say(night, *arguments, **faults):
     return ended.exit_code, ended.out + ended.err
 
 
-@on("postgres", "mariadb")
+@on("postgres")
 @pytest.mark.timeout(300)
 def test_no_command_that_succeeds_tells_the_password(secret):
     said = [
@@ -70,7 +70,7 @@ def test_no_command_that_succeeds_tells_the_password(secret):
     assert_unseen(secret, *(text for _, text in said))
 
 
-@on("postgres", "mariadb")
+@on("postgres")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("where", ["toml", pytest.param("environment", marks=pytest.mark.full)])
 def test_no_failure_tells_the_password(secret, kind, where, monkeypatch, request):
