@@ -191,8 +191,9 @@ class Night:
             "pending": len(day - {*predicted} - {*rejected}),
         }
         self._check_rejections()
-        self._check_nothing_left(was_killed or (ended is not None and ended.exit_code == -signal.SIGKILL))
-        if ended is not None and ended.answer is not None:
+        was_killed = was_killed or (ended is not None and ended.exit_code == -signal.SIGKILL)
+        self._check_nothing_left(was_killed)
+        if ended is not None and ended.answer is not None and not was_killed:  # it may have answered before
             self._check_answer(ended, counts)
 
     def _check_rejections(self) -> None:
