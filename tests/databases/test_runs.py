@@ -19,6 +19,7 @@ def day(project):
     return project
 
 
+@pytest.mark.timeout(240)
 def test_a_day_from_registering_to_verifying(day):
     before = day.results()
     assert day.infer_json(*day.command("--dry-run"))["predicted"] > 0
