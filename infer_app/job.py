@@ -87,8 +87,9 @@ class Job:
 
     def _began_with(self, day: Day, model: RunModel) -> str | None:
         """The variant of a day that was begun otherwise and isn't done."""
-        variant = self.tables.ledger.variant_of_day(day, model.model_id)
-        if variant in (None, model.variant) or not self.tables.books.count_new(day, model.model_id):
+        tables, ride_out = self.tables, self.tables.database.ride_out
+        variant = ride_out(lambda: tables.ledger.variant_of_day(day, model.model_id))
+        if variant in (None, model.variant) or not ride_out(lambda: tables.books.count_new(day, model.model_id)):
             return None
         log.info("%s of %s began with %s and goes on with it", day, model.name, variant)
         return variant

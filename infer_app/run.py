@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 
 from infer_app.chunks import FEW_IMAGES, ChunkSize, cut_into_chunks
@@ -44,14 +45,14 @@ def run_day(
 
     Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was committed before stays.
     """
-    ledger, legs = job.tables.ledger, list[Leg]()
+    ledger, legs, ride_out = job.tables.ledger, list[Leg](), job.tables.database.ride_out
     try:
         for number, model in enumerate(job.models):
             legs.append(Leg(number, model, _take_day(job, day, model, stop), job.tables.database))
         with ledger.beating([leg.run_id for leg in legs]):
-            job.tables.source.check_ids(day)
+            ride_out(lambda: job.tables.source.check_ids(day))
             for model_id in job.model_ids:
-                forget_changed(job, day, model_id)
+                ride_out(partial(forget_changed, job, day, model_id))
             reports = _flow(job, [day], legs, stop, progress, limit, trace)
     except BaseException as error:
         exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
@@ -59,7 +60,7 @@ def run_day(
             ledger.fail_run(leg.run_id, exit_code, _in_words(error))
         raise
     for report in reports:
-        ledger.close_run(report)
+        ride_out(partial(ledger.close_run, report))
     return reports
 
 
@@ -114,9 +115,7 @@ def _flow(
     tally, chunk_size = Tally(job.executor.num_lanes), ChunkSize(job.chunk_size)
     new = islice(select_new(job, days, tally, trace), limit)
     chunks = cut_into_chunks(stop.until(new), chunk_size)
-    with progress.of_day(
-        days[-1], lambda: sum(job.tables.books.count_new(day, *job.model_ids) for day in days), limit
-    ) as advance:
+    with progress.of_day(days[-1], lambda: _count_new(job, days), limit) as advance:
         for result in hold_back(job.executor.run(chunks), job.roots):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
@@ -130,6 +129,11 @@ def _flow(
                 trace.add(result.worker, result.spans)
                 trace.add(os.getpid(), clock.spans)
     return [_report(job, days[-1], leg, tally, stop) for leg in legs]
+
+
+def _count_new(job: Job, days: Sequence[Day]) -> int:
+    books = job.tables.books
+    return job.tables.database.ride_out(lambda: sum(books.count_new(day, *job.model_ids) for day in days))
 
 
 class Leg:
@@ -208,7 +212,7 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
         predicted=leg.predicted,
         rejected=leg.rejected,
         reasons=dict(sorted(leg.reasons.items())),
-        day=job.tables.books.count_day(day, leg.model.model_id),
+        day=job.tables.database.ride_out(lambda: job.tables.books.count_day(day, leg.model.model_id)),
         seconds=seconds,
         images_per_second=leg.selected / seconds,
         steady_images_per_second=steady,

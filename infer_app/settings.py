@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -30,7 +29,8 @@ from infer_app.errors import UsageError
 
 DEFAULT_CONFIG = Path("infer.toml")
 MIB = 1 << 20
-_SECRET_KEY = re.compile("pass|secret|token|key", re.IGNORECASE)
+# Of a database URL's options; any other could be a password by another name, or a slip of the pen for one.
+_SHOWN_OPTIONS = {"host", "port", "unix_socket", "dbname", "sslmode", "connect_timeout", "charset", "application_name"}
 
 
 def _known_zone(name: str) -> str:
@@ -215,7 +215,7 @@ _NEARNESS = {"environment": 1, "flag": 2}  # the file is farthest
 
 def mask_url(url: URL) -> str:
     """The URL as it may be shown: no password, wherever in it one stands."""
-    masked = {key: "***" if _SECRET_KEY.search(key) else value for key, value in url.query.items()}
+    masked = {key: value if key in _SHOWN_OPTIONS else "***" for key, value in url.query.items()}
     return url.set(query=masked).render_as_string(hide_password=True)
 
 

@@ -199,7 +199,7 @@ def _run_job(
 
 def _answer(job: Job, days: Sequence[Day], reports: list[RunReport], left_out: list[int], ended_early: bool) -> Answer:
     model_id = reports[-1].model_id
-    older = job.tables.books.count_older_pending(days[0], model_id)
+    older = job.tables.database.ride_out(lambda: job.tables.books.count_older_pending(days[0], model_id))
     exit_code = gravest(left_out + [report.exit_code for report in reports])
     return Answer(reports, older, _forecast_rest(job, days, reports) if ended_early else None, exit_code)
 

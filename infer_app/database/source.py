@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import date
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -81,16 +82,18 @@ class Source:
         if len(model_ids) > 1:
             statement = statement.add_columns(*is_new)
         statement = statement.order_by(self._time, self._id).limit(PAGE_SIZE)
-        after: tuple[Any, Any] | None = None
+        rest = statement
         while True:
-            with self._database.read() as connection:
-                self._plan_for_pages(connection)
-                rest = statement if after is None else statement.where(self._comes_after(*after))
-                page = connection.execute(rest).all()
+            page = self._database.ride_out(partial(self._read_page, rest))
             yield [_new_image(row) for row in page]
             if len(page) < PAGE_SIZE:
                 return
-            after = (page[-1][2], page[-1][0])
+            rest = statement.where(self._comes_after(page[-1][2], page[-1][0]))
+
+    def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
+        with self._database.read() as connection:
+            self._plan_for_pages(connection)
+            return connection.execute(statement).all()
 
     def _plan_for_pages(self, connection: Connection) -> None:
         """In order of the index where there is one, whatever the statistics say of tables that grew this night."""

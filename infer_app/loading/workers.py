@@ -200,7 +200,8 @@ class Workers(Generic[R]):
     def _is_overdue(self, worker: Worker[R]) -> bool:
         in_hand = worker.mark.look()
         if not worker.is_ready:
-            since, limit = worker.started_at, START_LIMIT_S
+            # What it said may not have been heard yet, after minutes in which the database let nobody write.
+            since, limit = (time.monotonic() if worker.pipe.poll() else worker.started_at), START_LIMIT_S
         else:
             since = in_hand.since if in_hand.stage else time.monotonic()
             limit = self._timeout_s * (MODEL_PATIENCE if in_hand.stage == "model" else 1)

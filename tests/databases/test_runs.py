@@ -20,6 +20,7 @@ def day(project):
     return project
 
 
+@pytest.mark.timeout(240)
 def test_a_day_from_registering_to_verifying(day):
     before = day.results()
     assert day.infer_json(*day.command("--dry-run"))["predicted"] > 0
@@ -30,6 +31,7 @@ def test_a_day_from_registering_to_verifying(day):
     assert day.results() == done
     day.check_books()
     assert DATE in day.infer("status")
+    day.infer("report", "--date", DATE)
     assert len(day.infer_json("rejects", "--date", DATE)["rejections"]) == 1
     assert day.infer_json("retry", "--date", DATE)["retried"] == 1
     assert day.run()["reasons"] == {"empty": 1}
@@ -49,7 +51,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(day):
     day.check_books()
 
 
-def test_a_server_that_drops_its_connections_ends_the_run_and_the_next_goes_on(day, kind):
+def test_a_server_that_drops_its_connections_costs_nothing(day, kind):
     if kind == "sqlite":
         pytest.skip("it has no connection")
     run = day.start_run("--json")
@@ -64,8 +66,7 @@ def test_a_server_that_drops_its_connections_ends_the_run_and_the_next_goes_on(d
         for (connection,) in day.rows(own):
             kill(day, connection)
     out, err = run.communicate(timeout=100)
-    assert run.returncode in (0, 10), out + err  # 0: it was between two transactions, whose connections are tried first
-    day.run()
+    assert run.returncode == 0, out + err
     assert len(day.results()) == NUM_PHOTOS
     day.check_books()
 
