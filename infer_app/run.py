@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections import Counter
@@ -20,6 +21,7 @@ from infer_app.holdback import hold_back
 from infer_app.images.location import stat_facts
 from infer_app.job import Job
 from infer_app.observe.limit import Cost, advise, limiting_stage, limits
+from infer_app.observe.log import bound
 from infer_app.observe.progress import Progress
 from infer_app.observe.stages import StageClock
 from infer_app.observe.tally import Tally
@@ -27,6 +29,8 @@ from infer_app.observe.trace import Trace
 from infer_app.records import ChunkResult, NewImage, RunReport
 from infer_app.settings import rejection_budget
 from infer_app.stop import Stop
+
+log = logging.getLogger(__name__)
 
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # of each worker, at least; the first is cold
@@ -45,10 +49,12 @@ def run_day(
         for number, model in enumerate(job.models):
             run_id = ledger.open_run(day, model, job.executor.name, job.executor.device)
             legs.append(Leg(number, model, run_id, job.tables.database))
-        job.tables.source.check_ids(day)
-        for model_id in job.model_ids:
-            forget_changed(job, day, model_id)
-        reports = _flow(job, [day], legs, stop, progress, limit, trace)
+        with bound(date=str(day), run_id=", ".join(leg.run_id for leg in legs)):
+            job.tables.source.check_ids(day)
+            for leg in legs:
+                forget_changed(job, day, leg.model.model_id)
+                _say_what_is_done(job, day, leg)
+            reports = _flow(job, [day], legs, stop, progress, limit, trace)
     except BaseException as error:
         exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
         for leg in legs:
@@ -57,6 +63,19 @@ def run_day(
     for report in reports:
         ledger.close_run(report)
     return reports
+
+
+def _say_what_is_done(job: Job, day: Day, leg: Leg) -> None:
+    """Only where it is heard: counting takes a moment."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    counts = job.tables.books.count_day(day, leg.model.model_id)
+    done = counts.predicted + counts.rejected
+    verb = "resumes" if done and counts.pending else "begins"
+    told = (verb, day, f"{done:,}", f"{counts.eligible:,}", leg.model.variant, job.executor.num_workers)
+    figures = {"model": leg.model.name, "run_id": leg.run_id, "done": done, "eligible": counts.eligible}
+    level = logging.INFO if counts.pending else logging.DEBUG
+    log.log(level, "%s %s: %s of %s images done, %s, %d workers", *told, extra=figures)
 
 
 def dry_run(

@@ -282,3 +282,14 @@ def test_no_process_is_left_behind(pool):
     with Workers(open_toy, 1, TIMEOUT_S) as workers:
         run(workers, chunk(1, "a"))
     assert {process.pid for process in worker_processes()} == pids(pool)
+
+
+@pytest.mark.parametrize("level", ["WARNING", "INFO"])
+def test_what_a_worker_logs_is_said_by_the_supervisor_with_chunk_and_worker(caplog, level):
+    caplog.set_level(level, "infer_app")
+    with Workers(open_toy, 1, TIMEOUT_S) as workers:
+        run(workers, chunk(7, "read:log"))
+        (pid,) = pids(workers)
+    said = [(record.name, record.message, record.chunk, record.worker) for record in caplog.records]
+    first = ("infer_app.toy", "a line of a worker", 7, pid)
+    assert said == [first, *([("infer_app.toy", "less", 7, pid)] if level == "INFO" else [])]

@@ -1,0 +1,264 @@
+"""How others hear of a night: log lines, a ping, a webhook, metrics. None of them changes how it ends."""
+
+import json
+import os
+import shutil
+import signal
+import time
+
+import pytest
+
+from infer_app.observe.metrics import LAST_SUCCESS, read_samples
+from tests.integration.conftest import DATE
+from tests.listeners import Raw, Recorder, closed_port, stay_silent, trickle, with_certificate
+
+pytestmark = pytest.mark.slow
+
+SECRET = "canary"
+RUN = ("run", "--date", DATE, "--workers", "1")
+SUCCESS = (LAST_SUCCESS, "colors")
+WRONG_PASSWORD = f"postgresql://me:{SECRET}@127.0.0.1:1/nowhere"
+NAMES_HANG = """
+import socket, time
+def hang(*_, **__):
+    time.sleep(600)
+socket.getaddrinfo = hang
+"""
+
+
+@pytest.fixture
+def server():
+    server = Recorder()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def told(project, server):
+    """A project that tells everybody: told.infer(…), its pings and its metrics."""
+    file = project.folder / "infer.toml"
+    text = file.read_text().replace("[metrics]", '[metrics]\ntextfile = "infer.prom"')
+    text = text.replace("[ping]", f'[ping]\nurl = "{server.url}/ping-{SECRET}"')
+    file.write_text(text.replace("[webhook]", f'[webhook]\nurl = "{server.url}/hook-{SECRET}"'))
+    return project
+
+
+def metrics(project):
+    """{(name, the model or nothing): value}"""
+    written = read_samples((project.folder / "infer.prom").read_text())
+    return {(name, dict(labels).get("model", "")): value for (name, labels), value in written.items()}
+
+
+def body_of(server, path):
+    return [heard.body for heard in server.heard if heard.path == path]
+
+
+def log_lines(project):
+    return [json.loads(line) for line in project.errors.splitlines()]
+
+
+def test_a_good_night_is_told(told, server):
+    told.add_photos(3)
+    answer = told.infer_json(*RUN)
+    assert server.paths[0] == f"/ping-{SECRET}/start"
+    assert sorted(server.paths[1:]) == [f"/hook-{SECRET}", f"/ping-{SECRET}"]
+    assert json.loads(body_of(server, f"/hook-{SECRET}")[0]) == answer
+    assert "colors 3 predicted, 0 rejected, 0 pending" in body_of(server, f"/ping-{SECRET}")[0]
+    written = metrics(told)
+    assert abs(written[SUCCESS] - time.time()) < 60
+    assert written[("infer_images_predicted", "colors")] == 3
+    assert written[("infer_last_run_exit_code", "")] == 0
+    assert SECRET not in told.errors + (told.folder / "infer.prom").read_text()
+    assert not list(told.folder.glob(".new-*"))
+
+
+def test_a_night_that_can_not_begin_is_told_as_a_failure(told, server):
+    told.add_photos(1)
+    told.infer(*RUN, "--quiet")
+    succeeded = metrics(told)[SUCCESS]
+    server.heard.clear()
+    error = told.infer_json(*RUN, "-v", exit_code=10, INFER_DATABASE__URL=WRONG_PASSWORD)
+    assert sorted(server.paths) == [f"/hook-{SECRET}", f"/ping-{SECRET}/10", f"/ping-{SECRET}/start"]
+    hook = json.loads(body_of(server, f"/hook-{SECRET}")[0])
+    assert hook == error | {"date": DATE, "models": ["colors"]}
+    written = metrics(told)
+    assert written[SUCCESS] == succeeded
+    assert written[("infer_model_exit_code", "colors")] == 10
+    assert ("infer_images_predicted", "colors") not in written
+    everything = [told.errors, (told.folder / "infer.prom").read_text(), *(heard.body for heard in server.heard)]
+    assert not [text for text in everything if SECRET in text]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code"),
+    [(("run", "--model", "nowhere"), 12), (("run", "--date", "nonsense"), 2), ((*RUN, "--finish-by", "late"), 2)],
+    ids=["model", "date", "finish-by"],
+)
+def test_a_wrong_command_is_told_too(told, server, arguments, exit_code):
+    told.infer(*arguments, exit_code=exit_code)
+    assert server.paths[0].endswith("/start")
+    assert f"/ping-{SECRET}/{exit_code}" in server.paths
+    assert metrics(told)[("infer_last_run_exit_code", "")] == exit_code
+
+
+@pytest.mark.parametrize(
+    "arguments", [("run", "--dry-run", "--date", DATE), ("backfill", "--from", DATE, "--to", DATE)]
+)
+def test_what_is_no_night_is_not_told(told, server, arguments):
+    told.infer(*arguments, "--workers", "1")
+    assert server.heard == []
+    assert not (told.folder / "infer.prom").exists()
+
+
+@pytest.fixture(params=["silent", "trickling", "refusing", "500", "redirecting", "untrusted", "silent TLS"])
+def bad_server(request, tmp_path, server):
+    """(its address, what is said of it)"""
+    if request.param == "untrusted" and shutil.which("openssl") is None:
+        pytest.skip("openssl is not installed")
+    make = {
+        "silent": lambda: (Raw(stay_silent), "http", "no answer"),
+        "trickling": lambda: (Raw(trickle), "http", "no answer"),
+        "refusing": lambda: (None, "http", "Connection refused"),
+        "500": lambda: (Recorder(500), "http", "the server answered 500"),
+        "redirecting": lambda: (Recorder(301, location=server.url), "http", "the server answered 301"),
+        "untrusted": lambda: (Raw(with_certificate(tmp_path)), "https", "its certificate is not trusted: self-signed"),
+        "silent TLS": lambda: (Raw(stay_silent), "https", "no answer"),
+    }
+    bad, scheme, said = make[request.param]()
+    host = bad.url.removeprefix("http://") if bad else f"127.0.0.1:{closed_port()}"
+    yield f"{scheme}://{host}/{SECRET}", said
+    if bad:
+        bad.close()
+
+
+def test_a_bad_server_costs_five_seconds_at_most_and_one_line(project, server, bad_server):
+    url, said = bad_server
+    project.add_photos(2)
+    seconds, exit_code, errors = seconds_after_answer(project, INFER_PING__URL=url)
+    assert (exit_code, seconds < 7) == (0, True)
+    (line,) = errors.splitlines()
+    assert f"the ping to {url.partition(SECRET)[0]}*** failed: {said}" in line
+    assert SECRET not in errors
+    assert server.heard == []  # nor did a redirect lead there
+
+
+def test_all_of_them_bad_cost_five_seconds_in_all(project, tmp_path):
+    silent = Raw(stay_silent)
+    project.add_photos(2)
+    (tmp_path / "sitecustomize.py").write_text(NAMES_HANG)
+    seconds, exit_code, errors = seconds_after_answer(
+        project,
+        INFER_PING__URL="https://a-name.invalid/x",
+        INFER_WEBHOOK__URL=silent.url,
+        INFER_METRICS__TEXTFILE="/nowhere/infer.prom",
+        PYTHONPATH=os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]),
+    )
+    silent.close()
+    assert (exit_code, 4.5 < seconds < 7) == (0, True)
+    no_metrics, ping, hook = errors.splitlines()
+    assert "no metrics in /nowhere/infer.prom: No such file or directory" in no_metrics
+    assert "the ping to https://a-name.invalid/*** failed: no answer" in ping
+    assert f"the webhook to {silent.url}/*** failed: no answer" in hook
+
+
+def seconds_after_answer(project, **environ):
+    """How long the process lives on, its exit code, and its log."""
+    run = project.start(*RUN, "--quiet", "--json", **environ)
+    assert run.stdout.readline()
+    answered = time.monotonic()
+    _, errors = run.communicate(timeout=60)
+    return time.monotonic() - answered, run.returncode, errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_while_others_are_told_ends_that_and_not_the_exit_code(project, number):
+    silent = Raw(stay_silent)
+    project.add_photos(2)
+    run = project.start(*RUN, "--json", INFER_PING__URL=silent.url)
+    assert run.stdout.readline()
+    time.sleep(1)
+    os.killpg(run.pid, number)
+    began = time.monotonic()
+    run.communicate(timeout=60)
+    silent.close()
+    assert (run.returncode, time.monotonic() - began < 1.5) == (0, True)
+
+
+def test_a_night_that_was_stopped_is_told_with_its_signal(told, server):
+    told.add_photos(400)
+    run = told.start(*RUN, "--log-format", "json", INFER_RUN__CHUNK_SIZE="1")
+    for line in run.stderr:
+        if json.loads(line)["event"].startswith("begins 20"):
+            break
+    time.sleep(2)
+    run.send_signal(signal.SIGTERM)
+    run.communicate(timeout=60)
+    assert run.returncode == 143
+    assert f"/ping-{SECRET}/143" in server.paths
+
+
+def test_metrics_that_can_not_be_read_are_begun_anew(told):
+    told.add_photos(1)
+    (told.folder / "infer.prom").write_text("infer_last{{{")
+    told.infer(*RUN, "--quiet")
+    assert "can't be read: begun anew" in told.errors
+    assert SUCCESS in metrics(told)
+
+
+def test_the_log_says_at_its_begin_and_end_what_there_is_to_know(project):
+    project.add_photos(5)
+    project.infer("--log-format", "json", *RUN, "--limit", "2")
+    stopped = log_lines(project)
+    project.infer(*RUN, "--json", INFER_LOG__FORMAT="json")
+    first, *_, begins, last = log_lines(project)
+    assert stopped[0]["event"].startswith("infer_app ")
+    assert f"begins: {DATE} and 3 days before, model colors, database sqlite:///" in first["event"]
+    assert begins["event"].startswith(f"resumes {DATE}: 2 of 5 images done, ")
+    assert (begins["done"], begins["eligible"]) == (2, 5)
+    assert (begins["date"], begins["model"]) == (DATE, "colors")
+    assert project.rows("SELECT id FROM infer_runs ORDER BY started_at")[-1] == (begins["run_id"],)
+    assert last["event"].startswith("exit code 0 after ")
+    assert "colors 3 predicted, 0 rejected, 0 pending" in last["event"]
+    (model,) = last["models"]
+    assert (model["model"], model["selected"], model["pending"], last["exit_code"]) == ("colors", 3, 0, 0)
+    assert model["limit_images_per_second"] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "exit_code"),
+    [
+        (RUN, {"INFER_DATABASE__URL": "sqlite:////nowhere/x.db"}, 10),
+        (("run", "--date", "nonsense"), {}, 2),
+        (RUN, {"INFER_RUN__LOOKBACK": "many"}, 2),
+        (RUN, {"INFER_NONSENSE": "1"}, 2),
+    ],
+    ids=["database", "date", "setting", "variable"],
+)
+def test_a_failure_is_a_json_line_too(project, arguments, environ, exit_code):
+    project.infer(*arguments, exit_code=exit_code, INFER_LOG__FORMAT="json", **environ)
+    last = log_lines(project)[-1]
+    assert (last["level"], last["exit_code"]) == ("error", exit_code)
+    assert last["hint"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"INFER_PING__URL": f"{SECRET}.example/x"}, "ping.url"),
+        ({"INFER_WEBHOOK__URL": f"ftp://{SECRET}/x"}, "webhook.url"),
+        ({"INFER_WEBHOOK__URL": f"http://[{SECRET}"}, "webhook.url"),
+        ({"INFER_METRICS__TEXTFILE": "infer.txt"}, "metrics.textfile"),
+        ({"INFER_LOG__FORMAT": "xml"}, "log.format"),
+    ],
+    ids=str,
+)
+def test_a_wrong_setting_is_named_without_its_secret(project, setting, said):
+    project.infer(*RUN, exit_code=2, **setting)
+    assert said in project.errors
+    assert SECRET not in project.errors
+
+
+def test_the_settings_that_are_shown_hold_no_secret(told, server):
+    shown = told.infer_json("config", "show")
+    assert shown["ping.url"]["value"] == shown["webhook.url"]["value"] == f"{server.url}/***"
+    assert SECRET not in told.infer("config", "show", "--origin")
