@@ -101,11 +101,10 @@ def test_a_wrong_command_is_told_too(told, server, arguments, exit_code):
     assert metrics(told)[("infer_last_run_exit_code", "")] == exit_code
 
 
-@pytest.mark.parametrize(
-    "arguments", [("run", "--dry-run", "--date", DATE), ("backfill", "--from", DATE, "--to", DATE)]
-)
+@pytest.mark.parametrize("arguments", [(*RUN, "--dry-run"), ("backfill", "--from", DATE, "--to", DATE)], ids=" ".join)
 def test_what_is_no_night_is_not_told(told, server, arguments):
-    told.infer(*arguments, "--workers", "1")
+    told.add_photos(1)
+    told.infer(*arguments)
     assert server.heard == []
     assert not (told.folder / "infer.prom").exists()
 
@@ -133,7 +132,6 @@ def bad_server(request, tmp_path, server):
 
 def test_a_bad_server_costs_five_seconds_at_most_and_one_line(project, server, bad_server):
     url, said = bad_server
-    project.add_photos(2)
     seconds, exit_code, errors = seconds_after_answer(project, INFER_PING__URL=url)
     assert (exit_code, seconds < 7) == (0, True)
     (line,) = errors.splitlines()
@@ -144,7 +142,6 @@ def test_a_bad_server_costs_five_seconds_at_most_and_one_line(project, server, b
 
 def test_all_of_them_bad_cost_five_seconds_in_all(project, tmp_path):
     silent = Raw(stay_silent)
-    project.add_photos(2)
     (tmp_path / "sitecustomize.py").write_text(NAMES_HANG)
     seconds, exit_code, errors = seconds_after_answer(
         project,
@@ -173,7 +170,6 @@ def seconds_after_answer(project, **environ):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_while_others_are_told_ends_that_and_not_the_exit_code(project, number):
     silent = Raw(stay_silent)
-    project.add_photos(2)
     run = project.start(*RUN, "--json", INFER_PING__URL=silent.url)
     assert run.stdout.readline()
     time.sleep(1)
