@@ -97,9 +97,17 @@ def night(loaded: LoadedSettings, is_told: bool) -> Iterator[Night]:
         raise
     finally:
         if is_told:
-            with suppress(Interrupted):
-                _tell(loaded, one, ping)
+            _tell_whatever_happens(loaded, one, ping)
         one.say_how_it_ended()
+
+
+def _tell_whatever_happens(loaded: LoadedSettings, one: Night, ping: Ping | None) -> None:
+    try:
+        _tell(loaded, one, ping)
+    except Interrupted:  # by a second signal
+        return
+    except Exception:  # the night's work is done: not even a bug in here may make it look failed
+        log.warning("not everybody was told", exc_info=True)
 
 
 def _tell(loaded: LoadedSettings, one: Night, ping: Ping | None) -> None:

@@ -22,7 +22,11 @@ class Errand:
         self.began = time.monotonic()
         self._do = do
         self._ended = threading.Event()
-        threading.Thread(target=self._run, name=name, daemon=True).start()
+        try:
+            threading.Thread(target=self._run, name=name, daemon=True).start()
+        except RuntimeError as error:  # the machine has no more of them
+            self.problem = str(error)
+            self._ended.set()
 
     @property
     def has_ended(self) -> bool:
