@@ -109,33 +109,46 @@ def test_what_is_no_night_is_not_told(told, server, arguments):
     assert not (told.folder / "infer.prom").exists()
 
 
-@pytest.fixture(params=["silent", "trickling", "refusing", "500", "redirecting", "untrusted", "silent TLS"])
-def bad_server(request, tmp_path, server):
-    """(its address, what is said of it)"""
-    if request.param == "untrusted" and shutil.which("openssl") is None:
+@pytest.fixture
+def bad(tmp_path, server):
+    """bad("trickling") is the address of such a server, and what is said of it."""
+    servers = []
+
+    def make(kind):
+        scheme = "https" if kind in ("untrusted", "silent TLS") else "http"
+        if kind == "refusing":
+            return f"http://127.0.0.1:{closed_port()}/{SECRET}", "Connection refused"
+        makers = {
+            "trickling": (lambda: Raw(trickle), "no answer"),
+            "500": (lambda: Recorder(500), "the server answered 500"),
+            "redirecting": (
+                lambda: Recorder(301, location=server.url),
+                "the server answered 301 and redirects are not",
+            ),
+            "untrusted": (lambda: Raw(with_certificate(tmp_path)), "its certificate is not trusted: self-signed"),
+            "silent TLS": (lambda: Raw(stay_silent), "no answer"),
+        }
+        one, said = makers[kind]
+        servers.append(one())
+        return f"{scheme}://{servers[-1].url.removeprefix('http://')}/{SECRET}", said
+
+    yield make
+    for one in servers:
+        one.close()
+
+
+@pytest.mark.parametrize(
+    ("ping", "hook"), [("trickling", "500"), ("redirecting", "silent TLS"), ("untrusted", "refusing")]
+)
+def test_a_bad_server_costs_five_seconds_at_most_and_one_line(project, server, bad, ping, hook):
+    if ping == "untrusted" and shutil.which("openssl") is None:
         pytest.skip("openssl is not installed")
-    make = {
-        "silent": lambda: (Raw(stay_silent), "http", "no answer"),
-        "trickling": lambda: (Raw(trickle), "http", "no answer"),
-        "refusing": lambda: (None, "http", "Connection refused"),
-        "500": lambda: (Recorder(500), "http", "the server answered 500"),
-        "redirecting": lambda: (Recorder(301, location=server.url), "http", "the server answered 301"),
-        "untrusted": lambda: (Raw(with_certificate(tmp_path)), "https", "its certificate is not trusted: self-signed"),
-        "silent TLS": lambda: (Raw(stay_silent), "https", "no answer"),
-    }
-    bad, scheme, said = make[request.param]()
-    host = bad.url.removeprefix("http://") if bad else f"127.0.0.1:{closed_port()}"
-    yield f"{scheme}://{host}/{SECRET}", said
-    if bad:
-        bad.close()
-
-
-def test_a_bad_server_costs_five_seconds_at_most_and_one_line(project, server, bad_server):
-    url, said = bad_server
-    seconds, exit_code, errors = seconds_after_answer(project, INFER_PING__URL=url)
+    addresses = {"ping": bad(ping), "webhook": bad(hook)}
+    environ = {f"INFER_{name.upper()}__URL": url for name, (url, _) in addresses.items()}
+    seconds, exit_code, errors = seconds_after_answer(project, **environ)
     assert (exit_code, seconds < 7) == (0, True)
-    (line,) = errors.splitlines()
-    assert f"the ping to {url.partition(SECRET)[0]}*** failed: {said}" in line
+    for line, (name, (url, said)) in zip(errors.splitlines(), addresses.items(), strict=True):
+        assert f"the {name} to {url.partition(SECRET)[0]}*** failed: {said}" in line
     assert SECRET not in errors
     assert server.heard == []  # nor did a redirect lead there
 
