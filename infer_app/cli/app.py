@@ -51,7 +51,7 @@ Workers = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Silent on success, for cron.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
 LogFormat = Annotated[
-    str | None, typer.Option("--log-format", help="text, or json: each line on standard error an object.")
+    str | None, typer.Option("--log-format", help="Of the log on standard error: text, or json, an object a line.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="All of it on a sample, writing nothing: how fast will it be?")]
 TraceFile = Annotated[Path | None, typer.Option("--trace", help="Write what each process did when, for Perfetto.")]

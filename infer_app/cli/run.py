@@ -152,13 +152,16 @@ def _run_days(
                     left.extendleft([artifact] for artifact in reversed(artifacts))
                 else:
                     failures.append(Failure(artifacts[0].manifest.name, error))
-    for artifacts in left:
-        log.warning("not begun: %s", ", ".join(artifact.manifest.name for artifact in artifacts))
+    not_begun = [artifact.manifest.name for artifacts in left for artifact in artifacts]
+    if not_begun:
+        log.warning("not begun: %s", ", ".join(not_begun))
     if not answers and failures:
         raise failures[0].error
     exit_code = gravest([answer.exit_code for answer in answers] + [failure.exit_code for failure in failures])
     told = _to_json(answers, failures, exit_code)
-    tonight.ended(told, [answer.outcome for answer in answers] + [failure.outcome for failure in failures], exit_code)
+    outcomes = [answer.outcome for answer in answers] + [failure.outcome for failure in failures]
+    outcomes += [ModelOutcome(name, stop.exit_code) for name in not_begun]
+    tonight.ended(told, outcomes, exit_code)
     bind(model=", ".join(tonight.models))
     _say(answers, failures, days, nearest, exit_code, told, voice)
     sys.stdout.flush()  # others are told next, which may take seconds

@@ -83,6 +83,17 @@ def test_a_certificate_that_nobody_trusts_is_refused(serve, tmp_path):
     assert problem(f"https://{server.host}").startswith("its certificate is not trusted: self")
 
 
+def test_a_server_that_speaks_no_tls_or_too_much_is_told(serve):
+    assert "SSL" in problem(serve(Recorder()).url.replace("http:", "https:"))
+
+    def flood(connection):
+        connection.recv(4096)
+        while True:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: " + b"canary" * 100_000)
+
+    assert problem(serve(Raw(flood)).url) == "LineTooLong"
+
+
 def test_nobody_there(monkeypatch):
     assert problem(f"http://127.0.0.1:{closed_port()}/canary") == "Connection refused"
 
