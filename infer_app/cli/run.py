@@ -14,9 +14,9 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.night import Night, night
+from infer_app.cli.night import SIGNALLED, Night, night
 from infer_app.day import Day, each_date, parse_date
-from infer_app.errors import DayHeld, InferError, ModelError, NothingAllowed, gravest
+from infer_app.errors import DayHeld, InferError, Interrupted, ModelError, NothingAllowed, gravest
 from infer_app.job import Job, choose_artifacts, group_by_pixels, open_job
 from infer_app.observe.forecast import Forecast, forecast
 from infer_app.observe.log import bind, log_to_stderr
@@ -157,6 +157,8 @@ def _run_days(
         log.warning("not begun: %s", ", ".join(not_begun))
     if not answers and failures:
         raise failures[0].error
+    if not answers:  # the signal came before the first of them
+        raise Interrupted(stop.exit_code - SIGNALLED)
     exit_code = gravest([answer.exit_code for answer in answers] + [failure.exit_code for failure in failures])
     told = _to_json(answers, failures, exit_code)
     outcomes = [answer.outcome for answer in answers] + [failure.outcome for failure in failures]

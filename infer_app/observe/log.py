@@ -17,7 +17,7 @@ from structlog.typing import EventDict, Processor
 from infer_app.observe.escape import one_line, printable
 
 JSON = "json"
-SHOWN = {"timestamp", "level", "event", "run_id", "date", "model", "chunk", "exc_info"}
+SHOWN = ("timestamp", "level", "event", "date", "model", "run_id", "chunk", "exc_info")
 
 
 class StderrHandler(logging.StreamHandler[Any]):
@@ -67,7 +67,7 @@ def _formatter(style: str, is_terminal: bool) -> logging.Formatter:
     # Plain tracebacks: those with the values of variables would show passwords.
     if is_json:
         gather.append(stdlib.add_logger_name)
-        render: list[Processor] = [processors.format_exc_info, processors.JSONRenderer(default=str)]
+        render: list[Processor] = [_in_order, processors.format_exc_info, processors.JSONRenderer(default=str)]
     else:
         console = dev.ConsoleRenderer(colors=is_terminal, pad_event_to=0, pad_level=False, sort_keys=False)
         render = [_for_people, processors.format_exc_info, _escaped, console]
@@ -76,9 +76,13 @@ def _formatter(style: str, is_terminal: bool) -> logging.Formatter:
     )
 
 
-def _for_people(_: object, __: str, line: EventDict) -> EventDict:
+def _for_people(_: Any, __: str, line: EventDict) -> EventDict:
     """Without the figures, which the text says."""
-    return {key: value for key, value in line.items() if key in SHOWN}
+    return {key: line[key] for key in SHOWN if key in line}
+
+
+def _in_order(logger: Any, method: str, line: EventDict) -> EventDict:
+    return {**_for_people(logger, method, line), **line}
 
 
 def _escaped(_: object, __: str, line: EventDict) -> EventDict:

@@ -4,19 +4,12 @@ import warnings
 
 import pytest
 
-from infer_app.observe.log import StderrHandler, bound, log_to_stderr, logs_json
+from infer_app.observe.log import bound, log_to_stderr, logs_json
 
 log = logging.getLogger("infer_app.somewhere")
 
 
-@pytest.fixture(autouse=True)
-def _leave_logging_as_it_was():
-    level = logging.getLogger("infer_app").level
-    yield
-    root = logging.getLogger()
-    root.handlers = [handler for handler in root.handlers if not isinstance(handler, StderrHandler)]
-    logging.getLogger("infer_app").setLevel(level)
-    logging.captureWarnings(False)
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
 
 
 def lines(capsys):
