@@ -22,6 +22,7 @@ from infer_app.holdback import hold_back
 from infer_app.images.location import stat_facts
 from infer_app.job import Job
 from infer_app.observe.limit import Cost, advise, limiting_stage, limits
+from infer_app.observe.log import bound
 from infer_app.observe.progress import Progress
 from infer_app.observe.stages import StageClock
 from infer_app.observe.tally import Tally
@@ -30,12 +31,12 @@ from infer_app.records import ChunkResult, NewImage, RunReport
 from infer_app.settings import rejection_budget
 from infer_app.stop import Stop
 
+log = logging.getLogger(__name__)
+
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # of each worker, at least; the first is cold
 DRY_RUN_ID = "dry-run"
 WAIT_S = 2.0  # between two looks at a day that is held
-
-log = logging.getLogger(__name__)
 
 
 def run_day(
@@ -49,10 +50,12 @@ def run_day(
     try:
         for number, model in enumerate(job.models):
             legs.append(Leg(number, model, _take_day(job, day, model, stop), job.tables.database))
-        with ledger.beating([leg.run_id for leg in legs]):
+        run_ids = [leg.run_id for leg in legs]
+        with ledger.beating(run_ids), bound(date=str(day), run_id=", ".join(run_ids)):
             ride_out(lambda: job.tables.source.check_ids(day))
-            for model_id in job.model_ids:
-                ride_out(partial(forget_changed, job, day, model_id))
+            for leg in legs:
+                ride_out(partial(forget_changed, job, day, leg.model.model_id))
+                ride_out(partial(_say_what_is_done, job, day, leg))
             reports = _flow(job, [day], legs, stop, progress, limit, trace)
     except BaseException as error:
         exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
@@ -78,6 +81,19 @@ def _take_day(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
                 log.info("waiting: %s", held)
                 is_told = True
             time.sleep(WAIT_S)
+
+
+def _say_what_is_done(job: Job, day: Day, leg: Leg) -> None:
+    """Only where it is heard: counting takes a moment."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    counts = job.tables.books.count_day(day, leg.model.model_id)
+    done = counts.predicted + counts.rejected
+    verb = "resumes" if done and counts.pending else "begins"
+    told = (verb, day, f"{done:,}", f"{counts.eligible:,}", leg.model.variant, job.executor.num_workers)
+    figures = {"model": leg.model.name, "run_id": leg.run_id, "done": done, "eligible": counts.eligible}
+    level = logging.INFO if counts.pending else logging.DEBUG
+    log.log(level, "%s %s: %s of %s images done, %s, %d workers", *told, extra=figures)
 
 
 def dry_run(

@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -112,6 +113,44 @@ class RunSettings(Section):
         return text
 
 
+def _address(url: SecretStr) -> SecretStr:
+    try:
+        parts = urlsplit(url.get_secret_value())
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise ValueError("it must begin with http:// or https:// and a host")
+    return url
+
+
+def _prom_file(path: Path) -> Path:
+    if path.suffix != ".prom":
+        raise ValueError("its name must end in .prom: the textfile collector reads no other")
+    return path
+
+
+Address = Annotated[SecretStr, AfterValidator(_address)]  # its path is often a password
+
+
+class LogSettings(Section):
+    format: Literal["text", "json"] = "text"  # of the lines on standard error; json: one object a line
+
+
+class MetricsSettings(Section):
+    textfile: Annotated[Path, AfterValidator(_prom_file)] | None = None  # for node_exporter's textfile collector
+
+
+class PingSettings(Section):
+    """A dead man's switch as healthchecks.io's: told of a run's start and end, it raises the alarm without them."""
+
+    url: Address | None = None
+
+
+class WebhookSettings(Section):
+    url: Address | None = None  # gets what `infer run --json` prints
+
+
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
@@ -121,6 +160,10 @@ class Settings(BaseSettings):
     cache: CacheSettings = CacheSettings()
     models: ModelsSettings = ModelsSettings()
     run: RunSettings = RunSettings()
+    log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    ping: PingSettings = PingSettings()
+    webhook: WebhookSettings = WebhookSettings()
 
     @classmethod
     def settings_customise_sources(
@@ -206,11 +249,21 @@ class LoadedSettings:
         for section, model in self.settings:
             for key, value in model:
                 dotted = f"{section}.{key}"
-                shown = self.shown_url if dotted == "database.url" else value
+                shown = self.shown_url if dotted == "database.url" else _masked(value)
                 yield dotted, shown, self.origins.get(dotted, "default")
 
 
 _NEARNESS = {"environment": 1, "flag": 2}  # the file is farthest
+
+
+def _masked(value: object) -> object:
+    return mask_address(value.get_secret_value()) if isinstance(value, SecretStr) else value
+
+
+def mask_address(url: str) -> str:
+    """Of a web address no more than whose it is: user, path and query may be its password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/***"
 
 
 def mask_url(url: URL) -> str:

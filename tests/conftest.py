@@ -6,6 +6,7 @@ TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead of private on
 from __future__ import annotations
 
 import io
+import logging
 import os
 import random
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from sqlalchemy import insert
+from structlog.contextvars import clear_contextvars
 
 from infer_app.database.books import Books
 from infer_app.database.connect import Database
@@ -25,6 +27,7 @@ from infer_app.database.schema import images
 from infer_app.database.source import Source
 from infer_app.day import Day
 from infer_app.job import Tables
+from infer_app.observe.log import StderrHandler
 from infer_app.settings import SourceSettings
 from tests.databases import servers
 
@@ -58,6 +61,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("INFER_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def logging_as_it_was() -> Iterator[None]:
+    """Around what calls `log_to_stderr` in this process."""
+    level = logging.getLogger("infer_app").level
+    yield
+    root = logging.getLogger()
+    root.handlers = [handler for handler in root.handlers if not isinstance(handler, StderrHandler)]
+    logging.getLogger("infer_app").setLevel(level)
+    logging.captureWarnings(False)
+    clear_contextvars()
 
 
 @pytest.fixture

@@ -12,7 +12,6 @@ from pathlib import Path
 import tomlkit
 import tomlkit.exceptions
 
-from infer_app.cli.failures import printable
 from infer_app.cli.tables import show_table
 from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade as upgrade_tables
@@ -22,6 +21,7 @@ from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.job import open_tables
 from infer_app.models.files import replace_file
+from infer_app.observe.escape import printable
 from infer_app.settings import DEFAULT_CONFIG, LoadedSettings, load_settings
 
 TEMPLATE = """\
@@ -70,6 +70,20 @@ folder = "models"
 # chunk_size = 0              # images in one transaction; 0: as many as a worker does in a quarter of a second
 # wait = false                # for another run that holds the day, instead of ending with exit code 13
 # max_rejected = "5%"         # more than this ends with exit code 3 (a share allows at least 10)
+
+# How others hear of `infer run`; jobs/README.md says more. None of it changes how a run ends. The addresses are
+# secrets: better as variables, INFER_PING__URL and INFER_WEBHOOK__URL.
+[log]
+# format = "text"             # json: one object a line on standard error
+
+[metrics]
+# textfile = "/var/lib/prometheus/node-exporter/infer.prom"  # for node_exporter's textfile collector
+
+[ping]
+# url = "https://hc-ping.com/…"  # POST to url/start, then to url (exit code 0) or url/EXIT-CODE
+
+[webhook]
+# url = "https://…"           # POST of what --json prints
 """
 
 

@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "chunks": {"records"},
     "run": FREE | {"chunks", "job", "database", "executors", "holdback", "images", "observe", "stop"},
     "report": FREE | {"database", "images", "loading", "observe"},
+    "notify": set(),
     "bench": FREE | {"job", "tune", "loading", "models", "images"},
 }
 OWNERS = {
@@ -48,6 +49,9 @@ OWNERS = {
     "multiprocessing": {"loading", "bench/strategies.py"},
     "jinja2": {"report"},
     "rich": {"cli", "observe"},
+    "structlog": {"observe/log.py"},
+    "prometheus_client": {"observe/metrics.py"},
+    "urllib.request": {"notify/post.py"},
 }
 
 
