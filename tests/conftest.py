@@ -21,6 +21,8 @@ from infer_app.database.source import Source
 from infer_app.day import Day
 from infer_app.job import Tables
 from infer_app.settings import SourceSettings
+from tests.s3server import S3Server
+from tests.s3server import s3_server as run_s3_server
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
@@ -55,6 +57,13 @@ def register(database: Database) -> Callable[..., None]:
             connection.execute(insert(images), rows)
 
     return register_images
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    pytest.importorskip("moto")
+    with run_s3_server() as server:
+        yield server
 
 
 def jpeg(width: int = 32, height: int = 24, color: tuple[int, int, int] = (200, 60, 30)) -> bytes:
