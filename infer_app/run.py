@@ -97,7 +97,7 @@ def _flow(
     with progress.of_day(
         days[-1], lambda: sum(job.tables.books.count_new(day, *job.model_ids) for day in days), limit
     ) as advance:
-        for result in hold_back(job.executor.run(chunks), job.roots):
+        for result in hold_back(job.executor.run(chunks), job.roots, job.remote):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
             with clock.time("write"):
