@@ -100,11 +100,13 @@ def init() -> None:
 
 @images_app.command("add")
 def images_add(
-    paths: Annotated[list[Path], typer.Argument(help="Files and folders.")],
+    paths: Annotated[
+        list[str], typer.Argument(help="Files and folders, s3://bucket/folder/ (also gs://, az://), https:// images.")
+    ],
     date: Annotated[str | None, typer.Option("--date", "-d", help="The day they count to.  [default: now]")] = None,
     config: Config = None,
 ) -> None:
-    """Register files and folders; safe to repeat."""
+    """Register files, folders and what lies elsewhere; safe to repeat."""
     from infer_app.cli.project import add
 
     add(paths, date, config)
