@@ -113,7 +113,7 @@ def never_answers(handler: Handler) -> None:
 def trickles_headers(handler: Handler) -> None:
     handler.wfile.write(b"HTTP/1.1 200 OK\r\n")
     while handler.wait(0.1):
-        handler.wfile.write(b"X-Drop: by drop\r\n"[:1] if handler.server.ended.is_set() else b"X")
+        handler.wfile.write(b"X")
 
 
 def trickles_body(handler: Handler) -> None:

@@ -114,10 +114,8 @@ def test_a_storage_that_stalls_ends_at_the_deadline(monkeypatch):
     with web_server() as server:
         server.answers["/photos/day/a.jpg"] = never_answers
         monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
-        read_ahead = time.monotonic()
         refusal("s3://photos/day/b.jpg")  # loads what it needs
         started = time.monotonic()
-        assert started - read_ahead < 30
         assert refusal("s3://photos/day/a.jpg", timeout_s=1.0).reason is Reason.READ_TIMEOUT
         assert time.monotonic() - started < 2.5
 
