@@ -24,6 +24,7 @@ from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
+from infer_app.places import RemoteAccess
 from infer_app.records import Alternative, Recipe
 from infer_app.settings import LoadedSettings
 from infer_app.tune import Plan, plan, probe_decoding
@@ -52,6 +53,7 @@ class Job:
     models: tuple[RunModel, ...]  # more than one where they take the same pixels
     executor: Executor
     roots: tuple[Path, ...]
+    remote: RemoteAccess
     chunk_size: int  # 0: found while it runs
     max_rejected: str
     waits: bool = False  # for another run that holds the day
@@ -124,6 +126,7 @@ def open_job(
     Raises what `open_tables` raises, and ModelError when a model was changed or can't run here.
     """
     run = loaded.settings.run
+    _check_places(loaded.remote)
     with ExitStack() as stack:
         tables = stack.enter_context(open_tables(loaded, read_only))
         cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
@@ -136,8 +139,18 @@ def open_job(
             resume = open_with if run.variant == AUTO else None
             most = executor.chunk_size  # and less only where it was asked for
             chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
-            roots = loaded.roots
-            return Job(tables, models, executor, roots, chunk_size, run.max_rejected, run.wait, alternatives, resume)
+            return Job(
+                tables,
+                models,
+                executor,
+                loaded.roots,
+                loaded.remote,
+                chunk_size,
+                run.max_rejected,
+                run.wait,
+                alternatives,
+                resume,
+            )
 
         yield open_with([None] * len(artifacts))
 
@@ -190,6 +203,7 @@ def open_executor(
         num_threads=plans[0].threads,
         trace=trace,
         cache=cache,
+        remote=loaded.remote,
     )
     kind = executor or loaded.settings.run.executor
     if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
@@ -215,6 +229,15 @@ def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
     from infer_app.images.cache import prepare_cache  # numpy, a tenth of a second that most runs need not wait for
 
     return CacheSpec(loaded.cache_folder, max_bytes) if prepare_cache(loaded.cache_folder, max_bytes, size) else None
+
+
+def _check_places(remote: RemoteAccess) -> None:
+    """Raises UsageError where what reads a place is not installed."""
+    if remote.places:
+        from infer_app.images.remote import check_installed  # what web servers need takes a while to load
+
+        for place in remote.places:
+            check_installed(place)
 
 
 def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:

@@ -132,7 +132,7 @@ def _flow(
     new = islice(select_new(job, days, tally, trace), limit)
     chunks = cut_into_chunks(stop.until(new), chunk_size)
     with progress.of_day(days[-1], lambda: _count_new(job, days), limit) as advance:
-        for result in hold_back(job.executor.run(chunks), job.roots):
+        for result in hold_back(job.executor.run(chunks), job.roots, job.remote):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
             with clock.time("write"):

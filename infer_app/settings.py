@@ -27,11 +27,13 @@ from sqlalchemy.exc import ArgumentError
 
 from infer_app.day import find_zone
 from infer_app.errors import UsageError
+from infer_app.places import Place, RemoteAccess, shown
 
 DEFAULT_CONFIG = Path("infer.toml")
 MIB = 1 << 20
 # Of a database URL's options; any other could be a password by another name, or a slip of the pen for one.
 _SHOWN_OPTIONS = {"host", "port", "unix_socket", "dbname", "sslmode", "connect_timeout", "charset", "application_name"}
+GIVES_UP_AFTER = 0.9  # of the time limit, by itself: a worker that reaches the limit is killed
 
 
 def _known_zone(name: str) -> str:
@@ -44,8 +46,17 @@ def _known_zone(name: str) -> str:
 
 def _a_list(names: object) -> object:
     if isinstance(names, str):
-        raise ValueError('a list is needed: models = ["a", "b"]')
+        raise ValueError('a list is needed, such as ["a", "b"]')
     return names
+
+
+def _are_places(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        try:
+            Place.parse(text)
+        except ValueError as error:
+            raise ValueError(f"{shown(text)!r}: {error}") from None
+    return texts
 
 
 Zone = Annotated[str, AfterValidator(_known_zone)]
@@ -75,6 +86,17 @@ class ImagesSettings(Section):
     max_bytes: int = Field(256 * MIB, gt=0)
     max_pixels: int = Field(64_000_000, gt=0)
     timeout_s: float = Field(30.0, gt=0)  # for one image: reading, then decoding
+
+
+class RemoteSettings(Section):
+    """Images that lie elsewhere: https://, s3://, gs://, az://. None is read unless its place is allowed."""
+
+    allow: Annotated[tuple[str, ...], BeforeValidator(_a_list), AfterValidator(_are_places)] = ()  # and what is below
+    allow_private_hosts: Annotated[
+        tuple[str, ...], BeforeValidator(_a_list)
+    ] = ()  # of these, those whose addresses are of the local network
+    retries: int = Field(3, ge=0, le=10)  # of a read that failed and may go well soon, within [images] timeout_s
+    concurrency: int = Field(8, ge=1, le=64)  # reads at a time, of each worker
 
 
 class CacheSettings(Section):
@@ -157,6 +179,7 @@ class Settings(BaseSettings):
     database: DatabaseSettings = DatabaseSettings()
     source: SourceSettings = SourceSettings()
     images: ImagesSettings = ImagesSettings()
+    remote: RemoteSettings = RemoteSettings()
     cache: CacheSettings = CacheSettings()
     models: ModelsSettings = ModelsSettings()
     run: RunSettings = RunSettings()
@@ -240,6 +263,17 @@ class LoadedSettings:
     @property
     def roots(self) -> tuple[Path, ...]:
         return tuple(self.resolve(root) for root in self.settings.images.roots)
+
+    @property
+    def remote(self) -> RemoteAccess:
+        remote = self.settings.remote
+        return RemoteAccess(
+            tuple(map(Place.parse, remote.allow)),
+            frozenset(host.strip("[]").lower() for host in remote.allow_private_hosts),
+            GIVES_UP_AFTER * self.settings.images.timeout_s,
+            remote.retries,
+            remote.concurrency,
+        )
 
     def resolve(self, path: Path) -> Path:
         return (self.folder / path.expanduser()).absolute()
@@ -344,7 +378,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _as_list(dotted: str, text: str) -> str | list[str]:
     """A variable is one text; folders are parted as in PATH, names by commas."""
-    separators = {"images.roots": os.pathsep, "run.models": ","}
+    separators = {"images.roots": os.pathsep, "run.models": ",", "remote.allow": ",", "remote.allow_private_hosts": ","}
     return [part.strip() for part in text.split(separators[dotted])] if dotted in separators else text
 
 

@@ -30,6 +30,8 @@ from infer_app.job import Tables
 from infer_app.observe.log import StderrHandler
 from infer_app.settings import SourceSettings
 from tests.databases import servers
+from tests.s3server import S3Server
+from tests.s3server import s3_server as run_s3_server
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
@@ -130,6 +132,13 @@ def url(server_url: str | None, tmp_path: Path) -> Iterator[str]:
         return
     with servers.new_database(server_url) as created:
         yield created
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    pytest.importorskip("moto")
+    with run_s3_server() as server:
+        yield server
 
 
 def jpeg(width: int = 32, height: int = 24, color: tuple[int, int, int] = (200, 60, 30)) -> bytes:

@@ -118,11 +118,13 @@ def init(
 
 @images_app.command("add")
 def images_add(
-    paths: Annotated[list[Path], typer.Argument(help="Files and folders.")],
+    paths: Annotated[
+        list[str], typer.Argument(help="Files and folders, s3://bucket/folder/ (also gs://, az://), https:// images.")
+    ],
     date: Annotated[str | None, typer.Option("--date", "-d", help="The day they count to.  [default: now]")] = None,
     config: Config = None,
 ) -> None:
-    """Register files and folders; safe to repeat."""
+    """Register files, folders and what lies elsewhere; safe to repeat."""
     from infer_app.cli.project import add
 
     add(paths, date, config)
@@ -283,7 +285,16 @@ def run(
     from infer_app.cli.report import run_and_report
 
     flags = command.run_flags(
-        model, lookback, max_rejected, executor, device, variant, workers, allow_int8, wait, log_format
+        model,
+        log_format,
+        lookback=lookback,
+        max_rejected=max_rejected,
+        executor=executor,
+        device=device,
+        variant=variant,
+        workers=workers,
+        allow_int8=allow_int8,
+        wait=wait,
     )
     limits = command.Limits(limit, finish_by, max_duration)
     voice = command.Voice(quiet, verbose, as_json)

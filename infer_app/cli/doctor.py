@@ -103,7 +103,7 @@ def _database(loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
-    if not loaded.roots:
+    if not loaded.roots and not loaded.remote.places:
         yield Finding("roots", "none: no image may be read", "`infer images add FOLDER`, or set [images] roots", 2)
     for root in loaded.roots:
         try:
@@ -115,6 +115,19 @@ def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
         if empty:
             raise StorageUnavailable(f"{root} is empty", "is the image storage mounted?")
         yield Finding("roots", f"{root} is there")
+
+
+def _remote(loaded: LoadedSettings) -> Iterator[Finding]:
+    access = loaded.remote
+    if not access.places:
+        return
+    from infer_app.images.remote import look_at  # most projects have nothing remote
+
+    for place in access.places:
+        try:
+            yield Finding("remote", f"{place} {look_at(place, access)}")
+        except InferError as error:  # the others are looked at all the same
+            yield Finding("remote", error.message, error.hint, error.exit_code)
 
 
 def _gpu(_: LoadedSettings) -> Iterator[Finding]:
@@ -153,4 +166,4 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("openvino", "models run as TorchScript", missing)
 
 
-CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _gpu, _database, _roots, _model)
+CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _gpu, _database, _roots, _remote, _model)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infer_app.places import NOTHING_REMOTE, RemoteAccess
+
 if TYPE_CHECKING:
     from infer_app.executors.device import DeviceLane, LoaderLane
     from infer_app.executors.lane import CpuLane
@@ -40,6 +42,7 @@ class LaneSpec:
     num_threads: int = 1  # of one worker
     trace: bool = False  # whether results carry the spans of their stages
     cache: CacheSpec | None = None  # None: every image is decoded
+    remote: RemoteAccess = NOTHING_REMOTE
 
     def open(self) -> CpuLane:
         """A lane that has proved itself on the golden images. Raises ModelError."""
