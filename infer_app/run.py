@@ -12,7 +12,7 @@ from itertools import chain, islice
 
 from infer_app.chunks import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.database.connect import Database
-from infer_app.database.ledger import Ledger, RunModel
+from infer_app.database.ledger import Ledger, RunModel, new_run_id
 from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.sink import Sink
 from infer_app.day import Day
@@ -69,10 +69,11 @@ def run_day(
 
 def _take_day(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
     """The id of a new run that holds the day; waits for the one that holds it now if the job is to."""
-    is_told = False
+    is_told, run_id = False, new_run_id()
+    open_run = partial(job.tables.ledger.open_run, day, model, job.executor.name, job.executor.device, run_id)
     while True:
         try:
-            return job.tables.ledger.open_run(day, model, job.executor.name, job.executor.device)
+            return job.tables.database.ride_out(open_run)
         except DayHeld as held:
             if not job.waits:
                 raise

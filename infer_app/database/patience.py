@@ -36,12 +36,12 @@ class Patience:
     def wait(self, what: str) -> bool:
         """Sleeps and returns True, or False once the patience is at its end."""
         now = time.monotonic()
-        if self._since is None:
-            self._since = now
-            log.warning("%s: trying again for %.0f s", what, self._limit_s)
+        is_first, self._since = self._since is None, self._since or now
         left_s = self._since + self._limit_s - now
         if left_s <= 0:
             return False
+        if is_first:
+            log.warning("%s: trying again for %.0f s", what, self._limit_s)
         time.sleep(min(left_s, self._pause_s * random.uniform(0.5, 1)))
         self._pause_s = min(MAX_PAUSE_S, 2 * self._pause_s)
         return True

@@ -41,7 +41,7 @@ OWNERS = {
     "sqlalchemy": {"database", "settings.py"},
     "alembic": {"database"},
     "turbojpeg": {"images"},
-    "http": {"images/http.py", "images/connection.py"},
+    "http": {"images/http.py", "images/connection.py", "notify/post.py"},
     "fsspec": {"images/objects.py"},
     "PIL": {"images", "models/golden_images.py", "bench/workload.py", "report/thumbnails.py"},
     "torch.jit": {"models/torchscript.py"},
