@@ -68,6 +68,7 @@ class Section(BaseModel):
 
 class DatabaseSettings(Section):
     url: SecretStr = SecretStr("sqlite:///infer.db")  # any SQLAlchemy URL; a relative SQLite path is beside infer.toml
+    results_schema: str | None = Field(None, pattern=r"^[a-z_][a-z0-9_]{0,62}$")  # PostgreSQL: where our tables are
 
 
 class SourceSettings(Section):
@@ -221,7 +222,19 @@ class LoadedSettings:
             ) from None
         if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
             url = url.set(database=str(self.resolve(Path(url.database))))
-        return url.render_as_string(hide_password=False)
+        return self._with_schema(url).render_as_string(hide_password=False)
+
+    def _with_schema(self, url: URL) -> URL:
+        """Our tables are where the search path begins; those of the user's own are still found in `public`."""
+        schema = self.settings.database.results_schema
+        if schema is None:
+            return url
+        if url.get_backend_name() not in ("postgresql", "postgres"):
+            raise UsageError("[database] results_schema: only PostgreSQL has schemas", "leave it out")
+        if "options" in url.query:
+            both = "[database] results_schema and options in its url are both set"
+            raise UsageError(both, "set search_path in the options")
+        return url.update_query_dict({"options": f"-csearch_path={schema},public"})
 
     @property
     def shown_url(self) -> str:

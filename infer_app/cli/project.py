@@ -34,6 +34,7 @@ TEMPLATE = """\
 # Where results go, and where images are listed unless [source] says otherwise. Any SQLAlchemy URL:
 # postgresql://user:password@host/name needs `pip install 'infer_app[postgres]'`, mariadb://… 'infer_app[mariadb]'.
 url = "sqlite:///infer.db"
+# results_schema = "infer"    # PostgreSQL: where the tables for results are, if not in the role's own schema
 
 [source]
 # Your own table or view of images, by its column names; it is only read. Left out: the table that

@@ -101,3 +101,24 @@ def test_a_dry_run_needs_no_right_to_write(day, kind, url, monkeypatch):
     monkeypatch.setenv("INFER_DATABASE__URL", url)
     assert day.results() == []
     assert day.rows("SELECT count(*) FROM infer_runs") == [(0,)]
+
+
+def test_results_may_have_a_schema_of_their_own(day, kind, monkeypatch):
+    """The tables for results that are there already, in the usual schema, are left alone."""
+    monkeypatch.setenv("INFER_DATABASE__RESULTS_SCHEMA", "results")
+    if kind != "postgres":
+        assert "only PostgreSQL has schemas" in day.infer_json("status", exit_code=2)["error"]
+        return
+    engine = create_engine(day.url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE VIEW photos AS SELECT id, location, added_at FROM public.infer_images")
+    engine.dispose()
+    source = {"TABLE": "photos", "TIME_ZONE": "UTC"}
+    for key, value in source.items():
+        monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
+    assert "was empty" in day.infer("db", "upgrade")
+    assert day.run()["predicted"] == NUM_PHOTOS - 1
+    assert day.rows("SELECT count(*) FROM results.infer_predictions") == [(NUM_PHOTOS - 1,)]
+    assert day.rows("SELECT count(*) FROM public.infer_predictions") == [(0,)]
+    day.check_books()
+    assert day.run()["selected"] == 0
