@@ -14,7 +14,7 @@ from pathlib import Path
 
 from infer_app.errors import NothingAllowed, StorageUnavailable
 from infer_app.images.location import local_path
-from infer_app.places import NOTHING_REMOTE, Place, RemoteAccess, find_place, is_remote, shown, storage_of
+from infer_app.places import NOTHING_REMOTE, Place, RemoteAccess, find_place, is_local, is_remote, shown, storage_of
 from infer_app.records import Broken, ChunkResult, Reason
 
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
@@ -150,7 +150,7 @@ def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkRes
 
 def _check_roots(result: ChunkResult, roots: Sequence[Path]) -> None:
     missing = [broken for broken in result.broken if broken.reason is Reason.NOT_FOUND]
-    paths = [Path(local_path(broken.ref.location)) for broken in missing if not is_remote(broken.ref.location)]
+    paths = [Path(local_path(broken.ref.location)) for broken in missing if is_local(broken.ref.location)]
     for root in roots:
         if any(path.is_relative_to(root) for path in paths) and _is_gone(root):
             raise StorageUnavailable(

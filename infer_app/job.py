@@ -14,6 +14,7 @@ from infer_app.database.books import Books
 from infer_app.database.connect import Database
 from infer_app.database.ledger import Ledger, RunModel
 from infer_app.database.migrate import check_schema, upgrade
+from infer_app.database.rows import RowReader
 from infer_app.database.source import Source
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, UsageError
@@ -21,6 +22,7 @@ from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.cuda import CudaExecutor
 from infer_app.executors.executor import Executor
 from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
+from infer_app.images.location import ReadLimits
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
@@ -191,25 +193,30 @@ def open_executor(
     executor: str | None = None,
 ) -> Executor:
     """What runs the plans; `roots` and `executor` instead of the configured ones if given."""
-    images = loaded.settings.images
+    images, limits = loaded.settings.images, read_limits(loaded)
     spec = LaneSpec(
         models=tuple(
             ModelSpec(artifact.folder, plan.variant, plan.batch_size)
             for artifact, plan in zip(artifacts, plans, strict=True)
         ),
-        roots=loaded.roots if roots is None else roots,
-        max_bytes=images.max_bytes,
+        read=limits if roots is None else replace(limits, roots=roots, rows=None),
         max_pixels=images.max_pixels,
         num_threads=plans[0].threads,
         trace=trace,
         cache=cache,
-        remote=loaded.remote,
     )
     kind = executor or loaded.settings.run.executor
     if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
         size = artifacts[0].manifest.recipe.size
         return CudaExecutor(spec, plans[0].workers, images.timeout_s, SLOT_IMAGES, size, plans[0].device)
     return CpuExecutor(spec, plans[0].workers, images.timeout_s)
+
+
+def read_limits(loaded: LoadedSettings) -> ReadLimits:
+    """What may be read of the source's images, and how."""
+    settings = loaded.settings
+    rows = RowReader(loaded.database_url, settings.source) if settings.source.bytes is not None else None
+    return ReadLimits(loaded.roots, settings.images.max_bytes, loaded.remote, rows)
 
 
 def _run_model(artifact: Artifact, plan: Plan) -> RunModel:

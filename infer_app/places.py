@@ -93,6 +93,11 @@ def is_remote(location: str) -> bool:
     return bool(separator) and scheme.lower() in SCHEMES
 
 
+def is_local(location: str) -> bool:
+    """Whether it names a file of this machine."""
+    return location.startswith(("/", "file://"))
+
+
 def parse_url(text: str) -> RemoteUrl:
     """Raises ValueError, whose words never repeat the URL: it may hold a password or a signature."""
     scheme, _, rest = text.partition("://")

@@ -78,6 +78,7 @@ class SourceSettings(Section):
     query: str | None = None  # a SELECT used instead of `table`
     id: str = "id"
     location: str = "location"
+    bytes: str | None = None  # a column that holds the image itself, instead of its location
     time: str = "added_at"  # decides an image's day
     time_zone: Zone | None = None  # of a `time` column without one; our own table is in UTC
 

@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    String,
     and_,
     column,
     exists,
@@ -35,7 +36,7 @@ from infer_app.database.timecolumn import day_bounds, read_time
 from infer_app.database.types import FAMILY, AsText
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
-from infer_app.records import MAX_ATTEMPTS, TRANSIENT_REASONS, ImageRef, NewImage, Reason
+from infer_app.records import MAX_ATTEMPTS, ROW, TRANSIENT_REASONS, ImageRef, NewImage, Reason
 from infer_app.settings import SourceSettings
 
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table
@@ -50,9 +51,11 @@ class Source:
         self._zone = "UTC" if settings.query is None and settings.table == images.name else settings.time_zone
         self._id: ColumnElement[Any] = column(settings.id)
         self._time: ColumnElement[Any] = column(settings.time)
-        self._location: ColumnElement[Any] = column(settings.location)
-        self._from: FromClause = self._relation()
         self.id_text: ColumnElement[str] = AsText(self._id)
+        self._location: ColumnElement[Any] = column(settings.location)
+        if settings.bytes is not None:
+            self._location = literal_column(f"'{ROW}'", String).concat(self.id_text)
+        self._from: FromClause = relation(settings)
 
     def check(self) -> None:
         """Raises UsageError when the table or a column isn't there, naming those that are."""
@@ -187,13 +190,6 @@ class Source:
             return nothing, nothing
         return day_bounds(day, self._settings.time, example, self._zone)
 
-    def _relation(self) -> FromClause:
-        names = (self._settings.id, self._settings.location, self._settings.time)
-        if self._settings.query is not None:
-            return text(self._settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
-        schema, _, name = self._settings.table.rpartition(".")
-        return lightweight_table(name, *map(column, names), schema=schema or None)
-
     def _check_table(self, connection: Connection) -> None:
         schema, _, name = self._settings.table.rpartition(".")
         inspector = inspect(connection)
@@ -201,10 +197,19 @@ class Source:
             known = inspector.get_table_names(schema or None) + inspector.get_view_names(schema or None)
             raise UsageError(f"[source] no table or view {self._settings.table!r}", _among(name, known))
         columns = [found["name"] for found in inspector.get_columns(name, schema=schema or None)]
-        for key in ("id", "location", "time"):
+        for key in ("id", "location" if self._settings.bytes is None else "bytes", "time"):
             wanted = getattr(self._settings, key)
             if wanted not in columns:
                 raise UsageError(f"[source] {key} = {wanted!r} is not a column of {name}", _among(wanted, columns))
+
+
+def relation(settings: SourceSettings) -> FromClause:
+    """The user's table, view or query."""
+    names = (settings.id, settings.bytes or settings.location, settings.time)
+    if settings.query is not None:
+        return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
+    schema, _, name = settings.table.rpartition(".")
+    return lightweight_table(name, *map(column, names), schema=schema or None)
 
 
 def _new_image(row: Row[Any]) -> NewImage:

@@ -14,12 +14,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from infer_app.images.bad_image import BadImage
 from infer_app.images.image_bytes import ImageBytes, too_large
 from infer_app.places import NOTHING_REMOTE, RemoteAccess, is_remote
-from infer_app.records import FileFacts, Reason
+from infer_app.records import ROW, FileFacts, Reason
+
+
+class Rows(Protocol):
+    """Images that lie in a database."""
+
+    def read(self, image_id: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
+        """Size and bytes; None where there is no such image, no bytes where they are too many. Raises OSError."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +37,7 @@ class ReadLimits:
     roots: tuple[Path, ...]
     max_bytes: int
     remote: RemoteAccess = NOTHING_REMOTE
+    rows: Rows | None = None
 
 
 def read_image(location: str, limits: ReadLimits) -> ImageBytes:
@@ -40,6 +49,8 @@ def read_image(location: str, limits: ReadLimits) -> ImageBytes:
         from infer_app.images.remote import read_remote
 
         return read_remote(location, limits.max_bytes, limits.remote)
+    if limits.rows is not None and location.startswith(ROW):
+        return _read_row(limits.rows, location.removeprefix(ROW), limits.max_bytes)
     path = local_path(location)
     try:
         with _descriptor(path, os.O_PATH) as pinned:
@@ -50,6 +61,24 @@ def read_image(location: str, limits: ReadLimits) -> ImageBytes:
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from error
     except OSError as error:
         raise _refusal(path, limits, error) from error
+
+
+def _read_row(rows: Rows, image_id: str, max_bytes: int) -> ImageBytes:
+    try:
+        found = rows.read(image_id, max_bytes)
+    except OSError as error:
+        raise BadImage(Reason.READ_ERROR, str(error)) from None
+    if found is None:
+        raise BadImage(Reason.NOT_FOUND, "the source has no such row any more")
+    size, data = found
+    facts = FileFacts(size=size)
+    if not size:
+        raise BadImage(Reason.EMPTY, "0 bytes", facts)
+    if data is None:
+        raise too_large(size, max_bytes, facts)
+    if isinstance(data, str):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "the column holds text", facts)
+    return ImageBytes(data, FileFacts(size=size, sha256=hashlib.sha256(data).hexdigest()))
 
 
 def read_ahead(location: str, limits: ReadLimits) -> None:

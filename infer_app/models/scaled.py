@@ -17,7 +17,6 @@ from infer_app.images.transform import transform
 from infer_app.models.artifact import open_artifact
 from infer_app.models.golden import CHECK_BATCH, Parity, measure_parity, predict_all
 from infer_app.models.golden_set import GOLDEN_LIMITS, load_pixels
-from infer_app.places import NOTHING_REMOTE, RemoteAccess
 from infer_app.records import Recipe
 
 
@@ -47,11 +46,9 @@ def scaled_agreement(
 
 def decoding_ms(
     artifact_folder: Path,
-    roots: tuple[Path, ...],
-    max_bytes: int,
+    limits: ReadLimits,
     max_pixels: int,
     locations: Sequence[str],
-    remote: RemoteAccess = NOTHING_REMOTE,
 ) -> dict[str, float] | None:
     """CPU milliseconds per image of decoding and transforming, `exact` and `scaled`, each the better of two rounds.
 
@@ -61,12 +58,12 @@ def decoding_ms(
     if manifest.recipe.decode == "scaled" or manifest.preprocess:
         return None
     recipes = {decode: replace(manifest.recipe, decode=decode) for decode in ("exact", "scaled")}
-    read_limits, decode_limits = ReadLimits(roots, max_bytes, remote), DecodeLimits(max_pixels)
+    decode_limits = DecodeLimits(max_pixels)
     seconds = {decode: [0.0, 0.0] for decode in recipes}
     shrunk = num_images = 0
     for location in locations:
         try:
-            data = read_image(location, read_limits).data
+            data = read_image(location, limits).data
             shrunk += decode_image(data, recipes["scaled"], decode_limits).scale > 1
             for round_number in range(2):
                 for decode, recipe in recipes.items():

@@ -3,9 +3,10 @@
 import os
 import signal
 import time
+import uuid
 
 import pytest
-from sqlalchemy import create_engine, make_url
+from sqlalchemy import create_engine, make_url, text
 
 from tests.faults.conftest import NUM_PHOTOS
 from tests.integration.conftest import DATE
@@ -122,3 +123,40 @@ def test_results_may_have_a_schema_of_their_own(day, kind, monkeypatch):
     assert day.rows("SELECT count(*) FROM public.infer_predictions") == [(0,)]
     day.check_books()
     assert day.run()["selected"] == 0
+
+
+@pytest.mark.parametrize("executor", ["cpu", "cuda"])
+def test_images_may_lie_in_a_column(day, kind, url, monkeypatch, executor):
+    """As many workers read them, each by a connection of its own."""
+    types = {"sqlite": ("TEXT", "BLOB"), "postgres": ("UUID", "BYTEA"), "mariadb": ("VARCHAR(36)", "LONGBLOB")}[kind]
+    ids = [str(uuid.UUID(int=number)) for number in range(40)]
+    images = [(day.photos / f"{number:04}.jpg").read_bytes() for number in range(40)]
+    contents: list[bytes | None] = [*images[:36], b"", None, images[0][:100], b"x" * 70_000]
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        create = "CREATE TABLE scans (uid {} PRIMARY KEY, picture {}, came TIMESTAMP NOT NULL)"
+        connection.exec_driver_sql(create.format(*types))
+        insert = text("INSERT INTO scans VALUES (:uid, :picture, '2026-11-20 08:00:00')")
+        connection.execute(insert, [{"uid": uid, "picture": data} for uid, data in zip(ids, contents, strict=True)])
+    engine.dispose()
+    mapped = {"TABLE": "scans", "ID": "uid", "BYTES": "picture", "TIME": "came", "TIME_ZONE": "UTC"}
+    for key, value in mapped.items():
+        monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
+    monkeypatch.setenv("INFER_IMAGES__MAX_BYTES", "65536")
+    report = day.run("--executor", executor)
+    reasons = {"empty": 3, "too_large_bytes": 1, "truncated": 1}  # one of the photos is empty itself
+    assert (report["reasons"], report["predicted"]) == (reasons, 35)
+    day.check_books()
+    shown = day.infer_json("rejects", "--date", DATE)["rejections"]
+    assert {row["location"] for row in shown} == {f"row:{uid}" for uid in [ids[7], *ids[36:]]}
+    labels = "SELECT label, score, sha256 FROM infer_predictions ORDER BY image_id"
+    from_column = day.rows(labels)
+    for key in mapped:
+        monkeypatch.delenv(f"INFER_SOURCE__{key}")
+    day.run("--executor", executor)
+    assert set(from_column) <= set(day.rows(labels))
+
+
+def test_a_column_of_images_that_is_not_there_is_a_wrong_setting(day, monkeypatch):
+    monkeypatch.setenv("INFER_SOURCE__BYTES", "picture")
+    assert "bytes = 'picture' is not a column of infer_images" in day.infer_json(*day.command(), exit_code=2)["error"]
