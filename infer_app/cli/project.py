@@ -42,6 +42,7 @@ url = "sqlite:///infer.db"
 # table = "photos"
 # id = "photo_id"
 # location = "path"
+# bytes = "picture"           # a column that holds the image itself, instead of its location
 # time = "uploaded_at"        # decides an image's day
 # time_zone = "UTC"           # of a time column that has none
 # query = "SELECT id, path AS location, taken AS added_at FROM photos WHERE site = 7"
