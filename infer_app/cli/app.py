@@ -282,6 +282,7 @@ def run(
 
     start_early()  # workers load torch while this process loads the database
     from infer_app.cli import run as command
+    from infer_app.cli.answers import Voice
     from infer_app.cli.report import run_and_report
 
     flags = command.run_flags(
@@ -297,7 +298,7 @@ def run(
         wait=wait,
     )
     limits = command.Limits(limit, finish_by, max_duration)
-    voice = command.Voice(quiet, verbose, as_json)
+    voice = Voice(quiet, verbose, as_json)
 
     def start() -> int:
         return command.run(date, flags, limits, voice, dry_run, config, trace)
@@ -330,6 +331,7 @@ def backfill(
 
     start_early()
     from infer_app.cli import run as command
+    from infer_app.cli.answers import Voice
 
     flags = command.run_flags(
         model,
@@ -342,7 +344,7 @@ def backfill(
         wait=wait,
     )
     limits = command.Limits(limit, finish_by, max_duration)
-    raise typer.Exit(command.backfill(first, last, flags, limits, command.Voice(quiet, verbose, as_json), config))
+    raise typer.Exit(command.backfill(first, last, flags, limits, Voice(quiet, verbose, as_json), config))
 
 
 @app.command()

@@ -9,6 +9,7 @@ from pathlib import Path
 from infer_app import demo
 from infer_app.cli import project
 from infer_app.cli import run as run_command
+from infer_app.cli.answers import Voice
 from infer_app.cli.tables import show_table
 from infer_app.day import Day, parse_date
 from infer_app.errors import InferError
@@ -50,7 +51,7 @@ def quickstart(folder: Path) -> None:
         "yesterday",
         run_command.run_flags(MODEL),
         limits,
-        run_command.Voice(False, False, False),
+        Voice(False, False, False),
         False,
         config,
     )

@@ -10,20 +10,20 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
+from infer_app.cli.answers import Answer, Failure, Voice, in_json, say, say_rehearsal
 from infer_app.cli.night import SIGNALLED, Night, night
 from infer_app.day import Day, each_date, parse_date
-from infer_app.errors import DayHeld, InferError, Interrupted, ModelError, NothingAllowed, gravest
+from infer_app.errors import DayHeld, Interrupted, ModelError, NothingAllowed, gravest
 from infer_app.job import Job, choose_artifacts, group_by_pixels, open_job
 from infer_app.observe.forecast import Forecast, forecast
 from infer_app.observe.log import bind, log_to_stderr
 from infer_app.observe.metrics import ModelOutcome
 from infer_app.observe.progress import Progress
 from infer_app.observe.trace import Trace
-from infer_app.observe.verdict import speed, stage_costs, verdict
 from infer_app.records import RunReport
 from infer_app.run import dry_run, run_day
 from infer_app.settings import LoadedSettings, load_settings
@@ -49,15 +49,6 @@ class Limits:
         if self.finish_by is not None:
             given.append(seconds_until(self.finish_by))
         return Stop(min(given, default=None))
-
-
-@dataclass(frozen=True, slots=True)
-class Voice:
-    """How much is said, and in which form."""
-
-    quiet: bool
-    verbose: bool
-    as_json: bool
 
 
 def run_flags(model: str | Sequence[str] | None, log_format: str | None = None, **of_run: Any) -> dict[str, Any]:
@@ -141,67 +132,14 @@ def _run_days(
     if not answers:  # the signal came before the first of them
         raise Interrupted(stop.exit_code - SIGNALLED)
     exit_code = gravest([answer.exit_code for answer in answers] + [failure.exit_code for failure in failures])
-    told = _to_json(answers, failures, exit_code)
+    told = in_json(answers, failures, exit_code)
     outcomes = [answer.outcome for answer in answers] + [failure.outcome for failure in failures]
     outcomes += [ModelOutcome(name, stop.exit_code) for name in not_begun]
     tonight.ended(told, outcomes, exit_code)
     bind(model=", ".join(tonight.models))
-    _say(answers, failures, days, nearest, exit_code, told, voice)
+    say(answers, failures, days, nearest, exit_code, told, voice)
     sys.stdout.flush()  # others are told next, which may take seconds
     return exit_code
-
-
-def _to_json(answers: Sequence[Answer], failures: Sequence[Failure], exit_code: int) -> dict[str, Any]:
-    models = [answer.to_json() for answer in answers] + [failure.to_json() for failure in failures]
-    several = {"models": models} if len(models) > 1 else {}
-    return answers[0].to_json() | {"exit_code": exit_code} | several
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """Why one of several models was not run."""
-
-    model: str
-    error: InferError
-
-    @property
-    def exit_code(self) -> int:
-        return self.error.exit_code
-
-    @property
-    def outcome(self) -> ModelOutcome:
-        return ModelOutcome(self.model, self.exit_code)
-
-    def to_json(self) -> dict[str, Any]:
-        told = {"error": str(self.error), "hint": self.error.hint}
-        return {"model": self.model, "exit_code": self.exit_code} | told
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """What a run has to say of one model."""
-
-    reports: list[RunReport]  # of each day that was run, oldest first
-    older: int  # pending images of days before those
-    rest: Forecast | None  # of what an early end left undone
-    exit_code: int
-
-    @property
-    def last(self) -> RunReport:
-        return self.reports[-1]
-
-    @property
-    def outcome(self) -> ModelOutcome:
-        return ModelOutcome(self.last.model, self.exit_code, self.reports, self.older)
-
-    def to_json(self) -> dict[str, Any]:
-        more = {
-            "exit_code": self.exit_code,
-            "lookback": [report.to_json() for report in self.reports[:-1]],
-            "older_pending": self.older,
-            "forecast": asdict(self.rest) if self.rest else None,
-        }
-        return self.last.to_json() | more
 
 
 def _run_job(
@@ -236,60 +174,6 @@ def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) 
     return forecast(max(reports, key=lambda report: report.selected), pending) if pending else None
 
 
-def _say(
-    answers: list[Answer],
-    failures: list[Failure],
-    days: Sequence[Day],
-    nearest: date | None,
-    exit_code: int,
-    told: dict[str, Any],
-    voice: Voice,
-) -> None:
-    for failure in failures:
-        log.error("%s was not run: %s (%s)", failure.model, failure.error, failure.error.hint)
-    if voice.as_json:
-        print(json.dumps(told))
-        return
-    if voice.quiet and exit_code == 0:
-        return
-    for answer in answers:
-        if len(answers) + len(failures) > 1:
-            print(f"{answer.last.model}:")
-        _say_answer(answer, days, nearest)
-
-
-def _say_answer(answer: Answer, days: Sequence[Day], nearest: date | None) -> None:
-    last = answer.last
-    for report in answer.reports[:-1]:
-        if report.selected or report.day.pending:
-            print(verdict(report))
-    if last.reasons:
-        print("rejected: " + ", ".join(f"{count:,} {reason}" for reason, count in last.reasons.items()))
-    if answer.older:
-        print(
-            f"{answer.older:,} images older than the look-back are pending: "
-            "`infer backfill --from … --to …` predicts them"
-        )
-    if last.selected:
-        _say_costs(last)
-    elif not last.day.eligible:
-        what = f"no images on {days[-1]}; the nearest day that has any is {nearest}"
-        print(what if nearest else "there are no images at all")
-    if answer.rest:
-        print(f"if it goes on now: {answer.rest.told(_now())}")
-    print(verdict(last))
-
-
-def _say_costs(report: RunReport) -> None:
-    print(stage_costs(report))
-    if report.advice:
-        print(f"measured here: {report.advice}")
-
-
-def _now() -> datetime:
-    return datetime.now(UTC).astimezone()
-
-
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice: Voice, trace: Trace | None) -> int:
     rehearsed: list[tuple[list[RunReport], Forecast]] = []
     with limits.stop() as stop:
@@ -308,7 +192,7 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice:
         print(json.dumps(told[0] | {"exit_code": exit_code} | several))
         return exit_code
     for reports, rest in rehearsed:
-        _say_rehearsal(reports, rest, len(rehearsed) > 1)
+        say_rehearsal(reports, rest, len(rehearsed) > 1)
     return exit_code
 
 
@@ -317,16 +201,3 @@ def _pending(job: Job, days: Sequence[Day]) -> int:
     books = job.tables.books
     older = max(books.count_older_pending(days[0], model_id) for model_id in job.model_ids)
     return sum(books.count_new(day, *job.model_ids) for day in days) + older
-
-
-def _say_rehearsal(reports: Sequence[RunReport], rest: Forecast, is_one_of_several: bool) -> None:
-    first = reports[0]
-    if is_one_of_several:
-        print(f"{' and '.join(report.model for report in reports)}:")
-    if first.selected:
-        _say_costs(first)
-    for report in reports if first.selected else ():
-        name = f"{report.model}: " if len(reports) > 1 else ""
-        counts = f"{report.predicted:,} would be predicted, {report.rejected:,} rejected"
-        print(f"dry run, nothing written: {name}{counts} · {speed(report)}")
-    print(rest.told(_now()))

@@ -9,7 +9,8 @@ from datetime import datetime
 
 import pytest
 
-from infer_app.cli.run import Limits, Voice, run
+from infer_app.cli.answers import Voice
+from infer_app.cli.run import Limits, run
 from infer_app.errors import Interrupted
 from infer_app.observe.metrics import LAST_SUCCESS, read_samples
 from infer_app.stop import Stop
