@@ -17,7 +17,8 @@ from structlog.typing import EventDict, Processor
 from infer_app.observe.escape import one_line, printable
 
 JSON = "json"
-SHOWN = ("timestamp", "level", "event", "date", "model", "run_id", "chunk", "exc_info")
+FIRST = ("timestamp", "level", "event", "date", "model", "run_id", "chunk")  # of a JSON line's keys
+SHOWN = ("timestamp", "level", "event", "chunk", "exc_info")  # to people, whose first and last line name the rest
 
 
 class StderrHandler(logging.StreamHandler[Any]):
@@ -77,12 +78,11 @@ def _formatter(style: str, is_terminal: bool) -> logging.Formatter:
 
 
 def _for_people(_: Any, __: str, line: EventDict) -> EventDict:
-    """Without the figures, which the text says."""
     return {key: line[key] for key in SHOWN if key in line}
 
 
-def _in_order(logger: Any, method: str, line: EventDict) -> EventDict:
-    return {**_for_people(logger, method, line), **line}
+def _in_order(_: Any, __: str, line: EventDict) -> EventDict:
+    return {**{key: line[key] for key in FIRST if key in line}, **line}
 
 
 def _escaped(_: object, __: str, line: EventDict) -> EventDict:

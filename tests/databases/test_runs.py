@@ -125,6 +125,7 @@ def test_results_may_have_a_schema_of_their_own(day, kind, monkeypatch):
     assert day.run()["selected"] == 0
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("executor", ["cpu", "cuda"])
 def test_images_may_lie_in_a_column(day, kind, url, monkeypatch, executor):
     """As many workers read them, each by a connection of its own."""

@@ -28,7 +28,7 @@ MAY_IMPORT = {
     "loading": {"records", "errors"},
     "models": {"records", "errors", "images", "loading", "places"},
     "executors": {"records", "errors", "images", "loading", "models", "observe", "places"},
-    "tune": {"records", "errors", "executors", "loading", "models"},
+    "tune": {"images", "records", "errors", "executors", "loading", "models"},
     "job": FREE | {"database", "executors", "images", "models", "tune"},
     "chunks": {"records"},
     "run": FREE | {"chunks", "job", "database", "executors", "holdback", "images", "observe", "stop"},

