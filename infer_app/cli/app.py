@@ -426,7 +426,7 @@ def report(
     from infer_app.cli import report as command
 
     if index:
-        command.write_index(as_json, config)
+        command.show_index(as_json, config)
         return
     from infer_app.loading.nursery import start_early
 

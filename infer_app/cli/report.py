@@ -96,6 +96,7 @@ def _report_after(
         return  # whoever sent the signal waits
     try:
         written = write_reports(date_text, models, None, trace if trace and trace.is_file() else None, config)
+        write_index(config)
     except Exception as error:  # the night's work is done and committed: not even a bug in here may make it look failed
         log.warning("no report: %s", error, exc_info=not isinstance(error, InferError))
         return
@@ -103,8 +104,13 @@ def _report_after(
         log.info("report: %s", one.html)
 
 
-def write_index(as_json: bool, config: Path | None) -> None:
-    """The overview, with a link to each report that lies beside it."""
+def show_index(as_json: bool, config: Path | None) -> None:
+    file, num_days = write_index(config)
+    print(json.dumps({"file": str(file), "days": num_days}) if as_json else f"wrote {printable(str(file))}")
+
+
+def write_index(config: Path | None) -> tuple[Path, int]:
+    """The overview, with a link to each report that lies beside it; returns its file and the number of days in it."""
     loaded = load_settings(config)
     file = loaded.resolve(Path(FOLDER)) / INDEX
     with open_tables(loaded, read_only=True) as tables:
@@ -114,7 +120,7 @@ def write_index(as_json: bool, config: Path | None) -> None:
         rows = [_index_row(loaded, tables, *key, model_id) for key, model_id in newest.items()]
     rows = [row for row in rows if row.counts.eligible or row.state != "good"]
     _save(file, render_index(rows, datetime.now(UTC).isoformat(timespec="seconds")).encode())
-    print(json.dumps({"file": str(file), "days": len(rows)}) if as_json else f"wrote {printable(str(file))}")
+    return file, len(rows)
 
 
 def choose_models(tables: Tables, day: Day, names: Sequence[str] | None) -> list[tuple[str, str]]:
