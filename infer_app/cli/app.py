@@ -403,6 +403,40 @@ def report(
 
 
 @app.command()
+def explain(
+    image: Annotated[str, typer.Option("--image", "-i", help="The image's id, as `infer predictions` shows it.")],
+    date: Annotated[
+        str | None, typer.Option("--date", "-d", help="Its day, to find it faster.  [default: any]")
+    ] = None,
+    model: Model = None,
+    replay: Annotated[bool, typer.Option("--replay", help="Score it again now and show the difference.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Everything about one image: its file, what each model made of it, and the run that did."""
+    from infer_app.loading.nursery import start_early
+
+    start_early()  # the file is looked at in a process of its own
+    from infer_app.cli.explain import show_image
+
+    raise typer.Exit(show_image(image, date, model, replay, as_json, config))
+
+
+@app.command()
+def compare(
+    models: Annotated[tuple[str, str], typer.Option("--models", help="Two models, by name or id.", metavar="A B")],
+    date: Date = "yesterday",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many pairs of labels and images.")] = 10,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Where two models disagree over a day: counts, pairs of labels, the most telling images."""
+    from infer_app.cli.compare import compare as show
+
+    show(date, models, limit, as_json, config)
+
+
+@app.command()
 def doctor(model: Model = None, as_json: Json = False, config: Config = None) -> None:
     """Check everything a run needs, and print the fix for each failure."""
     from infer_app.cli.doctor import examine

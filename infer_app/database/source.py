@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, datetime
 from typing import Any
 
 from sqlalchemy import (
@@ -38,6 +38,7 @@ from infer_app.records import MAX_ATTEMPTS, TRANSIENT_REASONS, ImageRef, NewImag
 from infer_app.settings import SourceSettings
 
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table
+SOME = 5  # shown to a person who looks for an image
 
 
 class Source:
@@ -52,6 +53,7 @@ class Source:
         self._location: ColumnElement[Any] = column(settings.location)
         self._from: FromClause = self._relation()
         self.id_text: ColumnElement[str] = AsText(self._id)
+        self._place: ColumnElement[str] = AsText(self._location)
 
     def check(self) -> None:
         """Raises UsageError when the table or a column isn't there, naming those that are."""
@@ -137,10 +139,27 @@ class Source:
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
         """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
         start, end = self._bounds(connection, day)
-        within = and_(self._time >= start, self._time < end)
+        return self.listed().where(and_(self._time >= start, self._time < end))
+
+    def listed(self) -> Select[Any]:
+        """The same of every image there is."""
         # Under a name of its own: as `id` it would be what ORDER BY id sorts by.
         as_text = self.id_text.label("infer_image_id")
-        return select(self._id, self._location, self._time, as_text).select_from(self._from).where(within)
+        return select(self._id, self._location, self._time, as_text).select_from(self._from)
+
+    def with_id(self, image_id: str, day: Day | None = None) -> list[tuple[str, datetime | None]]:
+        """Location and time, UTC, of the images of an id, which should be one: some of them where it is shared."""
+        with self._database.read() as connection:
+            among = self.listed() if day is None else self.in_day(connection, day)
+            rows = connection.execute(among.where(self.id_text == image_id).limit(SOME)).all()
+        return [(str(row[1]), read_time(row[2], self._zone)) for row in rows]
+
+    def similar_to(self, text: str) -> list[tuple[str, str]]:
+        """(id, location) of some images whose id begins with `text`, or whose location holds it."""
+        is_similar = or_(self.id_text.startswith(text, autoescape=True), self._place.contains(text, autoescape=True))
+        with self._database.read() as connection:
+            rows = connection.execute(self.listed().where(is_similar).limit(SOME)).all()
+        return [(row[3], str(row[1])) for row in rows]
 
     def is_new(self, model_id: str) -> ColumnElement[bool]:
         """By two searches for each image. A planner may turn NOT EXISTS into reading all results, once for each page;
