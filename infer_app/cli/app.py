@@ -358,7 +358,7 @@ def status(
     config: Config = None,
 ) -> None:
     """Days and their state at a glance."""
-    from infer_app.cli.look import show_status
+    from infer_app.cli.status import show_status
 
     show_status(days, as_json, config)
 
