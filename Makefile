@@ -6,13 +6,17 @@ TORCH_INDEX ?=
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test check bench docs format clean system mariadb
+.PHONY: demo test faults check bench docs format clean system mariadb
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
 
 test: $(VENV)/.test system
 	$(BIN)/python -m pytest
+
+# An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
+faults: $(VENV)/.test system
+	$(BIN)/python -m pytest tests/faults --full $(if $(SEED),--seed $(SEED))
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -8,17 +8,21 @@ from typing import Any
 
 from infer_app.chunks import chunks_of
 from infer_app.database.history import ModelHistory, read_history
+from infer_app.database.search import find_by_id, find_similar
 from infer_app.day import Day, find_zone
 from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import ReadLimits, read_image
-from infer_app.job import Tables, open_executor, plan_run
+from infer_app.job import Tables, open_executor, plan_run, read_limits
 from infer_app.loading.once import run_in_process
 from infer_app.models.artifact import Artifact, list_artifacts
 from infer_app.models.variants import precision_of
+from infer_app.places import shown as shown_location
 from infer_app.records import Broken, FileFacts, ImageRef, Prediction, Reason
 from infer_app.settings import LoadedSettings
 from infer_app.similarity import cosine, mean_difference, numbers_of
+
+STARTING_S = 10.0  # of the process that reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,7 @@ def explain(loaded: LoadedSettings, tables: Tables, image_id: str, day: Day | No
     histories = read_history(tables.database, image_id, model)
     if model is not None and not histories:
         raise UsageError(f"no model {model!r} has run on this database", "`infer model list` shows what there is")
-    places = (day and tables.source.with_id(image_id, day)) or tables.source.with_id(image_id)
+    places = _find(tables, image_id, day) or _find(tables, image_id, None)
     if not places and all(one.state == "pending" for one in histories):
         raise _unknown(tables, image_id)
     zone = loaded.settings.run.time_zone
@@ -82,6 +86,10 @@ def explain(loaded: LoadedSettings, tables: Tables, image_id: str, day: Day | No
     location, time, its_day = chosen[0] if chosen else (None, None, None)
     file = None if location is None else _look(loaded, location)
     return Explanation(image_id, location, time, its_day, file, histories)
+
+
+def _find(tables: Tables, image_id: str, day: Day | None) -> list[tuple[str, datetime | None]]:
+    return find_by_id(tables.database, tables.source, image_id, day)
 
 
 def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
@@ -172,11 +180,9 @@ def _find_version(loaded: LoadedSettings, history: ModelHistory) -> Artifact:
 
 def _look(loaded: LoadedSettings, location: str) -> FileNow:
     """In a process apart: reading a file can hang."""
-    images = loaded.settings.images
+    timeout_s = loaded.settings.images.timeout_s + STARTING_S
     try:
-        return run_in_process(
-            file_now, location, ReadLimits(loaded.roots, images.max_bytes), timeout_s=images.timeout_s + 10
-        )
+        return run_in_process(file_now, location, read_limits(loaded), timeout_s=timeout_s)
     except InferError as error:
         return FileNow(FileFacts(), Reason.READ_TIMEOUT, error.message)
 
@@ -189,7 +195,8 @@ def file_now(location: str, limits: ReadLimits) -> FileNow:
 
 
 def _unknown(tables: Tables, image_id: str) -> UsageError:
-    similar = [f"{one} ({location})" for one, location in tables.source.similar_to(image_id)]
+    found = find_similar(tables.database, tables.source, image_id)
+    similar = [f"{one} ({shown_location(location)})" for one, location in found]
     hint = f"did you mean {', '.join(similar)}?" if similar else "`infer predictions --date D` lists the ids of a day"
     return UsageError(f"no image has the id {image_id!r}", hint)
 

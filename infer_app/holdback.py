@@ -1,86 +1,161 @@
 """Keeps a storage failure from being written as a thousand missing files.
 
-A chunk of which nothing could be read is held back until something is read again. If the reads keep failing, or the
-root of a missing file is gone, the run ends and those images stay pending.
+Failed reads are held back until something is read again from the same storage: this machine's folders, a web server, a
+bucket. If its reads keep failing, or it turns out to be gone, the run ends and those images stay pending.
 """
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from infer_app.errors import NothingAllowed, StorageUnavailable
 from infer_app.images.location import local_path
+from infer_app.places import NOTHING_REMOTE, Place, RemoteAccess, find_place, is_local, is_remote, shown, storage_of
 from infer_app.records import Broken, ChunkResult, Reason
 
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
+ANSWERLESS = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # perhaps nobody was there to answer
 MAX_FAILED_READS = 200  # in a row
+LOOK_AGAIN_S = 30.0  # between two looks at a place that is there
 
 
-def hold_back(results: Iterable[ChunkResult], roots: Sequence[Path]) -> Iterator[ChunkResult]:
-    """The results that may be committed, in order.
+def hold_back(
+    results: Iterable[ChunkResult], roots: Sequence[Path], remote: RemoteAccess = NOTHING_REMOTE
+) -> Iterator[ChunkResult]:
+    """The results that may be committed; a chunk's failed reads may come later than its predictions.
 
-    Raises StorageUnavailable when a root is gone or MAX_FAILED_READS reads in a row failed, NothingAllowed when no
-    location at all is allowed. What is held back then was never written.
+    Raises StorageUnavailable when a root or a remote place is gone or MAX_FAILED_READS reads of one storage failed in a
+    row, NothingAllowed when no location at all is allowed. What is held back then was never written.
     """
-    held: list[ChunkResult] = []
-    anything_allowed = False
+    held = Held(roots, remote)
     for result in results:
         _check_roots(result, roots)
-        if _is_suspicious(result):
-            held.append(result)
-            _check_held(held, anything_allowed, roots)
-            continue
-        anything_allowed = True
-        yield from held
-        held.clear()
-        yield result
-    _check_all_refused(held, anything_allowed, roots)
-    yield from held
+        yield from held.sift(result)
+    yield from held.rest()
 
 
-def _is_suspicious(result: ChunkResult) -> bool:
-    suspects = READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}
-    anything_read = result.predictions or result.num_loaded
-    return not anything_read and all(broken.reason in suspects for broken in result.broken)
+class Held:
+    """Failed reads by storage, and refused locations, until it is known what they mean."""
 
+    def __init__(self, roots: Sequence[Path], remote: RemoteAccess) -> None:
+        self._roots = roots
+        self._remote = remote
+        self._failed: dict[str, list[ChunkResult]] = defaultdict(list)
+        self._refused: list[ChunkResult] = []
+        self._anything_allowed = False
+        self._looked_at: dict[str, float] = {}
 
-def _check_held(held: list[ChunkResult], anything_allowed: bool, roots: Sequence[Path]) -> None:
-    if sum(result.num_images for result in held) < MAX_FAILED_READS:
-        return
-    _check_all_refused(held, anything_allowed, roots)
-    failed = [broken for result in held for broken in result.broken if broken.reason in READ_FAILURES]
-    if len(failed) >= MAX_FAILED_READS:
-        last = failed[-1]
-        raise StorageUnavailable(
-            f"{len(failed)} reads failed in a row, the last with {last.reason}: {last.ref.location}",
-            "is the image storage mounted and readable? nothing was rejected for it",
+    def sift(self, result: ChunkResult) -> Iterator[ChunkResult]:
+        """What may be written now that the result is known."""
+        storages = {broken: storage_of(broken.ref.location) for broken in result.broken}
+        read = {storage_of(prediction.ref.location) for prediction in result.predictions}
+        read |= {storages[broken] for broken in result.broken if _was_read(broken)}
+        failed = [broken for broken in result.broken if broken.reason in READ_FAILURES]
+        self._anything_allowed |= bool(read or failed)
+        for storage in read:
+            yield from self._failed.pop(storage, ())
+        if self._anything_allowed:
+            yield from self._refused
+            self._refused.clear()
+        rest: ChunkResult | None = result
+        for storage in sorted({storages[broken] for broken in failed} - read):
+            part, rest = _split(rest, [broken for broken in failed if storages[broken] == storage])
+            self._hold(storage, part)
+        if not self._anything_allowed and result.broken:
+            part, rest = _split(rest, result.broken)
+            self._refused.append(part)
+            self._check_all_refused(MAX_FAILED_READS)
+        if rest is not None:
+            yield rest
+
+    def rest(self) -> Iterator[ChunkResult]:
+        """What is still held when all is read: a few failures and no more."""
+        self._check_all_refused(1)
+        for storage, results in self._failed.items():
+            self._check_place(storage, results[-1].broken[-1], again_s=0)
+        yield from self._refused
+        for results in self._failed.values():
+            yield from results
+
+    def _hold(self, storage: str, failed: ChunkResult) -> None:
+        held = self._failed[storage]
+        if not held:
+            self._check_place(storage, failed.broken[-1])
+        held.append(failed)
+        count, last = sum(result.num_images for result in held), failed.broken[-1]
+        if count >= MAX_FAILED_READS:
+            where = f" from {storage}" if storage else ""
+            raise StorageUnavailable(
+                f"{count} reads{where} failed in a row, the last with {last.reason}: {shown(last.ref.location)}",
+                "is the image storage mounted and readable? nothing was rejected for it",
+            )
+
+    def _check_place(self, storage: str, failed: Broken, again_s: float = LOOK_AGAIN_S) -> None:
+        """Raises StorageUnavailable for a place that does not answer, as for a root that is gone."""
+        now = time.monotonic()
+        if not _may_be_gone(failed) or now - self._looked_at.get(storage, -again_s) < again_s:
+            return
+        place = find_place(failed.ref.location, self._remote.places)
+        if place is not None:
+            from infer_app.images.remote import check_there
+
+            self._looked_at[storage] = now
+            check_there(place, self._remote)
+
+    def _check_all_refused(self, enough: int) -> None:
+        refused = [broken for result in self._refused for broken in result.broken]
+        if len(refused) < enough:
+            return
+        example, places = refused[0], self._remote.places
+        allowed = ", ".join(map(str, (*self._roots, *places))) or "none"
+        why = f": {example.detail}" if example.detail else ""
+        raise NothingAllowed(
+            f"no image lies under an allowed root ({allowed}), for example {shown(example.ref.location)}{why}",
+            _how_to_allow(example.ref.location, places),
         )
 
 
-def _check_all_refused(held: list[ChunkResult], anything_allowed: bool, roots: Sequence[Path]) -> None:
-    broken = [broken for result in held for broken in result.broken]
-    if anything_allowed or not broken or any(one.reason is not Reason.LOCATION_NOT_ALLOWED for one in broken):
-        return
-    allowed = ", ".join(map(str, roots)) or "none"
-    example = Path(broken[0].ref.location)
-    hint = f'allow their folder in infer.toml: [images] roots = ["{example.parent}"]'
-    if not example.is_absolute():
-        hint = "a location must be an absolute path: make it one in the table, or by [source] query"
-    raise NothingAllowed(f"no image lies under an allowed root ({allowed}), for example {example}", hint)
+def _how_to_allow(location: str, places: Sequence[Place]) -> str:
+    if place := find_place(location, places):
+        return f'if it is meant: [remote] allow_private_hosts = ["{place.root.host}"]'
+    if is_remote(location):
+        return f'allow its place in infer.toml: [remote] allow = ["{storage_of(location)}/"]'
+    if not Path(location).is_absolute():
+        return "a location must be an absolute path or a URL: make it one in the table, or by [source] query"
+    return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'
+
+
+def _may_be_gone(failed: Broken) -> bool:
+    """A web server that says 404 is there; an object that is not found may be one of a bucket that is not."""
+    is_object = not storage_of(failed.ref.location).startswith("http")
+    return failed.reason in ANSWERLESS or (failed.reason is Reason.NOT_FOUND and is_object)
+
+
+def _was_read(broken: Broken) -> bool:
+    return broken.reason not in READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}
+
+
+def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkResult, ChunkResult | None]:
+    """The part to hold back, and the others; what was measured stays with them where there are any."""
+    assert result is not None
+    others = tuple(broken for broken in result.broken if broken not in part)
+    if not others and not result.predictions and not result.num_loaded:
+        return result, None
+    return ChunkResult(result.number, (), tuple(part), result.models), replace(result, broken=others)
 
 
 def _check_roots(result: ChunkResult, roots: Sequence[Path]) -> None:
     missing = [broken for broken in result.broken if broken.reason is Reason.NOT_FOUND]
+    paths = [Path(local_path(broken.ref.location)) for broken in missing if is_local(broken.ref.location)]
     for root in roots:
-        if any(_is_under(broken, root) for broken in missing) and _is_gone(root):
+        if any(path.is_relative_to(root) for path in paths) and _is_gone(root):
             raise StorageUnavailable(
                 f"{root} is gone or empty", "is the image storage mounted? its images stay pending"
             )
-
-
-def _is_under(broken: Broken, root: Path) -> bool:
-    return Path(local_path(broken.ref.location)).is_relative_to(root)
 
 
 def _is_gone(root: Path) -> bool:

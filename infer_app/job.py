@@ -14,6 +14,7 @@ from infer_app.database.books import Books
 from infer_app.database.connect import Database
 from infer_app.database.ledger import Ledger, RunModel
 from infer_app.database.migrate import check_schema, upgrade
+from infer_app.database.rows import RowReader
 from infer_app.database.source import Source
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, UsageError
@@ -21,9 +22,11 @@ from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.cuda import CudaExecutor
 from infer_app.executors.executor import Executor
 from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
+from infer_app.images.location import ReadLimits
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
+from infer_app.places import RemoteAccess
 from infer_app.records import Alternative, Recipe
 from infer_app.settings import LoadedSettings
 from infer_app.tune import Plan, plan, probe_decoding
@@ -52,6 +55,7 @@ class Job:
     models: tuple[RunModel, ...]  # more than one where they take the same pixels
     executor: Executor
     roots: tuple[Path, ...]
+    remote: RemoteAccess
     chunk_size: int  # 0: found while it runs
     max_rejected: str
     waits: bool = False  # for another run that holds the day
@@ -87,8 +91,9 @@ class Job:
 
     def _began_with(self, day: Day, model: RunModel) -> str | None:
         """The variant of a day that was begun otherwise and isn't done."""
-        variant = self.tables.ledger.variant_of_day(day, model.model_id)
-        if variant in (None, model.variant) or not self.tables.books.count_new(day, model.model_id):
+        tables, ride_out = self.tables, self.tables.database.ride_out
+        variant = ride_out(lambda: tables.ledger.variant_of_day(day, model.model_id))
+        if variant in (None, model.variant) or not ride_out(lambda: tables.books.count_new(day, model.model_id)):
             return None
         log.info("%s of %s began with %s and goes on with it", day, model.name, variant)
         return variant
@@ -123,6 +128,7 @@ def open_job(
     Raises what `open_tables` raises, and ModelError when a model was changed or can't run here.
     """
     run = loaded.settings.run
+    _check_places(loaded.remote)
     with ExitStack() as stack:
         tables = stack.enter_context(open_tables(loaded, read_only))
         cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
@@ -135,8 +141,18 @@ def open_job(
             resume = open_with if run.variant == AUTO else None
             most = executor.chunk_size  # and less only where it was asked for
             chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
-            roots = loaded.roots
-            return Job(tables, models, executor, roots, chunk_size, run.max_rejected, run.wait, alternatives, resume)
+            return Job(
+                tables,
+                models,
+                executor,
+                loaded.roots,
+                loaded.remote,
+                chunk_size,
+                run.max_rejected,
+                run.wait,
+                alternatives,
+                resume,
+            )
 
         yield open_with([None] * len(artifacts))
 
@@ -177,14 +193,13 @@ def open_executor(
     executor: str | None = None,
 ) -> Executor:
     """What runs the plans; `roots` and `executor` instead of the configured ones if given."""
-    images = loaded.settings.images
+    images, limits = loaded.settings.images, read_limits(loaded)
     spec = LaneSpec(
         models=tuple(
             ModelSpec(artifact.folder, plan.variant, plan.batch_size)
             for artifact, plan in zip(artifacts, plans, strict=True)
         ),
-        roots=loaded.roots if roots is None else roots,
-        max_bytes=images.max_bytes,
+        read=limits if roots is None else replace(limits, roots=roots, rows=None),
         max_pixels=images.max_pixels,
         num_threads=plans[0].threads,
         trace=trace,
@@ -195,6 +210,13 @@ def open_executor(
         size = artifacts[0].manifest.recipe.size
         return CudaExecutor(spec, plans[0].workers, images.timeout_s, SLOT_IMAGES, size, plans[0].device)
     return CpuExecutor(spec, plans[0].workers, images.timeout_s)
+
+
+def read_limits(loaded: LoadedSettings) -> ReadLimits:
+    """What may be read of the source's images, and how."""
+    settings = loaded.settings
+    rows = RowReader(loaded.database_url, settings.source) if settings.source.bytes is not None else None
+    return ReadLimits(loaded.roots, settings.images.max_bytes, loaded.remote, rows)
 
 
 def _run_model(artifact: Artifact, plan: Plan) -> RunModel:
@@ -214,6 +236,15 @@ def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
     from infer_app.images.cache import prepare_cache  # numpy, a tenth of a second that most runs need not wait for
 
     return CacheSpec(loaded.cache_folder, max_bytes) if prepare_cache(loaded.cache_folder, max_bytes, size) else None
+
+
+def _check_places(remote: RemoteAccess) -> None:
+    """Raises UsageError where what reads a place is not installed."""
+    if remote.places:
+        from infer_app.images.remote import check_installed  # what web servers need takes a while to load
+
+        for place in remote.places:
+            check_installed(place)
 
 
 def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:

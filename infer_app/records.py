@@ -50,6 +50,9 @@ TRANSIENT_REASONS = frozenset(
 MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
 
 
+ROW = "row:"  # begins the location of an image that lies in a column of the source; its id follows
+
+
 @dataclass(frozen=True, slots=True)
 class ImageRef:
     """All that travels towards a worker: pixels are made where the model runs."""

@@ -7,11 +7,12 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import chain, islice
 
 from infer_app.chunks import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.database.connect import Database
-from infer_app.database.ledger import Ledger, RunModel
+from infer_app.database.ledger import Ledger, RunModel, new_run_id
 from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.sink import Sink
 from infer_app.day import Day
@@ -21,6 +22,7 @@ from infer_app.holdback import hold_back
 from infer_app.images.location import stat_facts
 from infer_app.job import Job
 from infer_app.observe.limit import Cost, advise, limiting_stage, limits
+from infer_app.observe.log import bound
 from infer_app.observe.progress import Progress
 from infer_app.observe.stages import StageClock
 from infer_app.observe.tally import Tally
@@ -29,12 +31,12 @@ from infer_app.records import ChunkResult, NewImage, RunReport
 from infer_app.settings import rejection_budget
 from infer_app.stop import Stop
 
+log = logging.getLogger(__name__)
+
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # of each worker, at least; the first is cold
 DRY_RUN_ID = "dry-run"
 WAIT_S = 2.0  # between two looks at a day that is held
-
-log = logging.getLogger(__name__)
 
 
 def run_day(
@@ -44,14 +46,16 @@ def run_day(
 
     Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was committed before stays.
     """
-    ledger, legs = job.tables.ledger, list[Leg]()
+    ledger, legs, ride_out = job.tables.ledger, list[Leg](), job.tables.database.ride_out
     try:
         for number, model in enumerate(job.models):
             legs.append(Leg(number, model, _take_day(job, day, model, stop), job.tables.database))
-        with ledger.beating([leg.run_id for leg in legs]):
-            job.tables.source.check_ids(day)
-            for model_id in job.model_ids:
-                forget_changed(job, day, model_id)
+        run_ids = [leg.run_id for leg in legs]
+        with ledger.beating(run_ids), bound(date=str(day), run_id=", ".join(run_ids)):
+            ride_out(lambda: job.tables.source.check_ids(day))
+            for leg in legs:
+                ride_out(partial(forget_changed, job, day, leg.model.model_id))
+                ride_out(partial(_say_what_is_done, job, day, leg))
             reports = _flow(job, [day], legs, stop, progress, limit, trace)
     except BaseException as error:
         exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
@@ -59,16 +63,17 @@ def run_day(
             ledger.fail_run(leg.run_id, exit_code, _in_words(error))
         raise
     for report in reports:
-        ledger.close_run(report)
+        ride_out(partial(ledger.close_run, report))
     return reports
 
 
 def _take_day(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
     """The id of a new run that holds the day; waits for the one that holds it now if the job is to."""
-    is_told = False
+    is_told, run_id = False, new_run_id()
+    open_run = partial(job.tables.ledger.open_run, day, model, job.executor.name, job.executor.device, run_id)
     while True:
         try:
-            return job.tables.ledger.open_run(day, model, job.executor.name, job.executor.device)
+            return job.tables.database.ride_out(open_run)
         except DayHeld as held:
             if not job.waits:
                 raise
@@ -77,6 +82,19 @@ def _take_day(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
                 log.info("waiting: %s", held)
                 is_told = True
             time.sleep(WAIT_S)
+
+
+def _say_what_is_done(job: Job, day: Day, leg: Leg) -> None:
+    """Only where it is heard: counting takes a moment."""
+    if not log.isEnabledFor(logging.INFO):
+        return
+    counts = job.tables.books.count_day(day, leg.model.model_id)
+    done = counts.predicted + counts.rejected
+    verb = "resumes" if done and counts.pending else "begins"
+    told = (verb, day, f"{done:,}", f"{counts.eligible:,}", leg.model.variant, job.executor.num_workers)
+    figures = {"model": leg.model.name, "run_id": leg.run_id, "done": done, "eligible": counts.eligible}
+    level = logging.INFO if counts.pending else logging.DEBUG
+    log.log(level, "%s %s: %s of %s images done, %s, %d workers", *told, extra=figures)
 
 
 def dry_run(
@@ -114,10 +132,8 @@ def _flow(
     tally, chunk_size = Tally(job.executor.num_lanes), ChunkSize(job.chunk_size)
     new = islice(select_new(job, days, tally, trace), limit)
     chunks = cut_into_chunks(stop.until(new), chunk_size)
-    with progress.of_day(
-        days[-1], lambda: sum(job.tables.books.count_new(day, *job.model_ids) for day in days), limit
-    ) as advance:
-        for result in hold_back(job.executor.run(chunks), job.roots):
+    with progress.of_day(days[-1], lambda: _count_new(job, days), limit) as advance:
+        for result in hold_back(job.executor.run(chunks), job.roots, job.remote):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
             with clock.time("write"):
@@ -130,6 +146,11 @@ def _flow(
                 trace.add(result.worker, result.spans)
                 trace.add(os.getpid(), clock.spans)
     return [_report(job, days[-1], leg, tally, stop) for leg in legs]
+
+
+def _count_new(job: Job, days: Sequence[Day]) -> int:
+    books = job.tables.books
+    return job.tables.database.ride_out(lambda: sum(books.count_new(day, *job.model_ids) for day in days))
 
 
 class Leg:
@@ -208,7 +229,7 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
         predicted=leg.predicted,
         rejected=leg.rejected,
         reasons=dict(sorted(leg.reasons.items())),
-        day=job.tables.books.count_day(day, leg.model.model_id),
+        day=job.tables.database.ride_out(lambda: job.tables.books.count_day(day, leg.model.model_id)),
         seconds=seconds,
         images_per_second=leg.selected / seconds,
         steady_images_per_second=steady,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import difflib
 import os
-import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -27,10 +27,13 @@ from sqlalchemy.exc import ArgumentError
 
 from infer_app.day import find_zone
 from infer_app.errors import UsageError
+from infer_app.places import Place, RemoteAccess, shown
 
 DEFAULT_CONFIG = Path("infer.toml")
 MIB = 1 << 20
-_SECRET_KEY = re.compile("pass|secret|token|key", re.IGNORECASE)
+# Of a database URL's options; any other could be a password by another name, or a slip of the pen for one.
+_SHOWN_OPTIONS = {"host", "port", "unix_socket", "dbname", "sslmode", "connect_timeout", "charset", "application_name"}
+GIVES_UP_AFTER = 0.9  # of the time limit, by itself: a worker that reaches the limit is killed
 
 
 def _known_zone(name: str) -> str:
@@ -43,8 +46,17 @@ def _known_zone(name: str) -> str:
 
 def _a_list(names: object) -> object:
     if isinstance(names, str):
-        raise ValueError('a list is needed: models = ["a", "b"]')
+        raise ValueError('a list is needed, such as ["a", "b"]')
     return names
+
+
+def _are_places(texts: tuple[str, ...]) -> tuple[str, ...]:
+    for text in texts:
+        try:
+            Place.parse(text)
+        except ValueError as error:
+            raise ValueError(f"{shown(text)!r}: {error}") from None
+    return texts
 
 
 Zone = Annotated[str, AfterValidator(_known_zone)]
@@ -56,6 +68,7 @@ class Section(BaseModel):
 
 class DatabaseSettings(Section):
     url: SecretStr = SecretStr("sqlite:///infer.db")  # any SQLAlchemy URL; a relative SQLite path is beside infer.toml
+    results_schema: str | None = Field(None, pattern=r"^[a-z_][a-z0-9_]{0,62}$")  # PostgreSQL: where our tables are
 
 
 class SourceSettings(Section):
@@ -65,6 +78,7 @@ class SourceSettings(Section):
     query: str | None = None  # a SELECT used instead of `table`
     id: str = "id"
     location: str = "location"
+    bytes: str | None = None  # a column that holds the image itself, instead of its location
     time: str = "added_at"  # decides an image's day
     time_zone: Zone | None = None  # of a `time` column without one; our own table is in UTC
 
@@ -74,6 +88,17 @@ class ImagesSettings(Section):
     max_bytes: int = Field(256 * MIB, gt=0)
     max_pixels: int = Field(64_000_000, gt=0)
     timeout_s: float = Field(30.0, gt=0)  # for one image: reading, then decoding
+
+
+class RemoteSettings(Section):
+    """Images that lie elsewhere: https://, s3://, gs://, az://. None is read unless its place is allowed."""
+
+    allow: Annotated[tuple[str, ...], BeforeValidator(_a_list), AfterValidator(_are_places)] = ()  # and what is below
+    allow_private_hosts: Annotated[
+        tuple[str, ...], BeforeValidator(_a_list)
+    ] = ()  # of these, those whose addresses are of the local network
+    retries: int = Field(3, ge=0, le=10)  # of a read that failed and may go well soon, within [images] timeout_s
+    concurrency: int = Field(8, ge=1, le=64)  # reads at a time, of each worker
 
 
 class CacheSettings(Section):
@@ -112,15 +137,58 @@ class RunSettings(Section):
         return text
 
 
+def _address(url: SecretStr) -> SecretStr:
+    try:
+        parts = urlsplit(url.get_secret_value())
+        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_one = False
+    if not is_one:
+        raise ValueError("it must begin with http:// or https:// and a host")
+    return url
+
+
+def _prom_file(path: Path) -> Path:
+    if path.suffix != ".prom":
+        raise ValueError("its name must end in .prom: the textfile collector reads no other")
+    return path
+
+
+Address = Annotated[SecretStr, AfterValidator(_address)]  # its path is often a password
+
+
+class LogSettings(Section):
+    format: Literal["text", "json"] = "text"  # of the lines on standard error; json: one object a line
+
+
+class MetricsSettings(Section):
+    textfile: Annotated[Path, AfterValidator(_prom_file)] | None = None  # for node_exporter's textfile collector
+
+
+class PingSettings(Section):
+    """A dead man's switch as healthchecks.io's: told of a run's start and end, it raises the alarm without them."""
+
+    url: Address | None = None
+
+
+class WebhookSettings(Section):
+    url: Address | None = None  # gets what `infer run --json` prints
+
+
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(extra="forbid", frozen=True)
 
     database: DatabaseSettings = DatabaseSettings()
     source: SourceSettings = SourceSettings()
     images: ImagesSettings = ImagesSettings()
+    remote: RemoteSettings = RemoteSettings()
     cache: CacheSettings = CacheSettings()
     models: ModelsSettings = ModelsSettings()
     run: RunSettings = RunSettings()
+    log: LogSettings = LogSettings()
+    metrics: MetricsSettings = MetricsSettings()
+    ping: PingSettings = PingSettings()
+    webhook: WebhookSettings = WebhookSettings()
 
     @classmethod
     def settings_customise_sources(
@@ -155,7 +223,19 @@ class LoadedSettings:
             ) from None
         if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
             url = url.set(database=str(self.resolve(Path(url.database))))
-        return url.render_as_string(hide_password=False)
+        return self._with_schema(url).render_as_string(hide_password=False)
+
+    def _with_schema(self, url: URL) -> URL:
+        """Our tables are where the search path begins; those of the user's own are still found in `public`."""
+        schema = self.settings.database.results_schema
+        if schema is None:
+            return url
+        if url.get_backend_name() not in ("postgresql", "postgres"):
+            raise UsageError("[database] results_schema: only PostgreSQL has schemas", "leave it out")
+        if "options" in url.query:
+            both = "[database] results_schema and options in its url are both set"
+            raise UsageError(both, "set search_path in the options")
+        return url.update_query_dict({"options": f"-csearch_path={schema},public"})
 
     @property
     def shown_url(self) -> str:
@@ -198,6 +278,17 @@ class LoadedSettings:
     def roots(self) -> tuple[Path, ...]:
         return tuple(self.resolve(root) for root in self.settings.images.roots)
 
+    @property
+    def remote(self) -> RemoteAccess:
+        remote = self.settings.remote
+        return RemoteAccess(
+            tuple(map(Place.parse, remote.allow)),
+            frozenset(host.strip("[]").lower() for host in remote.allow_private_hosts),
+            GIVES_UP_AFTER * self.settings.images.timeout_s,
+            remote.retries,
+            remote.concurrency,
+        )
+
     def resolve(self, path: Path) -> Path:
         return (self.folder / path.expanduser()).absolute()
 
@@ -206,16 +297,26 @@ class LoadedSettings:
         for section, model in self.settings:
             for key, value in model:
                 dotted = f"{section}.{key}"
-                shown = self.shown_url if dotted == "database.url" else value
+                shown = self.shown_url if dotted == "database.url" else _masked(value)
                 yield dotted, shown, self.origins.get(dotted, "default")
 
 
 _NEARNESS = {"environment": 1, "flag": 2}  # the file is farthest
 
 
+def _masked(value: object) -> object:
+    return mask_address(value.get_secret_value()) if isinstance(value, SecretStr) else value
+
+
+def mask_address(url: str) -> str:
+    """Of a web address no more than whose it is: user, path and query may be its password."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/***"
+
+
 def mask_url(url: URL) -> str:
     """The URL as it may be shown: no password, wherever in it one stands."""
-    masked = {key: "***" if _SECRET_KEY.search(key) else value for key, value in url.query.items()}
+    masked = {key: value if key in _SHOWN_OPTIONS else "***" for key, value in url.query.items()}
     return url.set(query=masked).render_as_string(hide_password=True)
 
 
@@ -291,7 +392,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _as_list(dotted: str, text: str) -> str | list[str]:
     """A variable is one text; folders are parted as in PATH, names by commas."""
-    separators = {"images.roots": os.pathsep, "run.models": ","}
+    separators = {"images.roots": os.pathsep, "run.models": ",", "remote.allow": ",", "remote.allow_private_hosts": ","}
     return [part.strip() for part in text.split(separators[dotted])] if dotted in separators else text
 
 

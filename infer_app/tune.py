@@ -15,6 +15,7 @@ from infer_app.errors import ModelError
 from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.machine import cap_by_memory, usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.images.location import ReadLimits
 from infer_app.loading.once import run_in_process
 from infer_app.models.artifact import Artifact
 from infer_app.models.choice import AUTO, Choice, Wish, choose_variant, wished_precision
@@ -132,7 +133,7 @@ def probe_decoding(lane: LaneSpec, locations: Sequence[str]) -> list[Alternative
     """Scaled decoding, measured on these images; nothing where none of them is large enough to be shrunk."""
     from infer_app.models.scaled import decoding_ms
 
-    given = (lane.models[0].artifact, lane.roots, lane.max_bytes, lane.max_pixels, locations)
+    given = (lane.models[0].artifact, lane.read, lane.max_pixels, locations)
     try:
         costs = run_in_process(decoding_ms, *given, timeout_s=TIMEOUT_S)
     except ModelError as error:  # a file can crash or hang the decoder: the run tells which, it is no matter of advice
@@ -180,7 +181,7 @@ def _divisors(num_cores: int) -> list[int]:
 def _measure_layout(artifact: Artifact, variant: str, speed: Speed, workers: int, threads: int) -> tuple[float, int]:
     """Images per second once all workers run, and the memory that one has for itself in bytes."""
     model = ModelSpec(artifact.folder, variant, speed.batch_size)
-    spec = LaneSpec((model,), (artifact.folder,), GENEROUS, GENEROUS, threads)
+    spec = LaneSpec((model,), ReadLimits((artifact.folder,), GENEROUS), GENEROUS, threads)
     stop_at = [float("inf")]
     seen: list[tuple[float, int]] = []
     with CpuExecutor(spec, workers, TIMEOUT_S) as executor:

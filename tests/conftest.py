@@ -1,16 +1,23 @@
-"""Shared small real things: a SQLite database, a registered day, JPEGs made in code."""
+"""Shared small real things: a SQLite database, a registered day, JPEGs made in code, a database of each kind.
+
+TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead of private ones, by a role that may create databases.
+"""
 
 from __future__ import annotations
 
 import io
+import logging
 import os
+import random
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import date, datetime
 from pathlib import Path
 
 import pytest
 from PIL import Image
 from sqlalchemy import insert
+from structlog.contextvars import clear_contextvars
 
 from infer_app.database.books import Books
 from infer_app.database.connect import Database
@@ -20,16 +27,54 @@ from infer_app.database.schema import images
 from infer_app.database.source import Source
 from infer_app.day import Day
 from infer_app.job import Tables
+from infer_app.observe.log import StderrHandler
 from infer_app.settings import SourceSettings
+from tests.databases import servers
+from tests.s3server import S3Server
+from tests.s3server import s3_server as run_s3_server
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
+DATABASES = ("sqlite", "postgres", "mariadb")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="also the long fault tests, as `make faults`")
+    parser.addoption("--seed", type=int, help="of random faults; 0, and another each time by --full")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.seed is None:
+        config.option.seed = random.randrange(10**6) if config.option.full else 0
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"random faults: --seed {config.option.seed}"
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.option.full:
+        left_out = [item for item in items if item.get_closest_marker("full")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
 
 
 @pytest.fixture(autouse=True)
 def no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith("INFER_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def logging_as_it_was() -> Iterator[None]:
+    """Around what calls `log_to_stderr` in this process."""
+    level = logging.getLogger("infer_app").level
+    yield
+    root = logging.getLogger()
+    root.handlers = [handler for handler in root.handlers if not isinstance(handler, StderrHandler)]
+    logging.getLogger("infer_app").setLevel(level)
+    logging.captureWarnings(False)
+    clear_contextvars()
 
 
 @pytest.fixture
@@ -55,6 +100,45 @@ def register(database: Database) -> Callable[..., None]:
             connection.execute(insert(images), rows)
 
     return register_images
+
+
+@pytest.fixture(scope="session", params=DATABASES)
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def server(kind: str) -> Iterator[servers.Server | None]:
+    """A private one that may be stopped and started; None for SQLite, and where a server was named to be used."""
+    with ExitStack() as stack:
+        try:
+            is_private = kind != "sqlite" and f"TEST_{kind.upper()}_URL" not in os.environ
+            yield stack.enter_context(getattr(servers, kind)()) if is_private else None
+        except servers.NoServer as missing:
+            pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def server_url(kind: str, server: servers.Server | None) -> str | None:
+    """Of the server's maintenance database; None for SQLite."""
+    return server.url if server else os.environ.get(f"TEST_{kind.upper()}_URL")
+
+
+@pytest.fixture
+def url(server_url: str | None, tmp_path: Path) -> Iterator[str]:
+    """Of a new, empty database."""
+    if server_url is None:
+        yield f"sqlite:///{tmp_path / 'infer.db'}"
+        return
+    with servers.new_database(server_url) as created:
+        yield created
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    pytest.importorskip("moto")
+    with run_s3_server() as server:
+        yield server
 
 
 def jpeg(width: int = 32, height: int = 24, color: tuple[int, int, int] = (200, 60, 30)) -> bytes:

@@ -50,6 +50,9 @@ Workers = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Silent on success, for cron.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+LogFormat = Annotated[
+    str | None, typer.Option("--log-format", help="Of the log on standard error: text, or json, an object a line.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="All of it on a sample, writing nothing: how fast will it be?")]
 TraceFile = Annotated[Path | None, typer.Option("--trace", help="Write what each process did when, for Perfetto.")]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many images.")]
@@ -78,9 +81,12 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")] = False,
+    log_format: LogFormat = None,
 ) -> None:
-    pass
+    if log_format:  # unless it is given again behind them
+        context.default_map = {command: {"log_format": log_format} for command in ("run", "backfill")}
 
 
 @app.command()
@@ -112,11 +118,13 @@ def init(
 
 @images_app.command("add")
 def images_add(
-    paths: Annotated[list[Path], typer.Argument(help="Files and folders.")],
+    paths: Annotated[
+        list[str], typer.Argument(help="Files and folders, s3://bucket/folder/ (also gs://, az://), https:// images.")
+    ],
     date: Annotated[str | None, typer.Option("--date", "-d", help="The day they count to.  [default: now]")] = None,
     config: Config = None,
 ) -> None:
-    """Register files and folders; safe to repeat."""
+    """Register files, folders and what lies elsewhere; safe to repeat."""
     from infer_app.cli.project import add
 
     add(paths, date, config)
@@ -265,6 +273,7 @@ def run(
     report: Annotated[bool, typer.Option("--report", help="Write the day's report at the end.")] = False,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    log_format: LogFormat = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -275,7 +284,18 @@ def run(
     from infer_app.cli import run as command
     from infer_app.cli.report import run_and_report
 
-    flags = command.run_flags(model, lookback, max_rejected, executor, device, variant, workers, allow_int8, wait)
+    flags = command.run_flags(
+        model,
+        log_format,
+        lookback=lookback,
+        max_rejected=max_rejected,
+        executor=executor,
+        device=device,
+        variant=variant,
+        workers=workers,
+        allow_int8=allow_int8,
+        wait=wait,
+    )
     limits = command.Limits(limit, finish_by, max_duration)
     voice = command.Voice(quiet, verbose, as_json)
 
@@ -301,6 +321,7 @@ def backfill(
     wait: Wait = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
+    log_format: LogFormat = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -310,7 +331,16 @@ def backfill(
     start_early()
     from infer_app.cli import run as command
 
-    flags = command.run_flags(model, 0, max_rejected, None, None, variant, workers, allow_int8, wait)
+    flags = command.run_flags(
+        model,
+        log_format,
+        lookback=0,
+        max_rejected=max_rejected,
+        variant=variant,
+        workers=workers,
+        allow_int8=allow_int8,
+        wait=wait,
+    )
     limits = command.Limits(limit, finish_by, max_duration)
     raise typer.Exit(command.backfill(first, last, flags, limits, command.Voice(quiet, verbose, as_json), config))
 

@@ -12,7 +12,6 @@ from typing import Any
 from infer_app.bench.bench import Row, find_bottleneck, find_broken_files, measure_ladder
 from infer_app.bench.order import Order
 from infer_app.bench.strategies import LADDER
-from infer_app.cli.failures import printable
 from infer_app.cli.tables import show_table
 from infer_app.database.registry import find_images
 from infer_app.day import Day, parse_date
@@ -21,6 +20,7 @@ from infer_app.executors.machine import usable_cores
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import local_path
 from infer_app.job import choose_artifact, open_tables
+from infer_app.observe.escape import printable
 from infer_app.settings import LoadedSettings, load_settings
 
 MIB = 1 << 20

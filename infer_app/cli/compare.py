@@ -14,6 +14,7 @@ from infer_app.database.figures import Figures
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.job import Tables, open_tables
+from infer_app.places import shown as shown_location
 from infer_app.settings import load_settings
 from infer_app.similarity import cosine, mean_difference, numbers_of
 
@@ -77,7 +78,7 @@ def _compare_labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[s
         "disagree": overlap.both - agree,
         "confusions": confusions,
         "measure": SUREST,
-        "images": [asdict(pair) for pair in sides.surest(limit)],
+        "images": [asdict(pair) | {"location": shown_location(pair.location)} for pair in sides.surest(limit)],
     }
 
 
@@ -93,7 +94,7 @@ def _measure(sides: Disagreement, a: Version, b: Version, limit: int) -> dict[st
             incomparable += 1
             continue
         count, total = count + 1, total + value
-        pair = {"image_id": row["image_id"], "location": str(row["location"]), "value": value}
+        pair = {"image_id": row["image_id"], "location": shown_location(str(row["location"])), "value": value}
         heapq.heappush(furthest, (sign * value, row["image_id"], pair))
         if len(furthest) > limit:
             heapq.heappop(furthest)

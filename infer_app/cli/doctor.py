@@ -18,6 +18,7 @@ from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, gravest
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.images.decode import decoder_name, has_turbo
+from infer_app.images.location import ReadLimits
 from infer_app.job import choose_artifacts, open_tables, plan_run
 from infer_app.models.device import Host, describe_host
 from infer_app.models.variants import OPENVINO_FP32, missing_for
@@ -103,7 +104,7 @@ def _database(loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
-    if not loaded.roots:
+    if not loaded.roots and not loaded.remote.places and loaded.settings.source.bytes is None:
         yield Finding("roots", "none: no image may be read", "`infer images add FOLDER`, or set [images] roots", 2)
     for root in loaded.roots:
         try:
@@ -115,6 +116,19 @@ def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
         if empty:
             raise StorageUnavailable(f"{root} is empty", "is the image storage mounted?")
         yield Finding("roots", f"{root} is there")
+
+
+def _remote(loaded: LoadedSettings) -> Iterator[Finding]:
+    access = loaded.remote
+    if not access.places:
+        return
+    from infer_app.images.remote import look_at  # most projects have nothing remote
+
+    for place in access.places:
+        try:
+            yield Finding("remote", f"{place} {look_at(place, access)}")
+        except InferError as error:  # the others are looked at all the same
+            yield Finding("remote", error.message, error.hint, error.exit_code)
 
 
 def _gpu(_: LoadedSettings) -> Iterator[Finding]:
@@ -146,11 +160,11 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         images = loaded.settings.images
         plan = plan_run(loaded, artifact)
         model = ModelSpec(artifact.folder, plan.variant, plan.batch_size)
-        LaneSpec((model,), (), images.max_bytes, images.max_pixels).open()
+        LaneSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels).open()
         manifest = artifact.manifest
         yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")
     if missing := missing_for(OPENVINO_FP32):
         yield Finding("openvino", "models run as TorchScript", missing)
 
 
-CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _gpu, _database, _roots, _model)
+CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _gpu, _database, _roots, _remote, _model)

@@ -9,12 +9,14 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.failures import printable
+from infer_app.cli.look import shown
 from infer_app.database.history import ModelHistory
 from infer_app.day import Day, parse_date
 from infer_app.errors import gravest
 from infer_app.explain import Explanation, FileNow, Replay, explain, is_same_file, replay
 from infer_app.job import open_tables
+from infer_app.observe.escape import printable
+from infer_app.places import shown as shown_location
 from infer_app.records import FileFacts
 from infer_app.settings import load_settings
 
@@ -41,7 +43,7 @@ def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]
     file = found.file
     return {
         "image_id": found.image_id,
-        "location": found.location,
+        "location": shown_location(found.location) if found.location else None,
         "time": found.time,
         "date": found.day,
         "allowed": None if file is None else file.is_allowed,
@@ -52,7 +54,7 @@ def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]
                 "model_id": one.model_id,
                 "state": one.state,
                 "prediction": _without_vector(one.prediction),
-                "rejection": one.rejection,
+                "rejection": one.rejection and shown(one.rejection),
                 "run": one.run,
                 "same_file": is_same_file(file, one),
                 "replay": None if again is None else asdict(again),
@@ -73,7 +75,7 @@ def _plain(value: object) -> str:
 
 def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
     yield f"image     {found.image_id}"
-    yield f"location  {found.location or 'the source lists it no longer'}"
+    yield f"location  {shown_location(found.location) if found.location else 'the source lists it no longer'}"
     if found.location is not None:
         at = f", {found.time:%Y-%m-%d %H:%M} UTC" if found.time else ""
         yield f"day       {found.day or 'none: it has no time'}{at}"

@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import traceback
 
 from infer_app.errors import EXIT_BUG, InferError
-
-
-def printable(text: str) -> str:
-    """Names may hold terminal escapes and undecodable bytes: shown, not obeyed."""
-    return "".join(
-        char if char.isprintable() or char == "\n" else char.encode("unicode_escape", "surrogatepass").decode()
-        for char in text
-    )
+from infer_app.observe.escape import printable
 
 
 def fail(error: Exception, as_json: bool) -> int:
@@ -27,11 +21,25 @@ def fail(error: Exception, as_json: bool) -> int:
     message = str(error) if known else f"a bug: {type(error).__name__}: {error}"
     hint = error.hint if isinstance(error, InferError) else "please report it with the lines above"
     exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
-    if not known:
-        traceback.print_exception(error, file=sys.stderr)
-    print(f"infer: {printable(message)}", file=sys.stderr)
-    if hint:
-        print(f"  hint: {printable(hint)}", file=sys.stderr)
+    if _logs_json():
+        figures = {"hint": hint, "exit_code": exit_code}
+        logging.getLogger(__name__).error("%s", message, extra=figures, exc_info=None if known else error)
+    else:
+        _tell(message, hint, None if known else error)
     if as_json:
         print(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}))
     return exit_code
+
+
+def _tell(message: str, hint: str, bug: Exception | None) -> None:
+    if bug:
+        traceback.print_exception(bug, file=sys.stderr)
+    print(f"infer: {printable(message)}", file=sys.stderr)
+    if hint:
+        print(f"  hint: {printable(hint)}", file=sys.stderr)
+
+
+def _logs_json() -> bool:
+    """Not where nothing was loaded that could."""
+    log = sys.modules.get("infer_app.observe.log")
+    return log is not None and bool(log.logs_json())

@@ -16,6 +16,7 @@ from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.job import Tables, open_tables
 from infer_app.observe.verdict import balance
+from infer_app.places import shown as shown_location
 from infer_app.records import DayCounts, Reason
 from infer_app.settings import LoadedSettings, load_settings
 
@@ -137,7 +138,13 @@ def _model_ids(tables: Tables, name: str | None) -> set[str]:
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
-    return {key: value.isoformat() if isinstance(value, datetime | date) else value for key, value in row.items()}
+    return {key: _plain(key, value) for key, value in row.items()}
+
+
+def _plain(key: str, value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return shown_location(value) if key == "location" and value else value
 
 
 def _print_predictions(rows: Iterator[dict[str, Any]], day: Day) -> None:

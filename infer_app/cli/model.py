@@ -15,6 +15,7 @@ from infer_app.cli.variants import show_requirements, show_scaled, show_tuning, 
 from infer_app.errors import ModelError, UsageError
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.images.location import ReadLimits
 from infer_app.models import openvino
 from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants, check_gpu_variants
 from infer_app.models.add_variants import add_variants
@@ -236,7 +237,7 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
         with redirect_stdout(sys.stderr):
             variants = [variant for device in ("cpu", "cuda") for variant in runnable(artifact.manifest, device)]
             models = tuple(ModelSpec(artifact.folder, variant) for variant in variants)
-            LaneSpec(models, (), images.max_bytes, images.max_pixels).open()
+            LaneSpec(models, ReadLimits((), images.max_bytes), images.max_pixels).open()
         if not as_json:
             files = len(artifact.manifest.files)
             print(

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import tomlkit
 import tomlkit.exceptions
 
-from infer_app.cli.failures import printable
 from infer_app.cli.tables import show_table
 from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade as upgrade_tables
-from infer_app.database.registry import add_images, find_images
+from infer_app.database.registry import add_images, add_objects, find_images, may_be_image
 from infer_app.database.schema import VERSION
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.job import open_tables
 from infer_app.models.files import replace_file
+from infer_app.observe.escape import printable
+from infer_app.places import Place, RemoteAccess, is_remote, parse_url, shown
 from infer_app.settings import DEFAULT_CONFIG, LoadedSettings, load_settings
 
 TEMPLATE = """\
@@ -32,6 +34,7 @@ TEMPLATE = """\
 # Where results go, and where images are listed unless [source] says otherwise. Any SQLAlchemy URL:
 # postgresql://user:password@host/name needs `pip install 'infer_app[postgres]'`, mariadb://… 'infer_app[mariadb]'.
 url = "sqlite:///infer.db"
+# results_schema = "infer"    # PostgreSQL: where the tables for results are, if not in the role's own schema
 
 [source]
 # Your own table or view of images, by its column names; it is only read. Left out: the table that
@@ -39,6 +42,7 @@ url = "sqlite:///infer.db"
 # table = "photos"
 # id = "photo_id"
 # location = "path"
+# bytes = "picture"           # a column that holds the image itself, instead of its location
 # time = "uploaded_at"        # decides an image's day
 # time_zone = "UTC"           # of a time column that has none
 # query = "SELECT id, path AS location, taken AS added_at FROM photos WHERE site = 7"
@@ -49,6 +53,14 @@ roots = []
 # max_bytes = 268435456
 # max_pixels = 64000000
 # timeout_s = 30              # for reading one image, and again for decoding it
+
+[remote]
+# Where else images may be read from; `infer images add` adds what it is given. Credentials are those that the clouds'
+# own tools find, never in this file. S3 needs `pip install 'infer_app[s3]'` (also: gs, azure), https:// nothing.
+allow = []                    # "https://images.example.org/photos/", "s3://bucket/folder/"
+# allow_private_hosts = []    # hosts among them whose addresses are of the local network
+# retries = 3                 # of a read that may go well soon (5xx, throttling, lost connections)
+# concurrency = 8             # reads at a time, of each worker
 
 [models]
 folder = "models"
@@ -70,6 +82,20 @@ folder = "models"
 # chunk_size = 0              # images in one transaction; 0: as many as a worker does in a quarter of a second
 # wait = false                # for another run that holds the day, instead of ending with exit code 13
 # max_rejected = "5%"         # more than this ends with exit code 3 (a share allows at least 10)
+
+# How others hear of `infer run`; jobs/README.md says more. None of it changes how a run ends. The addresses are
+# secrets: better as variables, INFER_PING__URL and INFER_WEBHOOK__URL.
+[log]
+# format = "text"             # json: one object a line on standard error
+
+[metrics]
+# textfile = "/var/lib/prometheus/node-exporter/infer.prom"  # for node_exporter's textfile collector
+
+[ping]
+# url = "https://hc-ping.com/…"  # POST to url/start, then to url (exit code 0) or url/EXIT-CODE
+
+[webhook]
+# url = "https://…"           # POST of what --json prints
 """
 
 
@@ -88,43 +114,82 @@ def init(folder: Path | None = None, settings: str = TEMPLATE, mode: int = 0o666
     return path
 
 
-def add(paths: Sequence[Path], date: str | None, config: Path | None) -> None:
+def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> None:
     loaded = load_settings(config)
     if not loaded.lists_own_images:
         raise UsageError(
             "[source] names a table of your own, where infer_app adds nothing", "add rows to it, or leave [source] out"
         )
-    missing = [path for path in paths if not path.exists()]
+    urls = [path for path in paths if isinstance(path, str) and is_remote(path)]
+    local = [Path(path) for path in paths if path not in urls]
+    missing = [path for path in local if not path.exists()]
     if missing:
         raise UsageError(f"no such file or folder: {printable(str(missing[0]))}")
     added_at = _added_at(date, loaded.settings.run.time_zone)
-    paths = [Path(os.path.abspath(path)) for path in paths]  # noqa: PTH100 - without `..`, with the user's links
-    files = [file for path in paths for file in find_images(path)]
+    local = [Path(os.path.abspath(path)) for path in local]  # noqa: PTH100 - without `..`, with the user's links
+    files = [file for path in local for file in find_images(path)]
     storable = [file for file in files if _is_storable(file)]
+    places = [_place_of(url) for url in urls]
     with open_tables(loaded) as tables:
-        allow_roots(loaded, [path if path.is_dir() else path.parent for path in paths])
-        added = add_images(tables.database, storable, added_at)
-    print(f"{added:,} images added for {date or 'today'}, {len(storable) - added:,} were known already")
+        allow_roots(loaded, [path if path.is_dir() else path.parent for path in local])
+        allow_places(loaded, places)
+        added, known = add_images(tables.database, storable, added_at), len(storable)
+        for url, place in zip(urls, places, strict=True):
+            for found in _found_at(url, place, loaded.remote):
+                added += add_objects(tables.database, found, added_at)
+                known += len(found)
+    print(f"{added:,} images added for {date or 'today'}, {known - added:,} were known already")
     for file in files:
         if not _is_storable(file):
             print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
 
 
+def _place_of(url: str) -> Place:
+    """The folder of a URL, which is all of it where it ends in a slash."""
+    try:
+        parsed = parse_url(url)
+    except ValueError as error:
+        raise UsageError(f"{shown(url)}: {error}") from None
+    folder, _, _ = parsed.path.rpartition("/")
+    return Place(replace(parsed, path=f"{folder}/", query=""))
+
+
+def _found_at(url: str, place: Place, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
+    """(location, size in bytes) of a single image, or of all below a folder, a folder at a time."""
+    if not parse_url(url).path.endswith("/"):
+        yield [(url, None)]
+        return
+    from infer_app.images.remote import list_folders
+
+    start = len(str(place))
+    for found in list_folders(place, access):
+        yield [(location, size) for location, size in found if may_be_image(PurePosixPath(location[start:]))]
+
+
 def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
     """Adds folders to [images] roots in infer.toml, with the file's comments kept. Raises UsageError if it can't."""
     new = [folder for folder in dict.fromkeys(folders) if not any(folder.is_relative_to(root) for root in loaded.roots)]
+    _note(loaded.path, "images", "roots", list(map(str, new)))
+
+
+def allow_places(loaded: LoadedSettings, places: Sequence[Place]) -> None:
+    """The same for [remote] allow."""
+    known = loaded.remote.places
+    new = [place for place in dict.fromkeys(places) if not any(one.allows(place.root) for one in known)]
+    _note(loaded.path, "remote", "allow", list(map(str, new)))
+
+
+def _note(config: Path, section: str, key: str, new: Sequence[str]) -> None:
     if not new:
         return
     try:
-        document = tomlkit.parse(loaded.path.read_text())
-        images = document.setdefault("images", tomlkit.table())
-        images.setdefault("roots", tomlkit.array()).extend(str(folder) for folder in new)
-        replace_file(loaded.path, tomlkit.dumps(document).encode())
+        document = tomlkit.parse(config.read_text())
+        table = document.setdefault(section, tomlkit.table())
+        table.setdefault(key, tomlkit.array()).extend(new)
+        replace_file(config, tomlkit.dumps(document).encode())
     except (OSError, UnicodeEncodeError, tomlkit.exceptions.TOMLKitError) as error:
-        roots = printable(", ".join(f'"{folder}"' for folder in new))
-        raise UsageError(
-            f"can't note the folder in {loaded.path}: {error}", f"add to [images] roots: {roots}"
-        ) from None
+        listed = printable(", ".join(f'"{one}"' for one in new))
+        raise UsageError(f"can't note it in {config}: {error}", f"add to [{section}] {key}: {listed}") from None
 
 
 def upgrade(config: Path | None) -> None:

@@ -48,7 +48,7 @@ def quickstart(folder: Path) -> None:
     limits = run_command.Limits(None, None, None)
     exit_code = run_command.run(
         "yesterday",
-        run_command.run_flags(MODEL, None, None, None, None, None, None),
+        run_command.run_flags(MODEL),
         limits,
         run_command.Voice(False, False, False),
         False,

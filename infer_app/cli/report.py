@@ -11,12 +11,12 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.failures import printable
 from infer_app.database.figures import Figures, days_run
 from infer_app.day import Day, parse_date
 from infer_app.errors import InferError, UsageError
-from infer_app.job import Tables, open_tables
+from infer_app.job import Tables, open_tables, read_limits
 from infer_app.models.files import replace_file
+from infer_app.observe.escape import printable
 from infer_app.report.data import DayReport, gather
 from infer_app.report.page import IndexRow, pictured, render_day, render_index
 from infer_app.report.runs import RunFigures, run_figures
@@ -144,7 +144,7 @@ def _gather(tables: Tables, day: Day, model: str, model_id: str, timeline: Timel
 
 def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
     images = loaded.settings.images
-    limits = ThumbnailLimits(loaded.roots, images.max_bytes, images.max_pixels)
+    limits = ThumbnailLimits(read_limits(loaded), images.max_pixels)
     thumbnails = make_thumbnails(pictured(report), limits)
     data = file.with_suffix(".json")
     if data == file:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -12,11 +14,13 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from infer_app.cli.night import SIGNALLED, Night, night
 from infer_app.day import Day, each_date, parse_date
-from infer_app.errors import DayHeld, InferError, ModelError, NothingAllowed, gravest
+from infer_app.errors import DayHeld, InferError, Interrupted, ModelError, NothingAllowed, gravest
 from infer_app.job import Job, choose_artifacts, group_by_pixels, open_job
 from infer_app.observe.forecast import Forecast, forecast
-from infer_app.observe.log import log_to_stderr
+from infer_app.observe.log import bind, log_to_stderr
+from infer_app.observe.metrics import ModelOutcome
 from infer_app.observe.progress import Progress
 from infer_app.observe.trace import Trace
 from infer_app.observe.verdict import speed, stage_costs, verdict
@@ -56,29 +60,10 @@ class Voice:
     as_json: bool
 
 
-def run_flags(
-    model: str | Sequence[str] | None,
-    lookback: int | None,
-    max_rejected: str | None,
-    executor: str | None,
-    device: str | None,
-    variant: str | None,
-    workers: int | None,
-    allow_int8: bool | None = None,
-    wait: bool | None = None,
-) -> dict[str, Any]:
-    """Flags as settings; None, and no model named, leave the setting alone."""
-    return {
-        "run.models": [model] if isinstance(model, str) else list(model or ()) or None,
-        "run.lookback": lookback,
-        "run.max_rejected": max_rejected,
-        "run.executor": executor,
-        "run.device": device,
-        "run.variant": variant,
-        "run.workers": workers,
-        "run.allow_int8": allow_int8,
-        "run.wait": wait,
-    }
+def run_flags(model: str | Sequence[str] | None, log_format: str | None = None, **of_run: Any) -> dict[str, Any]:
+    """Flags as settings, `of_run` those of [run]; None, and no model named, leave the setting alone."""
+    models = [model] if isinstance(model, str) else list(model or ())
+    return {"run.models": models or None, "log.format": log_format, **{f"run.{key}": of_run[key] for key in of_run}}
 
 
 def run(
@@ -91,36 +76,54 @@ def run(
     trace: Path | None = None,
 ) -> int:
     """One day and its look-back, oldest first; returns the exit code."""
-    loaded = load_settings(config, flags)
+    loaded = _load(config, flags, voice)
     settings = loaded.settings.run
-    day = Day.of(parse_date(date_text, settings.time_zone), settings.time_zone)
-    days = [day.before(n) for n in range(settings.lookback, -1, -1)]
-    with Trace(trace) if trace else nullcontext() as traced:
-        if is_dry:
-            return _dry_run(loaded, days, limits, voice, traced)
-        return _run_days(loaded, days, limits, voice, traced)
+    with night(loaded, is_told=not is_dry) as tonight:
+        day = Day.of(parse_date(date_text, settings.time_zone), settings.time_zone)
+        days = [day.before(n) for n in range(settings.lookback, -1, -1)]
+        with Trace(trace) if trace else nullcontext() as traced:
+            if is_dry:
+                return _dry_run(loaded, days, limits, voice, traced)
+            return _run_days(loaded, days, limits, voice, tonight, traced)
 
 
 def backfill(first: str, last: str, flags: dict[str, Any], limits: Limits, voice: Voice, config: Path | None) -> int:
     """Every day of the range, oldest first; returns the gravest exit code."""
-    loaded = load_settings(config, flags)
+    loaded = _load(config, flags, voice)
     zone = loaded.settings.run.time_zone
     dates = each_date(parse_date(first, zone), parse_date(last, zone))
-    return _run_days(loaded, [Day.of(one, zone) for one in dates], limits, voice)
+    with night(loaded, is_told=False) as tonight:
+        return _run_days(loaded, [Day.of(one, zone) for one in dates], limits, voice, tonight)
+
+
+def _load(config: Path | None, flags: dict[str, Any], voice: Voice) -> LoadedSettings:
+    """The settings, and a log as they want it: wrong settings too are told in the form that was asked for outside."""
+    asked = flags.get("log.format") or os.environ.get("INFER_LOG__FORMAT", "text")
+    log_to_stderr(asked, voice.quiet, voice.verbose)
+    loaded = load_settings(config, flags)
+    log_to_stderr(loaded.settings.log.format, voice.quiet, voice.verbose)
+    return loaded
 
 
 def _run_days(
-    loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice: Voice, trace: Trace | None = None
+    loaded: LoadedSettings,
+    days: Sequence[Day],
+    limits: Limits,
+    voice: Voice,
+    tonight: Night,
+    trace: Trace | None = None,
 ) -> int:
     """Models that take the same pixels together, the others after them, also where one can't run or is held."""
-    log_to_stderr(voice.quiet, voice.verbose)
+    artifacts = choose_artifacts(loaded)
+    tonight.begins(days, [artifact.manifest.name for artifact in artifacts], loaded.shown_url)
     answers: list[Answer] = []
     failures: list[Failure] = []
     nearest: date | None = None
-    left = deque(group_by_pixels(choose_artifacts(loaded)))
+    left = deque(group_by_pixels(artifacts))
     with limits.stop() as stop:
         while left and not stop.exit_code:
             artifacts = left.popleft()
+            bind(model=", ".join(artifact.manifest.name for artifact in artifacts))
             try:
                 with open_job(loaded, artifacts, trace=trace is not None) as job:
                     answers += _run_job(job, days, limits, stop, Progress(voice.quiet), trace)
@@ -130,13 +133,28 @@ def _run_days(
                     left.extendleft([artifact] for artifact in reversed(artifacts))
                 else:
                     failures.append(Failure(artifacts[0].manifest.name, error))
-    for artifacts in left:
-        log.warning("not begun: %s", ", ".join(artifact.manifest.name for artifact in artifacts))
+    not_begun = [artifact.manifest.name for artifacts in left for artifact in artifacts]
+    if not_begun:
+        log.warning("not begun: %s", ", ".join(not_begun))
     if not answers and failures:
         raise failures[0].error
+    if not answers:  # the signal came before the first of them
+        raise Interrupted(stop.exit_code - SIGNALLED)
     exit_code = gravest([answer.exit_code for answer in answers] + [failure.exit_code for failure in failures])
-    _say(answers, failures, days, nearest, exit_code, voice)
+    told = _to_json(answers, failures, exit_code)
+    outcomes = [answer.outcome for answer in answers] + [failure.outcome for failure in failures]
+    outcomes += [ModelOutcome(name, stop.exit_code) for name in not_begun]
+    tonight.ended(told, outcomes, exit_code)
+    bind(model=", ".join(tonight.models))
+    _say(answers, failures, days, nearest, exit_code, told, voice)
+    sys.stdout.flush()  # others are told next, which may take seconds
     return exit_code
+
+
+def _to_json(answers: Sequence[Answer], failures: Sequence[Failure], exit_code: int) -> dict[str, Any]:
+    models = [answer.to_json() for answer in answers] + [failure.to_json() for failure in failures]
+    several = {"models": models} if len(models) > 1 else {}
+    return answers[0].to_json() | {"exit_code": exit_code} | several
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +167,10 @@ class Failure:
     @property
     def exit_code(self) -> int:
         return self.error.exit_code
+
+    @property
+    def outcome(self) -> ModelOutcome:
+        return ModelOutcome(self.model, self.exit_code)
 
     def to_json(self) -> dict[str, Any]:
         told = {"error": str(self.error), "hint": self.error.hint}
@@ -167,6 +189,10 @@ class Answer:
     @property
     def last(self) -> RunReport:
         return self.reports[-1]
+
+    @property
+    def outcome(self) -> ModelOutcome:
+        return ModelOutcome(self.last.model, self.exit_code, self.reports, self.older)
 
     def to_json(self) -> dict[str, Any]:
         more = {
@@ -199,7 +225,7 @@ def _run_job(
 
 def _answer(job: Job, days: Sequence[Day], reports: list[RunReport], left_out: list[int], ended_early: bool) -> Answer:
     model_id = reports[-1].model_id
-    older = job.tables.books.count_older_pending(days[0], model_id)
+    older = job.tables.database.ride_out(lambda: job.tables.books.count_older_pending(days[0], model_id))
     exit_code = gravest(left_out + [report.exit_code for report in reports])
     return Answer(reports, older, _forecast_rest(job, days, reports) if ended_early else None, exit_code)
 
@@ -216,14 +242,13 @@ def _say(
     days: Sequence[Day],
     nearest: date | None,
     exit_code: int,
+    told: dict[str, Any],
     voice: Voice,
 ) -> None:
     for failure in failures:
         log.error("%s was not run: %s (%s)", failure.model, failure.error, failure.error.hint)
     if voice.as_json:
-        models = [answer.to_json() for answer in answers] + [failure.to_json() for failure in failures]
-        several = {"models": models} if len(models) > 1 else {}
-        print(json.dumps(answers[0].to_json() | {"exit_code": exit_code} | several))
+        print(json.dumps(told))
         return
     if voice.quiet and exit_code == 0:
         return
@@ -266,7 +291,6 @@ def _now() -> datetime:
 
 
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice: Voice, trace: Trace | None) -> int:
-    log_to_stderr(voice.quiet, voice.verbose)
     rehearsed: list[tuple[list[RunReport], Forecast]] = []
     with limits.stop() as stop:
         for artifacts in group_by_pixels(choose_artifacts(loaded)):

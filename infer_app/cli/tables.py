@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from infer_app.cli.failures import printable
+from infer_app.observe.escape import printable
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import random
 import sqlite3
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,12 +10,22 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import DatabaseError, DBAPIError, InterfaceError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+)
 
+from infer_app.database.patience import ConnectionLost, Deadlocked, Patience, ride_out
+from infer_app.database.sqlite import BUSY_TIMEOUT_S as BUSY_TIMEOUT_S
+from infer_app.database.sqlite import begin_sqlite, connect_sqlite
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings import mask_url
 
-BUSY_TIMEOUT_S = 60
 DRIVERS = {
     "postgres": "postgresql+psycopg",
     "postgresql": "postgresql+psycopg",
@@ -32,12 +39,17 @@ CONNECT_TIMEOUT_S = 10
 ROW_ERRORS = (1644, 4025, 3819, 1118, 1153)
 # A transaction that was ended for another's sake: MariaDB's deadlock and lock wait, PostgreSQL's SQLSTATEs of both.
 DEADLOCKS = (1213, 1205, "40P01", "40001", "55P03")
-DEADLOCK_TRIES = 10
+# The server said that it ends the connection: MariaDB's shutdown, KILL and aborted reads and writes, PostgreSQL's
+# shutdowns. The drivers report what it did without a word.
+LOSSES = (1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, "57P01", "57P02", "57P03", "08003", "08006")
+# Notices a machine that went away without a word, which TCP by itself does after hours.
+POSTGRES_KEEPALIVE = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 6,
+    "tcp_user_timeout": 90_000,
+}
 T = TypeVar("T")
-
-
-class Deadlocked(DatabaseUnavailable):
-    """The same again may succeed."""
 
 
 class Database:
@@ -52,6 +64,7 @@ class Database:
         if self.is_sqlite and self._url.database in (None, "", ":memory:"):
             raise UsageError("an in-memory database forgets its results", "name a file: sqlite:///infer.db")
         self._read_only = read_only
+        self._was_reached = False
         self._engine = self._create_engine()
         self.dialect = self._engine.dialect
 
@@ -70,26 +83,51 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        with self._translate_errors(), self._engine.connect() as connection:
+        with self._translate_errors(), self._connect(self._engine) as connection:
             yield connection
 
     @contextmanager
     def write(self, patience_s: float = BUSY_TIMEOUT_S) -> Iterator[Connection]:
+        """Waits for `patience_s` for SQLite's lock; less than usual is also the limit for a server that is away."""
         # SQLite: take the write lock at the start; a read lock that is upgraded later fails at once instead of waiting.
         writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE", sqlite_patience_s=patience_s)
-        with self._translate_errors(), writer.begin() as connection:
+        with self._translate_errors(), self._connect(writer, patience_s) as connection, connection.begin():
             yield connection
 
     def transact(self, work: Callable[[Connection], T]) -> T:
-        """What `work` does, in one transaction: done again when the database ended it to let another one pass."""
-        for tries in range(1, DEADLOCK_TRIES):
+        """What `work` does, in one transaction: done again when the database ended it to let another one pass, or when
+        the connection was lost. A commit whose answer was lost may have been done: `work` must bear being repeated.
+        """
+
+        def once() -> T:
+            with self.write() as connection:
+                return work(connection)
+
+        return self.ride_out(once)
+
+    def ride_out(self, work: Callable[[], T]) -> T:
+        """What `work` returns, which opens its own connections and bears being repeated."""
+        return ride_out(work)
+
+    def _connect(self, engine: Engine, patience_s: float = BUSY_TIMEOUT_S) -> Connection:
+        """A server that was there before is waited for: it may only be starting again."""
+        waits_longer = not self.is_sqlite and patience_s >= BUSY_TIMEOUT_S
+        patience = Patience(None if waits_longer else patience_s)
+        while True:
             try:
-                with self.write() as connection:
-                    return work(connection)
-            except Deadlocked:
-                time.sleep(random.uniform(0, 0.02 * 2**tries))
-        with self.write() as connection:
-            return work(connection)
+                connection = engine.connect()
+            except (ProgrammingError, TypeError, ValueError) as error:  # drivers read their options as they connect
+                if self._was_reached:
+                    raise
+                raise self._wrong_option(error) from None
+            except DBAPIError as error:
+                may_come = "locked" in str(error.orig) if self.is_sqlite else self._was_reached
+                if not may_come or not patience.wait(f"{self.shown_url} can't be reached"):
+                    raise
+            else:
+                self._was_reached = True
+                patience.end()
+                return connection
 
     def close(self) -> None:
         self._engine.dispose()
@@ -114,6 +152,12 @@ class Database:
         except ModuleNotFoundError as error:
             extra = EXTRAS.get(str(error.name), error.name)
             raise UsageError(f"the driver {error.name!r} is not installed", f"pip install {extra}") from None
+        except (TypeError, ValueError, ArgumentError) as error:
+            raise self._wrong_option(error) from None
+
+    def _wrong_option(self, error: Exception) -> UsageError:
+        what = str(getattr(error, "orig", None) or error).splitlines()[0]
+        return UsageError(f"{self.shown_url}: {what}", "the options after ? are those of the database's driver")
 
     def _create_postgres_engine(self) -> Engine:
         timeout = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
@@ -123,7 +167,7 @@ class Database:
             self._url,
             pool_pre_ping=True,
             hide_parameters=True,
-            connect_args={**timeout, "prepare_threshold": None},
+            connect_args=timeout | POSTGRES_KEEPALIVE | {"prepare_threshold": None},
             execution_options=options,
         )
 
@@ -145,27 +189,11 @@ class Database:
                 cursor.execute("SET SESSION TRANSACTION READ ONLY")
 
     def _create_sqlite_engine(self) -> Engine:
-        engine = create_engine(self._url, creator=self._connect_sqlite, hide_parameters=True)
-        event.listen(engine, "begin", _begin_sqlite)
-        return engine
-
-    def _connect_sqlite(self) -> sqlite3.Connection:
-        """A read-only connection never writes, and leaves no file behind that wasn't there."""
         path = self.sqlite_file
         assert path is not None
-        mode = _read_mode(path) if self._read_only else "rwc"
-        uri = f"{path.absolute().as_uri()}?mode={mode}"
-        # SQLite waits for a lock without hearing a signal, so not for long: `_begin_sqlite` waits again.
-        connection = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
-        # One undecodable name must not end a run: it is handed on, and found or not found as the file system says.
-        connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
-        if self._read_only:
-            connection.execute("PRAGMA query_only=ON")
-            return connection
-        connection.execute("PRAGMA journal_mode=WAL")
-        # Safe in WAL mode against a crash of the program; after a power cut the last commits may be gone, whole.
-        connection.execute("PRAGMA synchronous=NORMAL")
-        return connection
+        engine = create_engine(self._url, creator=lambda: connect_sqlite(path, self._read_only), hide_parameters=True)
+        event.listen(engine, "begin", begin_sqlite)
+        return engine
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:
@@ -185,8 +213,16 @@ class Database:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
         password = self._url.password
         message = first_line.replace(str(password), "***") if password else first_line
-        kind = Deadlocked if _code(error) in DEADLOCKS else DatabaseUnavailable
-        return kind(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+        return self._kind_of(error)(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+
+    def _kind_of(self, error: DBAPIError) -> type[DatabaseUnavailable]:
+        code = _code(error)
+        if code in DEADLOCKS:
+            return Deadlocked
+        # libpq's own errors have no SQLSTATE, and all are about the connection.
+        unheard = self._url.get_backend_name() == "postgresql" and code is None
+        is_lost = error.connection_invalidated or unheard or code in LOSSES
+        return ConnectionLost if is_lost and self._was_reached else DatabaseUnavailable
 
 
 def _with_driver(url: URL) -> URL:
@@ -200,30 +236,3 @@ def _code(error: DBAPIError) -> object:
     if cause is not None and type(cause).__module__.startswith("pymysql"):
         return cause.args[0] if cause.args else None
     return getattr(cause, "sqlstate", None)
-
-
-def _read_mode(path: Path) -> str:
-    """How to open a file without changing a byte of it.
-
-    Opening and closing a database that a crash left behind would write its log into it, so that one is opened with
-    mode=ro. That mode can't remove the empty log it makes itself, so it is not for the others; and in a folder where
-    nothing may be written it needs to be told that nobody else writes.
-    """
-    if any(path.with_name(f"{path.name}{log}").exists() for log in ("-wal", "-journal")):
-        return "ro"
-    if not os.access(path.parent, os.W_OK):
-        return "ro&immutable=1"
-    return "rwc" if os.access(path, os.W_OK) else "ro"
-
-
-def _begin_sqlite(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    deadline = time.monotonic() + options.get("sqlite_patience_s", BUSY_TIMEOUT_S)
-    while True:
-        try:
-            connection.exec_driver_sql(options.get("sqlite_begin", "BEGIN"))
-        except OperationalError as error:
-            if "locked" not in str(error.orig) or time.monotonic() > deadline:
-                raise
-        else:
-            return

@@ -87,7 +87,8 @@ class Figures:
         sums = [func.sum(case((and_(*both), 1), else_=0)) for both in zip(lower, upper, strict=True)]
         with self._database.read() as connection:
             _, joined = self._predicted(connection, day)
-            return [count or 0 for count in connection.execute(select(*sums).select_from(joined)).one()]
+            counts = connection.execute(select(*sums).select_from(joined)).one()
+            return [int(count or 0) for count in counts]  # MariaDB's sums are decimals
 
     def extremes(self, day: Day, limit: int, highest: bool) -> list[ScoredImage]:
         """The images of the lowest or of the highest scores."""

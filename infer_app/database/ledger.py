@@ -50,9 +50,14 @@ class Ledger:
         self._database = database
 
     def open_run(self, day: Day, model: RunModel, executor: str, device: str, run_id: str | None = None) -> str:
-        """Takes the day for this model and returns the run's id, a new one; DayHeld when a living run has it."""
-        run_id = run_id or f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+        """Takes the day for this model and returns the run's id, a new one; DayHeld when a living run has it.
+
+        With the same `run_id` once more it changes nothing: of a first time whose answer was lost.
+        """
+        run_id = run_id or new_run_id()
         with self._database.write() as connection:
+            if connection.scalar(select(runs.c.id).where(runs.c.id == run_id)):
+                return run_id
             now = connection.execute(select(UtcNow())).scalar_one()
             self._register_model(connection, model, now)
             self._take_over(connection, day, model, now)
@@ -159,7 +164,7 @@ class _Heart(Thread):
     def run(self) -> None:
         with Database(self._url) as database:
             while not self._ended.wait(BEAT_S):
-                with contextlib.suppress(DatabaseUnavailable), database.write(patience_s=1) as connection:
+                with contextlib.suppress(DatabaseUnavailable), database.write(patience_s=0) as connection:
                     connection.execute(self._beat)
 
     def __enter__(self) -> None:
@@ -167,6 +172,10 @@ class _Heart(Thread):
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()  # not waited for: it may hang in a connection that nobody answers
+
+
+def new_run_id() -> str:
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
 def process_identity(pid: int) -> str:

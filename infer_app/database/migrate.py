@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, column, inspect, select, table
+from sqlalchemy import Connection, column, inspect, select, table, text
+from sqlalchemy.schema import CreateSchema
 
 from infer_app.database.connect import Database
 from infer_app.database.schema import VERSION, VERSION_TABLE
@@ -28,10 +29,13 @@ def upgrade(database: Database) -> str | None:
     config = _config()
     known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
     with database.write() as connection:
+        schema = _schema(connection)
+        if schema is not None and schema not in inspect(connection).get_schema_names():
+            connection.execute(CreateSchema(schema))
         before = _current(connection)
         if before is not None and before not in known:
             raise _newer(before)
-        config.attributes["connection"] = connection
+        config.attributes |= {"connection": connection, "schema": schema}
         command.upgrade(config, "head")
     return before
 
@@ -50,9 +54,18 @@ def check_schema(database: Database) -> None:
 
 
 def _current(connection: Connection) -> str | None:
-    if not inspect(connection).has_table(VERSION_TABLE):
+    schema = _schema(connection)
+    if not inspect(connection).has_table(VERSION_TABLE, schema):
         return None
-    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE)))
+    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE, schema=schema)))
+
+
+def _schema(connection: Connection) -> str | None:
+    """PostgreSQL's for our tables, whether it is there or not: another one may have such tables of its own."""
+    if connection.dialect.name != "postgresql":
+        return None
+    first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
+    return connection.scalar(text("SELECT current_schema()")) if first == "$user" else first
 
 
 def _newer(version: str) -> SchemaOutdated:

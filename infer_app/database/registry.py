@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from sqlalchemy import Connection, func, select
 
@@ -20,6 +20,8 @@ SIDECAR_SUFFIXES = frozenset(
 )
 ROWS_PER_INSERT = 500
 
+Size = int | Path | None  # bytes, or the file whose size is asked for once it is new
+
 
 def find_images(path: Path) -> Iterator[Path]:
     """`path` itself, or the files below it in order; hidden ones and sidecar files are passed over."""
@@ -27,27 +29,42 @@ def find_images(path: Path) -> Iterator[Path]:
         yield path
         return
     for child in sorted(path.rglob("*")):
-        hidden = any(part.startswith(".") for part in child.relative_to(path).parts)
-        if not hidden and child.suffix.lower() not in SIDECAR_SUFFIXES and child.is_file():
+        if may_be_image(child.relative_to(path)) and child.is_file():
             yield child
+
+
+def may_be_image(name: PurePath) -> bool:
+    """By its name below the folder that is added: neither hidden nor a sidecar file."""
+    hidden = any(part.startswith(".") for part in name.parts)
+    return not hidden and name.suffix.lower() not in SIDECAR_SUFFIXES
 
 
 def add_images(database: Database, paths: Sequence[Path], added_at: datetime) -> int:
     """Registers absolute paths under `added_at` (naive UTC); those known already keep their day. Returns how many
     are new."""
-    added = 0
-    for first in range(0, len(paths), ROWS_PER_INSERT):
-        rows = {str(path): path for path in paths[first : first + ROWS_PER_INSERT]}
-        added += database.transact(partial(_add_new, rows=rows, added_at=added_at))
+    return _add(database, {str(path): path for path in paths}, added_at)
+
+
+def add_objects(database: Database, found: Sequence[tuple[str, int | None]], added_at: datetime) -> int:
+    """The same for remote locations with their sizes in bytes, as a listing gives them."""
+    return _add(database, dict(found), added_at)
+
+
+def _add(database: Database, sizes: Mapping[str, Size], added_at: datetime) -> int:
+    added, locations = 0, list(sizes)
+    for first in range(0, len(locations), ROWS_PER_INSERT):
+        some = {location: sizes[location] for location in locations[first : first + ROWS_PER_INSERT]}
+        added += database.transact(partial(_add_new, sizes=some, added_at=added_at))
     return added
 
 
-def _add_new(connection: Connection, rows: Mapping[str, Path], added_at: datetime) -> int:
-    known = connection.scalars(select(images.c.location).where(images.c.location.in_(rows)))
-    new = [rows[location] for location in rows.keys() - set(known)]
-    if new:  # another program may add the same ones at this moment
-        connection.execute(keep_known(connection.dialect.name, images), [_row(path, added_at) for path in sorted(new)])
-    return len(new)
+def _add_new(connection: Connection, sizes: Mapping[str, Size], added_at: datetime) -> int:
+    known = connection.scalars(select(images.c.location).where(images.c.location.in_(sizes)))
+    new = sorted(sizes.keys() - set(known))
+    rows = [{"location": location, "added_at": added_at, "size": _size_of(sizes[location])} for location in new]
+    if rows:  # another program may add the same ones at this moment
+        connection.execute(keep_known(connection.dialect.name, images), rows)
+    return len(rows)
 
 
 def count_images(database: Database) -> int:
@@ -55,9 +72,8 @@ def count_images(database: Database) -> int:
         return connection.scalar(select(func.count()).select_from(images)) or 0
 
 
-def _row(path: Path, added_at: datetime) -> dict[str, object]:
+def _size_of(known: Size) -> int | None:
     try:
-        size: int | None = path.stat().st_size
+        return known.stat().st_size if isinstance(known, Path) else known
     except OSError:
-        size = None
-    return {"location": str(path), "added_at": added_at, "size": size}
+        return None

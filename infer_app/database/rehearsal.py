@@ -13,8 +13,9 @@ from pathlib import Path
 from sqlalchemy import Connection, delete, false, update
 from sqlalchemy.exc import DBAPIError
 
-from infer_app.database.connect import BUSY_TIMEOUT_S, Database
+from infer_app.database.connect import Database
 from infer_app.database.schema import metadata, predictions, rejections, runs
+from infer_app.database.sqlite import BUSY_TIMEOUT_S
 from infer_app.errors import DatabaseUnavailable, UsageError
 
 log = logging.getLogger(__name__)

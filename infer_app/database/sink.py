@@ -28,6 +28,7 @@ from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.types import UtcNow
 from infer_app.errors import DatabaseUnavailable, DayHeld
+from infer_app.places import shown
 from infer_app.records import Broken, ChunkResult, Prediction, Reason
 
 R = TypeVar("R", Prediction, Broken)
@@ -143,7 +144,7 @@ def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[Any]]:
         "reason": [broken.reason.value for broken in every],
         "detail": [_storable(broken.detail) for broken in every],
         "stage": [broken.stage for broken in every],
-        "location": [_storable(broken.ref.location) for broken in every],
+        "location": [_storable(shown(broken.ref.location)) for broken in every],
         "size": [broken.file.size for broken in every],
         "modified": [broken.file.modified for broken in every],
         "sha256": [broken.file.sha256 for broken in every],

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
-from datetime import date, datetime
+from collections.abc import Iterator, Sequence
+from datetime import date
+from functools import partial
 from typing import Any
 
 from sqlalchemy import (
@@ -12,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Row,
     Select,
+    String,
     and_,
     column,
     exists,
@@ -34,11 +36,10 @@ from infer_app.database.timecolumn import day_bounds, read_time
 from infer_app.database.types import FAMILY, AsText
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
-from infer_app.records import MAX_ATTEMPTS, TRANSIENT_REASONS, ImageRef, NewImage, Reason
+from infer_app.records import MAX_ATTEMPTS, ROW, TRANSIENT_REASONS, ImageRef, NewImage, Reason
 from infer_app.settings import SourceSettings
 
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table
-SOME = 5  # shown to a person who looks for an image
 
 
 class Source:
@@ -47,13 +48,14 @@ class Source:
     def __init__(self, database: Database, settings: SourceSettings) -> None:
         self._database = database
         self._settings = settings
-        self._zone = "UTC" if settings.query is None and settings.table == images.name else settings.time_zone
+        self.zone = "UTC" if settings.query is None and settings.table == images.name else settings.time_zone
         self._id: ColumnElement[Any] = column(settings.id)
         self._time: ColumnElement[Any] = column(settings.time)
-        self._location: ColumnElement[Any] = column(settings.location)
-        self._from: FromClause = self._relation()
         self.id_text: ColumnElement[str] = AsText(self._id)
-        self._place: ColumnElement[str] = AsText(self._location)
+        self.location: ColumnElement[Any] = column(settings.location)
+        if settings.bytes is not None:
+            self.location = literal_column(f"'{ROW}'", String).concat(self.id_text)
+        self._from: FromClause = relation(settings)
 
     def check(self) -> None:
         """Raises UsageError when the table or a column isn't there, naming those that are."""
@@ -61,9 +63,7 @@ class Source:
             if self._settings.query is None:
                 self._check_table(connection)
             try:
-                connection.execute(
-                    select(self._id, self._location, self._time).select_from(self._from).limit(1)
-                ).first()
+                connection.execute(select(self._id, self.location, self._time).select_from(self._from).limit(1)).first()
             except (OperationalError, ProgrammingError) as error:
                 raise UsageError(
                     f"[source] can't be read: {str(error.orig).splitlines()[0]}",
@@ -83,16 +83,18 @@ class Source:
         if len(model_ids) > 1:
             statement = statement.add_columns(*is_new)
         statement = statement.order_by(self._time, self._id).limit(PAGE_SIZE)
-        after: tuple[Any, Any] | None = None
+        rest = statement
         while True:
-            with self._database.read() as connection:
-                self._plan_for_pages(connection)
-                rest = statement if after is None else statement.where(self._comes_after(*after))
-                page = connection.execute(rest).all()
+            page = self._database.ride_out(partial(self._read_page, rest))
             yield [_new_image(row) for row in page]
             if len(page) < PAGE_SIZE:
                 return
-            after = (page[-1][2], page[-1][0])
+            rest = statement.where(self._comes_after(page[-1][2], page[-1][0]))
+
+    def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
+        with self._database.read() as connection:
+            self._plan_for_pages(connection)
+            return connection.execute(statement).all()
 
     def _plan_for_pages(self, connection: Connection) -> None:
         """In order of the index where there is one, whatever the statistics say of tables that grew this night."""
@@ -145,21 +147,7 @@ class Source:
         """The same of every image there is."""
         # Under a name of its own: as `id` it would be what ORDER BY id sorts by.
         as_text = self.id_text.label("infer_image_id")
-        return select(self._id, self._location, self._time, as_text).select_from(self._from)
-
-    def with_id(self, image_id: str, day: Day | None = None) -> list[tuple[str, datetime | None]]:
-        """Location and time, UTC, of the images of an id, which should be one: some of them where it is shared."""
-        with self._database.read() as connection:
-            among = self.listed() if day is None else self.in_day(connection, day)
-            rows = connection.execute(among.where(self.id_text == image_id).limit(SOME)).all()
-        return [(str(row[1]), read_time(row[2], self._zone)) for row in rows]
-
-    def similar_to(self, text: str) -> list[tuple[str, str]]:
-        """(id, location) of some images whose id begins with `text`, or whose location holds it."""
-        is_similar = or_(self.id_text.startswith(text, autoescape=True), self._place.contains(text, autoescape=True))
-        with self._database.read() as connection:
-            rows = connection.execute(self.listed().where(is_similar).limit(SOME)).all()
-        return [(row[3], str(row[1])) for row in rows]
+        return select(self._id, self.location, self._time, as_text).select_from(self._from)
 
     def is_new(self, model_id: str) -> ColumnElement[bool]:
         """By two searches for each image. A planner may turn NOT EXISTS into reading all results, once for each page;
@@ -182,7 +170,7 @@ class Source:
             times = select(self._time).select_from(self._from)
             before = connection.scalar(times.where(self._time < start).order_by(self._time.desc()).limit(1))
             after = connection.scalar(times.where(self._time >= end).order_by(self._time).limit(1))
-        found = [time for time in (read_time(before, self._zone), read_time(after, self._zone)) if time]
+        found = [time for time in (read_time(before, self.zone), read_time(after, self.zone)) if time]
         nearest = min(found, key=lambda time: abs(time - day.start), default=None)
         return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
 
@@ -191,7 +179,7 @@ class Source:
         start, _ = self._bounds(connection, day)
         times = select(self._time).select_from(self._from).where(self._time < start)
         oldest = connection.scalar(times.order_by(self._time.desc()).offset(num_images).limit(1))
-        older = select(self._id, self._location, self._time).select_from(self._from).where(self._time < start)
+        older = select(self._id, self.location, self._time).select_from(self._from).where(self._time < start)
         return older if oldest is None else older.where(self._time > oldest)
 
     def _bounds(self, connection: Connection, day: Day) -> tuple[Any, Any]:
@@ -201,14 +189,7 @@ class Source:
         if example is None and not self._database.is_sqlite:
             nothing: Any = literal_column("NULL")  # a server compares a time with no column of another type
             return nothing, nothing
-        return day_bounds(day, self._settings.time, example, self._zone)
-
-    def _relation(self) -> FromClause:
-        names = (self._settings.id, self._settings.location, self._settings.time)
-        if self._settings.query is not None:
-            return text(self._settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
-        schema, _, name = self._settings.table.rpartition(".")
-        return lightweight_table(name, *map(column, names), schema=schema or None)
+        return day_bounds(day, self._settings.time, example, self.zone)
 
     def _check_table(self, connection: Connection) -> None:
         schema, _, name = self._settings.table.rpartition(".")
@@ -217,10 +198,19 @@ class Source:
             known = inspector.get_table_names(schema or None) + inspector.get_view_names(schema or None)
             raise UsageError(f"[source] no table or view {self._settings.table!r}", _among(name, known))
         columns = [found["name"] for found in inspector.get_columns(name, schema=schema or None)]
-        for key in ("id", "location", "time"):
+        for key in ("id", "location" if self._settings.bytes is None else "bytes", "time"):
             wanted = getattr(self._settings, key)
             if wanted not in columns:
                 raise UsageError(f"[source] {key} = {wanted!r} is not a column of {name}", _among(wanted, columns))
+
+
+def relation(settings: SourceSettings) -> FromClause:
+    """The user's table, view or query."""
+    names = (settings.id, settings.bytes or settings.location, settings.time)
+    if settings.query is not None:
+        return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
+    schema, _, name = settings.table.rpartition(".")
+    return lightweight_table(name, *map(column, names), schema=schema or None)
 
 
 def _new_image(row: Row[Any]) -> NewImage:

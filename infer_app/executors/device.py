@@ -47,6 +47,7 @@ class LoaderLane:
     def process(self, chunk: Chunk, mark: Mark) -> Loaded:
         assert chunk.slot is not None
         clock = StageClock(self._is_traced)
+        self._loader.begin(chunk)
         batch = self._loader.load(chunk.refs, 0, self._slots[chunk.slot], mark, clock)
         self._loader.learn(clock)
         result = ChunkResult(chunk.number, (), batch.broken, chunk.models, num_loaded=len(batch.samples))

@@ -43,6 +43,7 @@ class CpuLane:
     def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
         """Every ref of the chunk as a prediction or as broken; what was broken never affects its neighbours."""
         clock = StageClock(self._is_traced)
+        self._loader.begin(chunk)
         predictions: list[Prediction] = []
         broken: list[Broken] = []
         for first in range(0, len(chunk.refs), len(self._buffer)):

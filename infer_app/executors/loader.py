@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -13,13 +14,18 @@ from infer_app.images.cache import PixelCache
 from infer_app.images.cachekey import CacheKey
 from infer_app.images.collate import collate
 from infer_app.images.decode import DecodeLimits, decode_image, decoder_name
+from infer_app.images.image_bytes import ImageBytes
 from infer_app.images.location import ReadLimits, read_ahead, read_image
 from infer_app.images.transform import transform
 from infer_app.loading.mark import Mark
 from infer_app.models.artifact import Artifact
 from infer_app.models.manifest import PREPROCESS_FILE
 from infer_app.observe.stages import StageClock
+from infer_app.places import is_remote
 from infer_app.records import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
+
+if TYPE_CHECKING:
+    from infer_app.images.prefetch import Prefetch
 
 WORTHWHILE_WAIT = 0.02  # of a chunk's time, spent waiting for its files
 
@@ -31,7 +37,8 @@ class Loader:
         manifest = artifact.manifest
         self.recipe = manifest.recipe
         self._preprocess = artifact.preprocess()
-        self._read_limits = ReadLimits(spec.roots, spec.max_bytes)
+        self._read_limits = spec.read
+        self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
         self._decode_limits = DecodeLimits(spec.max_pixels)
         self._reads_wait = False  # from the first time on that they did: files in memory need no reading ahead
         self._cache: PixelCache | None = None
@@ -53,8 +60,15 @@ class Loader:
         """Those of an encoded image, (H, W, 3) uint8. Raises BadImage."""
         return transform(decode_image(data, self.recipe, self._decode_limits), self.recipe, self._preprocess)
 
+    def begin(self, chunk: Chunk) -> None:
+        """Before the first image of a chunk is loaded."""
+        if self._prefetch is not None:  # of the first chunk, and of those whose listener comes late
+            self._prefetch.expect(chunk)
+
     def expect(self, chunk: Chunk) -> None:
-        """Has the kernel read the files of a chunk while another one is in hand, where reading waits."""
+        """Has the files of a chunk read while another one is in hand: remote ones, and local ones where that waits."""
+        if self._prefetch is not None:
+            self._prefetch.expect(chunk)
         for ref in chunk.refs if self._reads_wait else ():
             read_ahead(ref.location, self._read_limits)
 
@@ -68,7 +82,7 @@ class Loader:
         try:
             mark.hold(position, stage)
             with clock.time(stage):
-                image = read_image(ref.location, self._read_limits)
+                image = self._read(ref)
             facts = image.facts
             if (kept := self._cached(facts, clock)) is not None:
                 return Sample(ref, kept, facts)
@@ -87,6 +101,11 @@ class Loader:
         except MemoryError:
             return Broken(ref, Reason.OUT_OF_MEMORY, f"no memory left to {stage} it", stage, facts, decoder_name())
 
+    def _read(self, ref: ImageRef) -> ImageBytes:
+        if self._prefetch is not None and is_remote(ref.location):
+            return self._prefetch.read(ref)
+        return read_image(ref.location, self._read_limits)
+
     def _cached(self, facts: FileFacts, clock: StageClock) -> Tensor | None:
         if self._cache is None or facts.sha256 is None:
             return None
@@ -98,3 +117,9 @@ class Loader:
         if self._cache is not None and facts.sha256 is not None:
             with clock.time("cache"):
                 self._cache.put(facts.sha256, pixels.numpy())
+
+
+def _open_prefetch(limits: ReadLimits) -> Prefetch:
+    from infer_app.images.prefetch import Prefetch  # most runs have nothing remote
+
+    return Prefetch(limits)

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infer_app.images.location import ReadLimits
+
 if TYPE_CHECKING:
     from infer_app.executors.device import DeviceLane, LoaderLane
     from infer_app.executors.lane import CpuLane
@@ -34,8 +36,7 @@ class LaneSpec:
     """Small and picklable: `open` is what a worker process is started with."""
 
     models: tuple[ModelSpec, ...]  # all of one recipe: an image is read and decoded once for all of them
-    roots: tuple[Path, ...]
-    max_bytes: int
+    read: ReadLimits
     max_pixels: int
     num_threads: int = 1  # of one worker
     trace: bool = False  # whether results carry the spans of their stages

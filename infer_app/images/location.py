@@ -1,4 +1,7 @@
-"""From a location to its bytes: local files under the allowed roots, regular ones only, capped before they are read."""
+"""From a location to its bytes. Of this machine regular files under the allowed roots, capped before they are read.
+
+What lies elsewhere is left to `remote`, which is loaded only where there is such a location.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,20 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from infer_app.images.bad_image import BadImage
-from infer_app.records import FileFacts, Reason
+from infer_app.images.image_bytes import ImageBytes, too_large
+from infer_app.places import NOTHING_REMOTE, RemoteAccess, is_remote
+from infer_app.records import ROW, FileFacts, Reason
+
+
+class Rows(Protocol):
+    """Images that lie in a database."""
+
+    def read(self, image_id: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
+        """Size and bytes; None where there is no such image, no bytes where they are too many. Raises OSError."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +36,21 @@ class ReadLimits:
 
     roots: tuple[Path, ...]
     max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class ImageBytes:
-    """An encoded image as it lies in its file."""
-
-    data: bytes
-    facts: FileFacts
+    remote: RemoteAccess = NOTHING_REMOTE
+    rows: Rows | None = None
 
 
 def read_image(location: str, limits: ReadLimits) -> ImageBytes:
-    """The bytes of a local path or a file:// URI, with their size, modification time and sha256.
+    """The bytes of a local path, a file:// URI or a URL, with their size, modification time and sha256.
 
     `facts` of a BadImage hold what was known when the image was refused.
     """
+    if is_remote(location):
+        from infer_app.images.remote import read_remote
+
+        return read_remote(location, limits.max_bytes, limits.remote)
+    if limits.rows is not None and location.startswith(ROW):
+        return _read_row(limits.rows, location.removeprefix(ROW), limits.max_bytes)
     path = local_path(location)
     try:
         with _descriptor(path, os.O_PATH) as pinned:
@@ -48,6 +61,24 @@ def read_image(location: str, limits: ReadLimits) -> ImageBytes:
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from error
     except OSError as error:
         raise _refusal(path, limits, error) from error
+
+
+def _read_row(rows: Rows, image_id: str, max_bytes: int) -> ImageBytes:
+    try:
+        found = rows.read(image_id, max_bytes)
+    except OSError as error:
+        raise BadImage(Reason.READ_ERROR, str(error)) from None
+    if found is None:
+        raise BadImage(Reason.NOT_FOUND, "the source has no such row any more")
+    size, data = found
+    facts = FileFacts(size=size)
+    if not size:
+        raise BadImage(Reason.EMPTY, "0 bytes", facts)
+    if data is None:
+        raise too_large(size, max_bytes, facts)
+    if isinstance(data, str):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "the column holds text", facts)
+    return ImageBytes(data, FileFacts(size=size, sha256=hashlib.sha256(data).hexdigest()))
 
 
 def read_ahead(location: str, limits: ReadLimits) -> None:
@@ -82,7 +113,7 @@ def local_path(location: str) -> str:
         return _path_of_uri(location)
     if "://" in location:
         scheme = location.split("://", 1)[0]
-        raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {scheme!r}: only local paths are read")
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {scheme!r} is not known")
     raise BadImage(Reason.LOCATION_NOT_ALLOWED, "not an absolute path")
 
 
@@ -121,7 +152,7 @@ def _read_pinned(pinned: int, limits: ReadLimits) -> ImageBytes:
     if found.st_size == 0:
         raise BadImage(Reason.EMPTY, "0 bytes", facts)
     if found.st_size > limits.max_bytes:
-        raise _too_large(found.st_size, limits, facts)
+        raise too_large(found.st_size, limits.max_bytes, facts)
     with _descriptor(link, os.O_RDONLY) as readable:
         data = _read_to_end(readable, found.st_size, limits, facts)
     sha256 = hashlib.sha256(data).hexdigest()
@@ -139,14 +170,10 @@ def _read_to_end(readable: int, size: int, limits: ReadLimits, facts: FileFacts)
         pieces.append(data)
     whole = b"".join(pieces)
     if len(whole) > limits.max_bytes:
-        raise _too_large(len(whole), limits, facts)
+        raise too_large(len(whole), limits.max_bytes, facts)
     if not whole:
         raise BadImage(Reason.EMPTY, "emptied while it was read", facts)
     return whole
-
-
-def _too_large(size: int, limits: ReadLimits, facts: FileFacts) -> BadImage:
-    return BadImage(Reason.TOO_LARGE_BYTES, f"{size:,} bytes, at most {limits.max_bytes:,} are read", facts)
 
 
 def _is_allowed(real_path: str, limits: ReadLimits) -> bool:

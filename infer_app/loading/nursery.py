@@ -17,6 +17,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 
 from infer_app.errors import WorkersKilled
+from infer_app.loading.temporary import claim_temporary_folder
 
 START_LIMIT_S = 10.0  # for a server that is killed again and again
 SERVER_GONE = 255  # multiprocessing's exit code for a process whose server ended before it
@@ -25,6 +26,7 @@ PRELOAD = ("__main__", "infer_app.loading.orphan", "infer_app.executors.lane")
 
 def context() -> ForkServerContext:
     """The context of all worker processes."""
+    claim_temporary_folder()
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(list(PRELOAD))
     return found

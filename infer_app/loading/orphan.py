@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from infer_app.loading.nursery import die_with_parent
+from infer_app.loading.temporary import LOCK
 
 
 def _socket_path() -> Path | None:
@@ -26,6 +27,7 @@ def _end(*_: object) -> None:
     with suppress(OSError):
         if path := _socket_path():
             path.unlink(missing_ok=True)
+            path.with_name(LOCK).unlink(missing_ok=True)
             path.parent.rmdir()
     os._exit(0)
 

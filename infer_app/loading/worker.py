@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from queue import SimpleQueue
@@ -52,6 +54,16 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
+class Logged:
+    """A line for the log, which the supervisor writes: it knows the run, and standard error may be shut in here."""
+
+    logger: str
+    level: int
+    text: str
+    chunk: int | None  # in hand meanwhile
+
+
+@dataclass(frozen=True, slots=True)
 class Taken:
     """What lay in the slot of a task has been copied."""
 
@@ -64,18 +76,19 @@ class Done(Generic[R]):
     result: R
 
 
-def work(pipe: Connection, memory: Any, open_lane: OpenLane[R], is_verbose: bool) -> None:
+def work(pipe: Connection, memory: Any, open_lane: OpenLane[R], log_level: int) -> None:
     """The target of a worker process. It ends with its pipe, and is deaf to the signals a terminal or systemd send."""
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    if not is_verbose:
+    if log_level > logging.DEBUG:
         # Libraries print: libtiff a line for each odd tag of a broken file. Errors travel through the pipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     os.dup2(2, 1)  # standard output holds the JSON of the run and nothing else
     tasks: SimpleQueue[tuple[int, Chunk]] = SimpleQueue()  # bounded by the supervisor: TASKS_AHEAD
     lanes: list[Lane[R]] = []  # the one lane, once it is open
     say = Voice(pipe)
+    _log_through(say, log_level)
     threading.Thread(target=_listen, args=(pipe, tasks, lanes, say), daemon=True).start()
     try:
         lanes.append(open_lane())
@@ -92,12 +105,29 @@ class Voice:
     """Sends whole messages from any thread."""
 
     def __init__(self, pipe: Connection) -> None:
+        self.chunk: int | None = None  # in hand
         self._pipe = pipe
         self._lock = threading.Lock()
 
-    def __call__(self, message: Ready | Failed | Taken | Done[R]) -> None:
+    def __call__(self, message: Ready | Failed | Logged | Taken | Done[R]) -> None:
         with self._lock:
             self._pipe.send(message)
+
+
+class _PipeHandler(logging.Handler):
+    def __init__(self, say: Voice) -> None:
+        super().__init__()
+        self._say = say
+
+    def emit(self, record: logging.LogRecord) -> None:
+        with suppress(OSError):  # nobody is there to hear it
+            self._say(Logged(record.name, record.levelno, self.format(record), self._say.chunk))
+
+
+def _log_through(say: Voice, level: int) -> None:
+    ours = logging.getLogger("infer_app")
+    ours.setLevel(level)
+    ours.addHandler(_PipeHandler(say))
 
 
 def _answer(say: Voice, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, lane: Lane[R]) -> None:
@@ -105,7 +135,9 @@ def _answer(say: Voice, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, lane:
     while True:
         number, chunk = tasks.get()
         mark.begin_task(number)
+        say.chunk = chunk.number
         result = lane.process(chunk, mark)
+        say.chunk = None
         mark.rest()
         say(Done(number, result))
 

@@ -24,7 +24,7 @@ from infer_app.loading.blame import Death, Task, Verdict, judge
 from infer_app.loading.mark import Mark
 from infer_app.loading.nursery import SERVER_GONE, context, start_process
 from infer_app.loading.ring import Ring
-from infer_app.loading.worker import Done, Failed, OpenLane, Ready, Taken, work
+from infer_app.loading.worker import Done, Failed, Logged, OpenLane, Ready, Taken, work
 from infer_app.records import Chunk, ChunkResult
 
 log = logging.getLogger(__name__)
@@ -45,9 +45,7 @@ class Worker(Generic[R]):
     def __init__(self, context: ForkServerContext, open_lane: OpenLane[R]) -> None:
         self.mark = Mark.create(context)
         self.pipe, theirs = context.Pipe()
-        self.process = start_process(
-            work, theirs, self.mark.memory, open_lane, log.isEnabledFor(logging.DEBUG), daemon=True
-        )
+        self.process = start_process(work, theirs, self.mark.memory, open_lane, log.getEffectiveLevel(), daemon=True)
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()
         self.started_at = time.monotonic()
@@ -61,7 +59,7 @@ class Worker(Generic[R]):
         except (BrokenPipeError, ConnectionResetError):
             return  # it is dead: the supervisor is about to find that out, and the task with it
 
-    def received(self) -> Iterator[Ready | Failed | Taken | Done[R]]:
+    def received(self) -> Iterator[Ready | Failed | Logged | Taken | Done[R]]:
         """The messages that have arrived; those of a dead worker too."""
         try:
             while self.pipe.poll():
@@ -200,7 +198,8 @@ class Workers(Generic[R]):
     def _is_overdue(self, worker: Worker[R]) -> bool:
         in_hand = worker.mark.look()
         if not worker.is_ready:
-            since, limit = worker.started_at, START_LIMIT_S
+            # What it said may not have been heard yet, after minutes in which the database let nobody write.
+            since, limit = (time.monotonic() if worker.pipe.poll() else worker.started_at), START_LIMIT_S
         else:
             since = in_hand.since if in_hand.stage else time.monotonic()
             limit = self._timeout_s * (MODEL_PATIENCE if in_hand.stage == "model" else 1)
@@ -216,6 +215,10 @@ class Workers(Generic[R]):
         for message in worker.received():
             if isinstance(message, Failed):
                 raise message.error
+            if isinstance(message, Logged):
+                where = {"worker": worker.process.pid} | ({} if message.chunk is None else {"chunk": message.chunk})
+                logging.getLogger(message.logger).log(message.level, "%s", message.text, extra=where)
+                continue
             worker.is_ready = True
             if isinstance(message, Taken):
                 self._heed(message, worker.tasks)
@@ -242,7 +245,9 @@ class Workers(Generic[R]):
         self._workers.remove(worker)
         worker.end()
         tasks = deque(map(self._free_slot, worker.tasks))
-        log.info("a worker ended with exit code %s, in hand: %s", death.exitcode, death.in_hand.stage or "nothing")
+        chunk = {"chunk": tasks[0].chunk.number} if tasks else {}
+        in_hand_stage = death.in_hand.stage or "nothing"
+        log.info("a worker ended with exit code %s, in hand: %s", death.exitcode, in_hand_stage, extra=chunk)
         self._check_deaths(worker, death)
         if not tasks:
             return

@@ -45,7 +45,10 @@ def scaled_agreement(
 
 
 def decoding_ms(
-    artifact_folder: Path, roots: tuple[Path, ...], max_bytes: int, max_pixels: int, locations: Sequence[str]
+    artifact_folder: Path,
+    limits: ReadLimits,
+    max_pixels: int,
+    locations: Sequence[str],
 ) -> dict[str, float] | None:
     """CPU milliseconds per image of decoding and transforming, `exact` and `scaled`, each the better of two rounds.
 
@@ -55,12 +58,12 @@ def decoding_ms(
     if manifest.recipe.decode == "scaled" or manifest.preprocess:
         return None
     recipes = {decode: replace(manifest.recipe, decode=decode) for decode in ("exact", "scaled")}
-    read_limits, decode_limits = ReadLimits(roots, max_bytes), DecodeLimits(max_pixels)
+    decode_limits = DecodeLimits(max_pixels)
     seconds = {decode: [0.0, 0.0] for decode in recipes}
     shrunk = num_images = 0
     for location in locations:
         try:
-            data = read_image(location, read_limits).data
+            data = read_image(location, limits).data
             shrunk += decode_image(data, recipes["scaled"], decode_limits).scale > 1
             for round_number in range(2):
                 for decode, recipe in recipes.items():

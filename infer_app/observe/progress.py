@@ -12,6 +12,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as RichProgress
 
 from infer_app.day import Day
+from infer_app.observe.log import logs_json
 from infer_app.records import ChunkResult
 
 log = logging.getLogger(__name__)
@@ -34,7 +35,7 @@ class Progress:
             yield lambda _: None
             return
         total = min(count(), limit) if limit else count()
-        if total and self._console.is_terminal:
+        if total and self._console.is_terminal and not logs_json():
             yield from self._bar(day, total)
         else:
             yield _now_and_then(day, total)
@@ -56,6 +57,8 @@ def _now_and_then(day: Day, total: int) -> Advance:
         now = time.monotonic()
         if now - logged >= LOG_EVERY_S:
             logged = now
-            log.info("%s: %s of %s images, %.0f a second", day, f"{done:,}", f"{total:,}", done / (now - started))
+            rate = done / (now - started)
+            figures = {"done": done, "total": total, "images_per_second": round(rate, 1)}
+            log.info("%s: %s of %s images, %.0f a second", day, f"{done:,}", f"{total:,}", rate, extra=figures)
 
     return advance

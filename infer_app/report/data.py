@@ -11,6 +11,7 @@ from infer_app import __version__
 from infer_app.database.books import Books
 from infer_app.database.figures import Figures, RejectedImage, ScoredImage
 from infer_app.day import Day
+from infer_app.places import shown
 from infer_app.records import DayCounts, RunReport
 from infer_app.report.advice import Before, Change, Situation, Step, changes, state_of, steps
 from infer_app.report.drift import Drift, MovedLabel, drift, moved_labels
@@ -81,7 +82,10 @@ class DayReport:
     timeline: Timeline | None = None
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        found = asdict(self)
+        for image in (*found["rejected"], *found["least"], *found["most"]):
+            image["location"] = shown(image["location"])
+        return found
 
 
 def gather(

@@ -17,6 +17,7 @@ from markupsafe import Markup
 from infer_app.observe.limit import in_words
 from infer_app.observe.stages import STAGES
 from infer_app.observe.verdict import LITTLE, duration, short_date, taken_by_others
+from infer_app.places import shown as shown_location
 from infer_app.records import DayCounts, Reason
 from infer_app.report import charts
 from infer_app.report.data import DayReport
@@ -123,11 +124,11 @@ def _render(template: str, **context: Any) -> str:
 
 def _printable(value: Any) -> Any:
     """Of every text that a template puts out, before it is escaped."""
-    return shown(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+    return shown(shown_location(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _name(location: str) -> str:
-    return location.rstrip("/").rpartition("/")[2] or location
+    return shown_location(location).rstrip("/").rpartition("/")[2] or location
 
 
 def _href(file: str) -> str:

@@ -7,7 +7,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from PIL import Image, ImageFile, ImageOps
 
@@ -45,8 +44,7 @@ NOT_TRIED = frozenset(
 class ThumbnailLimits:
     """What may be read and decoded, as for a run."""
 
-    roots: tuple[Path, ...]
-    max_bytes: int
+    read: ReadLimits
     max_pixels: int
     group_timeout_s: float = GROUP_TIMEOUT_S
     all_timeout_s: float = ALL_TIMEOUT_S
@@ -87,7 +85,7 @@ def thumbnails_of(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str
 
 def _thumbnail(location: str, limits: ThumbnailLimits) -> bytes | None:
     try:
-        data = read_image(location, ReadLimits(limits.roots, limits.max_bytes)).data
+        data = read_image(location, limits.read).data
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             if image.width * image.height > limits.max_pixels:
                 return None

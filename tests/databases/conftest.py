@@ -1,24 +1,16 @@
-"""Every test here runs on SQLite, PostgreSQL and MariaDB: private servers, started once, a new database for each test.
-
-TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead, by a role that may create databases.
-"""
+"""Every test here runs on SQLite, PostgreSQL and MariaDB: a new database for each."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import ExitStack
 
 import pytest
 from sqlalchemy import create_engine
 
 from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade
-from tests.databases import servers
 from tests.faults.conftest import NUM_PHOTOS, Hit, a_day, models, seeded, uninterrupted  # noqa: F401
 from tests.integration.conftest import Project, built_models  # noqa: F401
-
-DATABASES = ("sqlite", "postgres", "mariadb")
 
 
 class ServerProject(Hit):
@@ -37,32 +29,6 @@ class ServerProject(Hit):
     def results(self):
         """Sorted here: databases order text each in their own way."""
         return sorted(super().results())
-
-
-@pytest.fixture(scope="session", params=DATABASES)
-def kind(request):
-    return request.param
-
-
-@pytest.fixture(scope="session")
-def server_url(kind) -> Iterator[str | None]:
-    """Of the server's maintenance database; None for SQLite."""
-    with ExitStack() as stack:
-        try:
-            given = os.environ.get(f"TEST_{kind.upper()}_URL")
-            yield None if kind == "sqlite" else given or stack.enter_context(getattr(servers, kind)()).url
-        except servers.NoServer as missing:
-            pytest.skip(str(missing))
-
-
-@pytest.fixture
-def url(server_url, tmp_path) -> Iterator[str]:
-    """Of a new, empty database."""
-    if server_url is None:
-        yield f"sqlite:///{tmp_path / 'infer.db'}"
-        return
-    with servers.new_database(server_url) as created:
-        yield created
 
 
 @pytest.fixture

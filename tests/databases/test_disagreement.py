@@ -4,6 +4,7 @@ from pathlib import Path
 
 from infer_app.database.disagreement import Disagreement, Overlap
 from infer_app.database.registry import add_images
+from infer_app.database.search import find_by_id, find_similar
 from infer_app.database.source import Source
 from infer_app.settings import SourceSettings
 from tests.conftest import DAY
@@ -28,9 +29,9 @@ def test_an_image_is_found_by_its_id_and_by_what_looks_like_it(database):
     add_images(database, [Path("/p/1%.jpg"), Path("/p/12.jpg")], DAY.start.replace(tzinfo=None))
     source = Source(database, SourceSettings())
     (ref, _) = source.select_new(DAY, "a")
-    assert source.with_id(ref.image_id) == [(ref.location, DAY.start)]
-    assert source.with_id(ref.image_id, DAY) == [(ref.location, DAY.start)]
-    assert source.with_id(ref.image_id, DAY.before(1)) == []
-    assert source.with_id("x'; --") == []
-    assert [location for _, location in source.similar_to("%.jpg")] == ["/p/1%.jpg"]
-    assert source.similar_to("\\") == []
+    assert find_by_id(database, source, ref.image_id) == [(ref.location, DAY.start)]
+    assert find_by_id(database, source, ref.image_id, DAY) == [(ref.location, DAY.start)]
+    assert find_by_id(database, source, ref.image_id, DAY.before(1)) == []
+    assert find_by_id(database, source, "x'; --") == []
+    assert [location for _, location in find_similar(database, source, "%.jpg")] == ["/p/1%.jpg"]
+    assert find_similar(database, source, "\\") == []

@@ -13,6 +13,8 @@ import psutil
 import pytest
 import torch
 
+from tests.conftest import DATABASES
+from tests.faults.night import Night
 from tests.integration.conftest import DATE, INFER, ChannelMeans, Project
 
 NUM_PHOTOS = 90
@@ -134,8 +136,28 @@ def uninterrupted(a_day, tmp_path_factory):
 
 @pytest.fixture
 def seeded(request):
-    """Random, but the same in every session."""
-    return random.Random(request.node.name)
+    """Random by --seed and the test's name, which a failure prints."""
+    seed = f"{request.config.option.seed} {request.node.name}"
+    print("seed:", seed)
+    return random.Random(seed)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 8 MB."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("only root may mount a small disk")
+    yield disk
+    subprocess.run(["umount", "-l", disk], check=True)
+
+
+@pytest.fixture
+def night(url, tmp_path, models):
+    """A night of its own on the database at hand."""
+    return Night(tmp_path / "night", url, models)
 
 
 def descendants(run):
@@ -158,3 +180,9 @@ def workers_of(run):
         except psutil.NoSuchProcess:
             pass
     return found
+
+
+def on(*quick):
+    """On these databases always, on the others with --full."""
+    each = [kind if kind in quick else pytest.param(kind, marks=pytest.mark.full) for kind in DATABASES]
+    return pytest.mark.parametrize("kind", each, indirect=True, scope="session")

@@ -73,18 +73,6 @@ def folder(tmp_path):
     return tmp_path / "cache"
 
 
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 8 MB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True)
-    if mounted.returncode:
-        pytest.skip("only root may mount a small disk")
-    yield disk
-    subprocess.run(["umount", "-l", disk], check=True)
-
-
 def test_a_reader_beside_two_writers_finds_no_wrong_byte(folder):
     with PixelCache.open(folder, BOUND, KEY) as cache, writers(folder, 2):
         end = time.monotonic() + 5

@@ -12,6 +12,7 @@ from infer_app.executors.cuda import CudaExecutor
 from infer_app.executors.halving import Halving
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.executors.stream import CudaStream
+from infer_app.images.location import ReadLimits
 from infer_app.loading.ring import Ring
 from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants
 from infer_app.models.build import BuildRequest, build_model
@@ -83,7 +84,7 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(art
         return answers, {one.ref.image_id: one.reason for result in results for one in result.broken}
 
     def spec(variant):
-        return LaneSpec((ModelSpec(artifact.folder, variant),), (tmp_path,), 1 << 20, 1 << 20)
+        return LaneSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 20)
 
     expected, broken = run(CpuExecutor(spec(TORCHSCRIPT), 2, 30.0))
     answers, broken_there = run(CudaExecutor(spec(CUDA_FP16), 2, 30.0, BATCH, SIZE, "cuda"))

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from infer_app.images.location import ReadLimits
 from infer_app.report import thumbnails
 from infer_app.report.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
 from tests.conftest import jpeg
@@ -189,13 +190,13 @@ def hanging(locations, limits):
 def test_a_file_that_kills_or_hangs_its_process_costs_its_thumbnail_alone(tmp_path, monkeypatch, harm):
     good = [save(tmp_path / f"{n}.jpg", jpeg()) for n in range(4)]
     bad = [save(tmp_path / name, jpeg()) for name in ("killer.jpg", "hanger.jpg")]
-    make_thumbnails(good, ThumbnailLimits((tmp_path,), 10**6, 10**6))  # the fork server is up from here on
+    make_thumbnails(good, ThumbnailLimits(ReadLimits((tmp_path,), 10**6), 10**6))  # the fork server is up from here on
     monkeypatch.setattr(thumbnails, "thumbnails_of", harm)
-    made = make_thumbnails([*good[:2], *bad, *good[2:]], ThumbnailLimits((tmp_path,), 10**6, 10**6, 3.0))
+    made = make_thumbnails([*good[:2], *bad, *good[2:]], ThumbnailLimits(ReadLimits((tmp_path,), 10**6), 10**6, 3.0))
     assert set(good) <= set(made)
     assert len(made) == 5
 
 
 def test_when_the_time_is_over_a_report_goes_on_without_pictures(tmp_path):
     location = save(tmp_path / "a.jpg", jpeg())
-    assert make_thumbnails([location], ThumbnailLimits((tmp_path,), 10**6, 10**6, all_timeout_s=0.0)) == {}
+    assert make_thumbnails([location], ThumbnailLimits(ReadLimits((tmp_path,), 10**6), 10**6, all_timeout_s=0.0)) == {}

@@ -2,7 +2,9 @@ import pytest
 
 from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.holdback import MAX_FAILED_READS, hold_back
+from infer_app.places import Place, RemoteAccess
 from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from tests.webserver import web_server
 
 
 @pytest.fixture
@@ -63,3 +65,62 @@ def test_when_no_location_is_allowed_the_root_to_allow_is_shown(root):
 def test_a_few_that_are_not_allowed_are_rejections(root):
     results = [failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED), predicted(root)]
     assert list(hold_back(results, [root])) == results
+
+
+def located(location, reason=None, number=0):
+    ref = ImageRef(location, location)
+    if reason is None:
+        return ChunkResult(number, (Prediction(ref, Output(), None),), ())
+    return ChunkResult(number, (), (Broken(ref, reason, "", "read"),))
+
+
+def together(*results):
+    return ChunkResult(
+        0,
+        tuple(one for result in results for one in result.predictions),
+        tuple(one for result in results for one in result.broken),
+    )
+
+
+def refs(results):
+    return sorted(ref.image_id for result in results for ref in result.refs)
+
+
+def test_one_storage_that_fails_does_not_hide_behind_another_that_works(root):
+    mixed = [together(predicted(root), located(f"https://host/{i}.jpg", Reason.PERMISSION_DENIED)) for i in range(300)]
+    written = []
+    with pytest.raises(StorageUnavailable, match="200 reads from https://host failed in a row"):
+        for result in hold_back(mixed, [root]):
+            written.append(result)  # noqa: PERF402 (extend would lose them)
+    assert refs(written) == ["p"] * 199
+
+
+def test_failed_reads_of_a_chunk_wait_for_a_read_of_their_own_storage(root):
+    first = together(predicted(root), located("https://host/1.jpg", Reason.NOT_FOUND))
+    second = located("https://host/2.jpg")
+    written = list(hold_back([first, predicted(root), second], [root]))
+    assert [refs([result]) for result in written] == [["p"], ["p"], ["https://host/1.jpg"], ["https://host/2.jpg"]]
+
+
+def test_what_was_read_and_is_broken_proves_a_storage(root):
+    results = [located("s3://b/1", Reason.READ_TIMEOUT), located("s3://b/2", Reason.CORRUPT)]
+    assert refs(hold_back(results, [root])) == ["s3://b/1", "s3://b/2"]
+
+
+def test_a_web_server_that_is_gone_ends_the_run_at_its_first_failure(root):
+    with web_server() as gone:
+        url = gone.url
+    access = RemoteAccess((Place.parse(url),), frozenset({"127.0.0.1"}), retries=0)
+    written = []
+    with pytest.raises(StorageUnavailable, match="Connection refused"):
+        for result in hold_back([predicted(root), located(f"{url}/1.jpg", Reason.READ_ERROR)], [root], access):
+            written.append(result)  # noqa: PERF402
+    assert written == [predicted(root)]
+
+
+def test_a_web_server_that_answers_anything_is_there(root):
+    with web_server() as server:
+        access = RemoteAccess((Place.parse(server.url),), frozenset({"127.0.0.1"}), retries=0)
+        results = [located(f"{server.url}/{i}.jpg", Reason.READ_ERROR) for i in range(20)]
+        assert refs(hold_back(results, [root], access)) == refs(results)
+        assert server.num_connections <= 2  # once when they begin to fail, once at the end

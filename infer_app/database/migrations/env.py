@@ -8,6 +8,7 @@ context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,
     version_table=VERSION_TABLE,
+    version_table_schema=context.config.attributes.get("schema"),
 )
 with context.begin_transaction():
     context.run_migrations()

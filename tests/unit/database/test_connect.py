@@ -238,3 +238,17 @@ def test_a_driver_that_is_not_installed_is_named(monkeypatch, url, driver, extra
     with pytest.raises(UsageError, match=f"the driver '{driver}' is not installed") as caught:
         Database(url)
     assert caught.value.hint == f"pip install 'infer_app[{extra}]'"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:canary@/name?host=/nowhere&oops=1",
+        "mariadb://user:canary@localhost/name?oops=1",
+        "mariadb://user:canary@localhost/name?connect_timeout=soon",
+    ],
+)
+def test_an_option_that_the_driver_does_not_know_is_a_usage_error(url):
+    with pytest.raises(UsageError) as refused, Database(url) as database, database.read():
+        pass
+    assert "canary" not in f"{refused.value} {refused.value.hint}"

@@ -209,6 +209,13 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, ledger):
     open_run(ledger)
 
 
+def test_a_run_is_opened_once_however_often_it_is_asked_for(database, ledger):
+    for _ in range(2):
+        assert ledger.open_run(DAY, MODEL, "cpu", "cpu", "run 1") == "run 1"
+    with database.read() as connection:
+        assert connection.scalars(select(runs.c.id)).all() == ["run 1"]
+
+
 def test_the_time_of_a_run_is_the_databases(database, ledger, monkeypatch):
     """A machine whose clock is wrong neither keeps a day for itself nor loses it."""
     monkeypatch.setattr("infer_app.database.ledger.datetime", AheadOfTime)

@@ -12,6 +12,7 @@ from infer_app.errors import ModelError
 from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.cuda import CudaExecutor
 from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.images.location import ReadLimits
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.variants import TORCHSCRIPT
 from infer_app.records import Broken, Chunk, ImageRef, Reason, Recipe
@@ -45,7 +46,7 @@ def artifact(folder):
 
 @pytest.fixture(scope="module", params=["cpu", "cuda"])
 def executor(request, artifact, folder):
-    spec = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), (folder,), 1 << 20, 1 << 20)
+    spec = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
     opened = (
         CpuExecutor(spec, 2, 30.0) if request.param == "cpu" else CudaExecutor(spec, 2, 30.0, BATCH, SIZE, device="cpu")
     )

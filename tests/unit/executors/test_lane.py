@@ -12,6 +12,7 @@ from infer_app.errors import ModelError
 from infer_app.executors import loader as loader_module
 from infer_app.executors.lane import CpuLane
 from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.images.location import ReadLimits
 from infer_app.loading.mark import Mark
 from infer_app.loading.workers import Workers
 from infer_app.models.build import BuildRequest, build_model
@@ -89,7 +90,7 @@ def build(folder, module):
 
 
 def open_lane(artifact, *roots):
-    return CpuLane.open(LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), roots, 1 << 20, 1 << 20))
+    return CpuLane.open(LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20))
 
 
 @pytest.fixture(scope="module")
@@ -213,7 +214,7 @@ def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
     folder.mkdir()
     artifact = build(folder, CannotDoWhite())
     roots = (Path(photos["white"].location).parent,)
-    spec = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), roots, 1 << 20, 1 << 20)
+    spec = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20)
     refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
     with Workers(spec.open, 1, 30) as workers:
         broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]

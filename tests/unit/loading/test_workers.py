@@ -282,3 +282,26 @@ def test_no_process_is_left_behind(pool):
     with Workers(open_toy, 1, TIMEOUT_S) as workers:
         run(workers, chunk(1, "a"))
     assert {process.pid for process in worker_processes()} == pids(pool)
+
+
+def test_a_worker_that_started_while_nobody_listened_is_not_late(monkeypatch):
+    """As in the minutes in which a database is away."""
+    with Workers(open_toy, 2, TIMEOUT_S) as workers:
+        workers.feed(iter([chunk(0, "a"), chunk(1, "b")]))
+        wait_until(lambda: all(worker.pipe.poll() for worker in workers._workers))
+        monkeypatch.setattr(workers_module, "START_LIMIT_S", 0.1)
+        time.sleep(0.2)
+        started = pids(workers)
+        assert run(workers) == {"0.0": "a", "1.0": "b"}
+        assert (len(started), pids(workers)) == (2, started)
+
+
+@pytest.mark.parametrize("level", ["WARNING", "INFO"])
+def test_what_a_worker_logs_is_said_by_the_supervisor_with_chunk_and_worker(caplog, level):
+    caplog.set_level(level, "infer_app")
+    with Workers(open_toy, 1, TIMEOUT_S) as workers:
+        run(workers, chunk(7, "read:log"))
+        (pid,) = pids(workers)
+    said = [(record.name, record.message, record.chunk, record.worker) for record in caplog.records]
+    first = ("infer_app.toy", "a line of a worker", 7, pid)
+    assert said == [first, *([("infer_app.toy", "less", 7, pid)] if level == "INFO" else [])]

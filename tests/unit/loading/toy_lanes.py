@@ -1,11 +1,12 @@
 """Lanes whose images say by their location what happens to the worker that has them in hand.
 
-`decode:SIGSEGV` raises that signal on itself while the mark says decode; `read:hang` never ends; `once:FILE:…` does so
-only the first time, when FILE is not there yet. Everything else becomes a prediction.
+`read:log` logs; `decode:SIGSEGV` raises that signal on itself while the mark says decode; `read:hang` never ends;
+`once:FILE:…` does so only the first time, when FILE is not there yet. Everything else becomes a prediction.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import resource
 import signal
@@ -53,6 +54,11 @@ def happen(location: str, stage: str) -> None:
         return
     if what == "hang":
         time.sleep(600)
+    if what == "log":
+        logging.getLogger("infer_app.toy").warning("a line of %s", "a worker")
+        logging.getLogger("infer_app.toy").info("less")
+        logging.getLogger("library").warning("nobody asked")
+        return
     if what == "raise":
         raise ValueError("a bug in the lane")
     os.kill(os.getpid(), signal.Signals[what])

@@ -8,6 +8,7 @@ from small_models import SIZE, built
 
 from infer_app.errors import ModelError
 from infer_app.images.decode import decode_image
+from infer_app.images.location import ReadLimits
 from infer_app.images.transform import transform
 from infer_app.models.golden import Parity, check_golden
 from infer_app.models.golden_images import made_images
@@ -87,16 +88,16 @@ def photos(tmp_path):
 
 def test_what_decoding_costs_each_way_is_measured_on_the_images_themselves(tmp_path, photos):
     exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
-    costs = decoding_ms(exact.folder, (tmp_path,), 1 << 30, 1 << 30, photos)
+    costs = decoding_ms(exact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, photos)
     assert costs is not None
     assert 0 < costs["scaled"] < 0.8 * costs["exact"]
 
 
 def test_decoding_another_way_is_nothing_to_offer_where_it_changes_nothing(tmp_path, artifact, photos):
     exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
-    assert decoding_ms(exact.folder, (tmp_path,), 1 << 30, 1 << 30, photos[1:2]) is None
-    assert decoding_ms(exact.folder, (tmp_path,), 1 << 30, 1 << 30, []) is None
-    assert decoding_ms(artifact.folder, (tmp_path,), 1 << 30, 1 << 30, photos) is None
+    assert decoding_ms(exact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, photos[1:2]) is None
+    assert decoding_ms(exact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, []) is None
+    assert decoding_ms(artifact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, photos) is None
 
 
 def test_no_image_that_is_large_enough_is_no_agreement(artifact):

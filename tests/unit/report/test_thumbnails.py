@@ -4,6 +4,7 @@ import os
 import pytest
 from PIL import Image
 
+from infer_app.images.location import ReadLimits
 from infer_app.report import thumbnails
 from infer_app.report.thumbnails import FORMATS, MAX_BYTES, SIZE, ThumbnailLimits, thumbnails_of
 from tests.conftest import jpeg
@@ -13,7 +14,7 @@ NO_SUCH_FILES = {("JPEG", "P"), ("WEBP", "P")}
 
 @pytest.fixture
 def limits(tmp_path):
-    return ThumbnailLimits((tmp_path,), max_bytes=10_000_000, max_pixels=1_000_000)
+    return ThumbnailLimits(ReadLimits((tmp_path,), max_bytes=10_000_000), max_pixels=1_000_000)
 
 
 @pytest.fixture

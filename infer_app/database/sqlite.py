@@ -1,0 +1,58 @@
+"""SQLite's own ways: how a file is opened, and how a lock is waited for."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from pathlib import Path
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import OperationalError
+
+BUSY_TIMEOUT_S = 60
+
+
+def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
+    """A read-only connection never writes, and leaves no file behind that wasn't there."""
+    mode = _read_mode(path) if read_only else "rwc"
+    uri = f"{path.absolute().as_uri()}?mode={mode}"
+    # SQLite waits for a lock without hearing a signal, so not for long: `begin_sqlite` waits again.
+    connection = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
+    # One undecodable name must not end a run: it is handed on, and found or not found as the file system says.
+    connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
+    if read_only:
+        connection.execute("PRAGMA query_only=ON")
+        return connection
+    connection.execute("PRAGMA journal_mode=WAL")
+    # Safe in WAL mode against a crash of the program; after a power cut the last commits may be gone, whole.
+    connection.execute("PRAGMA synchronous=NORMAL")
+    return connection
+
+
+def begin_sqlite(connection: Connection) -> None:
+    """What the execution option `sqlite_begin` says; waits for the lock as long as `sqlite_patience_s` says."""
+    options = connection.get_execution_options()
+    deadline = time.monotonic() + options.get("sqlite_patience_s", BUSY_TIMEOUT_S)
+    while True:
+        try:
+            connection.exec_driver_sql(options.get("sqlite_begin", "BEGIN"))
+        except OperationalError as error:
+            if "locked" not in str(error.orig) or time.monotonic() > deadline:
+                raise
+        else:
+            return
+
+
+def _read_mode(path: Path) -> str:
+    """How to open a file without changing a byte of it.
+
+    Opening and closing a database that a crash left behind would write its log into it, so that one is opened with
+    mode=ro. That mode can't remove the empty log it makes itself, so it is not for the others; and in a folder where
+    nothing may be written it needs to be told that nobody else writes.
+    """
+    if any(path.with_name(f"{path.name}{log}").exists() for log in ("-wal", "-journal")):
+        return "ro"
+    if not os.access(path.parent, os.W_OK):
+        return "ro&immutable=1"
+    return "rwc" if os.access(path, os.W_OK) else "ro"

@@ -1,0 +1,99 @@
+"""`infer` with faults let in from outside, so that the program itself has no hooks.
+
+    python -m tests.faults.launch '{"point": "after commit", "number": 3}' run --date …
+
+point, number   "before write", "before commit" or "after commit": the whole process group is killed there, at the
+                number-th transaction
+is_stub         results are hashes of the files' bytes, made without torch, so that starting takes a moment
+outage_s        how long a server that is away is waited for
+lease           false: no run holds a day
+max_pages       that SQLite's file may have
+crash           an exception in the middle of a run that is nobody's fault, to see what a traceback shows
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import contextmanager
+from itertools import count
+
+POINTS = ("before write", "before commit", "after commit")
+
+
+def let_in(faults: dict) -> None:
+    if "point" in faults:
+        _kill_at(faults["point"], faults["number"])
+    if faults.get("is_stub"):
+        _stub_lanes()
+    if "outage_s" in faults:
+        from infer_app.database import patience
+
+        patience.OUTAGE_S = faults["outage_s"]
+    if not faults.get("lease", True):
+        from infer_app.database.ledger import Ledger
+
+        Ledger._take_over = lambda *_: None
+    if "max_pages" in faults:
+        _limit_pages(faults["max_pages"])
+    if faults.get("crash"):
+        from infer_app.database.sink import Sink
+
+        def crash(self, *_):
+            raise RuntimeError(f"crash with {self._database._engine!r}")
+
+        Sink.commit_chunk = crash
+
+
+def _kill_at(point: str, number: int) -> None:
+    from infer_app.database.connect import Database
+
+    write, numbers = Database.write, count(1)
+
+    @contextmanager
+    def failing(self, *args, **kwargs):
+        doomed = next(numbers) == number
+
+        def reach(here):
+            if doomed and here == point:
+                os.killpg(0, signal.SIGKILL)
+
+        reach("before write")
+        with write(self, *args, **kwargs) as connection:
+            yield connection
+            reach("before commit")
+        reach("after commit")
+
+    Database.write = failing
+
+
+def _limit_pages(number: int) -> None:
+    from infer_app.database import connect
+
+    connect_sqlite = connect.connect_sqlite
+
+    def limited(path, read_only):
+        connection = connect_sqlite(path, read_only)
+        connection.execute(f"PRAGMA max_page_count = {number}")
+        return connection
+
+    connect.connect_sqlite = limited
+
+
+def _stub_lanes() -> None:
+    import infer_app.job
+    from infer_app.loading import nursery
+    from tests.faults.stub import StubSpec
+
+    infer_app.job.LaneSpec = StubSpec
+    nursery.PRELOAD = ("infer_app.loading.orphan", "tests.faults.stub")
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))  # as `infer` does first of all
+    let_in(json.loads(sys.argv.pop(1)))
+    from infer_app.cli import main
+
+    main()

@@ -1,0 +1,126 @@
+"""Others at the same tables: locks, two days at once, several runs of one day, with the lease and without it."""
+
+import sqlite3
+import threading
+import time
+
+import pytest
+
+from tests.faults.conftest import on
+from tests.faults.night import DATE, photos
+
+NEXT = "2026-11-21"
+
+
+@on()
+@pytest.mark.full
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize("begin", ["BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
+def test_a_lock_that_another_holds_for_twenty_seconds_is_waited_for(night, kind, begin):
+    """From before the run's start."""
+    if kind != "sqlite":
+        pytest.skip("see the next one")
+    hold_and_run(night, 20, begin)
+
+
+@on("sqlite")
+@pytest.mark.timeout(200)
+def test_a_lock_that_comes_in_the_middle_of_a_run_is_waited_for(night, kind):
+    night.add(photos(30))
+    run = night.start()
+    night.wait_for_results(run, 4)
+    hold(night, kind, 3)
+    ended = night.wait(run)
+    assert ended.exit_code == 0, ended.err
+    night.check(ended)
+    assert night.results() == night.expected()
+
+
+@on("sqlite")
+@pytest.mark.timeout(200)
+def test_a_database_that_another_program_keeps_in_its_old_journal_mode_is_waited_for(night, kind):
+    """Its lock keeps even readers out, and the change of mode."""
+    if kind != "sqlite":
+        pytest.skip("SQLite's journal")
+    with sqlite3.connect(night.engine.url.database) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    connection.close()
+    hold_and_run(night, 4, "BEGIN EXCLUSIVE")
+
+
+def hold_and_run(night, seconds, begin):
+    night.add(photos(10))
+    holder = sqlite3.connect(night.engine.url.database, isolation_level=None, check_same_thread=False)
+    holder.execute(begin)
+    run = night.start()
+    threading.Timer(seconds, holder.execute, ["ROLLBACK"]).start()
+    ended = night.wait(run)
+    holder.close()
+    assert ended.exit_code == 0, ended.err
+    night.check(ended)
+    assert night.results() == night.expected()
+
+
+def hold(night, kind, seconds):
+    """Keeps every other writer of predictions out."""
+    with night.engine.execution_options(isolation_level="AUTOCOMMIT").connect() as holder:
+        lock = {
+            "sqlite": ["BEGIN IMMEDIATE"],
+            "postgres": ["BEGIN", "LOCK TABLE infer_predictions IN EXCLUSIVE MODE"],
+            "mariadb": ["LOCK TABLES infer_predictions WRITE"],
+        }
+        for statement in lock[kind]:
+            holder.exec_driver_sql(statement)
+        time.sleep(seconds)
+        holder.exec_driver_sql("UNLOCK TABLES" if kind == "mariadb" else "ROLLBACK")
+
+
+@on("sqlite")
+@pytest.mark.timeout(300)
+def test_two_days_side_by_side_end_as_if_one_came_after_the_other(night):
+    night.add(photos(40, seed=1))
+    night.add(photos(40, seed=2), date=NEXT)
+    runs = {date: night.start(date=date) for date in (DATE, NEXT)}
+    ended = {date: night.wait(run) for date, run in runs.items()}
+    for date, end in ended.items():
+        assert end.exit_code == 0, end.err
+        night.check(end, date)
+    assert night.results() == sorted(night.expected() + night.expected(NEXT), key=repr)
+
+
+@on("postgres")
+@pytest.mark.timeout(300)
+def test_of_four_starts_at_once_one_runs_and_the_others_say_so(night):
+    night.add(photos(60))
+    ended = [night.wait(run) for run in [night.start() for _ in range(4)]]
+    assert sorted(end.exit_code for end in ended) == [0, 13, 13, 13], [end.err for end in ended]
+    for end in ended:
+        night.check(end)
+    assert night.results() == night.expected()
+    assert night.rows("SELECT count(*) FROM infer_runs") == [(1,)]
+
+
+@on("postgres")
+@pytest.mark.timeout(300)
+def test_without_the_lease_several_runs_of_a_day_still_end_right(night):
+    night.add(photos(40))
+    ended = [night.wait(run) for run in [night.start(lease=False) for _ in range(3)]]
+    assert [end.exit_code for end in ended] == [0, 0, 0], [end.err for end in ended]
+    night.check()
+    night.execute("UPDATE infer_rejections SET attempts = 1")  # each run was one
+    assert night.results() == night.expected()
+
+
+@on("sqlite")
+@pytest.mark.timeout(300)
+def test_a_run_whose_row_is_gone_still_ends_right(night):
+    night.add(photos(40))
+    first = night.start()
+    night.wait_for_results(first, 4)
+    night.execute("DELETE FROM infer_runs")
+    second = night.start()
+    ended = [night.wait(first), night.wait(second)]
+    assert [end.exit_code for end in ended] == [0, 0], [end.err for end in ended]
+    night.check()
+    night.execute("UPDATE infer_rejections SET attempts = 1")  # each run was one
+    assert night.results() == night.expected()

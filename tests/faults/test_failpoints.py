@@ -1,0 +1,40 @@
+"""Killed at the first transaction, the second and so on, until a run survives: before it, in it, and after it."""
+
+import pytest
+
+from tests.faults.conftest import on
+from tests.faults.launch import POINTS
+from tests.faults.night import photos
+
+KILLED = -9
+quick, full = (), pytest.mark.full
+
+
+@on("sqlite")
+@pytest.mark.parametrize(
+    "point", [pytest.param(point, marks=quick if point == "before commit" else full) for point in POINTS]
+)
+def test_killed_at_every_transaction_a_day_ends_as_if_it_had_not(night, point):
+    night.add(photos(6))
+    number, exit_code = 0, KILLED
+    while exit_code == KILLED:
+        number += 1
+        night.reset()
+        ended = night.run(point=point, number=number)
+        exit_code = ended.exit_code
+        night.check(ended)
+        night.finish()
+    assert exit_code == 0, ended.err
+    assert number == 1 + 2 + 1 + 1  # it survives neither its opening nor its two chunks nor its closing
+
+
+@on("sqlite")
+def test_killed_at_its_second_commit_every_night_a_day_is_done_in_the_end(night):
+    """Each run does one chunk and dies: what was done is never done again, and the last one finds nothing to do."""
+    night.add(photos(10))
+    done = []
+    for _ in range(4):
+        night.check(night.run(point="after commit", number=2))
+        done.append(len(night.results()))
+    assert done == [4, 8, 10, 10]
+    assert night.finish().answer["selected"] == 0

@@ -1,0 +1,49 @@
+"""SIGKILL to all of a run at any moment of its life; the next run completes it, row by row."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from tests.faults.conftest import on
+from tests.faults.night import photos
+
+NUM_PHOTOS = 40
+TIMES, TIMES_FULL = 3, 50
+
+
+@on("sqlite")
+@pytest.mark.timeout(1800)
+def test_killed_at_any_moment_a_day_ends_as_if_it_had_not(night, seeded, request):
+    night.add(photos(NUM_PHOTOS, seed=seeded.randrange(10**6)))
+    start = time.monotonic()
+    night.finish()
+    life_s = time.monotonic() - start
+    hit = 0
+    for _ in range(TIMES_FULL if request.config.option.full else TIMES):
+        night.reset()
+        run = night.start()
+        time.sleep(seeded.uniform(0.1, 1) * life_s)
+        os.killpg(run.pid, signal.SIGKILL)
+        ended = night.wait(run)
+        done = len(night.results())
+        hit += 0 < done < NUM_PHOTOS
+        night.check(ended)
+        rest = night.finish().answer["selected"]
+        assert rest <= NUM_PHOTOS - done  # less where a server commits what it was given before its client died
+    print(f"{hit} runs were killed between their first result and their last")
+
+
+@on()
+@pytest.mark.timeout(1800)
+def test_killed_again_and_again_in_one_night(night, seeded):
+    """Nothing is reset: each run goes on where the last one was killed."""
+    night.add(photos(200, seed=seeded.randrange(10**6)))
+    for _ in range(15):
+        run = night.start()
+        night.wait_for_results(run, len(night.results()) + 1)
+        time.sleep(seeded.uniform(0, 0.2))
+        os.killpg(run.pid, signal.SIGKILL)
+        night.check(night.wait(run))
+    night.finish()

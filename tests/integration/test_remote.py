@@ -1,0 +1,253 @@
+"""A day whose images lie on a web server that misbehaves, in a bucket and on this machine, through whole runs."""
+
+import io
+import json
+from contextlib import ExitStack
+from importlib.util import find_spec
+
+import pytest
+import tomlkit
+from PIL import Image
+
+from tests.integration.conftest import DATE
+from tests.webserver import (
+    chunked,
+    closes_mid_body,
+    fails,
+    gzipped,
+    is_endless,
+    redirects_to,
+    says_less_than_it_sends,
+    stalls_after_headers,
+    trickles_body,
+    trickles_headers,
+    web_server,
+)
+
+pytestmark = pytest.mark.slow
+
+TIMEOUT_S = 4
+GRACE_S = 1
+EXECUTORS = ["cpu", "cuda"]
+
+
+def photo(number=0):
+    buffer = io.BytesIO()
+    Image.new("RGB", (300 + number % 7, 200), (200, 30 + number % 100, 30)).save(buffer, "JPEG", quality=95)
+    return buffer.getvalue()
+
+
+@pytest.fixture
+def servers():
+    """A server that misbehaves, and a canary that nobody may ask anything."""
+    with ExitStack() as stack:
+        yield stack.enter_context(web_server()), stack.enter_context(web_server())
+
+
+def register(project, locations):
+    project.infer("images", "add", str(project.photos), "--date", DATE)
+    project.rows("DELETE FROM infer_images")
+    for location in locations:
+        project.write(
+            "INSERT INTO infer_images (location, added_at) VALUES (?, ?)", location, f"{DATE} 12:00:00.000000"
+        )
+
+
+def allow(project, *places, **more):
+    config = project.folder / "infer.toml"
+    document = tomlkit.parse(config.read_text())
+    document["remote"] = {"allow": list(places)} | more
+    config.write_text(tomlkit.dumps(document))
+
+
+def run(project, *more, exit_code=0, **environ):
+    return project.infer_json(
+        "run", "--date", DATE, "--lookback", "0", "--workers", "2", *more, exit_code=exit_code, **environ
+    )
+
+
+def longest_read_s(trace):
+    events = json.loads(trace.read_text())
+    spans = events["traceEvents"] if isinstance(events, dict) else events
+    return max(span["dur"] for span in spans if span.get("name") == "read") / 1e6
+
+
+def outcomes(project):
+    rows = project.rows(
+        "SELECT location, NULL FROM infer_predictions JOIN infer_images ON id = image_id"
+        " UNION ALL SELECT i.location, reason FROM infer_rejections r JOIN infer_images i ON i.id = r.image_id"
+    )
+    return dict(rows)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_every_image_of_a_mixed_day_ends_as_it_should(project, servers, s3_server, executor):
+    server, canary = servers
+    image = photo()
+    server.answers = {
+        "/p/ok.jpg": lambda handler: handler.send(image),
+        "/p/chunked.jpg": chunked(image),
+        "/p/gzipped.jpg": gzipped(image),
+        "/p/moved.jpg": redirects_to("/p/ok.jpg"),
+        "/p/flaky.jpg": fails(2, 500, image),
+        "/p/busy.jpg": fails(1, 429, image, Retry_After="1"),
+        "/p/stalls.jpg": stalls_after_headers,
+        "/p/trickles.jpg": trickles_body,
+        "/p/headers.jpg": trickles_headers,
+        "/p/cut.jpg": closes_mid_body(image),
+        "/p/lies.jpg": says_less_than_it_sends(image),
+        "/p/endless.jpg": is_endless,
+        "/p/bomb.jpg": gzipped(bytes(30_000_000)),
+        "/p/loop.jpg": redirects_to("/p/loop.jpg"),
+        "/p/canary.jpg": redirects_to(f"{canary.url}/secret.jpg"),
+        "/p/passwd.jpg": redirects_to("file:///etc/passwd"),
+        "/p/forbidden.jpg": lambda handler: handler.status(403),
+        "/p/down.jpg": lambda handler: handler.status(500),
+        "/secret.jpg": lambda handler: handler.send(image),
+    }
+    web = server.url
+    expected = {
+        **{f"{web}/p/{name}.jpg": None for name in ("ok", "chunked", "gzipped", "moved", "flaky", "busy")},
+        **{f"{web}/p/{name}.jpg": "read_timeout" for name in ("stalls", "trickles", "headers")},
+        **{f"{web}/p/{name}.jpg": "read_error" for name in ("cut", "down", "loop")},
+        **{f"{web}/p/{name}.jpg": "too_large_bytes" for name in ("endless", "bomb")},
+        **{f"{web}/p/{name}.jpg": "location_not_allowed" for name in ("canary", "passwd", "../secret")},
+        f"{web}/p/ok.jpg?X-Amz-Signature=canary": None,
+        f"{web}/p/down.jpg?X-Amz-Signature=canary": "read_error",
+        f"{web}/p/lies.jpg": "truncated",
+        f"{web}/p/gone.jpg": "not_found",
+        f"{web}/p/forbidden.jpg": "permission_denied",
+        f"{web}/secret.jpg": "location_not_allowed",
+        f"{canary.url}/secret.jpg": "location_not_allowed",
+        f"http://localhost:{canary.port}/private.jpg": "location_not_allowed",
+        f"http://user:canary@127.0.0.1:{server.port}/p/ok.jpg": "location_not_allowed",
+        "http://169.254.169.254/latest/meta-data": "location_not_allowed",
+        "s3://mixed/day/ok.jpg": None,
+        "s3://mixed/day/gone.jpg": "not_found",
+        "s3://mixed/day/empty.jpg": "empty",
+        "s3://mixed/night/ok.jpg": "location_not_allowed",
+        str(project.photos / "local.jpg"): None,
+        str(project.photos / "missing.jpg"): "not_found",
+    }
+    bucket = s3_server.bucket("mixed")
+    for key, body in {"day/ok.jpg": image, "day/empty.jpg": b"", "night/ok.jpg": image}.items():
+        bucket.put(key, body)
+    (project.photos / "local.jpg").write_bytes(image)
+    register(project, expected)
+    allow(
+        project,
+        f"{web}/p/",
+        f"http://localhost:{canary.port}/",
+        "http://169.254.169.254/",
+        "s3://mixed/day/",
+        allow_private_hosts=["127.0.0.1"],
+    )
+    settings = {"INFER_IMAGES__TIMEOUT_S": str(TIMEOUT_S), "INFER_IMAGES__MAX_BYTES": "5000000"} | s3_server.environ
+    trace = project.folder / "trace.json"
+    report = run(project, "--executor", executor, "--verbose", "--trace", str(trace), exit_code=3, **settings)
+    assert outcomes(project) == expected
+    assert not canary.hits
+    assert canary.num_connections == 0
+    assert server.hits["/secret.jpg"] == 0
+    assert TIMEOUT_S * 0.5 < longest_read_s(trace) < TIMEOUT_S + GRACE_S
+    assert report["day"]["pending"] == 0
+    project.infer("report", "--date", DATE, **settings)
+    pages = [file.read_text() for file in (project.folder / "reports").iterdir()]
+    assert len(pages) >= 2
+    said = [*pages, json.dumps(report), project.errors, *map(str, project.rows("SELECT * FROM infer_rejections")),
+            *map(str, project.rows("SELECT * FROM infer_runs")), project.infer("rejects", "--date", DATE),
+            project.infer("predictions", "--date", DATE, "--json"), project.infer("config", "show")]  # fmt: skip
+    assert not [text for text in said if "=canary" in text or ":canary" in text or "canary-secret" in text]
+    project.infer("verify", "--date", DATE)
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_second_night_tries_transient_reasons_again_and_changes_nothing_else(project, servers, executor):
+    server, _ = servers
+    for number in range(40):
+        server.serve(f"/{number}.jpg", photo(number))
+    server.answers["/7.jpg"] = fails(99, 500, b"")
+    server.answers["/8.jpg"] = lambda handler: handler.send(b"no photo")
+    register(project, [f"{server.url}/{number}.jpg" for number in range(40)])
+    allow(project, server.url, allow_private_hosts=["127.0.0.1"], retries=0)
+    assert run(project, "--executor", executor)["reasons"] == {"read_error": 1, "unsupported_format": 1}
+    server.serve("/7.jpg", photo(7))
+    before = dict(server.hits)
+    assert run(project, "--executor", executor)["predicted"] == 1
+    assert {path: hits - before[path] for path, hits in server.hits.items() if hits != before[path]} == {"/7.jpg": 1}
+
+
+def test_nothing_remote_is_read_unless_it_is_allowed(project, servers):
+    server, _ = servers
+    server.serve("/a.jpg", photo())
+    register(project, [f"{server.url}/a.jpg"])
+    project.infer("run", "--date", DATE, "--lookback", "0", exit_code=2)
+    assert f'[remote] allow = ["http://127.0.0.1:{server.port}/"]' in project.errors
+    allow(project, server.url)
+    project.infer("run", "--date", DATE, "--lookback", "0", exit_code=2)
+    assert '[remote] allow_private_hosts = ["127.0.0.1"]' in project.errors
+    assert server.num_connections == 0
+
+
+@pytest.mark.parametrize("executor", EXECUTORS)
+def test_a_web_server_that_is_down_stops_the_run_and_nothing_is_rejected(project, executor):
+    with web_server() as gone:
+        url = gone.url
+    for number in range(3):
+        (project.photos / f"{number}.jpg").write_bytes(photo(number))
+    register(project, [*(f"{url}/{number}.jpg" for number in range(5)), *map(str, project.photos.iterdir())])
+    allow(project, url, allow_private_hosts=["127.0.0.1"])
+    run(project, "--executor", executor, exit_code=14)
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
+    status = project.infer_json("verify", "--date", DATE)
+    assert status["balanced"] is True
+
+
+def test_a_bucket_that_is_gone_or_down_stops_the_run(project, s3_server):
+    register(project, [f"s3://no-such-bucket/{number}.jpg" for number in range(220)])
+    allow(project, "s3://no-such-bucket/", retries=1)
+    run(project, exit_code=14, **s3_server.environ)
+    run(project, exit_code=14, **s3_server.environ | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
+
+
+def test_a_server_that_fails_two_hundred_times_in_a_row_stops_the_run(project, servers):
+    server, _ = servers
+    paths = [f"/{number}.jpg" for number in range(260)]
+    server.answers = dict.fromkeys(paths, lambda handler: handler.status(503))
+    register(project, [server.url + path for path in paths])
+    allow(project, server.url, allow_private_hosts=["127.0.0.1"], retries=0)
+    run(project, exit_code=14)
+    assert "200 reads from http://127.0.0.1" in project.errors
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
+
+
+def test_images_add_lists_a_bucket_and_doctor_looks_at_it(project, servers, s3_server):
+    server, _ = servers
+    bucket = s3_server.bucket("added")
+    for name in ("x/1.jpg", "x/deep/2.jpg", "x/notes.txt", "x/.hidden/3.jpg", "y/4.jpg"):
+        bucket.put(name, photo())
+    server.serve("/a.jpg", photo())
+    add = ("images", "add", "s3://added/x/", f"{server.url}/a.jpg?v=1", "--date", DATE)
+    assert "3 images added" in project.infer(*add, **s3_server.environ)
+    assert "0 images added" in project.infer(*add, **s3_server.environ)
+    locations = ["s3://added/x/1.jpg", "s3://added/x/deep/2.jpg", f"{server.url}/a.jpg?v=1"]
+    assert [location for (location,) in project.rows("SELECT location FROM infer_images ORDER BY id")] == locations
+    environ = s3_server.environ | {"INFER_REMOTE__ALLOW_PRIVATE_HOSTS": "127.0.0.1"}
+    assert run(project, **environ)["predicted"] == 3
+    found = project.infer("doctor", exit_code=0, **environ)
+    assert "s3://added/x/ is there" in found
+    assert f"{server.url}/ answers with HTTP 404" in found
+    found = project.infer("doctor", exit_code=2, **s3_server.environ)
+    assert 'fix: if it is meant: [remote] allow_private_hosts = ["127.0.0.1"]' in found
+    found = project.infer("doctor", exit_code=14, **environ | {"AWS_ENDPOINT_URL": "http://127.0.0.1:9"})
+    assert "FAIL  remote: s3://added/x/" in found
+
+
+def test_a_missing_package_ends_a_run_with_the_command_that_installs_it(project):
+    (project.photos / "local.jpg").write_bytes(photo())
+    register(project, [str(project.photos / "local.jpg")])
+    allow(project, "gs://bucket/")
+    if find_spec("gcsfs"):
+        pytest.skip("gcsfs is installed")
+    assert run(project, exit_code=2)["hint"] == "pip install 'infer_app[gs]'"

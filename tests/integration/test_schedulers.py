@@ -1,0 +1,209 @@
+"""jobs/: systemd, Kubernetes, Airflow and Prometheus, each by the tool that reads it; what they run is run here."""
+
+import ast
+import json
+import re
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from infer_app.errors import EXIT_BUG, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, InferError
+from infer_app.observe.metrics import HELP, ModelOutcome, read_samples, render_metrics
+from tests.integration.conftest import INFER
+
+pytestmark = pytest.mark.slow
+
+JOBS = Path(__file__).parents[2] / "jobs"
+PROJECT = "/srv/photos-project"
+COMMAND = "/opt/infer_app/.venv/bin/infer"
+EXIT_CODES = {EXIT_BUG, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 143} | {
+    error.exit_code for error in InferError.__subclasses__()
+}
+HOPELESS = {1, 2, 3, 11, 12}  # the same again would end the same, or worse: as a success
+
+
+def read_unit(name):
+    """{key: all its values} of a unit file."""
+    pairs = re.findall(r"^([A-Za-z]+)=(.*)$", (JOBS / name).read_text(), re.MULTILINE)
+    return {key: [value for one, value in pairs if one == key] for key, _ in pairs}
+
+
+@pytest.fixture
+def installed(tmp_path):
+    """The units with paths that exist here."""
+    for name in ("infer.service", "infer.timer"):
+        text = (JOBS / name).read_text().replace(COMMAND, str(INFER)).replace(PROJECT, str(tmp_path))
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def analyze(*arguments):
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    return subprocess.run(["systemd-analyze", *map(str, arguments)], capture_output=True, text=True)
+
+
+def test_systemd_finds_nothing_wrong_with_the_units(installed):
+    check = analyze("verify", "--man=no", installed / "infer.service", installed / "infer.timer")
+    assert (check.returncode, check.stdout, check.stderr) == (0, "", "")
+
+
+def test_systemd_calls_the_service_well_confined(installed):
+    """The scale goes from 0 to 100; a service without any of it has 96."""
+    check = analyze("security", "--offline=yes", "--threshold=20", installed / "infer.service")
+    assert check.returncode == 0, check.stdout
+
+
+def test_the_timer_s_time_is_one(installed):
+    check = analyze("calendar", *read_unit("infer.timer")["OnCalendar"])
+    assert check.returncode == 0
+    assert "02:30:00" in check.stdout
+
+
+def test_the_line_that_systemd_runs_runs(project):
+    project.add_photos(2, date="yesterday")
+    command, *arguments = shlex.split(read_unit("infer.service")["ExecStart"][0])
+    assert command == COMMAND
+    assert "2 predicted" in project.infer(*arguments)
+
+
+def test_systemd_tries_again_what_a_second_try_can_mend():
+    unit = read_unit("infer.service")
+    final = {int(code) for code in unit["RestartPreventExitStatus"][0].split()}
+    wanted = {int(code) for code in unit["SuccessExitStatus"][0].split()}
+    assert (final, wanted) == (HOPELESS | {13}, {75, 143})  # 13: a process of this machine that is alive
+    assert int(unit["TimeoutStopSec"][0]) > 25
+
+
+@pytest.fixture(scope="module")
+def cronjob():
+    return yaml.safe_load((JOBS / "cronjob.yaml").read_text())
+
+
+def pod_of(cronjob):
+    return cronjob["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+
+
+def test_kubernetes_takes_the_cronjob(cronjob):
+    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    for version in ("1.31", validator.latest_version()):
+        validator.validate(cronjob, version, strict=True)
+
+
+def test_kubernetes_decides_on_every_exit_code_once(cronjob):
+    rules = cronjob["spec"]["jobTemplate"]["spec"]["podFailurePolicy"]["rules"]
+    decided = [(code, rule["action"]) for rule in rules for code in rule.get("onExitCodes", {"values": []})["values"]]
+    assert len(dict(decided)) == len(decided)
+    assert dict(decided).keys() >= EXIT_CODES
+    assert {code for code, action in decided if action == "FailJob"} == HOPELESS | {75}
+
+
+def test_the_pod_has_no_more_rights_than_it_needs(cronjob):
+    pod = pod_of(cronjob)
+    (container,) = pod["containers"]
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert container["securityContext"]["readOnlyRootFilesystem"]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert pod["terminationGracePeriodSeconds"] > 25
+    mounted = {mount["name"] for mount in container["volumeMounts"]}
+    assert mounted == {volume["name"] for volume in pod["volumes"]}
+
+
+def test_what_the_pod_runs_runs_with_what_it_sets(project, cronjob):
+    project.add_photos(2, date="yesterday")
+    (container,) = pod_of(cronjob)["containers"]
+    database = f"sqlite:///{project.folder}/infer.db"
+    values = {"database-url": database, "ping-url": "http://127.0.0.1:9/x"}
+    environ = {one["name"]: values[one["valueFrom"]["secretKeyRef"]["key"]] for one in container["env"]}
+    assert '"predicted": 2' in project.infer(*container["args"], **environ)
+    assert json.loads(project.errors.splitlines()[-1])["exit_code"] == 0
+    budget = float(container["args"][container["args"].index("--max-duration") + 1])
+    assert budget + 600 < cronjob["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
+
+
+@pytest.fixture(scope="module")
+def dag():
+    return ast.parse((JOBS / "airflow_dag.py").read_text(), "airflow_dag.py")
+
+
+def test_airflow_s_words_for_the_exit_codes(dag):
+    """Without Airflow, which is larger than all else together: that the file compiles, and what its sets are."""
+    compile(dag, "airflow_dag.py", "exec")
+    named = {
+        node.targets[0].id: ast.literal_eval(node.value)
+        for node in dag.body
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.JoinedStr)
+    }
+    assert named["INFER"] == COMMAND
+    assert named["PROJECT"] == PROJECT
+    assert (named["DONE"], named["SKIPPED"]) == ({0}, {75})
+    assert named["RETRIED"] & (HOPELESS | {75}) == set()
+    assert {10, 13, 14} <= named["RETRIED"]
+
+
+def test_airflow_loads_the_dag():
+    pytest.importorskip("airflow.sdk", reason="apache-airflow is not installed")
+    import runpy
+
+    runpy.run_path(str(JOBS / "airflow_dag.py"))
+
+
+@pytest.fixture(scope="module")
+def rules():
+    (group,) = yaml.safe_load((JOBS / "infer.rules.yml").read_text())["groups"]
+    return group["rules"]
+
+
+def test_alerts_are_about_metrics_that_are_written(rules):
+    named = {name for rule in rules for name in re.findall(r"infer_\w+", rule["expr"])}
+    assert named <= set(HELP)
+    written = read_samples(render_metrics({}, Path("/p"), [ModelOutcome("a", 0)], 0, 1.0).decode())
+    assert named <= {name for name, _ in written}
+
+
+RULES_TEST = """
+rule_files: [{rules}]
+evaluation_interval: 1h
+tests:
+  - interval: 1h
+    input_series:
+      - series: infer_last_success_timestamp_seconds{{project="/p", model="late", instance="lab"}}
+        values: "0x60"
+      - series: infer_last_success_timestamp_seconds{{project="/p", model="good", instance="lab"}}
+        values: "0x24 86400x24 172800x24"
+      - series: infer_model_exit_code{{project="/p", model="never", instance="lab"}}
+        values: "12x60"
+      - series: infer_last_run_timestamp_seconds{{project="/p", instance="lab"}}
+        values: "0x60"
+    alert_rule_test:
+      - {{eval_time: 29h, alertname: InferNoSuccess}}
+      - eval_time: 34h
+        alertname: InferNoSuccess
+        exp_alerts:
+          - exp_labels: {{severity: warning, project: /p, model: late, instance: lab}}
+            exp_annotations:
+              summary: "late in /p on lab: no good night for 1d 10h 0m 0s"
+              description: {description}
+      - eval_time: 30h
+        alertname: InferNeverSucceeded
+        exp_alerts:
+          - exp_labels: {{severity: warning, project: /p, model: never, instance: lab}}
+            exp_annotations:
+              summary: "never in /p on lab: never ended with exit code 0, the last time with 12"
+      - {{eval_time: 50h, alertname: InferMetricsMissing}}
+"""
+
+
+def test_promtool_takes_the_alerts_and_they_fire_when_they_should(rules, tmp_path):
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed: apt-get install prometheus")
+    description = yaml.safe_dump(rules[0]["annotations"]["description"], width=1000).splitlines()[0]
+    (tmp_path / "test.yml").write_text(RULES_TEST.format(rules=JOBS / "infer.rules.yml", description=description))
+    check = subprocess.run(["promtool", "check", "rules", JOBS / "infer.rules.yml"], capture_output=True, text=True)
+    assert check.returncode == 0, check.stderr
+    test = subprocess.run(["promtool", "test", "rules", tmp_path / "test.yml"], capture_output=True, text=True)
+    assert test.returncode == 0, test.stdout + test.stderr

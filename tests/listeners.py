@@ -1,0 +1,109 @@
+"""Small real servers on loopback, good and bad, for what the program sends."""
+
+import contextlib
+import socket
+import ssl
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+@dataclass(frozen=True)
+class Heard:
+    path: str
+    body: str
+    headers: dict
+
+
+class Recorder:
+    """Keeps every POST and answers `status`; `delays` are seconds by path, before it is kept."""
+
+    def __init__(self, status=200, location=None):
+        self.heard: list[Heard] = []
+        self.delays: dict[str, float] = {}
+        recorder = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                time.sleep(recorder.delays.get(self.path, 0))
+                recorder.heard.append(Heard(self.path, body, dict(self.headers)))
+                self.send_response(status)
+                if location:
+                    self.send_header("Location", location)
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    @property
+    def paths(self):
+        return [heard.path for heard in self.heard]
+
+    def close(self):
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class Raw:
+    """Does with each connection what it is told, in a thread of its own."""
+
+    def __init__(self, behave):
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.host = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self.url = f"http://{self.host}"
+        self._behave = behave
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self):
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._socket.accept()
+                threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection):
+        with contextlib.suppress(OSError), connection:
+            self._behave(connection)
+
+    def close(self):
+        self._socket.close()
+
+
+def stay_silent(connection):
+    while connection.recv(4096):
+        pass
+
+
+def trickle(connection):
+    """A good answer, a byte every half second: each wait is short, all of them are a minute."""
+    for byte in b"HTTP/1.1 200 OK\r\nX-Padding: " + b"x" * 100:
+        connection.sendall(bytes([byte]))
+        time.sleep(0.5)
+
+
+def with_certificate(folder):
+    """Of a server with a certificate that nobody trusts."""
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    names = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+    files = ["-keyout", str(key), "-out", str(certificate)]
+    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", *names, *files]
+    subprocess.run(command, check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    def shake_hands(connection):
+        with context.wrap_socket(connection, server_side=True) as secure:
+            stay_silent(secure)
+
+    return shake_hands
+
+
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return server.getsockname()[1]

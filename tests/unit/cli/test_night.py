@@ -1,0 +1,105 @@
+import fcntl
+import logging
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from infer_app.cli import night as night_module
+from infer_app.cli.night import Night, night
+from infer_app.errors import DatabaseUnavailable, Interrupted
+from infer_app.observe.metrics import LAST_SUCCESS, ModelOutcome, read_samples
+from infer_app.settings import load_settings
+
+SUCCESS = [ModelOutcome("a", 0)]
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    (tmp_path / "infer.toml").write_text('[metrics]\ntextfile = "infer.prom"\n')
+    return load_settings(tmp_path / "infer.toml", environ={})
+
+
+def written(loaded):
+    samples = read_samples((loaded.folder / "infer.prom").read_text())
+    return {name: value for (name, _), value in samples.items()}
+
+
+def test_an_answer_that_can_not_be_printed_is_an_answer(loaded):
+    with pytest.raises(BrokenPipeError), night(loaded, is_told=True) as tonight:
+        tonight.ended({}, SUCCESS, 0)
+        raise BrokenPipeError
+    assert written(loaded)["infer_last_run_exit_code"] == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code", "told"),
+    [
+        (DatabaseUnavailable("no database", "hint"), 10, "no database"),
+        (Interrupted(15), 143, "ended by signal 15"),
+        (SystemExit(143), 143, "SystemExit"),
+        (KeyboardInterrupt(), 130, "KeyboardInterrupt"),
+        (ValueError("canary"), 1, "ValueError"),
+    ],
+)
+def test_an_error_is_what_is_told(loaded, error, exit_code, told):
+    with pytest.raises(type(error)), night(loaded, is_told=True) as tonight:
+        tonight.models = ["a"]
+        raise error
+    assert tonight.answer["error"] == told
+    assert "canary" not in tonight.line
+    assert written(loaded)["infer_model_exit_code"] == exit_code
+
+
+def test_of_two_that_end_together_neither_loses_what_the_other_writes(loaded):
+    folder = os.open(loaded.folder, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    began = time.monotonic()
+    threading.Timer(0.4, os.close, [folder]).start()
+    with night(loaded, is_told=True) as tonight:
+        tonight.ended({}, SUCCESS, 0)
+    assert 0.3 < time.monotonic() - began < 0.9
+    assert LAST_SUCCESS in written(loaded)
+
+
+def test_a_lock_that_stays_held_costs_a_second(loaded):
+    folder = os.open(loaded.folder, os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    with night(loaded, is_told=True) as tonight:
+        tonight.ended({}, SUCCESS, 0)
+    os.close(folder)
+    assert LAST_SUCCESS in written(loaded)
+
+
+def test_a_file_that_can_not_be_written_is_a_warning(loaded, caplog):
+    (loaded.folder / "infer.prom").mkdir()
+    with night(loaded, is_told=True) as tonight:
+        tonight.ended({}, SUCCESS, 0)
+    assert caplog.messages == [f"no metrics in {loaded.folder}/infer.prom: Is a directory"]
+
+
+def test_not_even_a_bug_in_telling_changes_how_a_run_ends(loaded, caplog, monkeypatch):
+    monkeypatch.setattr(night_module, "render_metrics", lambda *_: 1 / 0)
+    with night(loaded, is_told=True) as tonight:
+        tonight.ended({}, SUCCESS, 0)
+    assert caplog.messages == ["not everybody was told"]
+
+
+def test_the_last_line_says_it_all_and_of_a_failure_the_level_too(caplog):
+    caplog.set_level(logging.INFO, "infer_app")
+    for exit_code in (0, 12):
+        one = Night()
+        one.ended({}, [ModelOutcome("a", exit_code)], exit_code)
+        one.say_how_it_ended()
+    first, second = caplog.records
+    assert (first.levelname, second.levelname) == ("INFO", "WARNING")
+    assert second.message.startswith("exit code 12 after ")
+    assert second.message.endswith(": a was not run")
+
+
+def test_the_module_leaves_no_temporary_file(loaded):
+    with night(loaded, is_told=True) as tonight:
+        tonight.ended({}, SUCCESS, 0)
+    assert sorted(path.name for path in Path(loaded.folder).iterdir()) == ["infer.prom", "infer.toml"]

@@ -1,0 +1,97 @@
+import json
+import logging
+import warnings
+
+import pytest
+
+from infer_app.observe.log import bound, log_to_stderr, logs_json
+
+log = logging.getLogger("infer_app.somewhere")
+
+
+pytestmark = pytest.mark.usefixtures("logging_as_it_was")
+
+
+def lines(capsys):
+    return capsys.readouterr().err.splitlines()
+
+
+def test_a_json_line_has_the_context_and_the_figures(capsys):
+    log_to_stderr("json")
+    with bound(run_id="r", date="2026-11-20"):
+        log.info("%s done", "5", extra={"done": 5, "chunk": 3})
+    (line,) = map(json.loads, lines(capsys))
+    assert line.pop("timestamp").endswith("Z")
+    line.pop("message", None)  # of pytest's own handler
+    assert line == {
+        "level": "info",
+        "event": "5 done",
+        "logger": "infer_app.somewhere",
+        "run_id": "r",
+        "date": "2026-11-20",
+        "done": 5,
+        "chunk": 3,
+    }
+    assert logs_json()
+
+
+def test_for_people_the_text_and_what_it_belongs_to(capsys):
+    log_to_stderr()
+    with bound(run_id="r", date="2026-11-20"):
+        log.info("5 done", extra={"done": 5, "models": [{"a": 1}]})
+    (line,) = lines(capsys)
+    assert line[20:].split() == ["[info]", "5", "done", "date=2026-11-20", "run_id=r"]
+    assert not logs_json()
+
+
+def test_set_again_there_is_one_line_still(capsys):
+    log_to_stderr()
+    log_to_stderr("json")
+    log.info("once")
+    assert [json.loads(line)["event"] for line in lines(capsys)] == ["once"]
+
+
+@pytest.mark.parametrize(
+    ("loudness", "heard"),
+    [({}, ["i", "w"]), ({"quiet": True}, ["w"]), ({"verbose": True}, ["d", "i", "w"])],
+    ids=str,
+)
+def test_how_much_is_said(capsys, loudness, heard):
+    log_to_stderr("json", **loudness)
+    log.debug("d")
+    log.info("i")
+    log.warning("w")
+    logging.getLogger("library").info("never")
+    assert [json.loads(line)["event"] for line in lines(capsys)] == heard
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_what_a_file_is_called_neither_ends_a_line_nor_reaches_the_terminal(capsys, style):
+    log_to_stderr(style)
+    log.warning("bad: %s", "a\nb\x1b[31m", extra={"model": "x\x1b]0;y\nz"})
+    (line,) = lines(capsys)
+    assert "\x1b" not in line
+
+
+@pytest.mark.parametrize("style", ["text", "json"])
+def test_a_traceback_shows_no_values_of_variables(capsys, style):
+    log_to_stderr(style)
+    password = "".join(["can", "ary"])
+    try:
+        raise KeyError(len(password))
+    except KeyError:
+        log.warning("no report", exc_info=True)
+    told = "\n".join(lines(capsys))
+    assert "Traceback (most recent call last)" in told
+    assert "KeyError: 6" in told
+    assert "canary" not in told
+
+
+def test_warnings_of_libraries_are_lines_too(capsys):
+    log_to_stderr("json")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("old", DeprecationWarning, stacklevel=1)
+    (line,) = map(json.loads, lines(capsys))
+    assert (line["logger"], line["level"]) == ("py.warnings", "warning")
+    assert "DeprecationWarning: old" in line["event"]
