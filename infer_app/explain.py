@@ -93,14 +93,14 @@ def _find(tables: Tables, image_id: str, day: Day | None) -> list[tuple[str, dat
 
 
 def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
-    """Whether the file still is the one that the result was made of; None where that was not recorded."""
+    """Whether the file still is the one that the result was made of; None where that can't be told."""
     stored = history.prediction or history.rejection
     if stored is None or file is None:
         return None
     now = file.facts
-    if stored["sha256"] is not None:
+    if stored["sha256"] is not None and now.sha256 is not None:
         return bool(now.sha256 == stored["sha256"])
-    if stored.get("size") is None:
+    if stored.get("size") is None or now.size is None:
         return None
     return (now.size, now.modified) == (stored["size"], stored["modified"])
 

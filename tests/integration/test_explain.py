@@ -70,7 +70,7 @@ def test_a_file_that_is_gone(night):
     (night.photos / "0000.jpg").unlink()
     found = explained(night, "1")
     assert found["file"]["reason"] == "not_found"
-    assert found["models"][0]["same_file"] is False
+    assert found["models"][0]["same_file"] is None
 
 
 def test_a_location_outside_the_roots(night):
