@@ -6,7 +6,7 @@ TORCH_INDEX ?=
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test faults check bench format clean system mariadb
+.PHONY: demo test faults check bench docs format clean system mariadb
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
@@ -26,6 +26,11 @@ check: $(VENV)/.dev
 bench: $(VENV)/.bench system
 	$(BIN)/python benchmarks/peers.py -n 500 --rounds 1 --search 0
 
+docs: $(VENV)/.docs
+	$(BIN)/python docs/make_reference.py
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet docs build/docs
+	@echo build/docs/index.html
+
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -43,7 +48,7 @@ $(VENV)/.demo: $(VENV)/.torch pyproject.toml
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) install --quiet -e '.[demo,cpu,int8,test]'
+	$(PIP) install --quiet -e '.[demo,cpu,int8,test,docs]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.test
@@ -52,6 +57,10 @@ $(VENV)/.dev: $(VENV)/.test
 
 $(VENV)/.bench: $(VENV)/.test
 	$(PIP) install --quiet -e '.[demo,cpu,int8,test,bench]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.demo
+	$(PIP) install --quiet -e '.[demo,cpu,docs]'
 	touch $@
 
 # libjpeg-turbo decodes JPEGs 1.5 times faster than Pillow, which is used where it is missing.

@@ -390,7 +390,7 @@ def status(
     config: Config = None,
 ) -> None:
     """Days and their state at a glance."""
-    from infer_app.cli.look import show_status
+    from infer_app.cli.status import show_status
 
     show_status(days, as_json, config)
 
@@ -432,6 +432,40 @@ def report(
 
     start_early()  # thumbnails are made in a process of their own, which starts while this one counts
     command.report(date, model, out, trace, as_json, config)
+
+
+@app.command()
+def explain(
+    image: Annotated[str, typer.Option("--image", "-i", help="The image's id, as `infer predictions` shows it.")],
+    date: Annotated[
+        str | None, typer.Option("--date", "-d", help="Its day, to find it faster.  [default: any]")
+    ] = None,
+    model: Model = None,
+    replay: Annotated[bool, typer.Option("--replay", help="Score it again now and show the difference.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Everything about one image: its file, what each model made of it, and the run that did."""
+    from infer_app.loading.nursery import start_early
+
+    start_early()  # the file is looked at in a process of its own
+    from infer_app.cli.explain import show_image
+
+    raise typer.Exit(show_image(image, date, model, replay, as_json, config))
+
+
+@app.command()
+def compare(
+    models: Annotated[tuple[str, str], typer.Option("--models", help="Two models, by name or id.", metavar="A B")],
+    date: Date = "yesterday",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="So many pairs of labels and images.")] = 10,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Where two models disagree over a day: counts, pairs of labels, the most telling images."""
+    from infer_app.cli.compare import compare as show
+
+    show(date, models, limit, as_json, config)
 
 
 @app.command()

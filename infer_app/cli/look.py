@@ -1,4 +1,4 @@
-"""Looking at what happened: predictions, rejections, days, and whether the books balance."""
+"""Looking at what happened: predictions, rejections, and whether the books balance."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, 
         names = {model_id: name for name, model_id in reversed(tables.books.models_of())}
         wanted = _model_ids(tables, model)
         rows = (
-            _shown(row) | {"model": names.get(row["model_id"])}
+            shown(row) | {"model": names.get(row["model_id"])}
             for row in tables.books.read_predictions(day)
             if row["model_id"] in wanted
         )
@@ -47,7 +47,7 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
     day = _day(loaded, date)
     with open_tables(loaded, read_only=True) as tables:
         wanted = _model_ids(tables, model)
-        rows = (_shown(row) for row in tables.books.read_rejections(day) if row["model_id"] in wanted)
+        rows = (shown(row) for row in tables.books.read_rejections(day) if row["model_id"] in wanted)
         if as_json:
             _print_json_list({"date": str(day)}, "rejections", rows)
             return
@@ -122,58 +122,6 @@ def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> 
     return EXIT_OK if balanced else EXIT_BUG
 
 
-def show_status(days: int, as_json: bool, config: Path | None) -> None:
-    """The last days of each model's newest version: images, results and the last run."""
-    loaded = load_settings(config)
-    zone = loaded.settings.run.time_zone
-    today = Day.of(parse_date("today", zone), zone)
-    with open_tables(loaded, read_only=True) as tables:
-        newest: dict[str, str] = {}
-        for name, model_id in tables.books.models_of():
-            newest.setdefault(name, model_id)
-        newest = newest or {"(no model has run)": ""}
-        runs = tables.books.last_runs(1000)
-        rows = []
-        for day in (today.before(n) for n in range(days)):
-            for name, model_id in newest.items():
-                counts = tables.books.count_day(day, model_id)
-                last = next((run for run in runs if run["day"] == day.date and run["model_id"] == model_id), None)
-                if counts.eligible or last:
-                    rows.append((day, name, counts, last))
-    if as_json:
-        found = [
-            {
-                "date": str(day),
-                "model": name,
-                "eligible": counts.eligible,
-                "predicted": counts.predicted,
-                "rejected": counts.rejected,
-                "pending": counts.pending,
-                "last_run": None if last is None else _shown(last),
-            }
-            for day, name, counts, last in rows
-        ]
-        print(json.dumps({"days": found}))
-        return
-    cells = [
-        (day, name, f"{c.eligible:,}", f"{c.predicted:,}", f"{c.rejected:,}", f"{c.pending:,}", _how_it_went(last))
-        for day, name, c, last in rows
-    ]
-    if cells:
-        show_table(("day", "model", "images", "predicted", "rejected", "pending", "last run"), cells)
-    else:
-        print(f"no images and no runs in the last {days} days")
-
-
-def _how_it_went(run: dict[str, Any] | None) -> str:
-    if run is None:
-        return "never run"
-    if run["state"] == "running":
-        return f"running since {run['started_at']:%H:%M} UTC"
-    code = run["exit_code"]
-    return f"{run['state']}, exit code {code}" if code is not None else f"{run['state']}: {run['error']}"
-
-
 def _day(loaded: LoadedSettings, text: str) -> Day:
     zone = loaded.settings.run.time_zone
     return Day.of(parse_date(text, zone), zone)
@@ -189,7 +137,7 @@ def _model_ids(tables: Tables, name: str | None) -> set[str]:
     return ids
 
 
-def _shown(row: dict[str, Any]) -> dict[str, Any]:
+def shown(row: dict[str, Any]) -> dict[str, Any]:
     return {key: _plain(key, value) for key, value in row.items()}
 
 

@@ -116,6 +116,16 @@ class Ledger:
         with self._database.read() as connection:
             return connection.scalar(first.order_by(runs.c.started_at).limit(1))
 
+    def living_runs(self) -> set[str]:
+        """Ids of the runs at work; a row that a dead process left as running is none."""
+        with self._database.read() as connection:
+            now = connection.execute(select(UtcNow())).scalar_one()
+            return {
+                row.id
+                for row in connection.execute(select(runs).where(runs.c.state == "running"))
+                if _is_alive(row, now)
+            }
+
     def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
         row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": now}
         keep_first = {"created_at": lambda _: models.c.created_at}

@@ -48,13 +48,13 @@ class Source:
     def __init__(self, database: Database, settings: SourceSettings) -> None:
         self._database = database
         self._settings = settings
-        self._zone = "UTC" if settings.query is None and settings.table == images.name else settings.time_zone
+        self.zone = "UTC" if settings.query is None and settings.table == images.name else settings.time_zone
         self._id: ColumnElement[Any] = column(settings.id)
         self._time: ColumnElement[Any] = column(settings.time)
         self.id_text: ColumnElement[str] = AsText(self._id)
-        self._location: ColumnElement[Any] = column(settings.location)
+        self.location: ColumnElement[Any] = column(settings.location)
         if settings.bytes is not None:
-            self._location = literal_column(f"'{ROW}'", String).concat(self.id_text)
+            self.location = literal_column(f"'{ROW}'", String).concat(self.id_text)
         self._from: FromClause = relation(settings)
 
     def check(self) -> None:
@@ -63,9 +63,7 @@ class Source:
             if self._settings.query is None:
                 self._check_table(connection)
             try:
-                connection.execute(
-                    select(self._id, self._location, self._time).select_from(self._from).limit(1)
-                ).first()
+                connection.execute(select(self._id, self.location, self._time).select_from(self._from).limit(1)).first()
             except (OperationalError, ProgrammingError) as error:
                 raise UsageError(
                     f"[source] can't be read: {str(error.orig).splitlines()[0]}",
@@ -143,10 +141,13 @@ class Source:
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
         """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
         start, end = self._bounds(connection, day)
-        within = and_(self._time >= start, self._time < end)
+        return self.listed().where(and_(self._time >= start, self._time < end))
+
+    def listed(self) -> Select[Any]:
+        """The same of every image there is."""
         # Under a name of its own: as `id` it would be what ORDER BY id sorts by.
         as_text = self.id_text.label("infer_image_id")
-        return select(self._id, self._location, self._time, as_text).select_from(self._from).where(within)
+        return select(self._id, self.location, self._time, as_text).select_from(self._from)
 
     def is_new(self, model_id: str) -> ColumnElement[bool]:
         """By two searches for each image. A planner may turn NOT EXISTS into reading all results, once for each page;
@@ -169,7 +170,7 @@ class Source:
             times = select(self._time).select_from(self._from)
             before = connection.scalar(times.where(self._time < start).order_by(self._time.desc()).limit(1))
             after = connection.scalar(times.where(self._time >= end).order_by(self._time).limit(1))
-        found = [time for time in (read_time(before, self._zone), read_time(after, self._zone)) if time]
+        found = [time for time in (read_time(before, self.zone), read_time(after, self.zone)) if time]
         nearest = min(found, key=lambda time: abs(time - day.start), default=None)
         return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
 
@@ -178,7 +179,7 @@ class Source:
         start, _ = self._bounds(connection, day)
         times = select(self._time).select_from(self._from).where(self._time < start)
         oldest = connection.scalar(times.order_by(self._time.desc()).offset(num_images).limit(1))
-        older = select(self._id, self._location, self._time).select_from(self._from).where(self._time < start)
+        older = select(self._id, self.location, self._time).select_from(self._from).where(self._time < start)
         return older if oldest is None else older.where(self._time > oldest)
 
     def _bounds(self, connection: Connection, day: Day) -> tuple[Any, Any]:
@@ -188,7 +189,7 @@ class Source:
         if example is None and not self._database.is_sqlite:
             nothing: Any = literal_column("NULL")  # a server compares a time with no column of another type
             return nothing, nothing
-        return day_bounds(day, self._settings.time, example, self._zone)
+        return day_bounds(day, self._settings.time, example, self.zone)
 
     def _check_table(self, connection: Connection) -> None:
         schema, _, name = self._settings.table.rpartition(".")

@@ -33,6 +33,8 @@ MAY_IMPORT = {
     "chunks": {"records"},
     "run": FREE | {"chunks", "job", "database", "executors", "holdback", "images", "observe", "stop"},
     "report": FREE | {"database", "images", "loading", "observe"},
+    "similarity": set(),
+    "explain": FREE | {"chunks", "database", "images", "job", "loading", "models", "similarity"},
     "notify": set(),
     "bench": FREE | {"job", "tune", "loading", "models", "images"},
 }

@@ -1,0 +1,107 @@
+"""Where two models differ over a day. Labels are compared by the database; numbers and vectors go by in pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, FromClause, Subquery, and_, case, func, select
+
+from infer_app.database.connect import Database
+from infer_app.database.schema import predictions
+from infer_app.database.source import PAGE_SIZE, Source
+from infer_app.database.types import AsText
+from infer_app.day import Day
+
+_A, _B = predictions.alias("a"), predictions.alias("b")
+_LABEL_A, _LABEL_B = AsText(_A.c.label), AsText(_B.c.label)  # by bytes: MariaDB would take Cat and cat for one
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Images of the day by which of the two models predicted them."""
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One image as the two models see it."""
+
+    image_id: str
+    location: str
+    label_a: str | None
+    score_a: float | None
+    label_b: str | None
+    score_b: float | None
+
+
+class Disagreement:
+    """Of two models' predictions for the images of one day; only ever reads."""
+
+    def __init__(self, database: Database, source: Source, day: Day, model_a: str, model_b: str) -> None:
+        self._database = database
+        self._source = source
+        self._day = day
+        self._models = (model_a, model_b)
+
+    def overlap(self) -> Overlap:
+        has_a, has_b = _A.c.image_id.is_not(None), _B.c.image_id.is_not(None)
+        wanted = (and_(has_a, has_b), and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b))
+        with self._database.read() as connection:
+            _, joined = self._joined(connection, is_outer=True)
+            sums = [func.sum(case((condition, 1), else_=0)) for condition in wanted]
+            return Overlap(*(int(count or 0) for count in connection.execute(select(*sums).select_from(joined)).one()))
+
+    def count_agreeing(self) -> int:
+        """Images for which both give the same best label."""
+        with self._database.read() as connection:
+            _, joined = self._joined(connection)
+            same = select(func.count()).select_from(joined).where(_LABEL_A == _LABEL_B)
+            return connection.scalar(same) or 0
+
+    def confusions(self, limit: int) -> list[tuple[str, str, int]]:
+        """The pairs of labels that differ, (a's, b's, images), the most frequent first."""
+        number = func.count()
+        with self._database.read() as connection:
+            _, joined = self._joined(connection)
+            pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), number).select_from(joined)
+            pairs = pairs.where(_LABEL_A != _LABEL_B).group_by(_LABEL_A, _LABEL_B)
+            ordered = pairs.order_by(number.desc(), _LABEL_A, _LABEL_B).limit(limit)
+            return [(row[0], row[1], row[2]) for row in connection.execute(ordered)]
+
+    def surest(self, limit: int) -> list[Pair]:
+        """Where the labels differ, the images with the highest min(score of a, score of b): both are sure."""
+        lower: ColumnElement[float] = case((_A.c.score < _B.c.score, _A.c.score), else_=_B.c.score)
+        with self._database.read() as connection:
+            images, joined = self._joined(connection)
+            wanted = select(images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
+            differing = wanted.select_from(joined).where(_LABEL_A != _LABEL_B)
+            rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit)).all()
+        return [Pair(row[0], str(row[1]), *row[2:]) for row in rows]
+
+    def pairs(self) -> Iterator[dict[str, Any]]:
+        """image_id, location, and of both models score, output, vector, vector_dtype: names end in _a and _b."""
+        columns = [
+            side.c[name].label(f"{name}_{suffix}")
+            for side, suffix in ((_A, "a"), (_B, "b"))
+            for name in ("score", "output", "vector", "vector_dtype")
+        ]
+        with self._database.read() as connection:
+            images, joined = self._joined(connection)
+            place = images.c[1].label("location")
+            statement = select(images.c[3].label("image_id"), place, *columns).select_from(joined)
+            for row in connection.execution_options(yield_per=PAGE_SIZE).execute(statement):
+                yield dict(row._mapping)
+
+    def _joined(self, connection: Connection, is_outer: bool = False) -> tuple[Subquery, FromClause]:
+        images = self._source.in_day(connection, self._day).subquery()
+        joined: FromClause = images
+        for side, model_id in zip((_A, _B), self._models, strict=True):
+            on = and_(side.c.image_id == images.c[3], side.c.model_id == model_id)
+            joined = joined.join(side, on, isouter=is_outer)
+        return images, joined

@@ -1,0 +1,50 @@
+"""Completion in the shell: installed by one command, and an answer before a person notices."""
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+from tests.integration.conftest import INFER
+
+# What typer's script asks, with the modules that answering loaded as the last line.
+ASK = """
+import atexit, json, sys
+atexit.register(lambda: print(json.dumps(sorted(sys.modules))))
+from infer_app.cli import main
+sys.argv = ["infer"]
+main()
+"""
+
+
+def complete(words, tmp_path):
+    """The proposals, the modules that were loaded, and the CPU seconds it took."""
+    asked = {"_INFER_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-c", ASK]
+    done = subprocess.run(command, env=os.environ | asked, cwd=tmp_path, capture_output=True, text=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    *proposals, loaded = done.stdout.splitlines()
+    return proposals, json.loads(loaded), after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def test_options_are_completed_at_once_and_without_torch(tmp_path):
+    proposals, loaded, cpu_s = complete("infer run --max", tmp_path)
+    assert proposals == ["--max-duration", "--max-rejected"]
+    assert not {"torch", "sqlalchemy", "numpy", "PIL"} & set(loaded)
+    assert cpu_s < 1.5
+
+
+def test_commands_are_completed(tmp_path):
+    assert "explain" in complete("infer ex", tmp_path)[0]
+    assert {"build", "check"} <= set(complete("infer model ", tmp_path)[0])
+
+
+def test_it_is_installed_into_the_home_of_whoever_asks(tmp_path):
+    command = [str(INFER), "--install-completion", "bash"]
+    done = subprocess.run(command, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "infer.sh" in (tmp_path / ".bashrc").read_text()
+    script = (tmp_path / ".bash_completions" / "infer.sh").read_text()
+    assert "_INFER_COMPLETE=complete_bash" in script

@@ -1,0 +1,189 @@
+"""The pages of docs/: every command line is run, every setting is put in force, and what is generated is up to date.
+
+A page's fenced blocks are done in order in one project: sh is run, toml goes into infer.toml, sql into its database. A
+comment above a block says why it is not run, or that it needs a PostgreSQL server. How-to pages begin where the
+tutorial ends.
+"""
+
+import os
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import tomlkit
+import torch
+from PIL import Image
+from sqlalchemy import make_url
+
+from infer_app import errors
+from tests.databases import servers
+from tests.integration.conftest import ChannelMeans
+
+DOCS = Path(__file__).parents[2] / "docs"
+HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+BLOCK = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+RUN = ("sh", "toml", "sql")
+SCRIPT = """\
+import torch
+from PIL import Image
+
+model = torch.jit.load("model.ts")
+
+
+def predict(path):
+    photo = Image.open(path).convert("RGB")
+    photo.load()
+    scale = 256 / min(photo.size)
+    photo = photo.resize((int(photo.width * scale), int(photo.height * scale)), Image.BILINEAR)
+    left, top = (photo.width - 224) // 2, (photo.height - 224) // 2
+    pixels = torch.tensor(list(photo.crop((left, top, left + 224, top + 224)).tobytes())).reshape(1, 224, 224, 3) / 255
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
+    return model(((pixels - mean) / std).permute(0, 3, 1, 2))[0]
+"""
+
+
+@pytest.fixture(scope="module")
+def after_tutorial(tmp_path_factory):
+    """A project, and a copy of it, after every block of the tutorial."""
+    folder = tmp_path_factory.mktemp("docs") / "project"
+    (folder / "photos").mkdir(parents=True)
+    for i in range(12):
+        color = tuple(220 - i if channel == i % 3 else 30 for channel in range(3))
+        Image.new("RGB", (340 + i, 300), color).save(folder / "photos" / f"{i:02}.jpg")
+    whole = (folder / "photos" / "05.jpg").read_bytes()
+    (folder / "photos" / "05.jpg").write_bytes(whole[: len(whole) // 2])
+    torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 224, 224)).save(str(folder / "model.ts"))
+    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    (folder / "my_script.py").write_text(SCRIPT)
+    said = follow(DOCS / "tutorial.md", folder)
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    return folder, copy, said
+
+
+@pytest.fixture
+def project(after_tutorial):
+    """As the tutorial left it, in the same place: locations are absolute."""
+    folder, copy, _ = after_tutorial
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
+    return folder
+
+
+def follow(page: Path, folder: Path, **environ: str) -> str:
+    """What the commands of a page said."""
+    said = []
+    for comment, kind, text in BLOCK.findall(page.read_text()):
+        if comment.startswith("not run: ") or (comment == "postgresql" and not environ):
+            continue
+        if kind == "sh":
+            said.append(run(text, folder, environ if comment == "postgresql" else {}))
+        elif kind == "toml":
+            settings = tomlkit.parse((folder / "infer.toml").read_text())
+            for section, values in tomlkit.parse(text).items():
+                settings.setdefault(section, tomlkit.table()).update(values)
+            (folder / "infer.toml").write_text(tomlkit.dumps(settings))
+        elif kind == "sql":
+            url = tomlkit.parse((folder / "infer.toml").read_text())["database"]["url"]
+            with sqlite3.connect(folder / make_url(url).database) as connection:
+                connection.executescript(text)
+    return "\n".join(said)
+
+
+def run(script: str, folder: Path, environ: dict[str, str]) -> str:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=folder,
+        env=os.environ | {"PATH": path} | environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    return done.stdout + done.stderr
+
+
+@pytest.mark.timeout(600)
+def test_the_tutorial_ends_in_a_night_that_balances(after_tutorial):
+    _, _, said = after_tutorial
+    assert "same answer on 11 of 11 images" in said
+    assert "20 Nov: 12 = 11 predicted + 1 rejected + 0 pending" in said
+    assert "the books balance" in said
+    assert "✓ done" in said
+
+
+def prepare(page: Path, folder: Path) -> None:
+    if page.stem == "own-table":
+        with sqlite3.connect(folder / "lab.db") as connection:
+            connection.execute("CREATE TABLE photos (photo_id INTEGER PRIMARY KEY, path TEXT, uploaded_at TEXT)")
+            rows = [(str(path), "2026-11-20 09:00:00") for path in sorted((folder / "photos").iterdir())]
+            connection.executemany("INSERT INTO photos (path, uploaded_at) VALUES (?, ?)", rows)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
+def test_every_command_of_a_how_to_works(project, page):
+    prepare(page, project)
+    with ExitStack() as stack:
+        environ = {}
+        if page.stem == "postgresql" and shutil.which("psql"):
+            environ["INFER_DATABASE__URL"] = new_database(stack)
+        said = follow(page, project, **environ)
+    if page.stem == "own-table":
+        assert "12 = 11 predicted + 1 rejected" in said
+    if environ:
+        assert "20 Nov: 12 = 11 predicted + 1 rejected" in said
+
+
+def new_database(stack: ExitStack) -> str:
+    given = os.environ.get("TEST_POSTGRES_URL")
+    try:
+        server = given or stack.enter_context(servers.postgres()).url
+    except servers.NoServer as missing:
+        pytest.skip(str(missing))
+    return stack.enter_context(servers.new_database(server))
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+def test_a_block_is_run_or_says_why_not(page):
+    """A page outside the tutorial and the how-to pages holds nothing to run."""
+    blocks = [(comment, kind) for comment, kind, _ in BLOCK.findall(page.read_text())]
+    if page in (*HOW_TO, DOCS / "tutorial.md"):
+        assert all(not comment or comment.startswith(("not run: ", "postgresql")) for comment, _ in blocks)
+        assert {kind for _, kind in blocks} <= {*RUN, "text"}
+    else:
+        assert not [kind for _, kind in blocks if kind in RUN]
+
+
+def test_the_reference_is_up_to_date():
+    """`python docs/make_reference.py` writes it."""
+    namespace = {"__file__": str(DOCS / "make_reference.py"), "__name__": "make_reference"}
+    exec(compile((DOCS / "make_reference.py").read_text(), "make_reference.py", "exec"), namespace)
+    for name, text in namespace["make"]().items():
+        assert (DOCS / "reference" / name).read_text() == text
+
+
+def test_every_exit_code_is_documented():
+    table = (DOCS / "exit-codes.md").read_text()
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", table, re.MULTILINE)}
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.InferError)]
+    given = {kind.exit_code for kind in kinds} | {
+        errors.EXIT_OK,
+        errors.EXIT_TOO_MANY_REJECTED,
+        errors.EXIT_TIME_BUDGET,
+    }
+    assert documented == {code for code in given if code < 128}
+
+
+def test_the_pages_are_built_without_a_warning(tmp_path):
+    pytest.importorskip("sphinx", reason="needs the extra docs")
+    command = [sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet", str(DOCS), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "reference" / "commands.html").exists()

@@ -1,0 +1,174 @@
+"""`infer explain` through the real command: what a night left behind, the file as it is now, and a second scoring."""
+
+import json
+import os
+import shutil
+
+import pytest
+
+from tests.integration.conftest import DATE, Project
+
+
+@pytest.fixture(scope="module")
+def ended_night(tmp_path_factory, built_models):
+    """A day of twelve photos of which the sixth is none, done once for all tests; and a copy of it."""
+    project = Project(tmp_path_factory.mktemp("explain") / "project")
+    project.infer("init")
+    (project.folder / "models").symlink_to(built_models)
+    project.add_photos(12)
+    (project.photos / "0005.jpg").write_bytes(b"no picture")
+    project.infer("run", "--date", DATE, "--lookback", "0", "--variant", "cpu-torchscript")
+    copy = project.folder.with_name("copy")
+    shutil.copytree(project.folder, copy, symlinks=True)
+    return project, copy
+
+
+@pytest.fixture
+def night(ended_night):
+    """As it was when the night ended."""
+    project, copy = ended_night
+    shutil.rmtree(project.folder)
+    shutil.copytree(copy, project.folder, symlinks=True)
+    return project
+
+
+def explained(project, image_id, *flags, exit_code=0):
+    return project.infer_json("explain", "--image", image_id, *flags, exit_code=exit_code)
+
+
+def id_of(project, name):
+    return project.rows(f"SELECT CAST(id AS TEXT) FROM infer_images WHERE location LIKE '%{name}'")[0][0]
+
+
+def test_a_prediction_with_its_file_and_run(night):
+    found = explained(night, "1")
+    (model,) = found["models"]
+    assert (found["date"], found["allowed"]) == (DATE, True)
+    assert found["location"] == str(night.photos / "0000.jpg")
+    assert (model["model"], model["state"], model["same_file"]) == ("colors", "predicted", True)
+    assert (model["prediction"]["label"], model["prediction"]["variant"]) == ("red", "cpu-torchscript")
+    assert model["prediction"]["sha256"] == found["file"]["sha256"]
+    assert model["run"]["id"] == model["prediction"]["run_id"]
+    assert model["run"]["versions"]["infer_app"]
+
+
+def test_a_rejection_with_reason_attempts_and_decoder(night):
+    (model,) = explained(night, id_of(night, "0005.jpg"))["models"]
+    rejection = model["rejection"]
+    assert (model["state"], rejection["reason"], rejection["attempts"]) == ("rejected", "unsupported_format", 1)
+    assert (rejection["size"], len(rejection["sha256"])) == (10, 64)
+    assert model["same_file"] is True
+
+
+def test_a_file_that_was_changed_since(night):
+    shutil.copy(night.photos / "0001.jpg", night.photos / "0000.jpg")
+    assert explained(night, "1")["models"][0]["same_file"] is False
+    assert "ANOTHER ONE now" in night.infer("explain", "--image", "1")
+
+
+def test_a_file_that_is_gone(night):
+    (night.photos / "0000.jpg").unlink()
+    found = explained(night, "1")
+    assert found["file"]["reason"] == "not_found"
+    assert found["models"][0]["same_file"] is None
+
+
+def test_a_location_outside_the_roots(night):
+    night.write("UPDATE infer_images SET location = '/etc/passwd' WHERE id = 1")
+    found = explained(night, "1")
+    assert (found["allowed"], found["file"]["sha256"]) == (False, None)
+    assert "allowed   no: outside the allowed roots" in night.infer("explain", "--image", "1")
+
+
+def test_a_pipe_in_place_of_the_file_hangs_nothing(night):
+    (night.photos / "0000.jpg").unlink()
+    os.mkfifo(night.photos / "0000.jpg")
+    assert explained(night, "1")["file"]["reason"] == "not_regular_file"
+
+
+def test_an_image_that_the_source_lists_no_longer(night):
+    night.write("DELETE FROM infer_images WHERE id = 1")
+    found = explained(night, "1", "--replay", exit_code=2)
+    assert (found["location"], found["file"], found["models"][0]["state"]) == (None, None, "predicted")
+    assert "no longer" in found["models"][0]["replay"]["error"]
+
+
+def test_a_new_image_is_pending(night):
+    night.write("INSERT INTO infer_images (location, added_at) VALUES ('/nowhere/x.jpg', '2026-11-21 00:00:00.000000')")
+    found = explained(night, "13")
+    assert found["date"] == "2026-11-21"
+    assert [model["state"] for model in found["models"]] == ["pending"]
+
+
+def test_a_replay_gives_the_same_again(night):
+    (model,) = explained(night, "2", "--replay")["models"]
+    replay = model["replay"]
+    assert (replay["variant"], replay["label"], replay["same_label"]) == ("cpu-torchscript", "green", True)
+    assert replay["score_difference"] == pytest.approx(0, abs=1e-6)
+
+
+def test_a_replay_shows_what_another_file_gives(night):
+    shutil.copy(night.photos / "0001.jpg", night.photos / "0000.jpg")
+    replay = explained(night, "1", "--replay")["models"][0]["replay"]
+    assert (replay["label"], replay["same_label"]) == ("green", False)
+    assert "ANOTHER LABEL" in night.infer("explain", "--image", "1", "--replay")
+
+
+def test_a_replay_of_a_rejected_image_is_rejected_again(night):
+    replay = explained(night, id_of(night, "0005.jpg"), "--replay")["models"][0]["replay"]
+    assert replay["rejected"].startswith("unsupported_format: ")
+
+
+def test_a_replay_says_which_variant_stood_in(night):
+    night.write("UPDATE infer_predictions SET variant = 'trt-fp16' WHERE image_id = '1'")
+    replay = explained(night, "1", "--replay")["models"][0]["replay"]
+    assert replay["instead_of"] == "trt-fp16"
+    assert "no variant 'trt-fp16'" in replay["why"]
+    assert (replay["variant"][:4], replay["label"]) == ("cpu-", "red")
+
+
+def test_a_replay_without_the_model_is_told_and_ends_with_12(night):
+    (night.folder / "models").unlink()
+    replay = explained(night, "1", "--replay", exit_code=12)["models"][0]["replay"]
+    assert "is not in" in replay["error"]
+    assert night.infer("explain", "--image", "1", "--replay", exit_code=12).count("predicted red") == 1
+
+
+@pytest.mark.parametrize("hostile", ["'; DROP TABLE infer_images; --", "\x1b[31m%_\\\n" + "😀" * 300])
+def test_a_hostile_id_is_no_image(night, hostile):
+    answer = explained(night, hostile, exit_code=2)
+    assert "no image has the id" in answer["error"]
+    assert "\x1b" not in night.errors
+    assert night.rows("SELECT count(*) FROM infer_images") == [(12,)]
+
+
+def test_an_id_that_is_no_text(night):
+    command = night.start("explain", "--image", os.fsdecode(b"\xff"))
+    out, err = command.communicate(timeout=60)
+    assert (command.returncode, out) == (2, "")
+    assert "not text in UTF-8" in err
+
+
+def test_the_name_of_a_file_leads_to_its_id(night):
+    assert explained(night, "0003.jpg", exit_code=2)["hint"].startswith("did you mean 4 (")
+
+
+def test_an_image_of_another_day(night):
+    assert explained(night, "1", "--date", DATE)["image_id"] == "1"
+    assert f"not of 2026-11-01 but of {DATE}" in explained(night, "1", "--date", "2026-11-01", exit_code=2)["error"]
+    assert "no model 'nine'" in explained(night, "1", "--model", "nine", exit_code=2)["error"]
+
+
+def test_an_id_that_two_images_share(night):
+    toml = night.folder / "infer.toml"
+    settings = 'query = "SELECT 7 AS id, location, added_at FROM infer_images"\ntime_zone = "UTC"\n'
+    toml.write_text(toml.read_text().replace("[source]\n", f"[source]\n{settings}"))
+    assert "images have the id 7" in explained(night, "7", exit_code=2)["error"]
+
+
+def test_names_are_shown_and_not_obeyed(night):
+    night.write("UPDATE infer_predictions SET label = ? WHERE image_id = '1'", "\x1b[2J[bold]x\nrun  faked")
+    shown = night.infer("explain", "--image", "1")
+    assert "\x1b" not in shown
+    assert "\nrun  faked" not in shown
+    assert json.loads(night.infer("explain", "--image", "1", "--json"))["models"][0]["prediction"]["label"][0] == "\x1b"

@@ -1,0 +1,77 @@
+"""One image's story: what a second scoring is held against, and a file that can't be looked at."""
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from infer_app import explain
+from infer_app.database.history import ModelHistory
+from infer_app.explain import FileNow, Replay, is_same_file
+from infer_app.images.location import ReadLimits
+from infer_app.records import ROW, FileFacts, ImageRef, Output, Prediction
+from infer_app.settings import ImagesSettings, LoadedSettings, Settings
+
+REF = ImageRef("1", "/p/1.jpg")
+
+
+class Hanging:
+    """A database that never answers."""
+
+    def read(self, image_id, max_bytes):
+        time.sleep(600)
+
+
+def compared(now, /, **stored):
+    row = dict.fromkeys(("label", "score", "vector", "vector_dtype")) | {"output": {}} | stored
+    return explain._compared(Replay("cpu-torchscript"), Prediction(REF, now, None), row)
+
+
+def test_a_label_and_its_score():
+    found = compared(Output("dog", 0.75), label="cat", score=0.5)
+    assert (found.same_label, found.score_difference, found.cosine) == (False, 0.25, None)
+
+
+def test_several_numbers_by_their_mean_difference():
+    found = compared(Output(details='{"values": [1.0, 4.0]}'), output={"values": [1.0, 2.0]})
+    assert (found.same_label, found.score_difference) == (None, 1.0)
+
+
+def test_vectors_by_their_cosine():
+    vector = np.array([3, 4], "<f4")
+    output = Output(vector=vector.tobytes(), vector_dtype="float32", vector_dim=2)
+    half = np.array([4, 3], "<f2").tobytes()
+    assert compared(output, vector=half, vector_dtype="float16").cosine == pytest.approx(0.96)
+    assert compared(output, vector=vector.tobytes() * 2, vector_dtype="float32").cosine is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "same"),
+    [
+        ({"sha256": "a"}, True),
+        ({"sha256": "b"}, False),
+        ({"sha256": None, "size": 7, "modified": 1.5}, True),
+        ({"sha256": None, "size": 7, "modified": 2.5}, False),
+        ({"sha256": None, "size": None, "modified": None}, None),
+        ({"sha256": None}, None),  # a prediction has neither size nor time
+    ],
+)
+def test_whether_the_file_is_the_one_that_was_looked_at(stored, same):
+    now = FileNow(FileFacts(7, 1.5, "a"))
+    assert is_same_file(now, ModelHistory("cats", "id", None, stored, None)) is same
+
+
+def test_a_file_that_nobody_can_see_is_neither():
+    assert is_same_file(None, ModelHistory("cats", "id", {"sha256": "a"}, None, None)) is None
+    assert is_same_file(FileNow(FileFacts()), ModelHistory("cats", "id", None, None, None)) is None
+    assert is_same_file(FileNow(FileFacts()), ModelHistory("cats", "id", {"sha256": "a"}, None, None)) is None
+
+
+def test_a_read_that_hangs_is_ended(monkeypatch):
+    monkeypatch.setattr(explain, "read_limits", lambda loaded: ReadLimits((), 100, rows=Hanging()))
+    monkeypatch.setattr(explain, "STARTING_S", 0.0)
+    loaded = LoadedSettings(Settings(images=ImagesSettings(timeout_s=0.5)), Path("/srv/infer.toml"), {})
+    found = explain._look(loaded, f"{ROW}1")
+    assert (found.reason, found.facts) == ("read_timeout", FileFacts())
+    assert "no answer within 0.5 s" in found.detail
