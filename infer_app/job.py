@@ -24,7 +24,7 @@ from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
-from infer_app.places import RemoteAccess
+from infer_app.places import NOTHING_MAPPED, PathMap, RemoteAccess
 from infer_app.records import Alternative, Recipe
 from infer_app.settings import LoadedSettings
 from infer_app.tune import Plan, plan, probe_decoding
@@ -54,6 +54,7 @@ class Job:
     executor: Executor
     roots: tuple[Path, ...]
     remote: RemoteAccess
+    path_map: PathMap
     chunk_size: int  # 0: found while it runs
     max_rejected: str
     waits: bool = False  # for another run that holds the day
@@ -145,6 +146,7 @@ def open_job(
                 executor,
                 loaded.roots,
                 loaded.remote,
+                loaded.path_map,
                 chunk_size,
                 run.max_rejected,
                 run.wait,
@@ -190,7 +192,7 @@ def open_executor(
     cache: CacheSpec | None = None,
     executor: str | None = None,
 ) -> Executor:
-    """What runs the plans; `roots` and `executor` instead of the configured ones if given."""
+    """What runs the plans; `roots`, whose paths are not mapped, and `executor` instead of what is configured."""
     images = loaded.settings.images
     spec = LaneSpec(
         models=tuple(
@@ -204,6 +206,7 @@ def open_executor(
         trace=trace,
         cache=cache,
         remote=loaded.remote,
+        path_map=loaded.path_map if roots is None else NOTHING_MAPPED,
     )
     kind = executor or loaded.settings.run.executor
     if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):

@@ -132,7 +132,8 @@ def probe_decoding(lane: LaneSpec, locations: Sequence[str]) -> list[Alternative
     """Scaled decoding, measured on these images; nothing where none of them is large enough to be shrunk."""
     from infer_app.models.scaled import decoding_ms
 
-    given = (lane.models[0].artifact, lane.roots, lane.max_bytes, lane.max_pixels, locations, lane.remote)
+    limits = (lane.roots, lane.max_bytes, lane.max_pixels)
+    given = (lane.models[0].artifact, *limits, locations, lane.remote, lane.path_map)
     try:
         costs = run_in_process(decoding_ms, *given, timeout_s=TIMEOUT_S)
     except ModelError as error:  # a file can crash or hang the decoder: the run tells which, it is no matter of advice

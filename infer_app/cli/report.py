@@ -144,7 +144,7 @@ def _gather(tables: Tables, day: Day, model: str, model_id: str, timeline: Timel
 
 def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
     images = loaded.settings.images
-    limits = ThumbnailLimits(loaded.roots, images.max_bytes, images.max_pixels, loaded.remote)
+    limits = ThumbnailLimits(loaded.roots, images.max_bytes, images.max_pixels, loaded.remote, loaded.path_map)
     thumbnails = make_thumbnails(pictured(report), limits)
     data = file.with_suffix(".json")
     if data == file:

@@ -37,7 +37,7 @@ class Loader:
         manifest = artifact.manifest
         self.recipe = manifest.recipe
         self._preprocess = artifact.preprocess()
-        self._read_limits = ReadLimits(spec.roots, spec.max_bytes, spec.remote)
+        self._read_limits = ReadLimits(spec.roots, spec.max_bytes, spec.remote, spec.path_map)
         self._prefetch = _open_prefetch(self._read_limits) if spec.remote.places else None
         self._decode_limits = DecodeLimits(spec.max_pixels)
         self._reads_wait = False  # from the first time on that they did: files in memory need no reading ahead

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infer_app.places import NOTHING_REMOTE, RemoteAccess
+from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, RemoteAccess
 
 if TYPE_CHECKING:
     from infer_app.executors.device import DeviceLane, LoaderLane
@@ -43,6 +43,7 @@ class LaneSpec:
     trace: bool = False  # whether results carry the spans of their stages
     cache: CacheSpec | None = None  # None: every image is decoded
     remote: RemoteAccess = NOTHING_REMOTE
+    path_map: PathMap = NOTHING_MAPPED
 
     def open(self) -> CpuLane:
         """A lane that has proved itself on the golden images. Raises ModelError."""

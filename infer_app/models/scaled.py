@@ -17,7 +17,7 @@ from infer_app.images.transform import transform
 from infer_app.models.artifact import open_artifact
 from infer_app.models.golden import CHECK_BATCH, Parity, measure_parity, predict_all
 from infer_app.models.golden_set import GOLDEN_LIMITS, load_pixels
-from infer_app.places import NOTHING_REMOTE, RemoteAccess
+from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, RemoteAccess
 from infer_app.records import Recipe
 
 
@@ -52,6 +52,7 @@ def decoding_ms(
     max_pixels: int,
     locations: Sequence[str],
     remote: RemoteAccess = NOTHING_REMOTE,
+    path_map: PathMap = NOTHING_MAPPED,
 ) -> dict[str, float] | None:
     """CPU milliseconds per image of decoding and transforming, `exact` and `scaled`, each the better of two rounds.
 
@@ -61,7 +62,7 @@ def decoding_ms(
     if manifest.recipe.decode == "scaled" or manifest.preprocess:
         return None
     recipes = {decode: replace(manifest.recipe, decode=decode) for decode in ("exact", "scaled")}
-    read_limits, decode_limits = ReadLimits(roots, max_bytes, remote), DecodeLimits(max_pixels)
+    read_limits, decode_limits = ReadLimits(roots, max_bytes, remote, path_map), DecodeLimits(max_pixels)
     seconds = {decode: [0.0, 0.0] for decode in recipes}
     shrunk = num_images = 0
     for location in locations:

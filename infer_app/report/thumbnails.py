@@ -15,7 +15,7 @@ from infer_app.errors import InferError
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import ReadLimits, read_image
 from infer_app.loading.once import run_in_process
-from infer_app.places import NOTHING_REMOTE, RemoteAccess
+from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, RemoteAccess
 from infer_app.records import Reason
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
@@ -50,6 +50,7 @@ class ThumbnailLimits:
     max_bytes: int
     max_pixels: int
     remote: RemoteAccess = NOTHING_REMOTE
+    path_map: PathMap = NOTHING_MAPPED
     group_timeout_s: float = GROUP_TIMEOUT_S
     all_timeout_s: float = ALL_TIMEOUT_S
 
@@ -89,7 +90,8 @@ def thumbnails_of(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str
 
 def _thumbnail(location: str, limits: ThumbnailLimits) -> bytes | None:
     try:
-        data = read_image(location, ReadLimits(limits.roots, limits.max_bytes, limits.remote)).data
+        read_limits = ReadLimits(limits.roots, limits.max_bytes, limits.remote, limits.path_map)
+        data = read_image(location, read_limits).data
         with Image.open(io.BytesIO(data), formats=FORMATS) as image:
             if image.width * image.height > limits.max_pixels:
                 return None
