@@ -13,7 +13,16 @@ done
 
 work=$(mktemp -d)
 name=infer_app-try-$$
-trap 'runc delete --force "$name" 2>/dev/null; rm -rf -- "$work"' EXIT
+trap clean_up EXIT
+
+clean_up() {
+    runc delete --force "$name" 2>/dev/null || true
+    if [[ -d $work/images ]]; then
+        build_tool rm --all >/dev/null || true
+        umount --recursive "$work/images/overlay" 2>/dev/null || true
+    fi
+    rm -rf -- "$work"
+}
 
 say() { printf '== %4d s  %s\n' "$SECONDS" "$*"; }
 
