@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 import yaml
+from PIL import Image
+from sqlalchemy import create_engine, make_url, text
 
 from infer_app.settings import load_settings
+from tests.databases.servers import NoServer, postgres
 
 DOCKER = Path(__file__).parents[2] / "docker"
 BASH = "/bin/bash"
@@ -113,13 +116,43 @@ def test_snooze_takes_the_hour(services):
     assert [line.split()[0].split("T")[1][:8] for line in told.splitlines()] == ["02:30:00"] * 5
 
 
+@pytest.fixture
+def database():
+    """Socket folder of a PostgreSQL that has what the compose file's service makes: role and database, by password."""
+    try:
+        with postgres() as server:
+            folder = Path(make_url(server.url).query["host"])
+            engine = create_engine(server.url, isolation_level="AUTOCOMMIT")
+            with engine.connect() as connection:
+                connection.execute(text("CREATE ROLE infer LOGIN PASSWORD 'secret'"))
+                connection.execute(text("CREATE DATABASE infer OWNER infer"))
+                (folder / "data" / "pg_hba.conf").write_text("local all all scram-sha-256\n")
+                connection.execute(text("SELECT pg_reload_conf()"))
+            engine.dispose()
+            yield folder
+    except NoServer as none:
+        pytest.skip(str(none))
+
+
 @pytest.mark.slow
-def test_what_a_night_runs_runs(project, services):
-    project.add_photos(2, date="yesterday")
-    nightly = services["nightly"]
-    environ = {name: value for name, value in nightly["environment"].items() if name != "INFER_DATABASE__URL"}
-    here = {"INFER_IMAGES__ROOTS": str(project.photos), "INFER_IMAGES__MAP": f"/srv/photos={project.photos}"}
-    assert "2 predicted" in project.infer(*nightly["command"], **environ | here)
+def test_the_first_day_and_its_night(project, services, database):
+    """In the order of docker/README.md, with the variables of the compose file."""
+    (project.folder / "infer.toml").unlink()
+    for i in range(2):
+        Image.new("RGB", (40, 30), (220, 30, 30 + i)).save(project.photos / f"{i}.jpg")
+    here = {
+        "INFER_DATABASE__URL": f"postgresql://infer@/infer?host={database}",
+        "INFER_IMAGES__ROOTS": str(project.photos),
+        "INFER_IMAGES__MAP": f"/srv/photos={project.photos}",
+    }
+    environ = services["nightly"]["environment"] | here
+    project.infer("init", **environ)
+    project.infer("db", "upgrade", exit_code=10, **environ | {"PGPASSWORD": "wrong"})
+    assert "password authentication failed" in project.errors
+    project.infer(*services["upgrade"]["command"], **environ)
+    assert "2 images added" in project.infer("images", "add", "photos", "--date", "yesterday", **environ)
+    assert "2 predicted" in project.infer(*services["nightly"]["command"], **environ)
+    assert "/srv/photos/0.jpg" in project.infer("predictions", "--date", "yesterday", "--json", **environ)
 
 
 @pytest.mark.parametrize("tool", ["mmdebstrap", "buildah", "umoci", "runc"])
