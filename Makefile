@@ -6,7 +6,7 @@ TORCH_INDEX ?=
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test faults check bench docs format clean system mariadb
+.PHONY: demo test faults container-test check bench docs format clean system mariadb
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
@@ -17,6 +17,10 @@ test: $(VENV)/.test system
 # An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
 faults: $(VENV)/.test system
 	$(BIN)/python -m pytest tests/faults --full $(if $(SEED),--seed $(SEED))
+
+# Builds the image without a daemon and tries it: some 20 minutes, as root. `make container-test BUILD="--build-arg …"`
+container-test:
+	docker/try.sh $(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)) $(BUILD)
 
 check: $(VENV)/.dev
 	$(BIN)/ruff check .

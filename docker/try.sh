@@ -1,61 +1,134 @@
 #!/usr/bin/env bash
-# Builds the image without a daemon and tries what README.md beside this file promises. As root on Debian 12 or newer:
+# Builds the image without a daemon and proves what README.md beside this file promises. As root on Debian 12 or newer:
 #   apt-get install mmdebstrap buildah umoci runc
 #   docker/try.sh [arguments of `buildah build`, for example --build-arg TORCH_INDEX=…]
+# All of it lies in a temporary folder, 10 GB at most; MEMORY_LIMIT=0 leaves out what needs memory cgroups.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+for tool in mmdebstrap buildah umoci runc; do
+    command -v "$tool" >/dev/null || { echo "skipped: $tool is missing (apt-get install mmdebstrap buildah umoci runc)"; exit 0; }
+done
+[[ $(id -u) == 0 ]] || { echo "skipped: containers without a daemon need root here"; exit 0; }
+
 work=$(mktemp -d)
-trap 'rm -rf -- "$work"' EXIT
+name=infer_app-try-$$
+trap clean_up EXIT
 
-echo "== a Debian without Python as the base"
-mmdebstrap --quiet --variant=minbase bookworm "$work/base.tar"
-base=$(buildah from scratch)
-buildah add --quiet "$base" "$work/base.tar" / >/dev/null
-buildah commit --quiet --rm "$base" localhost/infer_app-base >/dev/null
-
-echo "== build"
-buildah bud --quiet --isolation chroot --pull-never -f docker/Dockerfile -t localhost/infer_app-try \
-    --build-arg BASE_IMAGE=localhost/infer_app-base --build-arg EXTRAS=demo,postgres "$@" .
-buildah images localhost/infer_app-try
-buildah push --quiet localhost/infer_app-try "oci:$work/image:try"
-umoci unpack --image "$work/image:try" "$work/bundle" >/dev/null
-install -d -o 10001 -g 10001 "$work/data"
-cp "$work/bundle/config.json" "$work/config.json"
-
-# start COMMAND… as docker's --read-only --tmpfs /tmp -v "$work/data:/data" would.
-start() {
-    python3 - "$work" "$@" <<'END'
-import json, sys
-work, *command = sys.argv[1:]
-config = json.load(open(f"{work}/config.json"))
-config["process"].update(terminal=False, args=command)
-config["root"]["readonly"] = True
-config["mounts"] += [
-    {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", "mode=1777"]},
-    {"destination": "/data", "type": "bind", "source": f"{work}/data", "options": ["rbind", "rw"]},
-]
-json.dump(config, open(f"{work}/bundle/config.json", "w"))
-END
-    runc run --bundle "$work/bundle" "infer_app-try-$$" </dev/null
+clean_up() {
+    runc delete --force "$name" 2>/dev/null || true
+    if [[ -d $work/images ]]; then
+        build_tool rm --all >/dev/null || true
+        umount --recursive "$work/images/overlay" 2>/dev/null || true
+    fi
+    rm -rf -- "$work"
 }
 
-echo "== as the image's own user, on a read-only root"
-start infer --version
-# shellcheck disable=SC2016  # the container is to expand it
-start sh -c 'test "$(id -u)" = 10001 && ! touch /x 2>/dev/null && ! command -v gcc cc pip'
-start infer quickstart demo
+say() { printf '== %4d s  %s\n' "$SECONDS" "$*"; }
 
-echo "== SIGTERM commits what is in flight and ends with 143"
-install -d -o 10001 -g 10001 "$work/data/many"
+# Images of our own: none of the user's is touched, and nothing is left.
+build_tool() { buildah --root "$work/images" --runroot "$work/runroot" "$@"; }
+
+build() { # EXTRAS TAG [arguments]
+    local extras=$1 tag=$2
+    shift 2
+    build_tool build --quiet --isolation chroot --pull-never --layers -f docker/Dockerfile -t "localhost/$tag" \
+        --build-arg BASE_IMAGE=localhost/base --build-arg EXTRAS="$extras" "$@" . >/dev/null
+    build_tool images --format '{{.Name}} {{.Size}}' "localhost/$tag"
+}
+
+# start COMMAND… as docker's --read-only --tmpfs /tmp --memory "$memory" -v data:/data -v photos:/photos:ro would.
+memory=0
+start() {
+    python3 - "$work" "$memory" "$@" <<'PYTHON' || return
+import json, sys
+work, memory, *command = sys.argv[1:]
+config = json.load(open(f"{work}/config.json"))
+config["process"].update(terminal=False, args=command)
+config["process"]["env"] += ["INFER_IMAGES__MAP=/srv/photos=/photos"]
+config["process"]["capabilities"] = {}
+config["process"]["noNewPrivileges"] = True
+config["root"]["readonly"] = True
+bind = lambda name, mode: {"destination": f"/{name}", "type": "bind", "source": f"{work}/{name}", "options": ["rbind", mode]}
+config["mounts"] += [
+    {"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev", "mode=1777"]},
+    bind("data", "rw"),
+    bind("photos", "ro"),
+]
+if int(memory):
+    config["linux"].setdefault("resources", {})["memory"] = {"limit": int(memory), "swap": int(memory)}
+json.dump(config, open(f"{work}/bundle/config.json", "w"))
+PYTHON
+    runc run --bundle "$work/bundle" "$name" </dev/null
+}
+
+# must_end CODE COMMAND…
+must_end() {
+    local code=0 wanted=$1
+    shift
+    "$@" || code=$?
+    [[ $code == "$wanted" ]] || { echo "ended with $code instead of $wanted: $*"; exit 1; }
+}
+
+# stop_after SECONDS: a night that is process 1 gets SIGTERM and ends with 143.
+stop_after() {
+    local begun
+    start infer run --date today --workers 1 --config demo/infer.toml &
+    local night=$!
+    sleep "$1"
+    runc kill "$name" TERM
+    begun=$SECONDS
+    must_end 143 wait "$night"
+    say "SIGTERM after $1 s: ended $((SECONDS - begun)) s later with 143"
+}
+
+say "a Debian without Python as the base"
+mmdebstrap --quiet --variant=minbase bookworm "$work/base.tar"
+base=$(build_tool from scratch)
+build_tool add --quiet "$base" "$work/base.tar" / >/dev/null
+build_tool commit --quiet --rm "$base" localhost/base >/dev/null
+
+say "build"
+build postgres,cpu infer_app "$@"
+say "build, with the packages of the demo"
+build postgres,cpu,demo infer_app-demo "$@"
+build_tool push --quiet localhost/infer_app-demo "oci:$work/image:try"
+umoci unpack --image "$work/image:try" "$work/bundle" >/dev/null
+install -d -o 10001 -g 10001 "$work/data" "$work/photos"
+cp "$work/bundle/config.json" "$work/config.json"
+
+say "the image's own user, a read-only root, 64 MB of /dev/shm, no compiler, no pip, no cache"
+must_end 0 start infer --version
+# shellcheck disable=SC2016  # the container is to expand it
+must_end 0 start sh -euc '
+    test "$(id -u)" = 10001
+    if touch /x 2>/dev/null || touch /opt/infer/x 2>/dev/null; then exit 1; fi
+    grep -q " /dev/shm .*size=65536k" /proc/mounts
+    if command -v gcc || command -v cc || command -v pip; then exit 1; fi
+    test -z "$(ls /var/lib/apt/lists /var/cache/apt /root/.cache 2>/dev/null | grep -v :)"
+    python -c "import openvino, psycopg"'
+must_end 0 start infer quickstart demo
+
+say "snooze becomes the program that it waits for"
+must_end 0 start snooze -H '*' -M '*' -S '*' infer --version
+
+say "photos that are recorded elsewhere, SIGTERM while it loads and while it works"
 for number in {1..2000}; do
-    ln "$work/data/demo/photos/astronaut.png" "$work/data/many/$number.png"
+    ln "$work/data/demo/photos/astronaut.png" "$work/photos/$number.png" 2>/dev/null ||
+        cp "$work/data/demo/photos/astronaut.png" "$work/photos/$number.png"
 done
-start infer images add many --date yesterday --config demo/infer.toml
-start infer run --workers 1 --config demo/infer.toml &
-sleep 10
-runc kill "infer_app-try-$$" TERM
-exit_code=0
-wait %1 || exit_code=$?
-echo "exit code $exit_code"
-test "$exit_code" = 143
-start infer verify --config demo/infer.toml
+must_end 0 start infer images add /photos --date today --config demo/infer.toml
+stop_after 2
+stop_after 15
+must_end 0 start infer verify --date today --config demo/infer.toml
+
+if [[ ${MEMORY_LIMIT:-1} != 0 ]]; then
+    say "a limit of 1 GB"
+    memory=$((1 << 30))
+    # shellcheck disable=SC2016
+    must_end 0 start sh -c 'infer run --date today --config demo/infer.toml --limit 500; code=$?
+        cat /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null
+        exit "$code"'
+fi
+must_end 0 start infer verify --date today --config demo/infer.toml
+say "all of it holds"

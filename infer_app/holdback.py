@@ -13,8 +13,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from infer_app.errors import NothingAllowed, StorageUnavailable
+from infer_app.images.bad_image import BadImage
 from infer_app.images.location import local_path
-from infer_app.places import NOTHING_REMOTE, Place, RemoteAccess, find_place, is_local, is_remote, shown, storage_of
+from infer_app.places import (
+    NOTHING_MAPPED,
+    NOTHING_REMOTE,
+    PathMap,
+    Place,
+    RemoteAccess,
+    find_place,
+    is_local,
+    is_remote,
+    shown,
+    storage_of,
+)
 from infer_app.records import Broken, ChunkResult, Reason
 
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
@@ -24,16 +36,19 @@ LOOK_AGAIN_S = 30.0  # between two looks at a place that is there
 
 
 def hold_back(
-    results: Iterable[ChunkResult], roots: Sequence[Path], remote: RemoteAccess = NOTHING_REMOTE
+    results: Iterable[ChunkResult],
+    roots: Sequence[Path],
+    remote: RemoteAccess = NOTHING_REMOTE,
+    path_map: PathMap = NOTHING_MAPPED,
 ) -> Iterator[ChunkResult]:
     """The results that may be committed; a chunk's failed reads may come later than its predictions.
 
     Raises StorageUnavailable when a root or a remote place is gone or MAX_FAILED_READS reads of one storage failed in a
     row, NothingAllowed when no location at all is allowed. What is held back then was never written.
     """
-    held = Held(roots, remote)
+    held = Held(roots, remote, path_map)
     for result in results:
-        _check_roots(result, roots)
+        _check_roots(result, roots, path_map)
         yield from held.sift(result)
     yield from held.rest()
 
@@ -41,9 +56,10 @@ def hold_back(
 class Held:
     """Failed reads by storage, and refused locations, until it is known what they mean."""
 
-    def __init__(self, roots: Sequence[Path], remote: RemoteAccess) -> None:
+    def __init__(self, roots: Sequence[Path], remote: RemoteAccess, path_map: PathMap) -> None:
         self._roots = roots
         self._remote = remote
+        self._path_map = path_map
         self._failed: dict[str, list[ChunkResult]] = defaultdict(list)
         self._refused: list[ChunkResult] = []
         self._anything_allowed = False
@@ -90,7 +106,7 @@ class Held:
         if count >= MAX_FAILED_READS:
             where = f" from {storage}" if storage else ""
             raise StorageUnavailable(
-                f"{count} reads{where} failed in a row, the last with {last.reason}: {shown(last.ref.location)}",
+                f"{count} reads{where} failed in a row, the last with {last.reason}: {self._told(last)}",
                 "is the image storage mounted and readable? nothing was rejected for it",
             )
 
@@ -114,9 +130,22 @@ class Held:
         allowed = ", ".join(map(str, (*self._roots, *places))) or "none"
         why = f": {example.detail}" if example.detail else ""
         raise NothingAllowed(
-            f"no image lies under an allowed root ({allowed}), for example {shown(example.ref.location)}{why}",
-            _how_to_allow(example.ref.location, places),
+            f"no image lies under an allowed root ({allowed}), for example {self._told(example)}{why}",
+            _how_to_allow(_here(example.ref.location, self._path_map), places),
         )
+
+    def _told(self, broken: Broken) -> str:
+        """A location as it is recorded, and where it was looked for."""
+        location, here = broken.ref.location, _here(broken.ref.location, self._path_map)
+        return shown(location) if here == location else f"{location}, read as {here}"
+
+
+def _here(location: str, path_map: PathMap) -> str:
+    """The path that is read; of what is not on this machine the location itself."""
+    try:
+        return local_path(location, path_map)
+    except BadImage:
+        return location
 
 
 def _how_to_allow(location: str, places: Sequence[Place]) -> str:
@@ -148,9 +177,10 @@ def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkRes
     return ChunkResult(result.number, (), tuple(part), result.models), replace(result, broken=others)
 
 
-def _check_roots(result: ChunkResult, roots: Sequence[Path]) -> None:
+def _check_roots(result: ChunkResult, roots: Sequence[Path], path_map: PathMap) -> None:
     missing = [broken for broken in result.broken if broken.reason is Reason.NOT_FOUND]
-    paths = [Path(local_path(broken.ref.location)) for broken in missing if is_local(broken.ref.location)]
+    locations = [broken.ref.location for broken in missing]
+    paths = [Path(local_path(location, path_map)) for location in locations if is_local(location)]
     for root in roots:
         if any(path.is_relative_to(root) for path in paths) and _is_gone(root):
             raise StorageUnavailable(

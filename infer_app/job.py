@@ -26,7 +26,7 @@ from infer_app.images.location import ReadLimits
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
-from infer_app.places import RemoteAccess
+from infer_app.places import PathMap, RemoteAccess
 from infer_app.records import Alternative, Recipe
 from infer_app.settings import LoadedSettings
 from infer_app.tune import Plan, plan, probe_decoding
@@ -56,6 +56,7 @@ class Job:
     executor: Executor
     roots: tuple[Path, ...]
     remote: RemoteAccess
+    path_map: PathMap
     chunk_size: int  # 0: found while it runs
     max_rejected: str
     waits: bool = False  # for another run that holds the day
@@ -147,6 +148,7 @@ def open_job(
                 executor,
                 loaded.roots,
                 loaded.remote,
+                loaded.path_map,
                 chunk_size,
                 run.max_rejected,
                 run.wait,
@@ -192,14 +194,14 @@ def open_executor(
     cache: CacheSpec | None = None,
     executor: str | None = None,
 ) -> Executor:
-    """What runs the plans; `roots` and `executor` instead of the configured ones if given."""
+    """What runs the plans; `roots`, whose paths are not mapped, and `executor` instead of what is configured."""
     images, limits = loaded.settings.images, read_limits(loaded)
     spec = LaneSpec(
         models=tuple(
             ModelSpec(artifact.folder, plan.variant, plan.batch_size)
             for artifact, plan in zip(artifacts, plans, strict=True)
         ),
-        read=limits if roots is None else replace(limits, roots=roots, rows=None),
+        read=limits if roots is None else ReadLimits(roots, images.max_bytes),
         max_pixels=images.max_pixels,
         num_threads=plans[0].threads,
         trace=trace,
@@ -216,7 +218,7 @@ def read_limits(loaded: LoadedSettings) -> ReadLimits:
     """What may be read of the source's images, and how."""
     settings = loaded.settings
     rows = RowReader(loaded.database_url, settings.source) if settings.source.bytes is not None else None
-    return ReadLimits(loaded.roots, settings.images.max_bytes, loaded.remote, rows)
+    return ReadLimits(loaded.roots, settings.images.max_bytes, loaded.remote, loaded.path_map, rows)
 
 
 def _run_model(artifact: Artifact, plan: Plan) -> RunModel:

@@ -1,13 +1,13 @@
-"""Remote locations: how a URL is read, which ones are allowed, and how one may be shown. Nothing is fetched here.
+"""Where locations lie: folders that are elsewhere on this machine, and URLs: how one is read, allowed and shown.
 
 A URL is taken apart by rules that are stricter than any server's, and whatever two programs could read differently is
-refused: what is checked must be what is fetched.
+refused: what is checked must be what is fetched. Nothing is fetched here.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
@@ -86,6 +86,35 @@ class RemoteAccess:
 
 
 NOTHING_REMOTE = RemoteAccess()
+
+
+@dataclass(frozen=True, slots=True)
+class PathMap:
+    """Folders that lie elsewhere on this machine than where their images are recorded, as in a container."""
+
+    folders: tuple[tuple[str, str], ...] = ()  # (recorded, here), absolute, without a closing slash
+
+    @classmethod
+    def of(cls, folders: Mapping[str, str]) -> PathMap:
+        return cls(tuple((recorded.rstrip("/"), here.rstrip("/")) for recorded, here in folders.items()))
+
+    def here(self, path: str) -> str:
+        """Where a recorded path lies. Any `..` in it is kept: what may be read is decided after this."""
+        return _moved(path, self.folders)
+
+    def recorded(self, path: str) -> str:
+        """Under which path a file that lies here is recorded."""
+        return _moved(path, [(here, recorded) for recorded, here in self.folders])
+
+
+NOTHING_MAPPED = PathMap()
+
+
+def _moved(path: str, folders: Iterable[tuple[str, str]]) -> str:
+    """By whole names, so that /data does not move /database; the longest folder wins."""
+    above = [(old, new) for old, new in folders if path.startswith(f"{old}/")]
+    old, new = max(above, key=lambda pair: len(pair[0]), default=("", ""))
+    return new + path[len(old) :]
 
 
 def is_remote(location: str) -> bool:

@@ -27,7 +27,7 @@ from sqlalchemy.exc import ArgumentError
 
 from infer_app.day import find_zone
 from infer_app.errors import UsageError
-from infer_app.places import Place, RemoteAccess, shown
+from infer_app.places import PathMap, Place, RemoteAccess, shown
 
 DEFAULT_CONFIG = Path("infer.toml")
 MIB = 1 << 20
@@ -59,6 +59,16 @@ def _are_places(texts: tuple[str, ...]) -> tuple[str, ...]:
     return texts
 
 
+def _are_folders(folders: dict[str, str]) -> dict[str, str]:
+    for path in (*folders, *folders.values()):
+        if not path.startswith("/") or ".." in path.split("/") or "//" in path:
+            raise ValueError(f"{path!r} is no absolute path without `..` and `//`")
+    stripped = [path.rstrip("/") for path in folders]
+    if len(set(stripped)) < len(stripped):
+        raise ValueError("a folder is named twice")
+    return folders
+
+
 Zone = Annotated[str, AfterValidator(_known_zone)]
 
 
@@ -85,6 +95,7 @@ class SourceSettings(Section):
 
 class ImagesSettings(Section):
     roots: tuple[Path, ...] = ()  # folders that images may be read from
+    map: Annotated[dict[str, str], AfterValidator(_are_folders)] = {}  # folders, as recorded: where they lie here
     max_bytes: int = Field(256 * MIB, gt=0)
     max_pixels: int = Field(64_000_000, gt=0)
     timeout_s: float = Field(30.0, gt=0)  # for one image: reading, then decoding
@@ -279,6 +290,10 @@ class LoadedSettings:
         return tuple(self.resolve(root) for root in self.settings.images.roots)
 
     @property
+    def path_map(self) -> PathMap:
+        return PathMap.of(self.settings.images.map)
+
+    @property
     def remote(self) -> RemoteAccess:
         remote = self.settings.remote
         return RemoteAccess(
@@ -386,8 +401,20 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
             close = difflib.get_close_matches(dotted, _known_keys(), 1, 0.5)
             hint = f"did you mean {_variable(close[0])}?" if close else "`infer config show` lists the settings"
             raise UsageError(f"unknown variable {name}", hint)
-        flat[dotted] = _as_list(dotted, text)
+        flat[dotted] = _as_map(text) if dotted == "images.map" else _as_list(dotted, text)
     return flat
+
+
+def _as_map(text: str) -> dict[str, str]:
+    """Folders as INFER_IMAGES__MAP names them: /recorded=/here, parted as in PATH."""
+    found: dict[str, str] = {}
+    for part in text.split(os.pathsep) if text else ():
+        recorded, equals, here = part.partition("=")
+        if not equals or "=" in here or recorded in found:
+            hint = "part several by colons, each once; folders that hold = or : can be named in infer.toml only"
+            raise UsageError(f"INFER_IMAGES__MAP: {part!r} is not of the form /recorded=/here", hint)
+        found[recorded] = here
+    return found
 
 
 def _as_list(dotted: str, text: str) -> str | list[str]:

@@ -21,6 +21,7 @@ from infer_app.images.bad_image import BadImage
 from infer_app.images.location import local_path
 from infer_app.job import choose_artifact, open_tables
 from infer_app.observe.escape import printable
+from infer_app.places import PathMap
 from infer_app.settings import LoadedSettings, load_settings
 
 MIB = 1 << 20
@@ -73,7 +74,8 @@ def _paths_of_day(loaded: LoadedSettings, date: str, limit: int) -> list[str]:
     zone = loaded.settings.run.time_zone
     day = Day.of(parse_date(date, zone), zone)
     with open_tables(loaded, read_only=True) as tables:
-        paths = list(islice(_local_paths(ref.location for ref in tables.source.select_new(day, NO_MODEL)), limit))
+        locations = (ref.location for ref in tables.source.select_new(day, NO_MODEL))
+        paths = list(islice(_local_paths(locations, loaded.path_map), limit))
         nearest = None if paths else tables.source.nearest_date(day)
     if not paths:
         hint = f"the nearest day with images is {nearest}; or name a folder with --images" if nearest else ""
@@ -81,10 +83,10 @@ def _paths_of_day(loaded: LoadedSettings, date: str, limit: int) -> list[str]:
     return paths
 
 
-def _local_paths(locations: Iterator[str]) -> Iterator[str]:
+def _local_paths(locations: Iterator[str], path_map: PathMap) -> Iterator[str]:
     for location in locations:
         try:
-            yield local_path(location)
+            yield local_path(location, path_map)
         except BadImage:  # a run would reject it before it is read
             continue
 

@@ -118,6 +118,16 @@ def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("roots", f"{root} is there")
 
 
+def _map(loaded: LoadedSettings) -> Iterator[Finding]:
+    for recorded, here in loaded.path_map.folders:
+        folder = Path(here or "/")
+        if not folder.is_dir():
+            raise StorageUnavailable(f"{folder} is no folder here", "is the image storage mounted?")
+        allowed = any(folder.is_relative_to(root) or root.is_relative_to(folder) for root in loaded.roots)
+        fix = "" if allowed else f"nothing in it may be read: add {folder} to [images] roots"
+        yield Finding("map", f"what is recorded in {recorded or '/'} is read in {folder}", fix)
+
+
 def _remote(loaded: LoadedSettings) -> Iterator[Finding]:
     access = loaded.remote
     if not access.places:
@@ -167,4 +177,4 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("openvino", "models run as TorchScript", missing)
 
 
-CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _gpu, _database, _roots, _remote, _model)
+CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _gpu, _database, _roots, _map, _remote, _model)

@@ -50,6 +50,7 @@ url = "sqlite:///infer.db"
 [images]
 # Folders that images may be read from. `infer images add` adds the folders it is given.
 roots = []
+# map = { "/srv/photos" = "/photos" }  # what is recorded in the first folder lies in the second here, as in a container
 # max_bytes = 268435456
 # max_pixels = 64000000
 # timeout_s = 30              # for reading one image, and again for decoding it
@@ -133,7 +134,7 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     with open_tables(loaded) as tables:
         allow_roots(loaded, [path if path.is_dir() else path.parent for path in local])
         allow_places(loaded, places)
-        added, known = add_images(tables.database, storable, added_at), len(storable)
+        added, known = add_images(tables.database, storable, added_at, loaded.path_map), len(storable)
         for url, place in zip(urls, places, strict=True):
             for found in _found_at(url, place, loaded.remote):
                 added += add_objects(tables.database, found, added_at)

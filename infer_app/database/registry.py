@@ -12,6 +12,7 @@ from sqlalchemy import Connection, func, select
 from infer_app.database.connect import Database
 from infer_app.database.schema import images
 from infer_app.database.upsert import keep_known
+from infer_app.places import NOTHING_MAPPED, PathMap
 
 # What lies beside images and is none. Everything else counts as one: a photo without a suffix must not be lost, and
 # what turns out to be something else is rejected with a reason.
@@ -39,10 +40,12 @@ def may_be_image(name: PurePath) -> bool:
     return not hidden and name.suffix.lower() not in SIDECAR_SUFFIXES
 
 
-def add_images(database: Database, paths: Sequence[Path], added_at: datetime) -> int:
+def add_images(
+    database: Database, paths: Sequence[Path], added_at: datetime, path_map: PathMap = NOTHING_MAPPED
+) -> int:
     """Registers absolute paths under `added_at` (naive UTC); those known already keep their day. Returns how many
     are new."""
-    return _add(database, {str(path): path for path in paths}, added_at)
+    return _add(database, {path_map.recorded(str(path)): path for path in paths}, added_at)
 
 
 def add_objects(database: Database, found: Sequence[tuple[str, int | None]], added_at: datetime) -> int:

@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 
 from infer_app.images.bad_image import BadImage
 from infer_app.images.image_bytes import ImageBytes, too_large
-from infer_app.places import NOTHING_REMOTE, RemoteAccess, is_remote
+from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, RemoteAccess, is_remote
 from infer_app.records import ROW, FileFacts, Reason
 
 
@@ -37,6 +37,7 @@ class ReadLimits:
     roots: tuple[Path, ...]
     max_bytes: int
     remote: RemoteAccess = NOTHING_REMOTE
+    path_map: PathMap = NOTHING_MAPPED
     rows: Rows | None = None
 
 
@@ -51,12 +52,12 @@ def read_image(location: str, limits: ReadLimits) -> ImageBytes:
         return read_remote(location, limits.max_bytes, limits.remote)
     if limits.rows is not None and location.startswith(ROW):
         return _read_row(limits.rows, location.removeprefix(ROW), limits.max_bytes)
-    path = local_path(location)
+    path = local_path(location, limits.path_map)
     try:
         with _descriptor(path, os.O_PATH) as pinned:
             return _read_pinned(pinned, limits)
     except MemoryError as error:
-        raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the file", stat_facts(location)) from error
+        raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the file", _facts_of(path)) from error
     except ValueError as error:  # a NUL byte, or characters that no file name has
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from error
     except OSError as error:
@@ -86,7 +87,10 @@ def read_ahead(location: str, limits: ReadLimits) -> None:
 
     It costs 20 µs where the file is in memory already, and on a slow disk hides the wait behind the images before it.
     """
-    with suppress(OSError, ValueError, BadImage), _descriptor(local_path(location), os.O_PATH) as pinned:
+    with (
+        suppress(OSError, ValueError, BadImage),
+        _descriptor(local_path(location, limits.path_map), os.O_PATH) as pinned,
+    ):
         link = f"/proc/self/fd/{pinned}"
         is_file = stat.S_ISREG(os.fstat(pinned).st_mode)
         if is_file and _is_allowed(os.readlink(link), limits):  # noqa: PTH115 - a Path costs more than the call
@@ -94,23 +98,30 @@ def read_ahead(location: str, limits: ReadLimits) -> None:
                 os.posix_fadvise(readable, 0, limits.max_bytes, os.POSIX_FADV_WILLNEED)
 
 
-def stat_facts(location: str) -> FileFacts:
+def stat_facts(location: str, path_map: PathMap = NOTHING_MAPPED) -> FileFacts:
     """Size and modification time of a regular file without reading it; empty where they can't be had."""
     try:
-        found = os.stat(local_path(location))  # noqa: PTH116 - a Path costs more than the call
-    except (OSError, ValueError, BadImage):
+        return _facts_of(local_path(location, path_map))
+    except BadImage:
+        return FileFacts()
+
+
+def _facts_of(path: str) -> FileFacts:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path costs more than the call
+    except (OSError, ValueError):
         return FileFacts()
     if not stat.S_ISREG(found.st_mode):
         return FileFacts()
     return FileFacts(size=found.st_size, modified=found.st_mtime)
 
 
-def local_path(location: str) -> str:
-    """The absolute path that a location names; BadImage for everything that is not on this machine."""
+def local_path(location: str, path_map: PathMap = NOTHING_MAPPED) -> str:
+    """The absolute path under which a location is read; BadImage for everything that is not on this machine."""
     if location.startswith("/"):
-        return location
+        return path_map.here(location)
     if location.startswith("file://"):
-        return _path_of_uri(location)
+        return path_map.here(_path_of_uri(location))
     if "://" in location:
         scheme = location.split("://", 1)[0]
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {scheme!r} is not known")
@@ -191,7 +202,7 @@ def _refusal(path: str, limits: ReadLimits, error: OSError) -> BadImage:
     if not _is_allowed(os.path.realpath(path), limits):
         return BadImage(Reason.LOCATION_NOT_ALLOWED, "outside the allowed roots")
     reason = _REASON_OF_ERRNO.get(error.errno or 0, Reason.READ_ERROR)
-    facts = FileFacts() if reason is Reason.NOT_FOUND else stat_facts(path)
+    facts = FileFacts() if reason is Reason.NOT_FOUND else _facts_of(path)
     return BadImage(reason, os.strerror(error.errno) if error.errno else str(error), facts)
 
 

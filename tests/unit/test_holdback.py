@@ -2,7 +2,7 @@ import pytest
 
 from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.holdback import MAX_FAILED_READS, hold_back
-from infer_app.places import Place, RemoteAccess
+from infer_app.places import NOTHING_REMOTE, PathMap, Place, RemoteAccess
 from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from tests.webserver import web_server
 
@@ -60,6 +60,20 @@ def test_when_no_location_is_allowed_the_root_to_allow_is_shown(root):
     with pytest.raises(UsageError) as caught:
         list(hold_back([failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED)], [root]))
     assert 'roots = ["/elsewhere"]' in caught.value.hint
+
+
+def test_where_a_location_lies_here_is_told_and_allowed(root):
+    path_map = PathMap.of({"/srv/photos": "/photos"})
+    with pytest.raises(UsageError) as caught:
+        list(hold_back([failed("/srv/photos", Reason.LOCATION_NOT_ALLOWED)], [root], NOTHING_REMOTE, path_map))
+    assert "/srv/photos/0.jpg, read as /photos/0.jpg" in caught.value.message
+    assert 'roots = ["/photos"]' in caught.value.hint
+
+
+def test_a_root_that_is_gone_is_seen_behind_the_map(tmp_path):
+    root, path_map = tmp_path / "mount", PathMap.of({"/srv/photos": str(tmp_path / "mount")})
+    with pytest.raises(StorageUnavailable, match="gone or empty"):
+        list(hold_back([failed("/srv/photos", Reason.NOT_FOUND)], [root], NOTHING_REMOTE, path_map))
 
 
 def test_a_few_that_are_not_allowed_are_rejections(root):

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infer_app.errors import UsageError
-from infer_app.places import Place, RemoteUrl, find_place, is_remote, parse_url, shown, storage_of
+from infer_app.places import PathMap, Place, RemoteUrl, find_place, is_remote, parse_url, shown, storage_of
 from infer_app.settings import load_settings
 
 HOST = Place.parse("https://images.example.org/photos/")
@@ -157,3 +157,25 @@ def test_access_is_made_of_the_settings(tmp_path):
     access = load_settings(config, environ={"INFER_REMOTE__ALLOW_PRIVATE_HOSTS": "NAS.local,[::1]"}).remote
     assert (access.places, access.private_hosts) == ((BUCKET,), frozenset({"nas.local", "::1"}))
     assert (access.timeout_s, access.retries, access.concurrency) == (9.0, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "here"),
+    [
+        ("/srv/photos/a.jpg", "/photos/a.jpg"),
+        ("/srv/photos/old/a.jpg", "/archive/a.jpg"),
+        ("/srv/photos/older/a.jpg", "/photos/older/a.jpg"),
+        ("/srv/photos-2/a.jpg", "/srv/photos-2/a.jpg"),
+        ("/elsewhere/srv/photos/a.jpg", "/elsewhere/srv/photos/a.jpg"),
+        ("/srv/photos/../a.jpg", "/photos/../a.jpg"),
+    ],
+)
+def test_the_longest_folder_says_where_a_path_lies(recorded, here):
+    path_map = PathMap.of({"/srv/photos": "/photos/", "/srv/photos/old/": "/archive"})
+    assert path_map.here(recorded) == here
+    assert path_map.recorded(here) == recorded
+
+
+def test_a_whole_machine_may_lie_in_a_folder():
+    assert PathMap.of({"/": "/host"}).here("/srv/a.jpg") == "/host/srv/a.jpg"
+    assert PathMap.of({"/host": "/"}).here("/host/srv/a.jpg") == "/srv/a.jpg"

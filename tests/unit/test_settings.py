@@ -64,6 +64,11 @@ def test_a_misspelt_variable_is_named_with_the_right_one(tmp_path, dotted):
         ('[run]\ntime_zone = "Mars"\n', "unknown time zone"),
         ('[run]\nworkers = "many"\n', "run.workers"),
         ('[run]\nmax_rejected = "lots"\n', "run.max_rejected"),
+        ('[images]\nmap = "/photos"\n', "images.map"),
+        ('[images]\nmap = {"/srv/photos" = 1}\n', "images.map"),
+        ('[images]\nmap = {"photos" = "/photos"}\n', "'photos' is no absolute path"),
+        ('[images]\nmap = {"/srv" = "/photos/../etc"}\n', "'/photos/../etc' is no absolute path"),
+        ('[images]\nmap = {"/srv" = "/a", "/srv/" = "/b"}\n', "named twice"),
     ],
 )
 def test_a_wrong_file_is_a_usage_error(tmp_path, text, message):
@@ -93,3 +98,18 @@ def test_the_rejection_budget_is_a_share_or_a_number():
     assert rejection_budget("0", 1000) == 0
     with pytest.raises(ValueError, match="neither a share"):
         rejection_budget("many", 1)
+
+
+def test_folders_that_lie_elsewhere_are_a_table_or_a_variable(tmp_path):
+    config = write(tmp_path, '[images.map]\n"/srv/photos" = "/photos"\n')
+    assert load_settings(config, environ={}).path_map.here("/srv/photos/a.jpg") == "/photos/a.jpg"
+    loaded = load_settings(config, environ={"INFER_IMAGES__MAP": "/a=/b:/c=/d"})
+    assert loaded.settings.images.map == {"/a": "/b", "/c": "/d"}
+    assert load_settings(config, environ={"INFER_IMAGES__MAP": ""}).settings.images.map == {}
+
+
+@pytest.mark.parametrize("text", ["/a", "/a=/b=/c", "/a=/b:", "/a=/b:/a=/c"])
+def test_a_variable_that_names_no_pairs_of_folders_is_refused(tmp_path, text):
+    with pytest.raises(UsageError, match="not of the form /recorded=/here") as caught:
+        load_settings(write(tmp_path, ""), environ={"INFER_IMAGES__MAP": text})
+    assert "infer.toml" in caught.value.hint

@@ -9,6 +9,7 @@ import pytest
 
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import ImageBytes, ReadLimits, read_ahead, read_image, stat_facts
+from infer_app.places import PathMap
 from infer_app.records import FileFacts, Reason
 
 CONTENT = b"forty-two bytes that stand for an image..."
@@ -313,3 +314,35 @@ def test_stat_facts_are_size_and_time_without_a_checksum(image: Path):
 @pytest.mark.parametrize("location", ["/gone/image.jpg", "image.jpg", "http://host/a.jpg", "/a\0b", "/\ud83d.jpg"])
 def test_stat_facts_are_empty_where_there_are_none(location: str):
     assert stat_facts(location) == FileFacts()
+
+
+def mapped(root: Path) -> ReadLimits:
+    return ReadLimits((root,), MAX_BYTES, path_map=PathMap.of({"/srv/photos": str(root)}))
+
+
+@pytest.mark.parametrize("location", ["/srv/photos/image.jpg", "file:///srv/photos/im%61ge.jpg"])
+def test_what_is_recorded_elsewhere_is_read_here(root: Path, image: Path, location: str):
+    assert read_image(location, mapped(root)).data == CONTENT
+    assert stat_facts(location, mapped(root).path_map) == facts_of(image)
+
+
+@pytest.mark.parametrize("inner", ["../secret.jpg", "link.jpg", "../data/../secret.jpg"])
+def test_a_mapped_path_stays_under_the_roots(root: Path, outside: Path, inner: str):
+    (root / "link.jpg").symlink_to(outside)
+    with pytest.raises(BadImage) as caught:
+        read_image(f"/srv/photos/{inner}", mapped(root))
+    assert caught.value.args == (Reason.LOCATION_NOT_ALLOWED, "outside the allowed roots", None)
+
+
+def test_roots_are_those_of_this_machine(root: Path, image: Path):
+    limits = ReadLimits((Path("/srv/photos"),), MAX_BYTES, path_map=PathMap.of({"/srv/photos": str(root)}))
+    with pytest.raises(BadImage) as caught:
+        read_image("/srv/photos/image.jpg", limits)
+    assert caught.value.reason is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_what_is_known_of_a_refused_file_is_that_of_the_mapped_one(root: Path):
+    (root / "image.jpg").write_bytes(CONTENT * 1000)
+    with pytest.raises(BadImage) as caught:
+        read_image("/srv/photos/image.jpg", mapped(root))
+    assert caught.value.facts == facts_of(root / "image.jpg")
