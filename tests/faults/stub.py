@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ def answer(content: bytes) -> Output | Reason:
         return Reason.UNSUPPORTED_FORMAT
     digest = hashlib.sha256(content).digest()
     score = int.from_bytes(digest[:7]) / 256**7
-    return Output(LABELS[digest[8] % 3], score, {"hash": digest.hex()}, digest, "float32", 8)
+    return Output(LABELS[digest[8] % 3], score, json.dumps({"hash": digest.hex()}), digest, "float32", 8)
 
 
 class StubLane:
