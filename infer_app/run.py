@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from functools import partial
 from itertools import chain, islice
 
@@ -48,10 +49,13 @@ def run_day(
     """
     ledger, legs, ride_out = job.tables.ledger, list[Leg](), job.tables.database.ride_out
     try:
-        for number, model in enumerate(job.models):
-            legs.append(Leg(number, model, _take_day(job, day, model, stop), job.tables.database))
-        run_ids = [leg.run_id for leg in legs]
-        with ledger.beating(run_ids), bound(date=str(day), run_id=", ".join(run_ids)):
+        with ExitStack() as held:
+            # In one order whatever the command's: two runs that wait can't each hold what the other waits for.
+            for number, model in sorted(enumerate(job.models), key=lambda one: one[1].model_id):
+                legs.append(Leg(number, model, _take_day(job, day, model, stop), job.tables.database))
+                held.enter_context(ledger.beating([legs[-1].run_id]))  # the next one may be waited for
+            legs.sort(key=lambda leg: leg.number)
+            held.enter_context(bound(date=str(day), run_id=", ".join(leg.run_id for leg in legs)))
             ride_out(lambda: job.tables.source.check_ids(day))
             for leg in legs:
                 ride_out(partial(forget_changed, job, day, leg.model.model_id))

@@ -155,11 +155,19 @@ def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLi
         warnings.simplefilter("ignore")
         with _PLUGINS[kind](BytesIO(data)) as image:
             _check_pixels(*image.size, limits)
+            if isinstance(image, TiffImagePlugin.TiffImageFile):
+                _check_pixels(*_tile_size(image), limits)
             if scale > 1:
                 image.draft(image.mode, (image.width // scale, image.height // scale))
             image.load()
             rgb = _rgb_of(image)
             return rgb if recipe.exif == "ignore" else _upright(rgb, _orientation_of(image))
+
+
+def _tile_size(image: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:
+    """Of a TIFF: a tile is decoded whole, however small the picture in it."""
+    width, height = (image.tag_v2.get(tag, 1) for tag in (TiffImagePlugin.TILEWIDTH, TiffImagePlugin.TILELENGTH))
+    return int(width), int(height)
 
 
 def _rgb_of(image: Image.Image) -> Pixels:

@@ -1,12 +1,16 @@
 """Several models in one night, through the real command: each has its own results, images are decoded once."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
+import time
 
 import pytest
 import torch
 
+from infer_app.database.ledger import process_identity
 from infer_app.observe.metrics import read_samples
 from tests.integration.conftest import DATE, INFER, ChannelMeans
 
@@ -145,3 +149,30 @@ def test_metrics_and_log_tell_of_each_model(project):
 
 def test_a_model_named_twice_is_a_mistake(project):
     assert "named twice" in run(project, "colors", "colors", exit_code=2)["error"]
+
+
+def test_two_runs_that_wait_for_the_same_models_in_another_order_both_end(project):
+    """The second comes while the first waits for its second model: neither may wait for the other for ever."""
+    run(project, "colors", "dark")
+    project.rows("DELETE FROM infer_predictions")
+    held = f"UPDATE infer_runs SET state = ?, process = '{process_identity(os.getpid())}' WHERE model = ?"
+    for name in ("colors", "dark"):
+        project.write(held, "running", name)
+    flags = ("run", "--date", DATE, "--lookback", "0", "--wait", "--json")
+    first, second = (
+        project.start(*flags, "--model", one, "--model", other)
+        for one, other in (("colors", "dark"), ("dark", "colors"))
+    )
+    try:
+        for name in ("colors", "dark"):
+            time.sleep(4)  # both wait, the first one for its second model
+            os.killpg(first.pid, signal.SIGSTOP)
+            project.write(held, "done", name)
+            time.sleep(3)
+            os.killpg(first.pid, signal.SIGCONT)
+        ended = [(*one.communicate(timeout=60), one.returncode) for one in (first, second)]
+    finally:
+        first.kill()
+        second.kill()
+    assert [code for *_, code in ended] == [0, 0], ended
+    assert project.rows("SELECT count(*) FROM infer_predictions") == [(2 * 29,)]

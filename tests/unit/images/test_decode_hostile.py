@@ -207,6 +207,13 @@ def test_a_small_tiff_of_huge_pieces_takes_little_memory(tags: dict[str, int], c
         assert ends_well(data)
 
 
+def test_a_small_tiff_in_a_tile_that_inflates_to_gigabytes_is_refused_by_its_header():
+    tags = {"t259": 8, "t322": 20_000, "t323": 20_000, "t324": 1032, "t325": len(packed_zeros()), "t284": 1}
+    data = tiff(8, 8, 8, 3, packed_zeros(), **tags)
+    with frugal():
+        assert refusal(data) is Reason.TOO_MANY_PIXELS
+
+
 @pytest.mark.parametrize("data", [claiming(kind, 0, 0) for kind in ("jpeg", "png", "bmp", "tiff")])
 def test_an_image_of_no_pixels_is_a_bad_image(data: bytes):
     with pytest.raises(BadImage):
