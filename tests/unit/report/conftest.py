@@ -51,7 +51,8 @@ def write(database: Database) -> Write:
             number = next(numbers)
             one(images, id=number, location=location, added_at=at)
             more = {"detail": detail, "stage": "decode", "attempts": 1, "decoder": "d", "location": location}
-            one(rejections, image_id=str(number), reason=reason, **result, **more)
+            facts = {"size": 1000, "modified": 1.0, "sha256": "0" * 64}
+            one(rejections, image_id=str(number), reason=reason, **result, **more, **facts)
 
     return write_day
 
@@ -80,6 +81,7 @@ def add_run(database: Database) -> Callable[..., None]:
             "state": "done",
             "started_at": at,
             "heartbeat_at": at,
+            "ended_at": at,
             "selected": 100,
             "predicted": 99,
             "rejected": 1,
