@@ -11,6 +11,7 @@ import pwd
 import secrets
 import shutil
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -94,13 +95,13 @@ def mariadb() -> Iterator[Server]:
     if program is None or install is None:
         raise NoServer("no MariaDB server: apt-get install mariadb-server, or name one in TEST_MARIADB_URL")
     with _folder() as (folder, user):
-        data, socket = folder / "data", folder / "socket"
+        data, socket_path = folder / "data", folder / "socket"
         _prepare([install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal",
                   "--skip-test-db"], user)  # fmt: skip
-        command = [program, "--no-defaults", f"--datadir={data}", f"--socket={socket}", *MARIADB_OPTIONS]
-        url = f"mariadb+pymysql://root@localhost/mysql?unix_socket={socket}"
+        command = [program, "--no-defaults", f"--datadir={data}", f"--socket={socket_path}", *MARIADB_OPTIONS]
+        url = f"mariadb+pymysql://root@localhost/mysql?unix_socket={socket_path}"
         yield from _running(
-            Server(url, command, folder / "log", lambda: socket.exists() and _answers(url), user), signal.SIGTERM
+            Server(url, command, folder / "log", lambda: _listens(socket_path) and _answers(url), user), signal.SIGTERM
         )
 
 
@@ -136,8 +137,13 @@ def _group(user: str) -> int:
     return pwd.getpwnam(user).pw_gid
 
 
-def _answers(url: str) -> bool:
+def _listens(path: Path) -> bool:
+    """Asked before PyMySQL is, which leaves a socket open where nobody listens."""
+    with socket.socket(socket.AF_UNIX) as door:
+        return door.connect_ex(str(path)) == 0
 
+
+def _answers(url: str) -> bool:
     engine = create_engine(url)
     try:
         with engine.connect() as connection:
@@ -151,7 +157,6 @@ def _answers(url: str) -> bool:
 @contextmanager
 def new_database(url: str) -> Iterator[str]:
     """The URL of a new, empty database on the server; it is dropped at the end."""
-
     name = f"infer_test_{secrets.token_hex(4)}"
     admin = create_engine(url, isolation_level="AUTOCOMMIT")
     try:
