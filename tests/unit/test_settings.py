@@ -93,3 +93,12 @@ def test_the_rejection_budget_is_a_share_or_a_number():
     assert rejection_budget("0", 1000) == 0
     with pytest.raises(ValueError, match="neither a share"):
         rejection_budget("many", 1)
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:first@canary@host/x", "mariadb://u:first@canary@host:1/x"])
+def test_the_rest_of_a_password_with_an_unescaped_at_is_not_taken_for_a_host_and_shown(tmp_path, url):
+    loaded = load_settings(write(tmp_path, f'[database]\nurl = "{url}"\n'), {}, {})
+    with pytest.raises(UsageError) as caught:
+        print(loaded.shown_url)
+    assert "canary" not in f"{caught.value.message} {caught.value.hint}"
+    assert "%40" in caught.value.hint
