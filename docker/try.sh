@@ -2,7 +2,7 @@
 # Builds the image without a daemon and proves what README.md beside this file promises. As root on Debian 12 or newer:
 #   apt-get install mmdebstrap buildah umoci runc
 #   docker/try.sh [arguments of `buildah build`, for example --build-arg TORCH_INDEX=…]
-# All of it lies in a temporary folder, 10 GB at most; MEMORY_LIMIT=0 leaves out what needs memory cgroups.
+# All of it lies in a temporary folder of some GB; MEMORY_LIMIT=0 leaves out what needs memory cgroups.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

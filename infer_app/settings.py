@@ -232,6 +232,10 @@ class LoadedSettings:
                 "[database] url can't be read as a database URL",
                 "for example sqlite:///infer.db or postgresql://user:password@host/name",
             ) from None
+        if "@" in (url.host or ""):  # the rest of a password, which would be shown as the host
+            raise UsageError(
+                "[database] url has more than one @", "write the one in the password as %40, as every special character"
+            )
         if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
             url = url.set(database=str(self.resolve(Path(url.database))))
         return self._with_schema(url).render_as_string(hide_password=False)

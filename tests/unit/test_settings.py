@@ -113,3 +113,12 @@ def test_a_variable_that_names_no_pairs_of_folders_is_refused(tmp_path, text):
     with pytest.raises(UsageError, match="not of the form /recorded=/here") as caught:
         load_settings(write(tmp_path, ""), environ={"INFER_IMAGES__MAP": text})
     assert "infer.toml" in caught.value.hint
+
+
+@pytest.mark.parametrize("url", ["postgresql://u:first@canary@host/x", "mariadb://u:first@canary@host:1/x"])
+def test_the_rest_of_a_password_with_an_unescaped_at_is_not_taken_for_a_host_and_shown(tmp_path, url):
+    loaded = load_settings(write(tmp_path, f'[database]\nurl = "{url}"\n'), {}, {})
+    with pytest.raises(UsageError) as caught:
+        print(loaded.shown_url)
+    assert "canary" not in f"{caught.value.message} {caught.value.hint}"
+    assert "%40" in caught.value.hint

@@ -1,0 +1,112 @@
+"""Who holds a day: a frozen run on another machine, its clock, and a server that deadlocks. Rows 16 and 19."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from sqlalchemy import insert, select
+from sqlalchemy.exc import OperationalError
+
+from infer_app.database.schema import images, predictions, runs
+from tests.faults.conftest import on
+from tests.faults.night import DATE
+from tests.faults.stub import GOOD
+
+SLOW = [GOOD + f"slow {number}".encode() for number in range(240)]  # eight seconds of work
+LEASE_S = 4
+FAKETIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketimeMT.so.1")
+
+
+def start(night, host, *more, **faults):
+    return night.start(*more, host=host, lease_s=LEASE_S, **faults)
+
+
+@on("sqlite")
+@pytest.mark.timeout(300)
+def test_a_run_that_was_frozen_for_longer_than_its_lease_writes_nothing_more(night):
+    """As a machine that slept: another one has done the day meanwhile."""
+    night.add(SLOW)
+    frozen = start(night, "asleep")
+    night.wait_for_results(frozen, 8)
+    os.killpg(frozen.pid, signal.SIGSTOP)
+    second = night.wait(start(night, "awake", "--wait"))  # it may have been frozen in the middle of a beat
+    assert second.exit_code == 0, second.err
+    before = night.rows("SELECT image_id, run_id FROM infer_predictions ORDER BY image_id")
+    os.killpg(frozen.pid, signal.SIGCONT)
+    ended = night.wait(frozen)
+    assert ended.exit_code == 13, ended.err
+    assert night.rows("SELECT image_id, run_id FROM infer_predictions ORDER BY image_id") == before
+    night.check(ended)
+    assert night.results() == night.expected()
+    assert sorted(night.rows("SELECT host, state FROM infer_runs")) == [("asleep", "failed"), ("awake", "done")]
+
+
+@on("postgres")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("hours", [-7, 7])
+def test_a_machine_whose_clock_is_wrong_by_hours_takes_no_day_from_the_living(night, kind, monkeypatch, hours):
+    """The clock is the database's: SQLite's is the machine's own, of which there is one."""
+    if kind == "sqlite" or not FAKETIME.exists():
+        pytest.skip("a server, and apt-get install faketime")
+    night.add(SLOW)
+    first = start(night, "right")
+    night.wait_for_results(first, 4)
+    monkeypatch.setenv("LD_PRELOAD", str(FAKETIME))
+    monkeypatch.setenv("FAKETIME", f"{hours:+}h")
+    monkeypatch.setenv("DONT_FAKE_MONOTONIC", "1")
+    wrong = night.wait(start(night, "wrong"))
+    waiting = start(night, "wrong", "--wait")
+    ended = night.wait(first)
+    assert (wrong.exit_code, ended.exit_code) == (13, 0), wrong.err + ended.err
+    assert night.wait(waiting).exit_code == 0
+    night.check(ended)
+    assert night.results() == night.expected()
+
+
+@on("postgres")
+@pytest.mark.timeout(300)
+def test_a_transaction_that_the_server_ends_by_a_deadlock_is_done_again(night, kind):
+    """Another program locks the run's row and then a result; a chunk locks its results and then the run's row."""
+    if kind == "sqlite":
+        pytest.skip("one writer at a time can't deadlock")
+    night.add(SLOW)
+    run = night.start()
+    night.wait_for_results(run, 4)
+    before, num_lost = count_deadlocks(night, kind), 0
+    for _ in range(3):
+        num_lost += not provoke_a_deadlock(night)
+    end = night.wait(run)
+    assert count_deadlocks(night, kind) - before > num_lost  # the run itself was ended at least once
+    assert end.exit_code == 0, end.err
+    assert "Traceback" not in end.err
+    night.check(end)
+    assert night.results() == night.expected()
+
+
+def provoke_a_deadlock(night):
+    """Whether it was the run's transaction that was ended. MariaDB ends the one that has changed less."""
+    with night.engine.connect().execution_options(isolation_level="READ COMMITTED") as connection:
+        like = connection.execute(select(predictions).limit(1)).one()._mapping
+        connection.rollback()
+        try:
+            connection.execute(images.update().values(location=images.c.location + "x"))
+            connection.execute(runs.update().values(device="other"))
+            time.sleep(0.3)  # a chunk is written and waits for the run's row
+            done = {row[0] for row in night.rows("SELECT image_id FROM infer_predictions")}
+            for image_id in [str(number) for number, _ in night.images(DATE) if str(number) not in done][:16]:
+                connection.execute(insert(predictions), dict(like) | {"image_id": image_id, "output": "{}"})
+        except OperationalError:
+            return False
+        finally:
+            connection.rollback()
+    return True
+
+
+def count_deadlocks(night, kind):
+    counted = {
+        "postgres": "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()",
+        "mariadb": "SHOW GLOBAL STATUS LIKE 'Innodb_deadlocks'",
+    }
+    return int(night.rows(counted[kind])[0][-1])
