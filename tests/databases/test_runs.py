@@ -129,13 +129,17 @@ def test_results_may_have_a_schema_of_their_own(day, kind, monkeypatch):
 @pytest.mark.parametrize("executor", ["cpu", "cuda"])
 def test_images_may_lie_in_a_column(day, kind, url, monkeypatch, executor):
     """As many workers read them, each by a connection of its own."""
-    types = {"sqlite": ("TEXT", "BLOB"), "postgres": ("UUID", "BYTEA"), "mariadb": ("VARCHAR(36)", "LONGBLOB")}[kind]
+    types = {
+        "sqlite": ("TEXT", "BLOB", "TIMESTAMP"),
+        "postgres": ("UUID", "BYTEA", "TIMESTAMP"),
+        "mariadb": ("VARCHAR(36)", "LONGBLOB", "DATETIME"),
+    }[kind]
     ids = [str(uuid.UUID(int=number)) for number in range(40)]
     images = [(day.photos / f"{number:04}.jpg").read_bytes() for number in range(40)]
     contents: list[bytes | None] = [*images[:36], b"", None, images[0][:100], b"x" * 70_000]
     engine = create_engine(url)
     with engine.begin() as connection:
-        create = "CREATE TABLE scans (uid {} PRIMARY KEY, picture {}, came TIMESTAMP NOT NULL)"
+        create = "CREATE TABLE scans (uid {} PRIMARY KEY, picture {}, came {} NOT NULL)"
         connection.exec_driver_sql(create.format(*types))
         insert = text("INSERT INTO scans VALUES (:uid, :picture, '2026-11-20 08:00:00')")
         connection.execute(insert, [{"uid": uid, "picture": data} for uid, data in zip(ids, contents, strict=True)])

@@ -36,5 +36,5 @@ def test_killed_at_its_second_commit_every_night_a_day_is_done_in_the_end(night)
     for _ in range(4):
         night.check(night.run(point="after commit", number=2))
         done.append(len(night.results()))
-    assert done == [4, 8, 10, 10]
+    assert done in ([4, 8, 10, 10], [4, 6, 10, 10])  # the last two chunks end in any order
     assert night.finish().answer["selected"] == 0
