@@ -78,6 +78,7 @@ EXIT_OK = 0
 EXIT_BUG = 1
 EXIT_TOO_MANY_REJECTED = 3
 EXIT_TIME_BUDGET = 75
+SIGNALLED = 128  # an exit code from here on is that of a signal
 
 # From harmless to grave. A run over several days ends with the gravest code of its days.
 _GRAVITY = (EXIT_OK, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 13, 14, 11, 10, 12, 2, EXIT_BUG)

@@ -9,6 +9,7 @@ from typing import Any
 from infer_app.chunks import chunks_of
 from infer_app.database.history import ModelHistory, read_history
 from infer_app.database.search import find_by_id, find_similar
+from infer_app.database.types import is_utf8
 from infer_app.day import Day, find_zone
 from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.images.bad_image import BadImage
@@ -68,9 +69,9 @@ class Replay:
 
 def explain(loaded: LoadedSettings, tables: Tables, image_id: str, day: Day | None, model: str | None) -> Explanation:
     """UsageError for an image that neither the source nor our tables know, or that is of another day."""
-    if not _is_text(image_id):
+    if not is_utf8(image_id):
         raise UsageError(f"the id {image_id!r} is not text in UTF-8", "no such image can be in a database")
-    histories = read_history(tables.database, image_id, model)
+    histories = read_history(tables.database, tables.books.models_of(model), image_id)
     if model is not None and not histories:
         raise UsageError(f"no model {model!r} has run on this database", "`infer model list` shows what there is")
     places = _find(tables, image_id, day) or _find(tables, image_id, None)
@@ -207,11 +208,3 @@ def _date(time: datetime | None, zone: str) -> date | None:
 
 def _reason(broken: Broken) -> str:
     return f"{broken.reason}: {broken.detail}"
-
-
-def _is_text(image_id: str) -> bool:
-    try:
-        image_id.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -14,19 +14,8 @@ from pathlib import Path
 
 from infer_app.errors import NothingAllowed, StorageUnavailable
 from infer_app.images.bad_image import BadImage
-from infer_app.images.location import local_path
-from infer_app.places import (
-    NOTHING_MAPPED,
-    NOTHING_REMOTE,
-    PathMap,
-    Place,
-    RemoteAccess,
-    find_place,
-    is_local,
-    is_remote,
-    shown,
-    storage_of,
-)
+from infer_app.images.location import ReadLimits, local_path
+from infer_app.places import PathMap, Place, find_place, is_local, is_remote, shown, storage_of
 from infer_app.records import Broken, ChunkResult, Reason
 
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
@@ -35,20 +24,15 @@ MAX_FAILED_READS = 200  # in a row
 LOOK_AGAIN_S = 30.0  # between two looks at a place that is there
 
 
-def hold_back(
-    results: Iterable[ChunkResult],
-    roots: Sequence[Path],
-    remote: RemoteAccess = NOTHING_REMOTE,
-    path_map: PathMap = NOTHING_MAPPED,
-) -> Iterator[ChunkResult]:
+def hold_back(results: Iterable[ChunkResult], limits: ReadLimits) -> Iterator[ChunkResult]:
     """The results that may be committed; a chunk's failed reads may come later than its predictions.
 
     Raises StorageUnavailable when a root or a remote place is gone or MAX_FAILED_READS reads of one storage failed in a
     row, NothingAllowed when no location at all is allowed. What is held back then was never written.
     """
-    held = Held(roots, remote, path_map)
+    held = Held(limits)
     for result in results:
-        _check_roots(result, roots, path_map)
+        _check_roots(result, limits)
         yield from held.sift(result)
     yield from held.rest()
 
@@ -56,10 +40,8 @@ def hold_back(
 class Held:
     """Failed reads by storage, and refused locations, until it is known what they mean."""
 
-    def __init__(self, roots: Sequence[Path], remote: RemoteAccess, path_map: PathMap) -> None:
-        self._roots = roots
-        self._remote = remote
-        self._path_map = path_map
+    def __init__(self, limits: ReadLimits) -> None:
+        self._limits = limits
         self._failed: dict[str, list[ChunkResult]] = defaultdict(list)
         self._refused: list[ChunkResult] = []
         self._anything_allowed = False
@@ -115,28 +97,28 @@ class Held:
         now = time.monotonic()
         if not _may_be_gone(failed) or now - self._looked_at.get(storage, -again_s) < again_s:
             return
-        place = find_place(failed.ref.location, self._remote.places)
+        place = find_place(failed.ref.location, self._limits.remote.places)
         if place is not None:
             from infer_app.images.remote import check_there
 
             self._looked_at[storage] = now
-            check_there(place, self._remote)
+            check_there(place, self._limits.remote)
 
     def _check_all_refused(self, enough: int) -> None:
         refused = [broken for result in self._refused for broken in result.broken]
         if len(refused) < enough:
             return
-        example, places = refused[0], self._remote.places
-        allowed = ", ".join(map(str, (*self._roots, *places))) or "none"
+        example, places = refused[0], self._limits.remote.places
+        allowed = ", ".join(map(str, (*self._limits.roots, *places))) or "none"
         why = f": {example.detail}" if example.detail else ""
         raise NothingAllowed(
             f"no image lies under an allowed root ({allowed}), for example {self._told(example)}{why}",
-            _how_to_allow(_here(example.ref.location, self._path_map), places),
+            _how_to_allow(_here(example.ref.location, self._limits.path_map), places),
         )
 
     def _told(self, broken: Broken) -> str:
         """A location as it is recorded, and where it was looked for."""
-        location, here = broken.ref.location, _here(broken.ref.location, self._path_map)
+        location, here = broken.ref.location, _here(broken.ref.location, self._limits.path_map)
         return shown(location) if here == location else f"{location}, read as {here}"
 
 
@@ -177,11 +159,11 @@ def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkRes
     return ChunkResult(result.number, (), tuple(part), result.models), replace(result, broken=others)
 
 
-def _check_roots(result: ChunkResult, roots: Sequence[Path], path_map: PathMap) -> None:
+def _check_roots(result: ChunkResult, limits: ReadLimits) -> None:
     missing = [broken for broken in result.broken if broken.reason is Reason.NOT_FOUND]
     locations = [broken.ref.location for broken in missing]
-    paths = [Path(local_path(location, path_map)) for location in locations if is_local(location)]
-    for root in roots:
+    paths = [Path(local_path(location, limits.path_map)) for location in locations if is_local(location)]
+    for root in limits.roots:
         if any(path.is_relative_to(root) for path in paths) and _is_gone(root):
             raise StorageUnavailable(
                 f"{root} is gone or empty", "is the image storage mounted? its images stay pending"

@@ -26,7 +26,7 @@ from infer_app.images.location import ReadLimits
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
-from infer_app.places import PathMap, RemoteAccess
+from infer_app.places import RemoteAccess
 from infer_app.records import Alternative, Recipe
 from infer_app.settings import LoadedSettings
 from infer_app.tune import Plan, plan, probe_decoding
@@ -54,9 +54,7 @@ class Job:
     tables: Tables
     models: tuple[RunModel, ...]  # more than one where they take the same pixels
     executor: Executor
-    roots: tuple[Path, ...]
-    remote: RemoteAccess
-    path_map: PathMap
+    read: ReadLimits
     chunk_size: int  # 0: found while it runs
     max_rejected: str
     waits: bool = False  # for another run that holds the day
@@ -142,19 +140,8 @@ def open_job(
             resume = open_with if run.variant == AUTO else None
             most = executor.chunk_size  # and less only where it was asked for
             chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
-            return Job(
-                tables,
-                models,
-                executor,
-                loaded.roots,
-                loaded.remote,
-                loaded.path_map,
-                chunk_size,
-                run.max_rejected,
-                run.wait,
-                alternatives,
-                resume,
-            )
+            read = read_limits(loaded)
+            return Job(tables, models, executor, read, chunk_size, run.max_rejected, run.wait, alternatives, resume)
 
         yield open_with([None] * len(artifacts))
 

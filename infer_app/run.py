@@ -137,7 +137,7 @@ def _flow(
     new = islice(select_new(job, days, tally, trace), limit)
     chunks = cut_into_chunks(stop.until(new), chunk_size)
     with progress.of_day(days[-1], lambda: _count_new(job, days), limit) as advance:
-        for result in hold_back(job.executor.run(chunks), job.roots, job.remote, job.path_map):
+        for result in hold_back(job.executor.run(chunks), job.read):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
             with clock.time("write"):
@@ -209,7 +209,7 @@ def forget_changed(job: Job, day: Day, model_id: str) -> int:
     books = job.tables.books
     changed = []
     for rejected in books.final_rejections(day, model_id):
-        now = stat_facts(rejected.location, job.path_map)
+        now = stat_facts(rejected.location, job.read.path_map)
         if now.size is not None and rejected.differs(now):
             changed.append(rejected.image_id)
     return books.forget_rejections(changed, model_id)

@@ -15,7 +15,7 @@ from typing import Any
 
 from infer_app import __version__
 from infer_app.day import Day
-from infer_app.errors import EXIT_BUG, InferError, Interrupted
+from infer_app.errors import EXIT_BUG, SIGNALLED, InferError, Interrupted
 from infer_app.models.files import replace_file
 from infer_app.notify.errand import Errand, wait_for
 from infer_app.notify.ping import Ping
@@ -31,7 +31,6 @@ log = logging.getLogger(__name__)
 AFTER_S = 5.0  # for all of it, once the run is over
 AFTER_SIGNAL_S = 2.0  # whoever sent the signal waits
 LOCK_S = 1.0
-SIGNALLED = 128
 
 
 @dataclass

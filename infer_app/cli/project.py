@@ -18,6 +18,7 @@ from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade as upgrade_tables
 from infer_app.database.registry import add_images, add_objects, find_images, may_be_image
 from infer_app.database.schema import VERSION
+from infer_app.database.types import is_utf8
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.job import open_tables
@@ -129,7 +130,7 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     added_at = _added_at(date, loaded.settings.run.time_zone)
     local = [Path(os.path.abspath(path)) for path in local]  # noqa: PTH100 - without `..`, with the user's links
     files = [file for path in local for file in find_images(path)]
-    storable = [file for file in files if _is_storable(file)]
+    storable = [file for file in files if is_utf8(str(file))]
     places = [_place_of(url) for url in urls]
     with open_tables(loaded) as tables:
         allow_roots(loaded, [path if path.is_dir() else path.parent for path in local])
@@ -141,7 +142,7 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
                 known += len(found)
     print(f"{added:,} images added for {date or 'today'}, {known - added:,} were known already")
     for file in files:
-        if not _is_storable(file):
+        if not is_utf8(str(file)):
             print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
 
 
@@ -219,14 +220,6 @@ def _added_at(date: str | None, zone: str) -> datetime:
         return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     noon = Day.of(parse_date(date, zone), zone).start + timedelta(hours=12)
     return noon.replace(tzinfo=None)
-
-
-def _is_storable(path: Path) -> bool:
-    try:
-        str(path).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _plain(value: object) -> object:

@@ -13,7 +13,7 @@ from typing import Any
 
 from infer_app.database.figures import Figures, days_run
 from infer_app.day import Day, parse_date
-from infer_app.errors import InferError, UsageError
+from infer_app.errors import SIGNALLED, InferError, UsageError
 from infer_app.job import Tables, open_tables, read_limits
 from infer_app.models.files import replace_file
 from infer_app.observe.escape import printable
@@ -29,7 +29,6 @@ log = logging.getLogger(__name__)
 FOLDER = "reports"  # beside infer.toml
 INDEX = "index.html"
 MAX_DAYS = 366  # in the overview
-SIGNALLED = 128  # an exit code from here on is that of a signal
 
 
 @dataclass(frozen=True, slots=True)

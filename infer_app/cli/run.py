@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.cli.answers import Answer, Failure, Voice, in_json, say, say_rehearsal
-from infer_app.cli.night import SIGNALLED, Night, night
+from infer_app.cli.night import Night, night
 from infer_app.day import Day, each_date, parse_date
-from infer_app.errors import DayHeld, Interrupted, ModelError, NothingAllowed, gravest
+from infer_app.errors import SIGNALLED, DayHeld, Interrupted, ModelError, NothingAllowed, gravest
 from infer_app.job import Job, choose_artifacts, group_by_pixels, open_job
 from infer_app.observe.forecast import Forecast, forecast
 from infer_app.observe.log import bind, log_to_stderr

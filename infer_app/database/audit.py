@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection, Select, Table, func, inspect, or_, select
@@ -53,12 +54,8 @@ def without_facts(scope: Scope) -> Select[Any]:
     return scope.rows_of(rejections).where(rejections.c.reason.in_([reason.value for reason in READ_REASONS]), lacks)
 
 
-def predictions_without_run(scope: Scope) -> Select[Any]:
-    return scope.rows_of(predictions).where(predictions.c.run_id.not_in(select(runs.c.id)))
-
-
-def rejections_without_run(scope: Scope) -> Select[Any]:
-    return scope.rows_of(rejections).where(rejections.c.run_id.not_in(select(runs.c.id)))
+def without_run(table: Table, scope: Scope) -> Select[Any]:
+    return scope.rows_of(table).where(table.c.run_id.not_in(select(runs.c.id)))
 
 
 def runs_that_do_not_add_up(scope: Scope) -> Select[Any]:
@@ -88,12 +85,16 @@ CHECKS: dict[str, Callable[[Scope], Select[Any]]] = {
     "images have a prediction and a rejection": with_both,
     "rejections have a reason outside the list": with_unknown_reason,
     "rejections lack the size or checksum of the file": without_facts,
-    "predictions name a run that is not in infer_runs": predictions_without_run,
-    "rejections name a run that is not in infer_runs": rejections_without_run,
+    "predictions name a run that is not in infer_runs": partial(without_run, predictions),
+    "rejections name a run that is not in infer_runs": partial(without_run, rejections),
     "runs selected other than they predicted and rejected": runs_that_do_not_add_up,
     "runs are done and have no exit code or end": runs_that_end_without_a_code,
     "runs wrote more rows than they counted": runs_that_counted_too_few,
 }
+
+
+def count_rows(connection: Connection, statement: Select[Any]) -> int:
+    return connection.scalar(select(func.count()).select_from(statement.subquery())) or 0
 
 
 def audit(connection: Connection, source: Source, day: Day, model_id: str) -> Iterator[str]:
@@ -104,6 +105,5 @@ def audit(connection: Connection, source: Source, day: Day, model_id: str) -> It
             yield f"{table.name} has lost its primary key: an image may have two rows of one model"
     scope = Scope(connection, source, day, model_id)
     for words, find in CHECKS.items():
-        count = connection.scalar(select(func.count()).select_from(find(scope).subquery()))
-        if count:
+        if count := count_rows(connection, find(scope)):
             yield f"{count:,} {words}"

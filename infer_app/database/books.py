@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, Select, delete, func, or_, select
+from sqlalchemy import delete, or_, select
 
-from infer_app.database.audit import audit
+from infer_app.database.audit import audit, count_rows
 from infer_app.database.connect import Database
 from infer_app.database.schema import models, predictions, rejections, runs
 from infer_app.database.source import PAGE_SIZE, Source
@@ -47,24 +47,26 @@ class Books:
         with self._database.read() as connection:
             images = source.in_day(connection, day)
             return DayCounts(
-                eligible=_count(connection, images),
-                predicted=_count(connection, images.where(predicted)),
-                rejected=_count(connection, images.where(~predicted, rejected)),
-                pending=_count(connection, images.where(~predicted, ~rejected)),
+                eligible=count_rows(connection, images),
+                predicted=count_rows(connection, images.where(predicted)),
+                rejected=count_rows(connection, images.where(~predicted, rejected)),
+                pending=count_rows(connection, images.where(~predicted, ~rejected)),
             )
 
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Images that a run of the day would select: new for at least one of the models."""
         with self._database.read() as connection:
             is_new = or_(*(self._source.is_new(model_id) for model_id in model_ids))
-            return _count(connection, self._source.in_day(connection, day).where(is_new))
+            return count_rows(connection, self._source.in_day(connection, day).where(is_new))
 
     def count_older_pending(self, day: Day, model_id: str) -> int:
         """Of the last EXAMINED images of earlier days those with neither a prediction nor a rejection."""
         source = self._source
         with self._database.read() as connection:
             older = source.older_than(connection, day, EXAMINED)
-            return _count(connection, older.where(~source.has_prediction(model_id), ~source.has_rejection(model_id)))
+            return count_rows(
+                connection, older.where(~source.has_prediction(model_id), ~source.has_rejection(model_id))
+            )
 
     def find_problems(self, day: Day, model_id: str) -> list[str]:
         """What is wrong with the day's rows, in words; empty when the books balance."""
@@ -121,7 +123,3 @@ class Books:
             for row in connection.execution_options(yield_per=PAGE_SIZE).execute(ordered):
                 found = dict(row._mapping)
                 yield found | {"location": found.pop("image_location")}
-
-
-def _count(connection: Connection, statement: Select[Any]) -> int:
-    return connection.scalar(select(func.count()).select_from(statement.subquery())) or 0

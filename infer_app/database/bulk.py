@@ -43,8 +43,12 @@ class BulkUpsert:
         self._dialect = dialect
         self._table = table
         self._merges = merges
-        self._by_row = compile_once(upsert(dialect.name, table, merges), dialect)
+        self._processors = {
+            column.name: column.type.dialect_impl(dialect).bind_processor(dialect) for column in table.columns
+        }
         self._by_column: dict[tuple[str, ...], str] = {}
+        if dialect.name != "postgresql":
+            self._by_row = compile_once(upsert(dialect.name, table, merges), dialect)
 
     def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
         """Sequences are of one length; keys must be unique. Raises StatementError or UnicodeEncodeError."""
@@ -57,7 +61,7 @@ class BulkUpsert:
             connection.exec_driver_sql(self._by_row.string, driver_rows(self._by_row, differing, given))
 
     def _for_driver(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
-        processor = self._table.c[name].type.dialect_impl(self._dialect).bind_processor(self._dialect)
+        processor = self._processors[name]
         return values if processor is None else [processor(value) for value in values]
 
     def _from_json(self, names: tuple[str, ...], shared: tuple[str, ...]) -> str:

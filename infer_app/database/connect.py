@@ -21,8 +21,7 @@ from sqlalchemy.exc import (
 )
 
 from infer_app.database.patience import ConnectionLost, Deadlocked, Patience, ride_out
-from infer_app.database.sqlite import BUSY_TIMEOUT_S as BUSY_TIMEOUT_S
-from infer_app.database.sqlite import begin_sqlite, connect_sqlite
+from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, connect_sqlite
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings import mask_url
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Table, select
 
 from infer_app.database.connect import Database
-from infer_app.database.schema import models, predictions, rejections, runs
+from infer_app.database.schema import predictions, rejections, runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,27 +28,21 @@ class ModelHistory:
         return "predicted" if self.prediction else "rejected" if self.rejection else "pending"
 
 
-def read_history(database: Database, image_id: str, model: str | None = None) -> list[ModelHistory]:
-    """Of every version that has a result, and of the newest version of every name; the newest first.
+def read_history(database: Database, versions: Iterable[tuple[str, str]], image_id: str) -> list[ModelHistory]:
+    """Of every version that has a result, and of the newest version of every name.
 
-    `model`: only this name.
+    `versions`: (name, id) of models, the newest first, as the result is.
     """
     predicted = _by_model(database, predictions, image_id)
     rejected = _by_model(database, rejections, image_id)
     found, names = [], set()
-    for name, model_id in _versions(database, model):
+    for name, model_id in versions:
         prediction, rejection = predicted.get(model_id), rejected.get(model_id)
         if prediction or rejection or name not in names:
             run = _run(database, (prediction or rejection or {}).get("run_id"))
             found.append(ModelHistory(name, model_id, prediction, rejection, run))
         names.add(name)
     return found
-
-
-def _versions(database: Database, name: str | None) -> list[tuple[str, str]]:
-    newest = select(models.c.name, models.c.id).order_by(models.c.created_at.desc())
-    with database.read() as connection:
-        return [(row[0], row[1]) for row in connection.execute(newest) if name in (None, row[0])]
 
 
 def _by_model(database: Database, table: Table, image_id: str) -> dict[str, dict[str, Any]]:

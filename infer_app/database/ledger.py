@@ -18,8 +18,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, insert, select, update
 
 from infer_app import __version__
-from infer_app.database.connect import BUSY_TIMEOUT_S, Database
+from infer_app.database.connect import Database
 from infer_app.database.schema import models, runs
+from infer_app.database.sqlite import BUSY_TIMEOUT_S
 from infer_app.database.types import UtcNow
 from infer_app.database.upsert import upsert
 from infer_app.day import Day

@@ -33,7 +33,7 @@ from sqlalchemy.sql.expression import FromClause
 from infer_app.database.connect import Database
 from infer_app.database.schema import MAX_ID, images, predictions, rejections
 from infer_app.database.timecolumn import day_bounds, read_time
-from infer_app.database.types import FAMILY, AsText
+from infer_app.database.types import FAMILY, AsText, is_utf8
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
 from infer_app.records import MAX_ATTEMPTS, ROW, TRANSIENT_REASONS, ImageRef, NewImage, Reason
@@ -221,10 +221,8 @@ def _new_image(row: Row[Any]) -> NewImage:
 
 
 def _storable_id(text: str) -> str:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise UsageError(f"the id {text!r} is not text in UTF-8", "mend it, or leave it out by a query") from None
+    if not is_utf8(text):
+        raise UsageError(f"the id {text!r} is not text in UTF-8", "mend it, or leave it out by a query")
     return text
 
 

@@ -18,6 +18,15 @@ Microseconds = DateTime().with_variant(mysql.DATETIME(fsp=6), *FAMILY)
 LongBytes = LargeBinary().with_variant(mysql.LONGBLOB(), *FAMILY)
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a database can hold it: a file's name, or what SQLite gives, may be no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 class Exact(String):
     """Text of which no two spellings are equal: MariaDB's default takes `a`, `A` and `a ` for one key."""
 

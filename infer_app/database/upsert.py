@@ -37,7 +37,7 @@ def upsert(
     if dialect_name not in ("sqlite", "postgresql"):
         raise UsageError(f"no upsert is known for {dialect_name}", "SQLite, PostgreSQL, MariaDB and MySQL work")
     insert = sqlite.insert if dialect_name == "sqlite" else postgresql.insert
-    conflict = insert(table) if rows is None else postgresql.insert(table).from_select(names, rows)
+    conflict = insert(table) if rows is None else insert(table).from_select(names, rows)
     return conflict.on_conflict_do_update(
         index_elements=keys, set_={name: _value(name, conflict.excluded, merges) for name in others}
     )

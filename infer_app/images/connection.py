@@ -17,13 +17,30 @@ from typing import Any
 from infer_app.images.addresses import SocketAddress, resolve
 
 
+class Deadline:
+    """`at`, of time.monotonic, is set anew before each request."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def left(self) -> float:
+        """Seconds. Raises TimeoutError when it has passed."""
+        left = self.at - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the time limit has passed")
+        return left
+
+
 class Connection(http.client.HTTPConnection):
-    """To one host, kept open between requests. `deadline` (of time.monotonic) is set before each."""
+    """To one host, kept open between requests. It belongs to a thread and is closed when that ends.
+
+    Nothing that it holds may refer to it: in a circle the socket could go before `__del__` has closed it.
+    """
 
     def __init__(self, scheme: str, host: str, port: int, may_be_private: bool) -> None:
         super().__init__(host, port)
         self.default_port = http.client.HTTPS_PORT if scheme == "https" else http.client.HTTP_PORT
-        self.deadline = 0.0
+        self.deadline = Deadline()
         self._is_secure = scheme == "https"
         self._may_be_private = may_be_private
 
@@ -32,29 +49,21 @@ class Connection(http.client.HTTPConnection):
         plain = self._connect_to_any(resolve(self.host, self.port, self._may_be_private))
         try:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            plain.settimeout(self.left())
+            plain.settimeout(self.deadline.left())
             secured = _tls().wrap_socket(plain, server_hostname=self.host) if self._is_secure else plain
         except BaseException:
             plain.close()
             raise
-        self.sock = _TimedSocket(secured, self)
+        self.sock = _TimedSocket(secured, self.deadline)
 
     def __del__(self) -> None:
-        """It belongs to a thread and ends with it."""
         self.close()
-
-    def left(self) -> float:
-        """Seconds until the deadline. Raises TimeoutError when it has passed."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the time limit has passed")
-        return left
 
     def _connect_to_any(self, addresses: Sequence[SocketAddress]) -> socket.socket:
         for number, (family, where) in enumerate(addresses, 1):
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
-                sock.settimeout(self.left() / (len(addresses) - number + 1))  # a dead one leaves time for the others
+                sock.settimeout(self.deadline.left() / (len(addresses) - number + 1))  # a dead one leaves time for the others
                 sock.connect(where)
             except OSError:
                 sock.close()
@@ -68,16 +77,16 @@ class Connection(http.client.HTTPConnection):
 class _TimedSocket:
     """As much of a socket as http.client uses."""
 
-    def __init__(self, sock: socket.socket, connection: Connection) -> None:
+    def __init__(self, sock: socket.socket, deadline: Deadline) -> None:
         self._sock = sock
-        self._connection = connection
+        self._deadline = deadline
 
     def sendall(self, data: bytes) -> None:
-        self._sock.settimeout(self._connection.left())
+        self._sock.settimeout(self._deadline.left())
         self._sock.sendall(data)
 
     def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Incoming(self._sock, self._connection), 1 << 16)
+        return io.BufferedReader(_Incoming(self._sock, self._deadline), 1 << 16)
 
     def close(self) -> None:
         """The socket itself is closed with the last response that reads from it."""
@@ -85,16 +94,16 @@ class _TimedSocket:
 
 
 class _Incoming(io.RawIOBase):
-    def __init__(self, sock: socket.socket, connection: Connection) -> None:
+    def __init__(self, sock: socket.socket, deadline: Deadline) -> None:
         self._sock = sock
-        self._connection = connection
+        self._deadline = deadline
         self._file = sock.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(self._connection.left())
+        self._sock.settimeout(self._deadline.left())
         return self._file.readinto(buffer)
 
     def close(self) -> None:

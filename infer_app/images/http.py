@@ -61,7 +61,7 @@ class HttpReader:
     def connect(self, url: RemoteUrl, deadline: float) -> None:
         """Finds out whether anybody listens. Raises as `read` does."""
         connection = Connection(url.scheme, url.host, url.port, url.host in self._access.private_hosts)
-        connection.deadline = deadline
+        connection.deadline.at = deadline
         try:
             connection.connect()
         except (OSError, http.client.HTTPException) as error:
@@ -92,7 +92,7 @@ class _Exchange:
     def __init__(self, connection: Connection, url: RemoteUrl, deadline: float) -> None:
         self._connection = connection
         self._target = f"{url.path}?{url.query}" if url.query else url.path
-        connection.deadline = deadline
+        connection.deadline.at = deadline
 
     def __enter__(self) -> http.client.HTTPResponse:
         headers = {"User-Agent": f"infer_app/{__version__}", "Accept": "image/*, */*"}

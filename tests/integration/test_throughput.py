@@ -293,7 +293,8 @@ def test_a_trace_that_can_not_be_written_is_told_before_the_run(project):
 
 def test_tables_of_the_first_version_are_refused_until_they_are_upgraded(project):
     with sqlite3.connect(project.folder / "infer.db") as connection:
-        connection.execute("ALTER TABLE infer_runs DROP COLUMN throughput")
+        for column in ("throughput", "last_commit"):
+            connection.execute(f"ALTER TABLE infer_runs DROP COLUMN {column}")
         connection.execute("UPDATE infer_migrations SET version_num = '0001'")
     assert run(project, exit_code=11)["hint"] == "run `infer db upgrade`"
     assert "version 0003, was 0001" in project.infer("db", "upgrade")

@@ -1,8 +1,10 @@
 import pytest
 
+from infer_app import holdback
 from infer_app.errors import StorageUnavailable, UsageError
-from infer_app.holdback import MAX_FAILED_READS, hold_back
-from infer_app.places import NOTHING_REMOTE, PathMap, Place, RemoteAccess
+from infer_app.holdback import MAX_FAILED_READS
+from infer_app.images.location import ReadLimits
+from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, Place, RemoteAccess
 from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from tests.webserver import web_server
 
@@ -11,6 +13,10 @@ from tests.webserver import web_server
 def root(tmp_path):
     (tmp_path / "there.jpg").touch()
     return tmp_path
+
+
+def hold_back(results, roots, remote=NOTHING_REMOTE, path_map=NOTHING_MAPPED):
+    return holdback.hold_back(results, ReadLimits(tuple(roots), 1 << 20, remote, path_map))
 
 
 def failed(root, reason=Reason.READ_ERROR, count=1):

@@ -1,7 +1,9 @@
 import datetime
+import gc
 import ipaddress
 import socket
 import ssl
+import time
 
 import pytest
 
@@ -31,6 +33,13 @@ def connected(monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     return found
+
+
+@pytest.fixture
+def no_collector():
+    gc.disable()
+    yield
+    gc.enable()
 
 
 def test_the_address_that_was_checked_is_the_one_connected_to(monkeypatch, connected):
@@ -116,3 +125,15 @@ def test_a_handshake_that_stalls_ends_at_the_deadline(forget):
         with pytest.raises(BadImage) as caught:
             read_image(f"{url}/a.jpg", limits(url))
         assert caught.value.reason is Reason.READ_TIMEOUT
+
+
+def test_a_connection_is_closed_with_the_last_that_holds_it(no_collector):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        connection = connection_module.Connection("http", "127.0.0.1", server.getsockname()[1], may_be_private=True)
+        connection.deadline.at = time.monotonic() + 3
+        connection.connect()
+        peer, _ = server.accept()
+        with peer:
+            peer.settimeout(3)
+            del connection
+            assert peer.recv(1) == b""
