@@ -6,7 +6,7 @@ TORCH_INDEX ?=
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test faults container-test check bench docs format clean system mariadb
+.PHONY: demo test faults container-test check bench docs format clean system tools
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
@@ -74,12 +74,16 @@ system:
 		apt-get update -qq && apt-get install -qq -y libturbojpeg0 >/dev/null; \
 	else echo "libturbojpeg is missing: sudo apt-get install libturbojpeg0 (decoding is slower without)"; fi
 
-# A server to test with; without one its tests are skipped. PostgreSQL needs none: the test extra has it as a wheel.
-mariadb:
-	@if command -v mariadbd >/dev/null || [ -x /usr/sbin/mariadbd ]; then :; \
+# What some tests need besides, each a program and its package; without one they are skipped. PostgreSQL needs none: the
+# test extra has it as a wheel.
+TOOLS = mariadbd:mariadb-server chromium:chromium promtool:prometheus snooze:snooze
+tools:
+	@missing=$$(for tool in $(TOOLS); do \
+		PATH="$$PATH:/usr/sbin" command -v $${tool%:*} >/dev/null || echo $${tool#*:}; done); \
+	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y mariadb-server >/dev/null; \
-	else echo "no MariaDB server to test with: sudo apt-get install mariadb-server"; fi
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $$missing >/dev/null; \
+	else echo "for every test: sudo apt-get install" $$missing; fi
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info
