@@ -74,6 +74,7 @@ tell() {
         echo "the last 100 of $num_lines lines:"
     fi
     tail -n 100 -- "$log"
+    [[ -s $log ]] || echo "what it said is lost: is ${TMPDIR:-/tmp} full?"
 }
 
 meaning() {

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from infer_app.cli.failures import fail
+from infer_app.cli.failures import fail, heard
 from infer_app.errors import UsageError
 
 
@@ -20,7 +20,10 @@ def main() -> None:
     try:
         from infer_app.cli.app import app
 
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except SystemExit as end:
@@ -31,3 +34,6 @@ def main() -> None:
         raise
     except Exception as error:  # the outermost door: what is not an InferError is a bug and says so
         sys.exit(fail(error, as_json="--json" in sys.argv))
+    finally:
+        with heard(sys.stderr):
+            pass

@@ -7,15 +7,20 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
 
 from infer_app.errors import EXIT_BUG, InferError
 from infer_app.observe.escape import printable
+
+log = logging.getLogger(__name__)
 
 
 def fail(error: Exception, as_json: bool) -> int:
     """Tells of the failure and returns the exit code."""
     if isinstance(error, BrokenPipeError):  # `infer predictions | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes once more at its end
+        close(sys.stdout)
         return 0
     known = isinstance(error, InferError)
     message = str(error) if known else f"a bug: {type(error).__name__}: {error}"
@@ -25,10 +30,28 @@ def fail(error: Exception, as_json: bool) -> int:
         figures = {"hint": hint, "exit_code": exit_code}
         logging.getLogger(__name__).error("%s", message, extra=figures, exc_info=None if known else error)
     else:
-        _tell(message, hint, None if known else error)
+        with heard(sys.stderr):
+            _tell(message, hint, None if known else error)
     if as_json:
-        print(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}))
+        with heard(sys.stdout):
+            print(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}))
     return exit_code
+
+
+@contextmanager
+def heard(stream: TextIO) -> Iterator[None]:
+    """What is written within it may get lost, for a full disk or a reader who has gone: the exit code says as much."""
+    try:
+        yield
+        stream.flush()
+    except OSError as error:
+        close(stream)
+        log.warning("what was to be told is lost: %s", error)
+
+
+def close(stream: TextIO) -> None:
+    """For good: the interpreter flushes once more at its end, and would fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _tell(message: str, hint: str, bug: Exception | None) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.cli.answers import Answer, Failure, Voice, in_json, say, say_rehearsal
+from infer_app.cli.failures import heard
 from infer_app.cli.night import Night, night
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import SIGNALLED, DayHeld, Interrupted, ModelError, NothingAllowed, gravest
@@ -137,8 +138,8 @@ def _run_days(
     outcomes += [ModelOutcome(name, stop.exit_code) for name in not_begun]
     tonight.ended(told, outcomes, exit_code)
     bind(model=", ".join(tonight.models))
-    say(answers, failures, days, nearest, exit_code, told, voice)
-    sys.stdout.flush()  # others are told next, which may take seconds
+    with heard(sys.stdout):  # at once: others are told next, which may take seconds
+        say(answers, failures, days, nearest, exit_code, told, voice)
     return exit_code
 
 

@@ -30,7 +30,7 @@ def stub_infer(tmp_path):
 
     def write(line):
         stub = tmp_path / ".venv" / "bin" / "infer"
-        stub.parent.mkdir(parents=True)
+        stub.parent.mkdir(parents=True, exist_ok=True)
         stub.write_text(f"#!/bin/bash\n{line}\n")
         stub.chmod(0o755)
         return tmp_path
@@ -62,6 +62,12 @@ def test_every_exit_code_is_passed_on_and_explained(stub_infer, exit_code):
     assert job.returncode == exit_code
     assert f"exit code {exit_code}: " in job.stdout
     assert "not a code that infer gives" not in job.stdout
+
+
+def test_a_log_that_could_not_be_kept_is_told(stub_infer):
+    """As infer with standard error on a full disk: nothing could be written, and the exit code is still its own."""
+    assert "what it said is lost: is /tmp full?" in daily(stub_infer("exit 10")).stdout
+    assert "is lost" not in daily(stub_infer("echo why; exit 10")).stdout
 
 
 def test_more_arguments_are_passed_on_and_a_long_log_is_cut(stub_infer):
