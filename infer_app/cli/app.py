@@ -104,12 +104,15 @@ def init(
     database: Annotated[
         str | None, typer.Option("--database", help="URL of a database: looks at its tables and fills in [source].")
     ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="URL of the one that lists the images, if results go to another.")
+    ] = None,
 ) -> None:
     """Write a commented infer.toml here; an existing one is left alone."""
-    if database is not None:
+    if database is not None or source is not None:
         from infer_app.cli.proposal import init_from
 
-        init_from(database)
+        init_from(database, source)
         return
     from infer_app.cli.project import init as write
 

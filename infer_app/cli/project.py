@@ -32,7 +32,7 @@ TEMPLATE = """\
 # (INFER_RUN__LOOKBACK=1) and most by a flag; `infer config show --origin` shows what is in force.
 
 [database]
-# Where results go, and where images are listed unless [source] says otherwise. Any SQLAlchemy URL:
+# Where results go, and where images are listed unless [source] names another database. Any SQLAlchemy URL:
 # postgresql://user:password@host/name needs `pip install 'infer_app[postgres]'`, mariadb://… 'infer_app[mariadb]'.
 url = "sqlite:///infer.db"
 # results_schema = "infer"    # PostgreSQL: where the tables for results are, if not in the role's own schema
@@ -40,6 +40,7 @@ url = "sqlite:///infer.db"
 [source]
 # Your own table or view of images, by its column names; it is only read. Left out: the table that
 # `infer images add` fills.
+# database_url = "postgresql://reader@host/lab"  # where it is in another database than the results
 # table = "photos"
 # id = "photo_id"
 # location = "path"
@@ -120,7 +121,8 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     loaded = load_settings(config)
     if not loaded.lists_own_images:
         raise UsageError(
-            "[source] names a table of your own, where infer_app adds nothing", "add rows to it, or leave [source] out"
+            "[source] names a table or database of your own, where infer_app adds nothing",
+            "add rows to it, or leave [source] out",
         )
     urls = [path for path in paths if isinstance(path, str) and is_remote(path)]
     local = [Path(path) for path in paths if path not in urls]

@@ -73,10 +73,6 @@ class Database:
         return self._url.render_as_string(hide_password=False)
 
     @property
-    def has_password(self) -> bool:
-        return mask_url(self._url) != self._url.render_as_string(hide_password=False)
-
-    @property
     def sqlite_file(self) -> Path | None:
         return Path(self._url.database) if self.is_sqlite and self._url.database else None
 
