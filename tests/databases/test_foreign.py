@@ -25,39 +25,10 @@ from infer_app.job import Tables
 from infer_app.records import Reason
 from infer_app.settings import SourceSettings
 from tests.conftest import DATABASES, DAY, MODEL
-from tests.databases import servers
 from tests.databases.test_conformance import ODD_IDS, broken, commit, predicted
 
 ID, OTHER = MODEL.model_id, "another"
 PAIRS = [(source, results) for source in DATABASES for results in DATABASES if source != results]
-
-
-@pytest.fixture(scope="module")
-def server_urls():
-    """Of every kind that there is a server of; they are started once."""
-    with ExitStack() as stack:
-        urls = {}
-        for kind in DATABASES[1:]:
-            try:
-                urls[kind] = stack.enter_context(getattr(servers, kind)()).url
-            except servers.NoServer as missing:
-                urls[kind] = missing
-        yield urls
-
-
-@pytest.fixture
-def new_url(server_urls, tmp_path):
-    """new_url("postgres", "name") is a new, empty database."""
-    with ExitStack() as stack:
-
-        def create(kind, name):
-            if kind == "sqlite":
-                return f"sqlite:///{tmp_path / name}.db"
-            if isinstance(server_urls[kind], servers.NoServer):
-                pytest.skip(str(server_urls[kind]))
-            return stack.enter_context(servers.new_database(server_urls[kind]))
-
-        yield create
 
 
 @pytest.fixture(params=PAIRS, ids="-to-".join)
