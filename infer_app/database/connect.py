@@ -34,8 +34,9 @@ DRIVERS = {
 EXTRAS = {"psycopg": "'infer_app[postgres]'", "pymysql": "'infer_app[mariadb]'"}
 CONNECT_TIMEOUT_S = 10
 # MariaDB's errors that are about a row and not about the server, which PyMySQL doesn't tell apart: of a trigger, a
-# constraint (its own and MySQL's number), a row that is too long, a statement longer than the server takes.
-ROW_ERRORS = (1644, 4025, 3819, 1118, 1153)
+# constraint (its own and MySQL's number), a row that is too long, a statement longer than the server takes. And the one
+# of PostgreSQL that psycopg takes for the server's: a value is too long for its type or for an index.
+ROW_ERRORS = (1644, 4025, 3819, 1118, 1153, "54000")
 # A transaction that was ended for another's sake: MariaDB's deadlock and lock wait, PostgreSQL's SQLSTATEs of both.
 DEADLOCKS = (1213, 1205, "40P01", "40001", "55P03")
 # The server said that it ends the connection: MariaDB's shutdown, KILL and aborted reads and writes, PostgreSQL's
