@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -499,11 +499,17 @@ def bench(
 
 
 @db_app.command("upgrade")
-def db_upgrade(config: Config = None) -> None:
+def db_upgrade(
+    vectors: Annotated[
+        Literal["bytes", "pgvector"] | None,
+        typer.Option("--vectors", help="How PostgreSQL is to keep vectors from now on; those it has are converted."),
+    ] = None,
+    config: Config = None,
+) -> None:
     """Create or bring up to date the tables of infer_app."""
     from infer_app.cli.project import upgrade
 
-    upgrade(config)
+    upgrade(vectors, config)
 
 
 @cache_app.command("status")

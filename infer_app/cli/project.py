@@ -16,6 +16,7 @@ import tomlkit.exceptions
 from infer_app.cli.tables import show_table
 from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade as upgrade_tables
+from infer_app.database.pgvector import Storage, store_vectors
 from infer_app.database.registry import add_images, add_objects, find_images, may_be_image
 from infer_app.database.schema import VERSION
 from infer_app.database.types import is_utf8
@@ -196,12 +197,15 @@ def _note(config: Path, section: str, key: str, new: Sequence[str]) -> None:
         raise UsageError(f"can't note it in {config}: {error}", f"add to [{section}] {key}: {listed}") from None
 
 
-def upgrade(config: Path | None) -> None:
+def upgrade(vectors: Storage | None, config: Path | None) -> None:
     loaded = load_settings(config)
     with Database(loaded.database_url) as database:
         before = upgrade_tables(database)
+        converted = store_vectors(database, vectors) if vectors else 0
     was = "as it was" if before == VERSION else f"was {before or 'empty'}"
     print(f"{loaded.shown_url}: version {VERSION}, {was}")
+    if vectors:
+        print(f"vectors are kept as {vectors}, {converted:,} were converted")
 
 
 def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:
