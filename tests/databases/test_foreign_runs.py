@@ -193,7 +193,7 @@ def test_the_tables_of_the_other_database_are_looked_at_and_written_down(day, tm
 
 @pytest.mark.parametrize("kinds", [("postgres", "sqlite"), ("postgres", "mariadb")], indirect=True)
 def test_an_outage_of_either_server_is_ridden_out(day, running_servers, kinds):
-    run = day.start_run("--json", INFER_RUN__CHUNK_SIZE="4")
+    run = day.start_run("--json")
     day.wait_for_results(run, 12)
     for kind in kinds:
         if kind != "sqlite":
