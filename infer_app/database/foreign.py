@@ -27,7 +27,7 @@ from sqlalchemy import (
 from infer_app.database.connect import Database
 from infer_app.database.matching import new_among
 from infer_app.database.schema import MAX_ID
-from infer_app.database.source import Source, new_image, storable_id
+from infer_app.database.source import Source, new_image, plan_for_pages, storable_id
 from infer_app.database.types import FAMILY, AsText
 from infer_app.day import Day
 from infer_app.errors import UsageError
@@ -68,9 +68,11 @@ class ForeignSource(Source):
         images = _as_relation(page, self._results.dialect)
         statement = new_among(select(images), images.c[3], model_ids).order_by(images.c[2])
         with self._results.read() as connection:
+            plan_for_pages(connection)
             return [new_image(row) for row in connection.execute(statement)]
 
     def _by_page(self, connection: Connection, listed: Select[Any]) -> Iterator[Subquery]:
+        plan_for_pages(connection)
         for page in self._read_pages(listed, PAGE_SIZE):
             yield _as_relation(page, connection.dialect)
 

@@ -111,14 +111,8 @@ class Source:
 
     def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
         with self.database.read() as connection:
-            self._plan_for_pages(connection)
+            plan_for_pages(connection)
             return connection.execute(statement).all()
-
-    def _plan_for_pages(self, connection: Connection) -> None:
-        """In order of the index where there is one, whatever the statistics say of tables that grew this night."""
-        if self.database.dialect.name == "postgresql":
-            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-            connection.exec_driver_sql("SET LOCAL enable_sort = off")
 
     def _comes_after(self, time: Any, identity: Any) -> ColumnElement[bool]:
         if self.database.dialect.name not in FAMILY:
@@ -221,6 +215,15 @@ def relation(settings: SourceSettings) -> FromClause:
         return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
     schema, _, name = settings.table.rpartition(".")
     return lightweight_table(name, *map(column, names), schema=schema or None)
+
+
+def plan_for_pages(connection: Connection) -> None:
+    """Until the transaction ends: by a search in an index for each image, and in order of an index where there is one,
+    whatever the statistics say of tables that grew this night."""
+    if connection.dialect.name == "postgresql":
+        ways = ("seqscan", "sort", "hashjoin", "mergejoin")
+        off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ways)
+        connection.exec_driver_sql(f"SELECT {off}")
 
 
 def new_image(row: Row[Any]) -> NewImage:
