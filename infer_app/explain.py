@@ -90,7 +90,7 @@ def explain(loaded: LoadedSettings, tables: Tables, image_id: str, day: Day | No
 
 
 def _find(tables: Tables, image_id: str, day: Day | None) -> list[tuple[str, datetime | None]]:
-    return find_by_id(tables.database, tables.source, image_id, day)
+    return find_by_id(tables.source, image_id, day)
 
 
 def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
@@ -196,7 +196,7 @@ def file_now(location: str, limits: ReadLimits) -> FileNow:
 
 
 def _unknown(tables: Tables, image_id: str) -> UsageError:
-    found = find_similar(tables.database, tables.source, image_id)
+    found = find_similar(tables.source, image_id)
     similar = [f"{one} ({shown_location(location)})" for one, location in found]
     hint = f"did you mean {', '.join(similar)}?" if similar else "`infer predictions --date D` lists the ids of a day"
     return UsageError(f"no image has the id {image_id!r}", hint)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from infer_app.database.books import Books
 from infer_app.database.connect import Database
+from infer_app.database.foreign import ForeignSource
 from infer_app.database.ledger import Ledger, RunModel
 from infer_app.database.migrate import check_schema, upgrade
 from infer_app.database.rows import RowReader
@@ -100,9 +101,16 @@ class Job:
 
 @contextmanager
 def open_tables(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Tables]:
+    """Raises what `open_database` and `open_source` raise."""
+    with open_database(loaded, read_only) as database, open_source(loaded, database) as source:
+        yield Tables(database, source, Books(database, source), Ledger(database))
+
+
+@contextmanager
+def open_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Database]:
     """The database with our schema in it. Only a SQLite file of our own is ever created unasked.
 
-    Raises DatabaseUnavailable, SchemaOutdated, or UsageError for a source that isn't there.
+    Raises DatabaseUnavailable or SchemaOutdated.
     """
     with Database(loaded.database_url, read_only) as database:
         file = database.sqlite_file
@@ -113,9 +121,25 @@ def open_tables(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Tab
                 )
             upgrade(database)
         check_schema(database)
-        source = Source(database, loaded.settings.source)
+        yield database
+
+
+@contextmanager
+def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
+    """What lists the images, in the database of the results or in another, which is only read.
+
+    Raises DatabaseUnavailable, or UsageError for a source that isn't there.
+    """
+    settings = loaded.settings.source
+    with ExitStack() as stack:
+        source = Source(results, settings)
+        if loaded.source_url != loaded.database_url:
+            listing = stack.enter_context(Database(loaded.source_url, read_only=True))
+            if listing.sqlite_file is not None and not listing.sqlite_file.exists():
+                raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
+            source = ForeignSource(listing, settings, results)
         source.check()
-        yield Tables(database, source, Books(database, source), Ledger(database))
+        yield source
 
 
 @contextmanager
@@ -204,7 +228,7 @@ def open_executor(
 def read_limits(loaded: LoadedSettings) -> ReadLimits:
     """What may be read of the source's images, and how."""
     settings = loaded.settings
-    rows = RowReader(loaded.database_url, settings.source) if settings.source.bytes is not None else None
+    rows = RowReader(loaded.source_url, settings.source) if settings.source.bytes is not None else None
     return ReadLimits(loaded.roots, settings.images.max_bytes, loaded.remote, loaded.path_map, rows)
 
 

@@ -230,6 +230,14 @@ class DayCounts:
     def balanced(self) -> bool:
         return self.eligible == self.predicted + self.rejected + self.pending
 
+    def __add__(self, others: DayCounts) -> DayCounts:
+        return DayCounts(
+            self.eligible + others.eligible,
+            self.predicted + others.predicted,
+            self.rejected + others.rejected,
+            self.pending + others.pending,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Alternative:

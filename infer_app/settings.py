@@ -84,6 +84,7 @@ class DatabaseSettings(Section):
 class SourceSettings(Section):
     """Where the day's images are listed: our own table, or yours by column names. It is only read."""
 
+    database_url: SecretStr | None = None  # of the database that lists them, where it is another than that of results
     table: str = "infer_images"  # a table or view, `schema.name` where needed
     query: str | None = None  # a SELECT used instead of `table`
     id: str = "id"
@@ -225,20 +226,32 @@ class LoadedSettings:
     @property
     def database_url(self) -> str:
         """The URL with its password, for SQLAlchemy only: print `shown_url` instead."""
+        url = self._with_schema(self._read_url("[database] url", self.settings.database.url))
+        return url.render_as_string(hide_password=False)
+
+    @property
+    def source_url(self) -> str:
+        """Of the database that lists the images, which may be the same; with its password too."""
+        url = self.settings.source.database_url
+        if url is None:
+            return self.database_url
+        return self._read_url("[source] database_url", url).render_as_string(hide_password=False)
+
+    def _read_url(self, key: str, secret: SecretStr) -> URL:
         try:
-            url = make_url(self.settings.database.url.get_secret_value())
+            url = make_url(secret.get_secret_value())
         except (ArgumentError, ValueError):
             raise UsageError(
-                "[database] url can't be read as a database URL",
+                f"{key} can't be read as a database URL",
                 "for example sqlite:///infer.db or postgresql://user:password@host/name",
             ) from None
         if "@" in (url.host or ""):  # the rest of a password, which would be shown as the host
             raise UsageError(
-                "[database] url has more than one @", "write the one in the password as %40, as every special character"
+                f"{key} has more than one @", "write the one in the password as %40, as every special character"
             )
         if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
             url = url.set(database=str(self.resolve(Path(url.database))))
-        return self._with_schema(url).render_as_string(hide_password=False)
+        return url
 
     def _with_schema(self, url: URL) -> URL:
         """Our tables are where the search path begins; those of the user's own are still found in `public`."""
@@ -256,11 +269,18 @@ class LoadedSettings:
     def shown_url(self) -> str:
         return mask_url(make_url(self.database_url))
 
+    def _shown(self, dotted: str, value: object) -> object:
+        if dotted == "database.url":
+            return self.shown_url
+        if dotted == "source.database_url" and value is not None:
+            return mask_url(make_url(self.source_url))
+        return mask_address(value.get_secret_value()) if isinstance(value, SecretStr) else value
+
     @property
     def lists_own_images(self) -> bool:
-        """Whether the images are those of our own table."""
+        """Whether the images are those of our own table, which stands beside the results."""
         source = self.settings.source
-        return source.query is None and source.table == "infer_images"
+        return source.query is None and source.table == "infer_images" and self.source_url == self.database_url
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -316,15 +336,10 @@ class LoadedSettings:
         for section, model in self.settings:
             for key, value in model:
                 dotted = f"{section}.{key}"
-                shown = self.shown_url if dotted == "database.url" else _masked(value)
-                yield dotted, shown, self.origins.get(dotted, "default")
+                yield dotted, self._shown(dotted, value), self.origins.get(dotted, "default")
 
 
 _NEARNESS = {"environment": 1, "flag": 2}  # the file is farthest
-
-
-def _masked(value: object) -> object:
-    return mask_address(value.get_secret_value()) if isinstance(value, SecretStr) else value
 
 
 def mask_address(url: str) -> str:
@@ -337,6 +352,11 @@ def mask_url(url: URL) -> str:
     """The URL as it may be shown: no password, wherever in it one stands."""
     masked = {key: value if key in _SHOWN_OPTIONS else "***" for key, value in url.query.items()}
     return url.set(query=masked).render_as_string(hide_password=True)
+
+
+def has_password(url: str) -> bool:
+    parsed = make_url(url)
+    return mask_url(parsed) != parsed.render_as_string(hide_password=False)
 
 
 def load_settings(
@@ -403,7 +423,7 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
         dotted = f"{section}.{key}"
         if dotted not in _known_keys():
             close = difflib.get_close_matches(dotted, _known_keys(), 1, 0.5)
-            hint = f"did you mean {_variable(close[0])}?" if close else "`infer config show` lists the settings"
+            hint = f"did you mean {variable(close[0])}?" if close else "`infer config show` lists the settings"
             raise UsageError(f"unknown variable {name}", hint)
         flat[dotted] = _as_map(text) if dotted == "images.map" else _as_list(dotted, text)
     return flat
@@ -432,7 +452,7 @@ def _known_keys() -> list[str]:
     return [f"{name}.{key}" for name, section in sections.items() for key in section.model_fields]  # type: ignore[union-attr]
 
 
-def _variable(dotted: str) -> str:
+def variable(dotted: str) -> str:
     return "INFER_" + dotted.replace(".", "__").upper()
 
 

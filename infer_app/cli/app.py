@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -104,12 +104,15 @@ def init(
     database: Annotated[
         str | None, typer.Option("--database", help="URL of a database: looks at its tables and fills in [source].")
     ] = None,
+    source: Annotated[
+        str | None, typer.Option("--source", help="URL of the one that lists the images, if results go to another.")
+    ] = None,
 ) -> None:
     """Write a commented infer.toml here; an existing one is left alone."""
-    if database is not None:
+    if database is not None or source is not None:
         from infer_app.cli.proposal import init_from
 
-        init_from(database)
+        init_from(database, source)
         return
     from infer_app.cli.project import init as write
 
@@ -496,11 +499,17 @@ def bench(
 
 
 @db_app.command("upgrade")
-def db_upgrade(config: Config = None) -> None:
+def db_upgrade(
+    vectors: Annotated[
+        Literal["bytes", "pgvector"] | None,
+        typer.Option("--vectors", help="How PostgreSQL is to keep vectors from now on; those it has are converted."),
+    ] = None,
+    config: Config = None,
+) -> None:
     """Create or bring up to date the tables of infer_app."""
     from infer_app.cli.project import upgrade
 
-    upgrade(config)
+    upgrade(vectors, config)
 
 
 @cache_app.command("status")

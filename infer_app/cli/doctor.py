@@ -13,13 +13,14 @@ from pathlib import Path
 
 from infer_app import __version__
 from infer_app.database.registry import count_images
+from infer_app.database.source import Source
 from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, gravest
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.images.decode import decoder_name, has_turbo
 from infer_app.images.location import ReadLimits
-from infer_app.job import choose_artifacts, open_tables, plan_run
+from infer_app.job import choose_artifacts, open_database, open_source, plan_run
 from infer_app.models.device import Host, describe_host
 from infer_app.models.variants import OPENVINO_FP32, missing_for
 from infer_app.settings import LoadedSettings, load_settings
@@ -81,26 +82,31 @@ def _decoder(_: LoadedSettings) -> Iterator[Finding]:
 
 
 def _database(loaded: LoadedSettings) -> Iterator[Finding]:
-    with open_tables(loaded, read_only=True) as tables:
-        yield Finding("database", f"{tables.database.shown_url}, schema up to date")
-        zone = loaded.settings.run.time_zone
-        yesterday = Day.of(parse_date("yesterday", zone), zone)
-        nearest = tables.source.nearest_date(yesterday.before(-1))
-        described = f"latest images on {nearest}" if nearest else "no images yet"
-        fix = "" if nearest else "`infer images add FOLDER`, or name your own table in [source]"
-        timeless = tables.source.count_without_time()
-        if timeless:
-            yield Finding(
-                "source", f"{timeless:,} images have no time and so no day", "give them one: no run sees them"
-            )
-        yield Finding("source", f"{loaded.settings.source.table}: {described}; days begin in {zone}", fix)
+    with open_database(loaded, read_only=True) as database:
+        yield Finding("database", f"{database.shown_url}, schema up to date")
+        with open_source(loaded, database) as source:
+            yield from _source(loaded, source, is_foreign=source.database is not database)
         if loaded.lists_own_images:
-            yield Finding("images", f"{count_images(tables.database):,} registered")
-        file = tables.database.sqlite_file
+            yield Finding("images", f"{count_images(database):,} registered")
+        file = database.sqlite_file
     if file is not None:
         free = shutil.disk_usage(file.parent).free
         fix = "free some: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
         yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix)
+
+
+def _source(loaded: LoadedSettings, source: Source, is_foreign: bool) -> Iterator[Finding]:
+    if is_foreign:
+        yield Finding("source", f"{source.database.shown_url} is only read")
+    zone = loaded.settings.run.time_zone
+    yesterday = Day.of(parse_date("yesterday", zone), zone)
+    nearest = source.nearest_date(yesterday.before(-1))
+    described = f"latest images on {nearest}" if nearest else "no images yet"
+    fix = "" if nearest else "`infer images add FOLDER`, or name your own table in [source]"
+    timeless = source.count_without_time()
+    if timeless:
+        yield Finding("source", f"{timeless:,} images have no time and so no day", "give them one: no run sees them")
+    yield Finding("source", f"{loaded.settings.source.table}: {described}; days begin in {zone}", fix)
 
 
 def _roots(loaded: LoadedSettings) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ import tomlkit.exceptions
 from infer_app.cli.tables import show_table
 from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade as upgrade_tables
+from infer_app.database.pgvector import Storage, store_vectors
 from infer_app.database.registry import add_images, add_objects, find_images, may_be_image
 from infer_app.database.schema import VERSION
 from infer_app.database.types import is_utf8
@@ -32,7 +33,7 @@ TEMPLATE = """\
 # (INFER_RUN__LOOKBACK=1) and most by a flag; `infer config show --origin` shows what is in force.
 
 [database]
-# Where results go, and where images are listed unless [source] says otherwise. Any SQLAlchemy URL:
+# Where results go, and where images are listed unless [source] names another database. Any SQLAlchemy URL:
 # postgresql://user:password@host/name needs `pip install 'infer_app[postgres]'`, mariadb://… 'infer_app[mariadb]'.
 url = "sqlite:///infer.db"
 # results_schema = "infer"    # PostgreSQL: where the tables for results are, if not in the role's own schema
@@ -40,6 +41,7 @@ url = "sqlite:///infer.db"
 [source]
 # Your own table or view of images, by its column names; it is only read. Left out: the table that
 # `infer images add` fills.
+# database_url = "postgresql://reader@host/lab"  # where it is in another database than the results
 # table = "photos"
 # id = "photo_id"
 # location = "path"
@@ -120,7 +122,8 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     loaded = load_settings(config)
     if not loaded.lists_own_images:
         raise UsageError(
-            "[source] names a table of your own, where infer_app adds nothing", "add rows to it, or leave [source] out"
+            "[source] names a table or database of your own, where infer_app adds nothing",
+            "add rows to it, or leave [source] out",
         )
     urls = [path for path in paths if isinstance(path, str) and is_remote(path)]
     local = [Path(path) for path in paths if path not in urls]
@@ -194,12 +197,15 @@ def _note(config: Path, section: str, key: str, new: Sequence[str]) -> None:
         raise UsageError(f"can't note it in {config}: {error}", f"add to [{section}] {key}: {listed}") from None
 
 
-def upgrade(config: Path | None) -> None:
+def upgrade(vectors: Storage | None, config: Path | None) -> None:
     loaded = load_settings(config)
     with Database(loaded.database_url) as database:
         before = upgrade_tables(database)
+        converted = store_vectors(database, vectors) if vectors else 0
     was = "as it was" if before == VERSION else f"was {before or 'empty'}"
     print(f"{loaded.shown_url}: version {VERSION}, {was}")
+    if vectors:
+        print(f"vectors are kept as {vectors}, {converted:,} were converted")
 
 
 def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,27 +13,45 @@ from infer_app.cli.project import TEMPLATE, init
 from infer_app.cli.tables import show_table
 from infer_app.database.connect import Database
 from infer_app.database.propose import Proposal, TimeColumn, propose
-from infer_app.settings import DEFAULT_CONFIG, DatabaseSettings, LoadedSettings, Settings
+from infer_app.settings import (
+    DEFAULT_CONFIG,
+    DatabaseSettings,
+    LoadedSettings,
+    Settings,
+    SourceSettings,
+    has_password,
+    variable,
+)
 
 ASSUMED_ZONE = "UTC"
 
 
-def init_from(url: str, folder: Path | None = None) -> Path:
-    """Raises UsageError for a URL that is none, DatabaseUnavailable where nobody answers. Nothing is written there."""
+def init_from(results: str | None, source: str | None = None, folder: Path | None = None) -> Path:
+    """Looks at the database `source` if given, else at that of the results.
+
+    Raises UsageError for a URL that is none, DatabaseUnavailable where nobody answers. Nothing is written there.
+    """
     path = (folder or Path()) / DEFAULT_CONFIG
-    loaded = LoadedSettings(Settings(database=DatabaseSettings(url=SecretStr(url))), path.absolute(), {})
-    with Database(loaded.database_url, read_only=True) as database:
+    given = {"database.url": results, "source.database_url": source}
+    database_settings = DatabaseSettings() if results is None else DatabaseSettings(url=SecretStr(results))
+    source_settings = SourceSettings(database_url=None if source is None else SecretStr(source))
+    loaded = LoadedSettings(Settings(database=database_settings, source=source_settings), path.absolute(), {})
+    urls = {"database.url": loaded.database_url, "source.database_url": loaded.source_url}
+    secret = [key for key, url in given.items() if url is not None and has_password(urls[key])]
+    with Database(loaded.source_url, read_only=True) as database:
         proposals = propose(database)
-        has_password = database.has_password
     if proposals:
         _show(proposals[0])
     else:
-        print(f"{loaded.shown_url}: no table or view has image locations, an id and a time; fill in [source] yourself")
+        print(
+            f"{database.shown_url}: no table or view has image locations, an id and a time; fill in [source] yourself"
+        )
     if others := [proposal.table for proposal in proposals[1:]]:
         print(f"it could also be: {', '.join(others)}")
-    written = init(folder, _settings(url, proposals[0] if proposals else None), 0o600 if has_password else 0o666)
-    if has_password:
-        print("it holds the password and only you may read it; or leave the url out and set INFER_DATABASE__URL")
+    written = init(folder, _settings(given, proposals[0] if proposals else None), 0o600 if secret else 0o666)
+    if secret:
+        variables = " and ".join(variable(key) for key in secret)
+        print(f"it holds the password and only you may read it; or leave the url out and set {variables}")
     print("next: infer db upgrade makes the tables for results, all called infer_…; infer doctor checks the rest")
     return written
 
@@ -55,10 +74,13 @@ def _about_zone(time: TimeColumn) -> str:
     return f"times without a zone, taken for {ASSUMED_ZONE}: is that so? [source] time_zone says otherwise"
 
 
-def _settings(url: str, proposal: Proposal | None) -> str:
-    """The usual infer.toml, its comments kept, with what was found filled in."""
+def _settings(given: Mapping[str, str | None], proposal: Proposal | None) -> str:
+    """The usual infer.toml, its comments kept, with what was given and found filled in."""
     document: Any = tomlkit.parse(TEMPLATE)
-    document["database"]["url"] = url
+    for dotted, url in given.items():
+        if url is not None:
+            section, _, key = dotted.partition(".")
+            document[section][key] = url
     if proposal is not None:
         source = {"table": proposal.table, "id": proposal.id, "location": proposal.location, "time": proposal.time.name}
         zone = {} if proposal.time.has_zone else {"time_zone": ASSUMED_ZONE}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, func, inspect, or_, select
+from sqlalchemy import Connection, Row, Select, Subquery, Table, func, inspect, or_, select
 
+from infer_app.database.matching import count_rows, has_prediction, has_rejection
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.source import Source
 from infer_app.day import Day
@@ -20,29 +22,21 @@ READ_REASONS = (Reason.UNSUPPORTED_FORMAT, Reason.TRUNCATED, Reason.CORRUPT, Rea
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One model's rows of one day."""
+    """One model's rows of some of a day's images."""
 
-    connection: Connection
-    source: Source
-    day: Day
+    images: Subquery
     model_id: str
 
-    def images(self) -> Select[Any]:
-        return self.source.in_day(self.connection, self.day)
-
     def rows_of(self, table: Table, *columns: Any) -> Select[Any]:
-        """Of `table` those of the day's images."""
-        images = self.images().subquery()
-        joined = images.join(table, table.c.image_id == images.c[3])
+        """Of `table` those of the images."""
+        joined = self.images.join(table, table.c.image_id == self.images.c[3])
         return select(*columns or (table.c.image_id,)).select_from(joined).where(table.c.model_id == self.model_id)
-
-    def runs(self) -> Select[Any]:
-        return select(runs.c.id).where(runs.c.day == self.day.date, runs.c.model_id == self.model_id)
 
 
 def with_both(scope: Scope) -> Select[Any]:
-    source, model_id = scope.source, scope.model_id
-    return scope.images().where(source.has_prediction(model_id), source.has_rejection(model_id))
+    image_id = scope.images.c[3]
+    both = has_prediction(image_id, scope.model_id), has_rejection(image_id, scope.model_id)
+    return select(scope.images).where(*both)
 
 
 def with_unknown_reason(scope: Scope) -> Select[Any]:
@@ -58,43 +52,13 @@ def without_run(table: Table, scope: Scope) -> Select[Any]:
     return scope.rows_of(table).where(table.c.run_id.not_in(select(runs.c.id)))
 
 
-def runs_that_do_not_add_up(scope: Scope) -> Select[Any]:
-    return scope.runs().where(runs.c.selected != runs.c.predicted + runs.c.rejected)
-
-
-def runs_that_end_without_a_code(scope: Scope) -> Select[Any]:
-    return scope.runs().where(runs.c.state == "done", or_(runs.c.exit_code.is_(None), runs.c.ended_at.is_(None)))
-
-
-def runs_that_counted_too_few(scope: Scope) -> Select[Any]:
-    """A row may be overwritten or deleted later, but none is written that its run didn't count."""
-    return scope.runs().where(
-        or_(
-            runs.c.predicted < _rows_by(scope, predictions),
-            runs.c.rejected < _rows_by(scope, rejections),
-        )
-    )
-
-
-def _rows_by(scope: Scope, table: Table) -> Any:
-    counted = scope.rows_of(table, table.c.run_id, func.count().label("rows")).group_by(table.c.run_id).subquery()
-    return func.coalesce(select(counted.c[1]).where(counted.c[0] == runs.c.id).scalar_subquery(), 0)
-
-
 CHECKS: dict[str, Callable[[Scope], Select[Any]]] = {
     "images have a prediction and a rejection": with_both,
     "rejections have a reason outside the list": with_unknown_reason,
     "rejections lack the size or checksum of the file": without_facts,
     "predictions name a run that is not in infer_runs": partial(without_run, predictions),
     "rejections name a run that is not in infer_runs": partial(without_run, rejections),
-    "runs selected other than they predicted and rejected": runs_that_do_not_add_up,
-    "runs are done and have no exit code or end": runs_that_end_without_a_code,
-    "runs wrote more rows than they counted": runs_that_counted_too_few,
 }
-
-
-def count_rows(connection: Connection, statement: Select[Any]) -> int:
-    return connection.scalar(select(func.count()).select_from(statement.subquery())) or 0
 
 
 def audit(connection: Connection, source: Source, day: Day, model_id: str) -> Iterator[str]:
@@ -103,7 +67,32 @@ def audit(connection: Connection, source: Source, day: Day, model_id: str) -> It
         key = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
         if set(key) != {column.name for column in table.primary_key}:
             yield f"{table.name} has lost its primary key: an image may have two rows of one model"
-    scope = Scope(connection, source, day, model_id)
-    for words, find in CHECKS.items():
-        if count := count_rows(connection, find(scope)):
-            yield f"{count:,} {words}"
+    found: Counter[str] = Counter()
+    predicted_by, rejected_by = Counter[str](), Counter[str]()
+    for images in source.parts(connection, day):
+        scope = Scope(images, model_id)
+        for words, find in CHECKS.items():
+            found[words] += count_rows(connection, find(scope).subquery())
+        predicted_by.update(_rows_by_run(connection, scope, predictions))
+        rejected_by.update(_rows_by_run(connection, scope, rejections))
+    of_day = select(runs).where(runs.c.day == day.date, runs.c.model_id == model_id)
+    for run in connection.execute(of_day):
+        found.update(_problems_of(run, predicted_by[run.id], rejected_by[run.id]))
+    yield from (f"{count:,} {words}" for words, count in found.items() if count)
+
+
+def _rows_by_run(connection: Connection, scope: Scope, table: Table) -> dict[str, int]:
+    run_id, number = table.c.run_id, func.count()
+    counted = scope.rows_of(table, run_id, number).group_by(run_id)
+    return {row[0]: row[1] for row in connection.execute(counted)}
+
+
+def _problems_of(run: Row[Any], predicted: int, rejected: int) -> Iterator[str]:
+    """Those of the row of a run that has written so many rows. They may be overwritten or deleted later, but none is
+    written that its run didn't count."""
+    if run.selected != run.predicted + run.rejected:
+        yield "runs selected other than they predicted and rejected"
+    if run.state == "done" and (run.exit_code is None or run.ended_at is None):
+        yield "runs are done and have no exit code or end"
+    if run.predicted < predicted or run.rejected < rejected:
+        yield "runs wrote more rows than they counted"

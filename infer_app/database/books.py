@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import ColumnElement, Subquery, delete, or_, select
 
-from infer_app.database.audit import audit, count_rows
+from infer_app.database.audit import audit
 from infer_app.database.connect import Database
+from infer_app.database.matching import count_rows, has_prediction, has_rejection, is_new
 from infer_app.database.schema import models, predictions, rejections, runs
 from infer_app.database.source import PAGE_SIZE, Source
 from infer_app.day import Day
@@ -42,30 +43,32 @@ class Books:
 
     def count_day(self, day: Day, model_id: str) -> DayCounts:
         """Four counts, each from rows: pending is counted, not subtracted, so that they can disagree."""
-        source = self._source
-        predicted, rejected = source.has_prediction(model_id), source.has_rejection(model_id)
+        counts = DayCounts(0, 0, 0, 0)
         with self._database.read() as connection:
-            images = source.in_day(connection, day)
-            return DayCounts(
-                eligible=count_rows(connection, images),
-                predicted=count_rows(connection, images.where(predicted)),
-                rejected=count_rows(connection, images.where(~predicted, rejected)),
-                pending=count_rows(connection, images.where(~predicted, ~rejected)),
-            )
+            for images in self._source.parts(connection, day):
+                predicted, rejected = _results_of(images, model_id)
+                counts += DayCounts(
+                    eligible=count_rows(connection, images),
+                    predicted=count_rows(connection, images, predicted),
+                    rejected=count_rows(connection, images, ~predicted, rejected),
+                    pending=count_rows(connection, images, ~predicted, ~rejected),
+                )
+        return counts
 
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Images that a run of the day would select: new for at least one of the models."""
         with self._database.read() as connection:
-            is_new = or_(*(self._source.is_new(model_id) for model_id in model_ids))
-            return count_rows(connection, self._source.in_day(connection, day).where(is_new))
+            return sum(
+                count_rows(connection, images, or_(*(is_new(images.c[3], model_id) for model_id in model_ids)))
+                for images in self._source.parts(connection, day)
+            )
 
     def count_older_pending(self, day: Day, model_id: str) -> int:
         """Of the last EXAMINED images of earlier days those with neither a prediction nor a rejection."""
-        source = self._source
         with self._database.read() as connection:
-            older = source.older_than(connection, day, EXAMINED)
-            return count_rows(
-                connection, older.where(~source.has_prediction(model_id), ~source.has_rejection(model_id))
+            return sum(
+                count_rows(connection, images, *(~known for known in _results_of(images, model_id)))
+                for images in self._source.older_parts(connection, day, EXAMINED)
             )
 
     def find_problems(self, day: Day, model_id: str) -> list[str]:
@@ -114,12 +117,18 @@ class Books:
     def _read_joined(self, day: Day, table: Any, wanted: list[Any], model_id: str | None) -> Iterator[dict[str, Any]]:
         """Rows of `table` for the day's images, page by page of the day's images."""
         with self._database.read() as connection:
-            images = self._source.in_day(connection, day).subquery()
-            statement = select(*wanted, images.c[1].label("image_location")).select_from(images)
-            statement = statement.join(table, table.c.image_id == images.c[3])
-            if model_id is not None:
-                statement = statement.where(table.c.model_id == model_id)
-            ordered = statement.order_by(images.c[2], images.c[0], table.c.model_id)
-            for row in connection.execution_options(yield_per=PAGE_SIZE).execute(ordered):
-                found = dict(row._mapping)
-                yield found | {"location": found.pop("image_location")}
+            streaming = connection.execution_options(yield_per=PAGE_SIZE)
+            for images in self._source.parts(connection, day):
+                statement = select(*wanted, images.c[1].label("image_location")).select_from(images)
+                statement = statement.join(table, table.c.image_id == images.c[3])
+                if model_id is not None:
+                    statement = statement.where(table.c.model_id == model_id)
+                ordered = statement.order_by(images.c[2], images.c[0], table.c.model_id)
+                for row in streaming.execute(ordered):
+                    found = dict(row._mapping)
+                    yield found | {"location": found.pop("image_location")}
+
+
+def _results_of(images: Subquery, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Whether an image has a prediction, and whether it has a rejection."""
+    return has_prediction(images.c[3], model_id), has_rejection(images.c[3], model_id)

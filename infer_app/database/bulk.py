@@ -12,7 +12,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Dialect,
-    LargeBinary,
     Select,
     String,
     Table,
@@ -26,6 +25,7 @@ from sqlalchemy.sql.compiler import SQLCompiler
 
 from infer_app.database.types import EncodedJSON
 from infer_app.database.upsert import Merges, upsert
+from infer_app.database.vectors import Vector
 
 IDS_PER_STATEMENT = 500  # of those that take each id as a parameter
 
@@ -39,9 +39,12 @@ class BulkUpsert:
     it needs no right to make one.
     """
 
-    def __init__(self, dialect: Dialect, table: Table, merges: Merges | None = None) -> None:
+    def __init__(
+        self, dialect: Dialect, table: Table, merges: Merges | None = None, vector_type: str | None = None
+    ) -> None:
         self._dialect = dialect
         self._table = table
+        self._vector_type = vector_type  # pgvector's, which takes vectors as text
         self._merges = merges
         self._processors = {
             column.name: column.type.dialect_impl(dialect).bind_processor(dialect) for column in table.columns
@@ -88,8 +91,8 @@ class BulkUpsert:
 
     def _of_text(self, column: Column[Any]) -> str:
         name = f"given.{column.name}"
-        if isinstance(column.type, LargeBinary):
-            return f"decode({name}, 'hex')"
+        if isinstance(column.type, Vector):
+            return f"CAST({name} AS {self._vector_type})" if self._vector_type else f"decode({name}, 'hex')"
         if isinstance(column.type, String) or _is_json(column):
             return name  # a cast to VARCHAR would cut it
         return f"CAST({name} AS {column.type.compile(self._dialect)})"
@@ -144,6 +147,6 @@ def _is_json(column: Column[Any]) -> bool:
 def _json_array(column: Column[Any], values: Sequence[Any]) -> str:
     if _is_json(column):
         return f"[{','.join(values)}]"
-    if isinstance(column.type, LargeBinary):
-        values = [value if value is None else value.hex() for value in values]
+    if isinstance(column.type, Vector):
+        values = [value.hex() if isinstance(value, bytes) else value for value in values]
     return json.dumps(values)

@@ -20,7 +20,7 @@ from sqlalchemy.exc import (
     ProgrammingError,
 )
 
-from infer_app.database.patience import ConnectionLost, Deadlocked, Patience, ride_out
+from infer_app.database.patience import OUTAGE_S, ConnectionLost, Deadlocked, Patience, ride_out
 from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, connect_sqlite
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings import mask_url
@@ -33,9 +33,11 @@ DRIVERS = {
 }
 EXTRAS = {"psycopg": "'infer_app[postgres]'", "pymysql": "'infer_app[mariadb]'"}
 CONNECT_TIMEOUT_S = 10
+READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that says nothing for so long has frozen
 # MariaDB's errors that are about a row and not about the server, which PyMySQL doesn't tell apart: of a trigger, a
-# constraint (its own and MySQL's number), a row that is too long, a statement longer than the server takes.
-ROW_ERRORS = (1644, 4025, 3819, 1118, 1153)
+# constraint (its own and MySQL's number), a row that is too long, a statement longer than the server takes. And the one
+# of PostgreSQL that psycopg takes for the server's: a value is too long for its type or for an index.
+ROW_ERRORS = (1644, 4025, 3819, 1118, 1153, "54000")
 # A transaction that was ended for another's sake: MariaDB's deadlock and lock wait, PostgreSQL's SQLSTATEs of both.
 DEADLOCKS = (1213, 1205, "40P01", "40001", "55P03")
 # The server said that it ends the connection: MariaDB's shutdown, KILL and aborted reads and writes, PostgreSQL's
@@ -71,10 +73,6 @@ class Database:
     def url(self) -> str:
         """With its password: for another connection, not to be shown."""
         return self._url.render_as_string(hide_password=False)
-
-    @property
-    def has_password(self) -> bool:
-        return mask_url(self._url) != self._url.render_as_string(hide_password=False)
 
     @property
     def sqlite_file(self) -> Path | None:
@@ -162,17 +160,30 @@ class Database:
         timeout = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
         # Prepared statements are lost behind a pooler that gives each transaction another session.
         options = {"postgresql_readonly": True} if self._read_only else {}
-        return create_engine(
+        engine = create_engine(
             self._url,
             pool_pre_ping=True,
             hide_parameters=True,
             connect_args=timeout | POSTGRES_KEEPALIVE | {"prepare_threshold": None},
             execution_options=options,
         )
+        from infer_app.database.postgres import WatchedConnection  # psycopg is an extra
+
+        event.listen(
+            engine, "do_connect", lambda dialect, record, given, named: WatchedConnection.open(*given, **named)
+        )
+        return engine
 
     def _create_mariadb_engine(self) -> Engine:
         # READ COMMITTED, as PostgreSQL: its own default locks the gaps between keys, for which two runs wait in turn.
-        engine = create_engine(self._url, pool_pre_ping=True, hide_parameters=True, isolation_level="READ COMMITTED")
+        limits = {"read_timeout": READ_TIMEOUT_S, "write_timeout": READ_TIMEOUT_S}
+        engine = create_engine(
+            self._url,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            connect_args={key: limit for key, limit in limits.items() if key not in self._url.query},
+        )
         event.listen(engine, "connect", self._prepare_mariadb)
         return engine
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, Subquery, and_, case, func, select
+from sqlalchemy import ColumnElement, FromClause, Subquery, and_, case, func, select
 
 from infer_app.database.connect import Database
+from infer_app.database.matching import added_up, count_each, count_rows
 from infer_app.database.schema import predictions
 from infer_app.database.source import PAGE_SIZE, Source
 from infer_app.database.types import AsText
@@ -53,36 +56,40 @@ class Disagreement:
         has_a, has_b = _A.c.image_id.is_not(None), _B.c.image_id.is_not(None)
         wanted = (and_(has_a, has_b), and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b))
         with self._database.read() as connection:
-            _, joined = self._joined(connection, is_outer=True)
-            sums = [func.sum(case((condition, 1), else_=0)) for condition in wanted]
-            return Overlap(*(int(count or 0) for count in connection.execute(select(*sums).select_from(joined)).one()))
+            parts = self._source.parts(connection, self._day)
+            joined = (self._joined(images, is_outer=True) for images in parts)
+            return Overlap(*added_up(count_each(connection, one, wanted) for one in joined))
 
     def count_agreeing(self) -> int:
         """Images for which both give the same best label."""
         with self._database.read() as connection:
-            _, joined = self._joined(connection)
-            same = select(func.count()).select_from(joined).where(_LABEL_A == _LABEL_B)
-            return connection.scalar(same) or 0
+            parts = self._source.parts(connection, self._day)
+            return sum(count_rows(connection, self._joined(images), _LABEL_A == _LABEL_B) for images in parts)
 
     def confusions(self, limit: int) -> list[tuple[str, str, int]]:
         """The pairs of labels that differ, (a's, b's, images), the most frequent first."""
-        number = func.count()
+        found: Counter[tuple[str, str]] = Counter()
         with self._database.read() as connection:
-            _, joined = self._joined(connection)
-            pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), number).select_from(joined)
-            pairs = pairs.where(_LABEL_A != _LABEL_B).group_by(_LABEL_A, _LABEL_B)
-            ordered = pairs.order_by(number.desc(), _LABEL_A, _LABEL_B).limit(limit)
-            return [(row[0], row[1], row[2]) for row in connection.execute(ordered)]
+            for images in self._source.parts(connection, self._day):
+                joined = self._joined(images)
+                pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), func.count()).select_from(joined)
+                pairs = pairs.where(_LABEL_A != _LABEL_B).group_by(_LABEL_A, _LABEL_B)
+                found.update({(row[0], row[1]): row[2] for row in connection.execute(pairs)})
+        first = heapq.nsmallest(limit, found.items(), key=lambda one: (-one[1], one[0]))
+        return [(a, b, number) for (a, b), number in first]
 
     def surest(self, limit: int) -> list[Pair]:
         """Where the labels differ, the images with the highest min(score of a, score of b): both are sure."""
-        lower: ColumnElement[float] = case((_A.c.score < _B.c.score, _A.c.score), else_=_B.c.score)
+        lower: ColumnElement[float] = func.coalesce(case((_A.c.score < _B.c.score, _A.c.score), else_=_B.c.score), 0)
+        found: list[tuple[float, Pair]] = []
         with self._database.read() as connection:
-            images, joined = self._joined(connection)
-            wanted = select(images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
-            differing = wanted.select_from(joined).where(_LABEL_A != _LABEL_B)
-            rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit)).all()
-        return [Pair(row[0], str(row[1]), *row[2:]) for row in rows]
+            for images in self._source.parts(connection, self._day):
+                wanted = select(lower, images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
+                differing = wanted.select_from(self._joined(images)).where(_LABEL_A != _LABEL_B)
+                rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit))
+                found += [(row[0], Pair(row[1], str(row[2]), *row[3:])) for row in rows]
+                found = sorted(found, key=lambda one: (-one[0], one[1].image_id))[:limit]
+        return [pair for _, pair in found]
 
     def pairs(self) -> Iterator[dict[str, Any]]:
         """image_id, location, and of both models score, output, vector, vector_dtype: names end in _a and _b."""
@@ -92,16 +99,15 @@ class Disagreement:
             for name in ("score", "output", "vector", "vector_dtype")
         ]
         with self._database.read() as connection:
-            images, joined = self._joined(connection)
-            place = images.c[1].label("location")
-            statement = select(images.c[3].label("image_id"), place, *columns).select_from(joined)
-            for row in connection.execution_options(yield_per=PAGE_SIZE).execute(statement):
-                yield dict(row._mapping)
+            streaming = connection.execution_options(yield_per=PAGE_SIZE)
+            for images in self._source.parts(connection, self._day):
+                wanted = select(images.c[3].label("image_id"), images.c[1].label("location"), *columns)
+                for row in streaming.execute(wanted.select_from(self._joined(images))):
+                    yield dict(row._mapping)
 
-    def _joined(self, connection: Connection, is_outer: bool = False) -> tuple[Subquery, FromClause]:
-        images = self._source.in_day(connection, self._day).subquery()
+    def _joined(self, images: Subquery, is_outer: bool = False) -> FromClause:
         joined: FromClause = images
         for side, model_id in zip((_A, _B), self._models, strict=True):
             on = and_(side.c.image_id == images.c[3], side.c.model_id == model_id)
             joined = joined.join(side, on, isouter=is_outer)
-        return images, joined
+        return joined

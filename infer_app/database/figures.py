@@ -5,14 +5,16 @@ A "day" here may be several: any half-open interval of time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from sqlalchemy import Connection, FromClause, Subquery, and_, case, exists, func, or_, select
+from sqlalchemy import FromClause, Select, Subquery, and_, func, or_, select
 
 from infer_app.database.connect import Database
+from infer_app.database.matching import added_up, count_each, count_rows, has_prediction
 from infer_app.database.schema import models, predictions, rejections, runs
 from infer_app.database.source import Source
 from infer_app.day import Day
@@ -46,68 +48,67 @@ class Figures:
 
     def count_images(self, day: Day) -> int:
         with self._database.read() as connection:
-            images = self._source.in_day(connection, day).subquery()
-            return connection.scalar(select(func.count()).select_from(images)) or 0
+            return sum(count_rows(connection, images) for images in self._source.parts(connection, day))
 
     def count_labels(self, day: Day) -> dict[str, int]:
         """Predictions by label, the most frequent first; empty for a model that gives none."""
-        with self._database.read() as connection:
-            _, joined = self._predicted(connection, day)
-            label, number = predictions.c.label, func.count()
-            known = select(label, number).select_from(joined).where(label.is_not(None)).group_by(label)
-            return {row[0]: row[1] for row in connection.execute(known.order_by(number.desc(), label))}
+        return self._tally(day, self._labels)
 
     def count_predicted(self, day: Day) -> int:
         with self._database.read() as connection:
-            _, joined = self._predicted(connection, day)
-            return connection.scalar(select(func.count()).select_from(joined)) or 0
+            parts = self._source.parts(connection, day)
+            return sum(count_rows(connection, self._predicted(images)) for images in parts)
 
     def count_reasons(self, day: Day) -> dict[str, int]:
         """Rejected images by reason, the most frequent first."""
-        with self._database.read() as connection:
-            images, joined = self._rejected(connection, day)
-            reason, number = rejections.c.reason, func.count()
-            counted = select(reason, number).select_from(joined).where(self._has_no_prediction(images))
-            ordered = counted.group_by(reason).order_by(number.desc(), reason)
-            return {row[0]: row[1] for row in connection.execute(ordered)}
+        return self._tally(day, self._reasons)
 
     def score_range(self, day: Day) -> tuple[float, float] | None:
         """The lowest and the highest score; None without scores."""
+        found: list[float] = []
         with self._database.read() as connection:
-            _, joined = self._predicted(connection, day)
-            score = predictions.c.score
-            low, high = connection.execute(select(func.min(score), func.max(score)).select_from(joined)).one()
-        return None if low is None else (low, high)
+            for images in self._source.parts(connection, day):
+                score = predictions.c.score
+                both = select(func.min(score), func.max(score)).select_from(self._predicted(images))
+                found += [one for one in connection.execute(both).one() if one is not None]
+        return (min(found), max(found)) if found else None
 
     def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
         """How many scores lie in each [edges[i], edges[i + 1]); the first and last one also hold all beyond them."""
         score = predictions.c.score
         lower = [score.is_not(None), *(score >= edge for edge in edges[1:-1])]
         upper = [*(score < edge for edge in edges[1:-1]), score.is_not(None)]
-        sums = [func.sum(case((and_(*both), 1), else_=0)) for both in zip(lower, upper, strict=True)]
+        lying = [and_(*both) for both in zip(lower, upper, strict=True)]
         with self._database.read() as connection:
-            _, joined = self._predicted(connection, day)
-            counts = connection.execute(select(*sums).select_from(joined)).one()
-            return [int(count or 0) for count in counts]  # MariaDB's sums are decimals
+            parts = self._source.parts(connection, day)
+            return added_up(count_each(connection, self._predicted(images), lying) for images in parts)
 
     def extremes(self, day: Day, limit: int, highest: bool) -> list[ScoredImage]:
         """The images of the lowest or of the highest scores."""
-        score = predictions.c.score
+        score, sign = predictions.c.score, -1 if highest else 1
+        found: list[ScoredImage] = []
         with self._database.read() as connection:
-            images, joined = self._predicted(connection, day)
-            wanted = select(images.c[3], images.c[1], predictions.c.label, score).select_from(joined)
-            ordered = wanted.where(score.is_not(None)).order_by(score.desc() if highest else score, images.c[3])
-            rows = connection.execute(ordered.limit(limit)).all()
-        return [ScoredImage(row[0], str(row[1]), row[2], row[3]) for row in rows]
+            for images in self._source.parts(connection, day):
+                wanted = select(images.c[3], images.c[1], predictions.c.label, score).select_from(
+                    self._predicted(images)
+                )
+                ordered = wanted.where(score.is_not(None)).order_by(score * sign, images.c[3]).limit(limit)
+                found += [ScoredImage(row[0], str(row[1]), row[2], row[3]) for row in connection.execute(ordered)]
+                found = sorted(found, key=lambda one: (sign * one.score, one.image_id))[:limit]
+        return found
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
+        """The first ones by id."""
         columns = (rejections.c.reason, rejections.c.stage, rejections.c.detail, rejections.c.attempts)
+        found: list[RejectedImage] = []
         with self._database.read() as connection:
-            images, joined = self._rejected(connection, day)
-            wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
-            of_reason = wanted.where(self._has_no_prediction(images), rejections.c.reason == reason)
-            rows = connection.execute(of_reason.order_by(images.c[3]).limit(limit)).all()
-        return [RejectedImage(row[0], str(row[1]), *row[2:]) for row in rows]
+            for images in self._source.parts(connection, day):
+                wanted = select(images.c[3], images.c[1], *columns).select_from(self._rejected(images))
+                of_reason = wanted.where(self._has_no_prediction(images), rejections.c.reason == reason)
+                ordered = of_reason.order_by(images.c[3]).limit(limit)
+                found += [RejectedImage(row[0], str(row[1]), *row[2:]) for row in connection.execute(ordered)]
+                found = sorted(found, key=lambda one: one.image_id)[:limit]
+        return found
 
     def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, Any]]:
         """Of all versions of the model, over days up to `until`; those that found nothing to do are left out."""
@@ -129,19 +130,35 @@ class Figures:
         with self._database.read() as connection:
             return [dict(row._mapping) for row in connection.execute(statement)]
 
-    def _predicted(self, connection: Connection, day: Day) -> tuple[Subquery, FromClause]:
-        images = self._source.in_day(connection, day).subquery()
-        on = and_(predictions.c.image_id == images.c[3], predictions.c.model_id == self._model_id)
-        return images, images.join(predictions, on)
+    def _labels(self, images: Subquery) -> Select[Any]:
+        label = predictions.c.label
+        counted = select(label, func.count()).select_from(self._predicted(images))
+        return counted.where(label.is_not(None)).group_by(label)
 
-    def _rejected(self, connection: Connection, day: Day) -> tuple[Subquery, FromClause]:
-        images = self._source.in_day(connection, day).subquery()
+    def _reasons(self, images: Subquery) -> Select[Any]:
+        reason = rejections.c.reason
+        counted = select(reason, func.count()).select_from(self._rejected(images))
+        return counted.where(self._has_no_prediction(images)).group_by(reason)
+
+    def _tally(self, day: Day, counted: Callable[[Subquery], Select[Any]]) -> dict[str, int]:
+        """Numbers by name, the highest first."""
+        found: Counter[str] = Counter()
+        with self._database.read() as connection:
+            for images in self._source.parts(connection, day):
+                found.update({row[0]: row[1] for row in connection.execute(counted(images))})
+        return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+    def _predicted(self, images: Subquery) -> FromClause:
+        on = and_(predictions.c.image_id == images.c[3], predictions.c.model_id == self._model_id)
+        return images.join(predictions, on)
+
+    def _rejected(self, images: Subquery) -> FromClause:
         on = and_(rejections.c.image_id == images.c[3], rejections.c.model_id == self._model_id)
-        return images, images.join(rejections, on)
+        return images.join(rejections, on)
 
     def _has_no_prediction(self, images: Subquery) -> Any:
         """An image with both counts as predicted, as in the books."""
-        return ~exists().where(predictions.c.image_id == images.c[3], predictions.c.model_id == self._model_id)
+        return ~has_prediction(images.c[3], self._model_id)
 
 
 def days_run(database: Database, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:

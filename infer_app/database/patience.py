@@ -11,6 +11,7 @@ from typing import TypeVar
 from infer_app.errors import DatabaseUnavailable
 
 OUTAGE_S = 300.0  # a restart or an upgrade of a server; a longer one ends the run
+SILENCE_S = 30.0  # of a statement's server, after which it is asked whether it is there
 MAX_PAUSE_S = 5.0
 DEADLOCK_TRIES = 10
 T = TypeVar("T")

@@ -17,7 +17,8 @@ from sqlalchemy import (
     UniqueConstraint,
 )
 
-from infer_app.database.types import EncodedJSON, Exact, LongBytes, Microseconds
+from infer_app.database.types import EncodedJSON, Exact, Microseconds
+from infer_app.database.vectors import Vectors
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
@@ -57,7 +58,7 @@ predictions = Table(
     Column("label", Text),  # the best class
     Column("score", Double),  # of the best class, or the number of a regression
     Column("output", EncodedJSON, nullable=False),
-    Column("vector", LongBytes),  # little-endian
+    Column("vector", Vectors),  # little-endian
     Column("vector_dtype", String(16)),
     Column("vector_dim", Integer),
     Column("sha256", String(64)),  # of the bytes that were predicted

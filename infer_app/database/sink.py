@@ -27,6 +27,7 @@ from infer_app.database.bulk import BulkDelete, BulkUpsert
 from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.types import UtcNow
+from infer_app.database.vectors import PGVECTOR_DTYPE, to_text, vector_type
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.places import shown
 from infer_app.records import Broken, ChunkResult, Prediction, Reason
@@ -42,7 +43,8 @@ class Sink:
         self._model_id = model_id
         self._variant = variant
         self._run_id = run_id
-        self._predictions = BulkUpsert(database.dialect, predictions)
+        self._vector_type = database.ride_out(self._read_vector_type)
+        self._predictions = BulkUpsert(database.dialect, predictions, vector_type=self._vector_type)
         self._rejections = BulkUpsert(database.dialect, rejections, {"attempts": _count_attempt})
         own = rejections.c.model_id == model_id
         self._delete_rejections = BulkDelete(database.dialect, rejections, own)
@@ -51,6 +53,10 @@ class Sink:
             predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
         )
         self._delete_contradicted = BulkDelete(database.dialect, rejections, and_(own, is_predicted))
+
+    def _read_vector_type(self) -> str | None:
+        with self._database.read() as connection:
+            return vector_type(connection)
 
     def commit_chunk(self, result: ChunkResult) -> ChunkResult:
         """Writes the chunk in one transaction and returns what was written; raises DatabaseUnavailable.
@@ -84,7 +90,10 @@ class Sink:
         now = datetime.now(UTC).replace(tzinfo=None)
         shared = {"model_id": self._model_id, "run_id": self._run_id, "created_at": now}
         if good := _by_id(result.predictions):
-            self._predictions.write(connection, _prediction_columns(good), shared | {"variant": self._variant})
+            columns = _prediction_columns(good)
+            if self._vector_type:
+                columns |= _vectors_as_text(good)
+            self._predictions.write(connection, columns, shared | {"variant": self._variant})
             self._delete_rejections.execute(connection, good)
         if broken := _by_id(result.broken):
             self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
@@ -134,6 +143,14 @@ def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
         "vector_dtype": [output.vector_dtype for output in outputs],
         "vector_dim": [output.vector_dim for output in outputs],
         "sha256": [prediction.sha256 for prediction in good.values()],
+    }
+
+
+def _vectors_as_text(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
+    outputs = [prediction.output for prediction in good.values()]
+    return {
+        "vector": [to_text(output.vector, output.vector_dtype) for output in outputs],
+        "vector_dtype": [output.vector_dtype and PGVECTOR_DTYPE for output in outputs],
     }
 
 

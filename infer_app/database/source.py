@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import partial
 from typing import Any
@@ -14,9 +14,9 @@ from sqlalchemy import (
     Row,
     Select,
     String,
+    Subquery,
     and_,
     column,
-    exists,
     func,
     inspect,
     literal_column,
@@ -31,12 +31,13 @@ from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.sql.expression import FromClause
 
 from infer_app.database.connect import Database
-from infer_app.database.schema import MAX_ID, images, predictions, rejections
+from infer_app.database.matching import new_among
+from infer_app.database.schema import MAX_ID, images
 from infer_app.database.timecolumn import day_bounds, read_time
 from infer_app.database.types import FAMILY, AsText, is_utf8
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
-from infer_app.records import MAX_ATTEMPTS, ROW, TRANSIENT_REASONS, ImageRef, NewImage, Reason
+from infer_app.records import ROW, ImageRef, NewImage
 from infer_app.settings import SourceSettings
 
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table
@@ -46,7 +47,7 @@ class Source:
     """The images of a day, by keyset pages over (time, id): memory and cost per page don't grow with the table."""
 
     def __init__(self, database: Database, settings: SourceSettings) -> None:
-        self._database = database
+        self.database = database
         self._settings = settings
         self.zone = "UTC" if settings.query is None and settings.table == images.name else settings.time_zone
         self._id: ColumnElement[Any] = column(settings.id)
@@ -59,7 +60,7 @@ class Source:
 
     def check(self) -> None:
         """Raises UsageError when the table or a column isn't there, naming those that are."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             if self._settings.query is None:
                 self._check_table(connection)
             try:
@@ -76,34 +77,45 @@ class Source:
             yield from (new.ref for new in page)
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
-        """The images that are new for at least one of the models, page by page; the last one may be empty."""
-        is_new = [self.is_new(model_id).label(f"infer_new_{place}") for place, model_id in enumerate(model_ids)]
-        with self._database.read() as connection:
-            statement = self.in_day(connection, day).where(or_(*(self.is_new(model_id) for model_id in model_ids)))
-        if len(model_ids) > 1:
-            statement = statement.add_columns(*is_new)
-        statement = statement.order_by(self._time, self._id).limit(PAGE_SIZE)
-        rest = statement
+        """The images that are new for at least one of the models, page by page; any page may be empty."""
+        listed = self._ask(partial(self.in_day, day=day))
+        for page in self._read_pages(new_among(listed, self.id_text, model_ids), PAGE_SIZE):
+            yield [new_image(row) for row in page]
+
+    def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
+        """The day's images, in order of (time, id), as relations of the database that holds our tables, to which
+        `connection` is one: id, location, time, id as text. What is asked of them is to be summed up."""
+        yield self.in_day(connection, day).subquery()
+
+    def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
+        """The same of the last `num_images` or so of the days before the day."""
+        yield self.older_than(connection, day, num_images).subquery()
+
+    def _ask(self, statement: Callable[[Connection], Select[Any]]) -> Select[Any]:
+        """A statement that is made by what the source's own database says."""
+
+        def ask() -> Select[Any]:
+            with self.database.read() as connection:
+                return statement(connection)
+
+        return self.database.ride_out(ask)
+
+    def _read_pages(self, statement: Select[Any], size: int) -> Iterator[Sequence[Any]]:
+        statement = rest = statement.order_by(self._time, self._id).limit(size)
         while True:
-            page = self._database.ride_out(partial(self._read_page, rest))
-            yield [_new_image(row) for row in page]
-            if len(page) < PAGE_SIZE:
+            page = self.database.ride_out(partial(self._read_page, rest))
+            yield page
+            if len(page) < size:
                 return
             rest = statement.where(self._comes_after(page[-1][2], page[-1][0]))
 
     def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
-        with self._database.read() as connection:
-            self._plan_for_pages(connection)
+        with self.database.read() as connection:
+            plan_for_pages(connection)
             return connection.execute(statement).all()
 
-    def _plan_for_pages(self, connection: Connection) -> None:
-        """In order of the index where there is one, whatever the statistics say of tables that grew this night."""
-        if self._database.dialect.name == "postgresql":
-            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
-            connection.exec_driver_sql("SET LOCAL enable_sort = off")
-
     def _comes_after(self, time: Any, identity: Any) -> ColumnElement[bool]:
-        if self._database.dialect.name not in FAMILY:
+        if self.database.dialect.name not in FAMILY:
             return tuple_(self._time, self._id) > tuple_(time, identity)
         # The same, as MariaDB's optimizer understands it: it would read the day from its start for each page.
         return or_(self._time > time, and_(self._time == time, self._id > identity))
@@ -111,22 +123,23 @@ class Source:
     def count_without_time(self) -> int:
         """Images that belong to no day."""
         timeless = select(func.count()).select_from(self._from).where(self._time.is_(None))
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return connection.scalar(timeless) or 0
 
     def check_ids(self, day: Day) -> None:
         """Raises UsageError when an id of the day is missing or not unique: results are kept by it."""
-        with self._database.read() as connection:
+        length = func.length if self.database.is_sqlite else func.char_length
+        with self.database.read() as connection:
             images = self.in_day(connection, day).subquery()
             rows, known, distinct, longest = connection.execute(
                 select(
                     func.count(),
                     func.count(images.c[0]),
                     func.count(images.c[3].distinct()),
-                    func.max(func.char_length(images.c[3]) if not self._database.is_sqlite else null()),
+                    func.max(length(images.c[3]) if self._id_limit else null()),
                 ).select_from(images)
             ).one()
-        if (longest or 0) > MAX_ID:
+        if self._id_limit and (longest or 0) > self._id_limit:
             raise UsageError(
                 f"[source] id = {self._settings.id!r}: an id of {day} has {longest:,} characters",
                 f"results are kept by it, up to {MAX_ID} characters: name another column, or write a query",
@@ -137,6 +150,11 @@ class Source:
                 f" and {known - distinct:,} share one",
                 "name a column, or write a query, that gives every image an id of its own",
             )
+
+    @property
+    def _id_limit(self) -> int | None:
+        """Characters of an id that results are kept by; None where any number will do."""
+        return None if self.database.is_sqlite else MAX_ID
 
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
         """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
@@ -149,23 +167,9 @@ class Source:
         as_text = self.id_text.label("infer_image_id")
         return select(self._id, self.location, self._time, as_text).select_from(self._from)
 
-    def is_new(self, model_id: str) -> ColumnElement[bool]:
-        """By two searches for each image. A planner may turn NOT EXISTS into reading all results, once for each page;
-        a scalar it can't."""
-        one: ColumnElement[int] = literal_column("1")
-        predicted = select(one).where(predictions.c.image_id == self.id_text, predictions.c.model_id == model_id)
-        rejected = select(one).where(rejections.c.image_id == self.id_text, rejections.c.model_id == model_id, stands())
-        return and_(predicted.scalar_subquery().is_(None), rejected.scalar_subquery().is_(None))
-
-    def has_prediction(self, model_id: str) -> ColumnElement[bool]:
-        return exists().where(predictions.c.image_id == self.id_text, predictions.c.model_id == model_id)
-
-    def has_rejection(self, model_id: str) -> ColumnElement[bool]:
-        return exists().where(rejections.c.image_id == self.id_text, rejections.c.model_id == model_id)
-
     def nearest_date(self, day: Day) -> date | None:
         """The date, in the day's zone, of the image nearest to the day; None when there are no images."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             start, end = self._bounds(connection, day)
             times = select(self._time).select_from(self._from)
             before = connection.scalar(times.where(self._time < start).order_by(self._time.desc()).limit(1))
@@ -175,18 +179,18 @@ class Source:
         return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
 
     def older_than(self, connection: Connection, day: Day, num_images: int) -> Select[Any]:
-        """SELECT id, location, time of the last `num_images` or so of the days before the day."""
+        """SELECT id, location, time and id as text of the last `num_images` or so of the days before the day."""
         start, _ = self._bounds(connection, day)
         times = select(self._time).select_from(self._from).where(self._time < start)
         oldest = connection.scalar(times.order_by(self._time.desc()).offset(num_images).limit(1))
-        older = select(self._id, self.location, self._time).select_from(self._from).where(self._time < start)
+        older = self.listed().where(self._time < start)
         return older if oldest is None else older.where(self._time > oldest)
 
     def _bounds(self, connection: Connection, day: Day) -> tuple[Any, Any]:
         """In the format of a row of the column, any row."""
         known = select(self._time).select_from(self._from).where(self._time.is_not(None)).limit(1)
         example = connection.scalar(known)
-        if example is None and not self._database.is_sqlite:
+        if example is None and not self.database.is_sqlite:
             nothing: Any = literal_column("NULL")  # a server compares a time with no column of another type
             return nothing, nothing
         return day_bounds(day, self._settings.time, example, self.zone)
@@ -213,24 +217,26 @@ def relation(settings: SourceSettings) -> FromClause:
     return lightweight_table(name, *map(column, names), schema=schema or None)
 
 
-def _new_image(row: Row[Any]) -> NewImage:
+def plan_for_pages(connection: Connection) -> None:
+    """Until the transaction ends: by a search in an index for each image, and in order of an index where there is one,
+    whatever the statistics say of tables that grew this night."""
+    if connection.dialect.name == "postgresql":
+        ways = ("seqscan", "sort", "hashjoin", "mergejoin")
+        off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ways)
+        connection.exec_driver_sql(f"SELECT {off}")
+
+
+def new_image(row: Row[Any]) -> NewImage:
     """Of id, location, time, id as text and, where there are several models, whether it is new for each."""
     _, location, _, id_text, *is_new = tuple(row)
     models = tuple(place for place, new in enumerate(is_new) if new) if is_new else (0,)
-    return NewImage(ImageRef(_storable_id(id_text), str(location)), models)
+    return NewImage(ImageRef(storable_id(id_text), str(location)), models)
 
 
-def _storable_id(text: str) -> str:
+def storable_id(text: str) -> str:
     if not is_utf8(text):
         raise UsageError(f"the id {text!r} is not text in UTF-8", "mend it, or leave it out by a query")
     return text
-
-
-def stands() -> ColumnElement[bool]:
-    """Whether a rejection keeps its image from being tried again by the next run that covers its day."""
-    transient = rejections.c.reason.in_(sorted(TRANSIENT_REASONS))
-    tired = and_(rejections.c.reason != Reason.NOT_FOUND, rejections.c.attempts >= MAX_ATTEMPTS)
-    return or_(~transient, tired)
 
 
 def _among(wanted: str, known: list[str]) -> str:

@@ -49,10 +49,19 @@ def _read_mode(path: Path) -> str:
 
     Opening and closing a database that a crash left behind would write its log into it, so that one is opened with
     mode=ro. That mode can't remove the empty log it makes itself, so it is not for the others; and in a folder where
-    nothing may be written it needs to be told that nobody else writes.
+    nothing may be written it can't make one: a file that needs one is then read as one that nobody else writes.
     """
     if any(path.with_name(f"{path.name}{log}").exists() for log in ("-wal", "-journal")):
         return "ro"
     if not os.access(path.parent, os.W_OK):
-        return "ro&immutable=1"
+        return "ro&immutable=1" if _keeps_log(path) else "ro"
     return "rwc" if os.access(path, os.W_OK) else "ro"
+
+
+def _keeps_log(path: Path) -> bool:
+    """Whether it is in WAL mode: https://sqlite.org/fileformat.html, bytes 18 and 19."""
+    try:
+        with path.open("rb") as file:
+            return file.read(20)[18:] == b"\x02\x02"
+    except OSError:
+        return False  # SQLite says why it can't be read

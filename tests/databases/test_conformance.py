@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
@@ -205,6 +206,16 @@ def test_a_text_that_no_server_takes_costs_its_own_row_only(database, kind):
     written = commit(database, [*predicted(*ids), *predicted("bad", label="\udce4")])
     assert (len(written.predictions), [one.reason for one in written.broken]) == (COUNT, [Reason.WRITE_ERROR])
     assert stored(database, predictions).keys() == set(ids)
+
+
+def test_a_text_too_long_for_an_index_of_the_users_costs_its_own_row_only(database, execute, kind):
+    if kind != "postgres":
+        pytest.skip("the others have no such limit, or say so when the index is made")
+    execute("CREATE INDEX by_label ON infer_predictions (label)")
+    long = random.Random(0).randbytes(5000).hex()  # which does not compress
+    written = commit(database, [*predicted("1", "2"), *predicted("bad", label=long)])
+    assert (len(written.predictions), [one.reason for one in written.broken]) == (2, [Reason.WRITE_ERROR])
+    assert "index row" in stored(database, rejections, "detail")["bad"][0]
 
 
 # Ids and locations

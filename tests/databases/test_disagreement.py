@@ -29,9 +29,9 @@ def test_an_image_is_found_by_its_id_and_by_what_looks_like_it(database):
     add_images(database, [Path("/p/1%.jpg"), Path("/p/12.jpg")], DAY.start.replace(tzinfo=None))
     source = Source(database, SourceSettings())
     (ref, _) = source.select_new(DAY, "a")
-    assert find_by_id(database, source, ref.image_id) == [(ref.location, DAY.start)]
-    assert find_by_id(database, source, ref.image_id, DAY) == [(ref.location, DAY.start)]
-    assert find_by_id(database, source, ref.image_id, DAY.before(1)) == []
-    assert find_by_id(database, source, "x'; --") == []
-    assert [location for _, location in find_similar(database, source, "%.jpg")] == ["/p/1%.jpg"]
-    assert find_similar(database, source, "\\") == []
+    assert find_by_id(source, ref.image_id) == [(ref.location, DAY.start)]
+    assert find_by_id(source, ref.image_id, DAY) == [(ref.location, DAY.start)]
+    assert find_by_id(source, ref.image_id, DAY.before(1)) == []
+    assert find_by_id(source, "x'; --") == []
+    assert [location for _, location in find_similar(source, "%.jpg")] == ["/p/1%.jpg"]
+    assert find_similar(source, "\\") == []

@@ -9,10 +9,12 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import event, insert, text
 
+from infer_app.database.books import Books
+from infer_app.database.foreign import PAGE_SIZE, ForeignSource
 from infer_app.database.ledger import Ledger
 from infer_app.database.schema import images, predictions, rejections
 from infer_app.database.sink import Sink
-from infer_app.database.source import Source
+from infer_app.database.source import Source, plan_for_pages
 from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.settings import SourceSettings
 from tests.conftest import DAY, MODEL
@@ -61,6 +63,21 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, kind):
     assert [step for step in explained if step[0] in OURS and step[1]] == []
 
 
+def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled, kind):
+    """Here that is the same, which makes no difference to how it is asked."""
+    statements = []
+    event.listen(filled._engine, "before_cursor_execute", lambda *args: statements.append((args[2], args[3], args[5])))
+    source = ForeignSource(filled, SourceSettings(), filled)
+    pages = source.select_pages(DAY, MODEL.model_id, "another")
+    assert [len(next(pages)), len(next(pages))] == [PAGE_SIZE] * 2
+    books = Books(filled, source)
+    assert books.count_day(DAY, MODEL.model_id).eligible == 10_000
+    assert books.find_problems(DAY, MODEL.model_id) != []
+    explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
+    assert {table for table, _ in explained} >= OURS
+    assert [step for step in explained if step[0] in OURS and step[1]] == []
+
+
 def is_explained(sql):
     """Those that name our large tables, but for the one look at a row of the time column, which ends at the first."""
     return (
@@ -78,7 +95,7 @@ def explain(database, sql, parameters, many):
             rows = connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)
             return [_sqlite_step(row[3]) for row in rows]
         if database.dialect.name == "postgresql":
-            Source(database, SourceSettings())._plan_for_pages(connection)
+            plan_for_pages(connection)
             (plan,) = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {sql}", parameters).scalars()
             plan = plan if isinstance(plan, list) else json.loads(plan)
             return list(_postgres_steps(plan[0]["Plan"]))

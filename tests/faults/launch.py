@@ -6,6 +6,7 @@ point, number   "before write", "before commit" or "after commit": the whole pro
                 number-th transaction
 is_stub         results are hashes of the files' bytes, made without torch, so that starting takes a moment
 outage_s        how long a server that is away is waited for
+silence_s       after how long a server that says nothing is taken for frozen
 lease           false: no run holds a day
 host            as if on this machine, so that a run lives by its heartbeat; it is too old after `lease_s`, two beats
 max_pages       that SQLite's file may have
@@ -33,6 +34,10 @@ def let_in(faults: dict) -> None:
         from infer_app.database import patience
 
         patience.OUTAGE_S = faults["outage_s"]
+    if "silence_s" in faults:
+        from infer_app.database import connect, patience
+
+        patience.SILENCE_S = connect.READ_TIMEOUT_S = faults["silence_s"]
     if not faults.get("lease", True):
         from infer_app.database.ledger import Ledger
 

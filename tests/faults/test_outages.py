@@ -3,9 +3,11 @@
 import os
 import signal
 import time
+from contextlib import contextmanager, suppress
 
 import psutil
 import pytest
+from sqlalchemy import make_url
 
 from tests.faults.conftest import on
 from tests.faults.night import photos
@@ -65,6 +67,61 @@ def test_a_server_that_stays_away_ends_the_run_with_10_and_what_was_committed_is
     assert (ended.exit_code, ended.answer["exit_code"]) == (10, 10), ended.err
     assert "Traceback" not in ended.err
     stoppable.start()
+    night.check()
+    assert set(night.results()) < set(night.expected())
+    night.finish()
+
+
+@pytest.fixture
+def frozen(stoppable):
+    """`with frozen():` no process of the server runs."""
+
+    @contextmanager
+    def freeze():
+        main = psutil.Process(stoppable.process.pid)
+        processes = [main, *main.children(recursive=True)]
+        try:
+            for process in processes:
+                process.suspend()
+            yield
+        finally:
+            for process in processes:
+                with suppress(psutil.NoSuchProcess):
+                    process.resume()
+
+    return freeze
+
+
+@on("postgres", "mariadb")
+@pytest.mark.timeout(300)
+def test_a_server_that_freezes_and_goes_on_costs_nothing_but_time(night, kind, frozen):
+    if kind == "sqlite":
+        pytest.skip("it has no server")
+    night.add(SLOW)
+    run = night.start(silence_s=2)
+    night.wait_for_results(run, 8)
+    with frozen():
+        time.sleep(6)
+        assert run.poll() is None
+    ended = night.wait(run)
+    assert ended.exit_code == 0, ended.err
+    night.check(ended)
+    assert night.results() == night.expected()
+
+
+@on("postgres", "mariadb")
+@pytest.mark.timeout(300)
+def test_a_server_that_stays_frozen_ends_the_run_with_10(night, kind, frozen):
+    if kind == "sqlite":
+        pytest.skip("it has no server")
+    night.configure(make_url(night.url).update_query_dict({"connect_timeout": "2"}).render_as_string(False))
+    night.add(SLOW)
+    run = night.start(outage_s=2, silence_s=1)
+    night.wait_for_results(run, 8)
+    with frozen():
+        ended = night.wait(run, timeout_s=30)
+    assert (ended.exit_code, ended.answer["exit_code"]) == (10, 10), ended.err
+    assert "Traceback" not in ended.err
     night.check()
     assert set(night.results()) < set(night.expected())
     night.finish()

@@ -42,6 +42,7 @@ OWNERS = {
     "typer": {"cli"},
     "sqlalchemy": {"database", "settings.py"},
     "alembic": {"database"},
+    "psycopg": {"database/postgres.py"},
     "turbojpeg": {"images"},
     "http": {"images/http.py", "images/connection.py", "notify/post.py"},
     "fsspec": {"images/objects.py"},

@@ -5,6 +5,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -171,6 +172,21 @@ def test_a_file_that_may_not_be_written_is_read_and_refuses_writes(database, fil
         assert values(look) == [1]
     with Database(f"sqlite:///{file}") as again, pytest.raises(DatabaseUnavailable):
         insert(again, 2)
+
+
+def test_what_others_write_is_seen_though_nothing_may_be_written_here(tmp_path, monkeypatch):
+    """As of a folder that is mounted read-only, which for root is none otherwise."""
+    file = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(file)) as theirs:
+        theirs.execute("CREATE TABLE t (x INTEGER)")
+        theirs.commit()
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        with read_only(file) as look:
+            assert values(look) == []
+            for number in range(2000):
+                theirs.execute("INSERT INTO t VALUES (?)", (number,))
+            theirs.commit()
+            assert values(look) == list(range(2000))
 
 
 def test_a_full_database_is_unavailable_and_whole(database):

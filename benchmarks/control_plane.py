@@ -1,0 +1,129 @@
+"""Everything of a run but the images: a day of a million rows, predicted by a stub in no time.
+
+Select, cut into chunks, hold back, commit and count are the program's own; what it costs to hand chunks to processes is
+not in it. The share of one core that a night on real images spends here follows: its rate by this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from machine import describe_machine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sqlalchemy import insert
+
+from infer_app.database.books import Books
+from infer_app.database.connect import Database
+from infer_app.database.ledger import Ledger, RunModel
+from infer_app.database.migrate import upgrade
+from infer_app.database.schema import images
+from infer_app.database.source import Source
+from infer_app.day import Day
+from infer_app.images.location import ReadLimits
+from infer_app.job import Job, Tables
+from infer_app.observe.progress import Progress
+from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE
+from infer_app.records import Chunk, ChunkResult, Output, Prediction
+from infer_app.run import run_day
+from infer_app.settings import SourceSettings
+from infer_app.stop import Stop
+
+RESULTS = Path(__file__).resolve().parent / "results"
+DAY = Day.of(date(2026, 11, 20), "UTC")
+MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
+TOP5 = json.dumps({"top": [{"label": f"a label of the usual length {n}", "score": 0.5 / n} for n in range(1, 6)]})
+MIB = 1 << 20
+
+
+class StubExecutor:
+    """Predicts at once, and remembers how much memory the process had on the way."""
+
+    name, device, device_stages, chunk_size = "stub", "cpu", frozenset[str](), None
+    num_cores = num_workers = num_lanes = num_threads = 1
+
+    def __init__(self, num_images: int) -> None:
+        self._marks = [num_images * tenth // 10 for tenth in range(1, 11)]
+        self.memory: list[int] = []
+        self.first_result_at: float | None = None
+
+    def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+        done = 0
+        for chunk in chunks:
+            output = Output("tabby cat", 0.5, TOP5)
+            yield ChunkResult(chunk.number, tuple(Prediction(ref, output, "ab" * 32) for ref in chunk.refs), ())
+            self.first_result_at = self.first_result_at or time.perf_counter()
+            done += len(chunk.refs)
+            while self._marks and done >= self._marks[0]:
+                self.memory.append(resident_bytes())
+                self._marks.pop(0)
+
+
+def main() -> None:
+    flags = read_flags()
+    with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
+        with Database(f"sqlite:///{folder}/b.db") as database:
+            upgrade(database)
+            fill(database, flags.num_images)
+            figures = measure(database, flags.num_images, flags.chunk_size)
+    print(json.dumps(figures, indent=2))
+    if flags.save:
+        file = RESULTS / f"{date.today().isoformat()}-control-plane.json"
+        file.write_text(json.dumps({"machine": describe_machine(), **figures}, indent=2) + "\n")
+
+
+def measure(database: Database, num_images: int, chunk_size: int) -> dict[str, Any]:
+    executor = StubExecutor(num_images)
+    source = Source(database, SourceSettings())
+    read = ReadLimits((Path("/photos"),), 1 << 28, NOTHING_REMOTE, NOTHING_MAPPED)
+    tables = Tables(database, source, Books(database, source), Ledger(database))
+    job = Job(tables, (MODEL,), executor, read, chunk_size, "1%")  # type: ignore[arg-type]
+    before, cpu, start = resident_bytes(), time.process_time(), time.perf_counter()
+    with Stop() as stop:
+        (report,) = run_day(job, DAY, stop, Progress(quiet=True))
+    seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+    assert report.day.predicted == num_images, report.day
+    return {
+        "images": num_images,
+        "chunk_size": chunk_size,
+        "images_per_second": round(num_images / seconds),
+        "images_per_cpu_second": round(num_images / cpu),
+        "first_chunk_committed_s": round((executor.first_result_at or start) - start, 3),
+        "mib_before": round(before / MIB),
+        "mib_at_each_tenth": [round(size / MIB) for size in executor.memory],
+    }
+
+
+def fill(database: Database, num_images: int) -> None:
+    added = datetime(2026, 11, 20, 12)
+    with database.write() as connection:
+        for first in range(0, num_images, 10_000):
+            last = min(first + 10_000, num_images)
+            rows = [{"location": f"/photos/{n:08}.jpg", "added_at": added} for n in range(first, last)]
+            connection.execute(insert(images), rows)
+
+
+def resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def read_flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", "--num-images", type=int, default=1_000_000)
+    parser.add_argument("--chunk-size", type=int, default=256)
+    parser.add_argument("--save", action="store_true", help="write results/<date>-control-plane.json")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,103 @@
+"""What it costs that another database lists the images: a day of new ones selected and counted, by pairs of databases.
+
+Half of the day is predicted. Beside each pair stands the path over one database, of the results' kind. Servers are
+private ones on this machine, so that no network is in it: each page of 5,000 ids costs two round trips more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import sys
+import time
+from contextlib import ExitStack
+from datetime import date, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+
+from database import OPENERS
+from machine import describe_machine
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from sqlalchemy import insert
+
+from infer_app.database.books import Books
+from infer_app.database.bulk import BulkUpsert
+from infer_app.database.connect import Database
+from infer_app.database.foreign import PAGE_SIZE, ForeignSource
+from infer_app.database.migrate import upgrade
+from infer_app.database.schema import images, predictions
+from infer_app.database.source import Source
+from infer_app.day import Day
+from infer_app.settings import SourceSettings
+
+DAY = Day.of(date(2026, 11, 20), "UTC")
+MODEL_ID = "0123456789abcdef"
+PAIRS = ("sqlite-postgres", "postgres-sqlite", "sqlite-mariadb", "mariadb-sqlite")
+
+
+def main() -> None:
+    flags = read_flags()
+    print(f"| {flags.num_images:,} images | new selected, µs an image | first page, ms | day counted, s | peak MiB |")
+    print("|---|---:|---:|---:|---:|")
+    for pair in flags.pairs:
+        kinds = pair.split("-")
+        with ExitStack() as stack:
+            listing, results = (stack.enter_context(OPENERS[kind]()) for kind in kinds)
+            for database in (listing, results):
+                upgrade(database)
+                fill_images(database, flags.num_images)
+            fill_predictions(results, flags.num_images)
+            settings = SourceSettings()
+            reader = stack.enter_context(Database(listing.url, read_only=True))
+            report(f"{kinds[0]}, results in {kinds[1]}", ForeignSource(reader, settings, results), results)
+            report(f"{kinds[1]} alone", Source(results, settings), results)
+    machine = describe_machine()
+    print(f"\n{machine['processor']}, {machine['cores']} cores; pages of {PAGE_SIZE:,} ids; {date.today().isoformat()}")
+
+
+def fill_images(database: Database, num_images: int) -> None:
+    """Spread over the day."""
+    at, step = datetime(2026, 11, 20), timedelta(days=1) / num_images
+    numbers = iter(range(num_images))
+    while some := list(islice(numbers, 10_000)):
+        rows = [{"location": f"/srv/photos/2026/{number}.jpg", "added_at": at + number * step} for number in some]
+        with database.write() as connection:
+            connection.execute(insert(images), rows)
+
+
+def fill_predictions(database: Database, num_images: int) -> None:
+    shared = dict.fromkeys(("vector", "vector_dtype", "vector_dim", "sha256"))
+    shared |= {"model_id": MODEL_ID, "run_id": "run", "variant": "cpu", "label": "cat", "score": 0.5, "output": "{}"}
+    writer = BulkUpsert(database.dialect, predictions)
+    numbers = iter(range(1, num_images + 1, 2))
+    while some := [str(number) for number in islice(numbers, 10_000)]:
+        with database.write() as connection:
+            writer.write(connection, {"image_id": some}, shared | {"created_at": datetime(2026, 11, 20)})
+
+
+def report(name: str, source: Source, results: Database) -> None:
+    start, first, found = time.perf_counter(), 0.0, 0
+    for page in source.select_pages(DAY, MODEL_ID):
+        first = first or time.perf_counter() - start
+        found += len(page)
+    seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    counts = Books(results, source).count_day(DAY, MODEL_ID)
+    counting = time.perf_counter() - start
+    assert found == counts.pending
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    figures = (f"{1e6 * seconds / counts.eligible:.1f}", f"{1e3 * first:.0f}", f"{counting:.1f}", str(peak))
+    print(f"| {name} | {' | '.join(figures)} |", flush=True)
+
+
+def read_flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("-n", "--num-images", type=int, default=100_000)
+    parser.add_argument("--pairs", nargs="+", choices=PAIRS, default=PAIRS)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""PostgreSQL's own ways: how a server that has frozen is told from one that works for long."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from functools import partial
+from typing import Any
+
+import psycopg
+from psycopg.errors import ConnectionTimeout, OperationalError
+
+from infer_app.database import patience
+
+
+class WatchedConnection(psycopg.Connection[Any]):
+    """One that gives up a server that answers neither it nor a new connection, as of a machine that is paused or whose
+    disk hangs. Its kernel still confirms what arrives, so that no time limit of TCP sees it."""
+
+    reconnect: partial[psycopg.Connection[Any]]
+
+    @classmethod
+    def open(cls, *arguments: Any, **options: Any) -> WatchedConnection:
+        opened = cls.connect(*arguments, **options)
+        assert isinstance(opened, cls)
+        opened.reconnect = partial(psycopg.connect, *arguments, **options)
+        return opened
+
+    def wait(self, gen: Any, *more: Any, **options: Any) -> Any:
+        return super().wait(self._watched(gen), *more, **options)
+
+    def _watched(self, gen: Any) -> Generator[Any, Any, Any]:
+        """The same, which psycopg resumes with nothing, every tenth of a second, while the server is silent."""
+        silent_since = time.monotonic()
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                now = time.monotonic()
+                if ready:
+                    silent_since = now
+                elif now - silent_since > patience.SILENCE_S:
+                    self._ask_another_way()
+                    silent_since = time.monotonic()
+                wanted = gen.send(ready)
+        except StopIteration as end:
+            return end.value
+
+    def _ask_another_way(self) -> None:
+        """Raises OperationalError, and is closed, where no new connection is answered either."""
+        try:
+            self.reconnect().close()
+        except ConnectionTimeout:
+            self.close()
+            raise OperationalError(f"no answer for {patience.SILENCE_S:.0f} s, nor to a new connection") from None
+        except OperationalError:
+            return  # an answer

@@ -1,0 +1,256 @@
+"""Images listed by one database, results in another: the same answers, and the source is only ever read."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+from sqlalchemy import insert, text, update
+
+from infer_app.database import foreign
+from infer_app.database.books import Books
+from infer_app.database.connect import Database
+from infer_app.database.disagreement import Disagreement
+from infer_app.database.figures import Figures
+from infer_app.database.foreign import ForeignSource
+from infer_app.database.ledger import Ledger
+from infer_app.database.migrate import upgrade
+from infer_app.database.schema import images, predictions, rejections, runs
+from infer_app.database.search import find_by_id, find_similar
+from infer_app.database.source import Source
+from infer_app.errors import UsageError
+from infer_app.job import Tables
+from infer_app.records import Reason
+from infer_app.settings import SourceSettings
+from tests.conftest import DATABASES, DAY, MODEL
+from tests.databases.test_conformance import ODD_IDS, broken, commit, predicted
+
+ID, OTHER = MODEL.model_id, "another"
+PAIRS = [(source, results) for source in DATABASES for results in DATABASES if source != results]
+
+
+@pytest.fixture(params=PAIRS, ids="-to-".join)
+def kinds(request):
+    return request.param
+
+
+@pytest.fixture
+def source_url(kinds, new_url):
+    return new_url(kinds[0], "theirs")
+
+
+@pytest.fixture
+def results(kinds, new_url):
+    with Database(new_url(kinds[1], "ours")) as database:
+        upgrade(database)
+        yield database
+
+
+@pytest.fixture
+def theirs(source_url):
+    with Database(source_url) as database:
+        yield database
+
+
+@pytest.fixture
+def fill(theirs):
+    """fill(table, [(id, location, time)]) makes a table in the source's database."""
+
+    def fill_table(name, rows, id_type="VARCHAR(300)"):
+        exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if theirs.dialect.name in foreign.FAMILY else ""
+        clock = {"sqlite": "TIMESTAMP", "postgresql": "TIMESTAMP"}.get(theirs.dialect.name, "DATETIME(6)")
+        charset = exact if id_type.startswith("VARCHAR") else ""
+        with theirs.write() as connection:
+            create = f"CREATE TABLE {name} (id {id_type}{charset}, location TEXT{exact}, added_at {clock})"
+            connection.execute(text(create))
+            given = [{"i": i, "at": at, "t": str(t) if t and theirs.is_sqlite else t} for i, at, t in rows]
+            if given:
+                connection.execute(text(f"INSERT INTO {name} VALUES (:i, :at, :t)"), given)
+
+    return fill_table
+
+
+@pytest.fixture
+def open_source(source_url, results):
+    """open_source(table="shots") reads the source's database as a run does: by a connection that may only read."""
+    with ExitStack() as stack:
+
+        def open_foreign(**settings):
+            listing = stack.enter_context(Database(source_url, read_only=True))
+            return ForeignSource(listing, SourceSettings(time_zone="UTC", **settings), results)
+
+        yield open_foreign
+
+
+def tables_of(database, source):
+    return Tables(database, source, Books(database, source), Ledger(database))
+
+
+NOON = datetime(2026, 11, 20, 12)
+A_NIGHT = [(str(n), f"/{n}.jpg", NOON + timedelta(seconds=n // 4)) for n in range(100, 140)]
+EARLIER = [(str(n), f"/{n}.jpg", NOON - timedelta(days=1 + n % 5)) for n in range(200, 220)]
+
+
+def write_a_night(database):
+    """Results of every kind that a report, a comparison and an audit look for, right and wrong ones."""
+    run_id = Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    ids = [row[0] for row in A_NIGHT]
+    for number, label in enumerate(("cat", "dog", "cat", "owl")):
+        commit(database, predicted(*ids[5 * number : 5 * number + 5], label=label), run_id=run_id)
+        commit(database, predicted(*ids[5 * number + 2 : 5 * number + 7], label="dog"), model_id=OTHER)
+    commit(database, predicted(*(row[0] for row in EARLIER[:7]), label="cat"), run_id=run_id)
+    commit(database, bad=broken(*ids[20:23]), run_id=run_id)
+    commit(database, bad=broken(*ids[23:25], reason=Reason.READ_ERROR), run_id=run_id)
+    commit(database, predicted(ids[30]), run_id="nobody's")
+    with database.write() as connection:
+        for place, image_id in enumerate(ids[:20]):
+            changed = update(predictions).where(predictions.c.image_id == image_id, predictions.c.model_id == ID)
+            connection.execute(changed.values(score=0.01 * (place * 7 % 20)))
+        row = {"image_id": ids[0], "model_id": ID, "created_at": NOON, "run_id": "?", "reason": "odd", "detail": ""}
+        connection.execute(insert(rejections), row | {"stage": "", "attempts": 1, "location": "", "decoder": ""})
+        connection.execute(update(runs).values(selected=1, predicted=1, rejected=0))
+
+
+def answers(tables):
+    """Of every question that brings images and results together."""
+    books, source = tables.books, tables.source
+    figures = Figures(tables.database, source, ID)
+    sides = Disagreement(tables.database, source, DAY, ID, OTHER)
+    week = replace(DAY, start=DAY.before(6).start)
+    return {
+        "new": list(source.select_new(DAY, ID)),
+        "new for either": [new for page in source.select_pages(DAY, ID, OTHER) for new in page],
+        "books": [books.count_day(DAY.before(n), ID) for n in range(6)],
+        "count_new": [books.count_new(DAY, ID), books.count_new(DAY, ID, OTHER)],
+        "older": books.count_older_pending(DAY, ID),
+        "problems": sorted(books.find_problems(DAY, ID)),
+        "predictions": [(row["image_id"], row["model_id"], row["location"]) for row in books.read_predictions(DAY)],
+        "rejections": [(row["image_id"], row["location"]) for row in books.read_rejections(DAY, ID)],
+        "final": list(books.final_rejections(DAY, ID)),
+        "images": figures.count_images(week),
+        "labels": list(figures.count_labels(week).items()),
+        "predicted": figures.count_predicted(week),
+        "reasons": list(figures.count_reasons(week).items()),
+        "range": figures.score_range(DAY),
+        "no range": figures.score_range(DAY.before(-1)),
+        "scores": figures.count_scores(DAY, [0, 0.05, 0.1, 1]),
+        "extremes": [figures.extremes(DAY, 6, highest) for highest in (True, False)],
+        "some rejected": figures.some_rejected(DAY, "corrupt", 2),
+        "overlap": sides.overlap(),
+        "agreeing": sides.count_agreeing(),
+        "confusions": sides.confusions(2),
+        "surest": sides.surest(5),
+        "pairs": sorted((row["image_id"], row["score_a"], row["location"]) for row in sides.pairs()),
+        "by id": find_by_id(source, "107"),
+        "by day": find_by_id(source, "107", DAY.before(1)),
+        "similar": sorted(find_similar(source, "13")),
+        "nearest": source.nearest_date(DAY.before(-3)),
+        "without time": source.count_without_time(),
+    }
+
+
+@pytest.mark.parametrize("size", [7, 40, foreign.PAGE_SIZE])  # 40: a day that fills its page
+def test_every_question_has_the_answer_that_one_database_gives(fill, open_source, results, tmp_path, monkeypatch, size):
+    monkeypatch.setattr(foreign, "PAGE_SIZE", size)
+    rows = [*A_NIGHT, *EARLIER, ("500", "/no-time.jpg", None)]
+    fill("shots", rows)
+    with Database(f"sqlite:///{tmp_path / 'one.db'}") as one:
+        upgrade(one)
+        with one.write() as connection:
+            listed = [{"id": int(i), "location": place, "added_at": at} for i, place, at in rows[:-1]]
+            connection.execute(insert(images), listed)
+            connection.execute(text("CREATE VIEW shots AS SELECT id, location, added_at FROM infer_images"
+                                    " UNION ALL SELECT 500, '/no-time.jpg', NULL"))  # fmt: skip
+        write_a_night(one)
+        write_a_night(results)
+        settings = SourceSettings(table="shots", time_zone="UTC")
+        expected = answers(tables_of(one, Source(one, settings)))
+    found = answers(tables_of(results, open_source(table="shots")))
+    assert len(expected["problems"]) >= 5
+    for question, answer in expected.items():
+        assert found[question] == answer, question
+
+
+def test_a_day_without_images_has_books(fill, open_source, results):
+    fill("shots", [])
+    found = answers(tables_of(results, open_source(table="shots")))
+    assert (found["new"], found["images"], found["problems"]) == ([], 0, [])
+
+
+def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fill, open_source, results, monkeypatch):
+    monkeypatch.setattr(foreign, "PAGE_SIZE", 4)
+    ids = [*ODD_IDS, "x" * 300, "😀" * 300]
+    fill("shots", [(i, f"/{n}/{i}\\ '%s' \t😀.jpg", NOON) for n, i in enumerate(ids)])
+    source = open_source(table="shots")
+    source.check()
+    source.check_ids(DAY)
+    refs = list(source.select_new(DAY, ID))
+    assert {ref.image_id for ref in refs} == set(ids)
+    commit(results, predicted(*(ref.image_id for ref in refs[::2])))
+    assert list(source.select_new(DAY, ID)) == refs[1::2]
+    found = Books(results, source).read_predictions(DAY, ID)
+    assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]
+
+
+@pytest.mark.parametrize("id_type", ["BIGINT", "UUID", "NUMERIC(20, 0)"])
+def test_ids_of_a_type_are_matched_with_their_results(fill, open_source, results, monkeypatch, id_type):
+    monkeypatch.setattr(foreign, "PAGE_SIZE", 2)
+    ids = [f"123e4567-e89b-12d3-a456-42661417400{n}" if id_type == "UUID" else 10**10 + n for n in range(7)]
+    fill("shots", [(i, f"/{i}.jpg", NOON) for i in ids], id_type)
+    source = open_source(table="shots")
+    refs = list(source.select_new(DAY, ID))
+    assert [ref.image_id for ref in refs] == [str(i) for i in ids]
+    commit(results, predicted(*(ref.image_id for ref in refs[:3])))
+    assert list(source.select_new(DAY, ID)) == refs[3:]
+
+
+def test_what_is_written_while_a_day_is_read_leaves_no_image_out(fill, open_source, results, monkeypatch):
+    monkeypatch.setattr(foreign, "PAGE_SIZE", 3)
+    fill("shots", A_NIGHT)
+    found = []
+    for ref in open_source(table="shots").select_new(DAY, ID):
+        commit(results, predicted(ref.image_id))
+        found.append(ref.image_id)
+    assert found == [row[0] for row in A_NIGHT]
+
+
+def test_the_source_is_never_written(fill, open_source, results, theirs):
+    fill("shots", A_NIGHT)
+    source = open_source(table="shots")
+    with pytest.raises(Exception, match=r"(?i)read.?only|cannot execute"), source.database.write() as connection:
+        connection.execute(text("DELETE FROM shots"))
+    with pytest.raises(Exception, match=r"(?i)read.?only|cannot execute"), source.database.write() as connection:
+        connection.execute(text("CREATE TABLE infer_predictions (id INTEGER)"))
+    before = relations_and_rows(theirs)
+    write_a_night(results)
+    answers(tables_of(results, source))
+    assert relations_and_rows(theirs) == before == {"shots": len(A_NIGHT)}
+
+
+def relations_and_rows(database):
+    from sqlalchemy import inspect
+
+    with database.read() as connection:
+        names = inspect(connection).get_table_names()
+        return {name: connection.scalar(text(f"SELECT count(*) FROM {name}")) for name in names}
+
+
+def test_an_id_that_no_other_database_takes_is_refused(open_source, fill, theirs, kinds):
+    if kinds[0] != "sqlite":
+        pytest.skip("it has no such id")
+    fill("shots", [("a", "/a.jpg", NOON)])
+    source = open_source(table="shots")
+    with theirs.write() as connection:
+        connection.exec_driver_sql("INSERT INTO shots VALUES ('b' || char(0), '/b.jpg', '2026-11-20 12:00:00')")
+    with pytest.raises(UsageError, match="holds a NUL"):
+        list(source.select_new(DAY, ID))
+    with theirs.write() as connection:
+        connection.exec_driver_sql("UPDATE shots SET id = CAST(x'61ff' AS TEXT)")
+    with pytest.raises(UsageError, match="not text in UTF-8"):
+        list(source.select_new(DAY, ID))
+    with theirs.write() as connection:
+        connection.exec_driver_sql(f"UPDATE shots SET id = '{'x' * 513}' || rowid")
+    with pytest.raises(UsageError, match="has 514 characters"):
+        source.check_ids(DAY)

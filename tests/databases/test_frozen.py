@@ -1,0 +1,46 @@
+"""A server that is silent: one that works for long is waited for, one that has frozen is not."""
+
+import time
+
+import psutil
+import pytest
+from sqlalchemy import text
+
+from infer_app.database import patience
+from infer_app.database.connect import Database
+from infer_app.database.patience import ConnectionLost
+
+
+@pytest.fixture
+def impatient(url, kind, server, monkeypatch):
+    if kind != "postgres" or server is None:
+        pytest.skip("of PostgreSQL's connections, with a server of one's own")
+    monkeypatch.setattr(patience, "SILENCE_S", 0.5)
+    with Database(f"{url}&connect_timeout=2") as database:
+        yield database
+
+
+def test_a_statement_that_takes_long_is_no_frozen_server(impatient):
+    with impatient.read() as connection:
+        assert connection.scalar(text("SELECT 7 FROM pg_sleep(2)")) == 7
+
+
+def test_a_frozen_server_is_given_up_after_a_new_connection_was_tried_and_taken_again_once_it_is_back(
+    impatient, server
+):
+    with impatient.read() as connection:
+        connection.execute(text("SELECT 1"))
+        main = psutil.Process(server.process.pid)
+        processes = [main, *main.children(recursive=True)]
+        for process in processes:
+            process.suspend()
+        began = time.monotonic()
+        try:
+            with pytest.raises(ConnectionLost, match="no answer for"), impatient._translate_errors():
+                connection.execute(text("SELECT 1"))
+        finally:
+            for process in processes:
+                process.resume()
+        assert time.monotonic() - began < 10
+    with impatient.read() as connection:
+        assert connection.scalar(text("SELECT 7")) == 7

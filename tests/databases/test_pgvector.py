@@ -1,0 +1,131 @@
+"""Vectors in pgvector's type: written, read, converted and searched by a real extension."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sqlalchemy import text
+
+from infer_app.database import pgvector
+from infer_app.database.disagreement import Disagreement
+from infer_app.database.history import read_history
+from infer_app.database.ledger import Ledger
+from infer_app.database.pgvector import store_vectors
+from infer_app.database.rehearsal import open_rehearsal
+from infer_app.database.schema import predictions
+from infer_app.database.source import Source
+from infer_app.errors import DayHeld, UsageError
+from infer_app.records import ImageRef, Output, Prediction, Reason
+from infer_app.settings import SourceSettings
+from tests.conftest import DAY, MODEL
+from tests.databases.test_conformance import commit, stored
+
+NAMES = ("vector", "vector_dtype", "vector_dim")
+
+
+@pytest.fixture
+def with_extension(execute, kind):
+    if kind != "postgres":
+        pytest.skip("PostgreSQL alone has pgvector")
+    execute("CREATE EXTENSION vector")
+
+
+def any_floats(count, seed=0):
+    """Of every size that a float32 has."""
+    bits = np.random.default_rng(seed).integers(0, 2**32, 4 * count, dtype=np.uint32).view(np.float32)
+    return bits[np.isfinite(bits)][:count]
+
+
+def embedded(vectors, dtype="float32"):
+    """A prediction for each, its id the place."""
+    return tuple(
+        Prediction(ImageRef(str(place), ""), Output(vector=v.tobytes(), vector_dtype=dtype, vector_dim=v.size), None)
+        for place, v in enumerate(vectors)
+    )
+
+
+def test_vectors_are_kept_to_the_last_bit_by_either_type_and_from_one_to_the_other(
+    database, with_extension, monkeypatch
+):
+    monkeypatch.setattr(pgvector, "BATCH", 7)
+    vectors = [any_floats(64, seed) for seed in range(20)]
+    expected = {str(place): (vector.tobytes(), "float32", 64) for place, vector in enumerate(vectors)}
+    commit(database, embedded(vectors))
+    commit(database, [Prediction(ImageRef("none", ""), Output("cat", 0.5), None)])
+    before = {**expected, "none": (None, None, None)}
+    assert store_vectors(database, "pgvector") == 20
+    assert stored(database, predictions, *NAMES) == before
+    assert store_vectors(database, "pgvector") == 0
+    commit(database, embedded(vectors[::-1]))
+    commit(database, [Prediction(ImageRef("none", ""), Output("cat", 0.5), None)])
+    turned = {str(place): (vector.tobytes(), "float32", 64) for place, vector in enumerate(vectors[::-1])}
+    assert stored(database, predictions, *NAMES) == {**turned, "none": (None, None, None)}
+    assert store_vectors(database, "bytes") == 20
+    assert stored(database, predictions, *NAMES) == {**turned, "none": (None, None, None)}
+    commit(database, embedded(vectors))
+    assert stored(database, predictions, *NAMES) == before
+
+
+def test_half_precision_is_kept_as_float32(database, with_extension):
+    halves = [np.array([1.5, -0.1, 65504, 6e-8], np.float16)]
+    expected = {"0": (halves[0].astype("<f4").tobytes(), "float32", 4)}
+    commit(database, embedded(halves, "float16"))
+    store_vectors(database, "pgvector")
+    assert stored(database, predictions, *NAMES) == expected
+    commit(database, embedded(halves, "float16"))
+    assert stored(database, predictions, *NAMES) == expected
+
+
+def test_the_database_finds_what_is_near_by_an_index(database, with_extension, register, execute):
+    register(*[f"/{number}.jpg" for number in range(3)])
+    store_vectors(database, "pgvector")
+    ids = [ref.image_id for ref in Source(database, SourceSettings()).select_new(DAY, MODEL.model_id)]
+    Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    for place, (image_id, vector) in enumerate(zip(ids, [(1, 0), (0.9, 0.1), (0, 1)], strict=True)):
+        (one,) = embedded([np.array(vector, np.float32)])
+        commit(database, [Prediction(ImageRef(image_id, f"/{place}.jpg"), one.output, None)])
+    execute(
+        "CREATE INDEX near ON infer_predictions USING hnsw ((vector::vector(2)) vector_cosine_ops)"
+        f" WHERE model_id = '{MODEL.model_id}'"
+    )
+    nearest = (
+        "SELECT image_id FROM infer_current_predictions"
+        f" WHERE model_id = '{MODEL.model_id}' ORDER BY vector::vector(2) <=> '[1, 0.1]' LIMIT 2"
+    )
+    with database.read() as connection:
+        assert connection.scalars(text(nearest)).all() == [ids[1], ids[0]]
+    (history,) = read_history(database, [("stub", MODEL.model_id)], ids[0])
+    assert history.prediction["vector"] == np.array([1, 0], "<f4").tobytes()
+    sides = Disagreement(database, Source(database, SourceSettings()), DAY, MODEL.model_id, MODEL.model_id)
+    assert [row["vector_a"] == row["vector_b"] for row in sides.pairs()] == [True] * 3
+
+
+def test_what_pgvector_refuses_costs_its_own_row(database, with_extension):
+    store_vectors(database, "pgvector")
+    written = commit(database, embedded([np.zeros(8, np.float32), np.zeros(16_001, np.float32)]))
+    assert [prediction.ref.image_id for prediction in written.predictions] == ["0"]
+    (broken,) = written.broken
+    assert broken.reason == Reason.WRITE_ERROR
+    assert "16000 dimensions" in broken.detail
+
+
+def test_a_rehearsal_writes_the_type_that_a_run_would(database, with_extension):
+    store_vectors(database, "pgvector")
+    with open_rehearsal(database) as rehearsal:
+        assert len(commit(rehearsal, embedded([any_floats(8)])).predictions) == 1
+    assert stored(database, predictions) == {}
+
+
+def test_a_run_at_work_keeps_its_vectors_as_they_are(database, with_extension):
+    Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    with pytest.raises(DayHeld, match="a run is at work"):
+        store_vectors(database, "pgvector")
+    with database.write() as connection:
+        connection.execute(text("UPDATE infer_runs SET state = 'done'"))
+    assert store_vectors(database, "pgvector") == 0
+
+
+def test_a_database_that_can_not_is_told_apart(database, kind):
+    assert store_vectors(database, "bytes") == 0
+    with pytest.raises(UsageError, match="no extension pgvector" if kind == "postgres" else "only PostgreSQL"):
+        store_vectors(database, "pgvector")
