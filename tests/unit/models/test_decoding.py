@@ -10,11 +10,11 @@ from infer_app.errors import ModelError
 from infer_app.images.decode import decode_image
 from infer_app.images.location import ReadLimits
 from infer_app.images.transform import transform
+from infer_app.models.decoding import agreement_in_words, decoding_agreement, decoding_ms
 from infer_app.models.golden import Parity, check_golden
 from infer_app.models.golden_images import made_images
 from infer_app.models.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set
 from infer_app.models.manifest import model_id
-from infer_app.models.scaled import agreement_in_words, decoding_ms, scaled_agreement
 from infer_app.models.specs import InputSpec, OutputSpec
 from infer_app.models.torchscript import build_cpu_variant
 from infer_app.records import Recipe
@@ -71,7 +71,7 @@ def test_a_scaled_model_passes_its_own_check_and_notices_exact_decoding(artifact
 def test_agreement_is_of_the_images_that_are_shrunk(artifact):
     predict = build_cpu_variant(artifact)
     images = [jpeg(400, 300), jpeg(60, 60), b"no image", made_images()["shapes.png"], jpeg(300, 400)]
-    parity = scaled_agreement(predict, SCALED, images)
+    parity = decoding_agreement(predict, SCALED, images)
     assert parity is not None
     assert (parity.num_images, parity.label_agreement) == (2, 1.0)
     assert 0.999 < parity.cosine <= 1
@@ -104,8 +104,8 @@ def test_no_image_that_is_large_enough_is_no_agreement(artifact):
     def predict(pixels):
         raise AssertionError("nothing to predict")
 
-    assert scaled_agreement(predict, SCALED, [jpeg(60, 60), b"no image"]) is None
-    assert scaled_agreement(predict, SCALED, []) is None
+    assert decoding_agreement(predict, SCALED, [jpeg(60, 60), b"no image"]) is None
+    assert decoding_agreement(predict, SCALED, []) is None
     assert agreement_in_words(None, "classification") == (
         "decode scaled: no image was large enough to be shrunk: give photos of the night's size with --calibrate"
     )

@@ -1,0 +1,92 @@
+"""JPEGs become pixels on a GPU, by nvImageCodec; on the device `cpu` by its own CPU decoder, through the same code."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infer_app.errors import ModelError
+from infer_app.images.gpu_transform import transform_on_device
+from infer_app.records import Recipe
+
+log = logging.getLogger(__name__)
+
+_HINT = "pip install 'infer_app[gpu-decode]', or build the model with --decode exact"
+
+
+class GpuDecoder:
+    """Lenient: what it gives for a broken file may be garbage. `suits_gpu` says what it should be given."""
+
+    def __init__(self, device: torch.device) -> None:
+        """Raises ModelError where nvImageCodec is missing or does not start."""
+        try:
+            with _silence():
+                self._library, self._decoder = _open(device)
+        except ImportError as error:
+            raise ModelError(f"decoding on a GPU needs nvImageCodec: {error}", _HINT) from error
+        except RuntimeError as error:
+            raise ModelError(f"nvImageCodec does not start: {error}", _HINT) from error
+        self.name = f"nvImageCodec {self._library.__version__} on {device}"
+        self._device = device
+        library = self._library
+        self._params = library.DecodeParams(
+            apply_exif_orientation=False, color_spec=library.ColorSpec.SRGB, sample_format=library.SampleFormat.I_RGB
+        )
+
+    def pixels(self, files: Sequence[bytes], recipe: Recipe) -> list[Tensor | None]:
+        """The model's input of each on the device, (size, size, 3) uint8 RGB; None for what it can't do.
+
+        Queued on the device's current stream. Where the device itself fails, waiting for that says so.
+        """
+        stream = torch.cuda.current_stream(self._device).cuda_stream if self._device.type == "cuda" else 0
+        try:
+            streams = [self._library.CodeStream(data) for data in files]
+            images = self._decoder.decode(streams, params=self._params, cuda_stream=stream)
+            pictures = [None if image is None else self._picture(image) for image in images]
+            return [None if rgb is None else transform_on_device(rgb, recipe) for rgb in pictures]
+        except RuntimeError as error:  # memory, mostly
+            log.warning("nvImageCodec failed on %d images, which the CPU decodes: %s", len(files), error)
+            return [None] * len(files)
+
+    def _picture(self, image: Any) -> Tensor | None:
+        """(H, W, 3) uint8 RGB, the image's own memory."""
+        source = np.asarray(image) if self._device.type == "cpu" else image
+        rgb = torch.as_tensor(source, device=self._device)
+        return rgb if rgb.dtype == torch.uint8 and rgb.shape[2:] == (3,) else None
+
+
+def _open(device: torch.device) -> tuple[Any, Any]:
+    """Library and decoder. Never its CPU decoder beside a GPU's: ours knows a broken file when it sees one."""
+    os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")  # a file that it refuses is no news
+    from nvidia import nvimgcodec
+
+    kinds = nvimgcodec.BackendKind
+    is_cpu = device.type == "cpu"
+    backends = [kinds.CPU_ONLY] if is_cpu else [kinds.HW_GPU_ONLY, kinds.GPU_ONLY, kinds.HYBRID_CPU_GPU]
+    decoder = nvimgcodec.Decoder(
+        device_id=nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY if is_cpu else device.index or 0,
+        max_num_cpu_threads=1 if is_cpu else 0,
+        backends=[nvimgcodec.Backend(kind) for kind in backends],
+        options=":fancy_upsampling=1",  # colour spread over the pixels as libjpeg and Pillow do it
+    )
+    return nvimgcodec, decoder
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """It prints a line for each library of CUDA's that is not there, needed or not."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
