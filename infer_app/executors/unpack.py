@@ -66,7 +66,7 @@ class Unpacker:
         """
         if not suits_gpu(data, self._loader.recipe, self._loader.decode_limits):
             return self._loader.pixels(data)
-        (found,) = self._decoded([data])
+        (found,) = self._decoded([data], are_whole=True)
         if found is None:
             raise ModelError(
                 f"{self._decoder.name} does not decode a golden image",
@@ -74,10 +74,10 @@ class Unpacker:
             )
         return found.cpu()
 
-    def _decoded(self, files: Sequence[bytes]) -> list[Tensor | None]:
+    def _decoded(self, files: Sequence[bytes], are_whole: bool = False) -> list[Tensor | None]:
         """A decoder may leave a GPU on which nothing runs any more; that shows once it is waited for."""
         try:
-            found = self._decoder.pixels(files, self._loader.recipe)
+            found = self._decoder.pixels(files, self._loader.recipe, are_whole)
             self._stream.wait()
         except torch.AcceleratorError:
             os.abort()  # as if it had crashed: in a new process each image is alone, and the CPU's

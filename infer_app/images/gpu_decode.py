@@ -18,6 +18,7 @@ from infer_app.records import Recipe
 
 log = logging.getLogger(__name__)
 
+FLAT_PIXELS = 16  # the width of what a JPEG's code makes at a time, mostly
 _HINT = "pip install 'infer_app[gpu-decode]', or build the model with --decode exact"
 
 
@@ -40,26 +41,42 @@ class GpuDecoder:
             apply_exif_orientation=False, color_spec=library.ColorSpec.SRGB, sample_format=library.SampleFormat.I_RGB
         )
 
-    def pixels(self, files: Sequence[bytes], recipe: Recipe) -> list[Tensor | None]:
-        """The model's input of each on the device, (size, size, 3) uint8 RGB; None for what it can't do.
+    def pixels(self, files: Sequence[bytes], recipe: Recipe, are_whole: bool = False) -> list[Tensor | None]:
+        """The model's input of each on the device, (size, size, 3) uint8 RGB; None for what the CPU should look at.
 
-        Queued on the device's current stream. Where the device itself fails, waiting for that says so.
+        That is what it can't do, and unless they `are_whole` pictures that may end in filler. Queued on the device's
+        current stream; where the device itself fails, waiting for that says so.
         """
         stream = torch.cuda.current_stream(self._device).cuda_stream if self._device.type == "cuda" else 0
         try:
             streams = [self._library.CodeStream(data) for data in files]
             images = self._decoder.decode(streams, params=self._params, cuda_stream=stream)
-            pictures = [None if image is None else self._picture(image) for image in images]
-            return [None if rgb is None else transform_on_device(rgb, recipe) for rgb in pictures]
+            pictures = {number: rgb for number, image in enumerate(images) if (rgb := self._picture(image)) is not None}
+            found: list[Tensor | None] = [None] * len(files)
+            for (number, rgb), is_flat in zip(pictures.items(), _end_flat(list(pictures.values())), strict=True):
+                if are_whole or not is_flat:
+                    found[number] = transform_on_device(rgb, recipe)
+            return found
         except RuntimeError as error:  # memory, mostly
             log.warning("nvImageCodec failed on %d images, which the CPU decodes: %s", len(files), error)
             return [None] * len(files)
 
-    def _picture(self, image: Any) -> Tensor | None:
+    def _picture(self, image: Any | None) -> Tensor | None:
         """(H, W, 3) uint8 RGB, the image's own memory."""
+        if image is None:
+            return None
         source = np.asarray(image) if self._device.type == "cpu" else image
         rgb = torch.as_tensor(source, device=self._device)
         return rgb if rgb.dtype == torch.uint8 and rgb.shape[2:] == (3,) else None
+
+
+def _end_flat(pictures: Sequence[Tensor]) -> list[bool]:
+    """Whether the end of the last row is of one colour: that of a file whose data ended too early is.
+
+    Many a sound one is too, and costs the CPU's time; of those that lack some data it misses few.
+    """
+    flat = [(rgb[-1, -FLAT_PIXELS:] == rgb[-1, -1]).all() for rgb in pictures]
+    return torch.stack(flat).tolist() if flat else []
 
 
 def _open(device: torch.device) -> tuple[Any, Any]:
