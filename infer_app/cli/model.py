@@ -56,7 +56,7 @@ class RecipeFlags:
             if self.decode != "exact":
                 raise UsageError(
                     f"--decode {self.decode} does not go with --preprocess: your function gets the whole picture",
-                    "leave --decode out, or shrink inside the function",
+                    "leave --decode out",
                 )
             return Recipe("custom", self.size, interpolation=self.interpolation, exif=self.exif)
         if self.kind not in ("resize-crop", "crop-resize", "stretch"):

@@ -41,6 +41,11 @@ class GpuDecoder:
             apply_exif_orientation=False, color_spec=library.ColorSpec.SRGB, sample_format=library.SampleFormat.I_RGB
         )
 
+    @classmethod
+    def here(cls) -> GpuDecoder:
+        """By this machine's GPU, or without one on the CPU. Raises ModelError as the constructor does."""
+        return cls(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+
     def pixels(self, files: Sequence[bytes], recipe: Recipe, are_whole: bool = False) -> list[Tensor | None]:
         """The model's input of each on the device, (size, size, 3) uint8 RGB; None for what the CPU should look at.
 

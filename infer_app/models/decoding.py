@@ -54,8 +54,7 @@ def _scaled_pixels(data: bytes, recipe: Recipe) -> Tensor | None:
 
 
 def _gpu_pixels(recipe: Recipe) -> Callable[[bytes], Tensor | None]:
-    """By this machine's GPU, or without one by nvImageCodec on the CPU."""
-    decoder = GpuDecoder(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
+    decoder = GpuDecoder.here()
 
     def pixels(data: bytes) -> Tensor | None:
         found = decoder.pixels([data], recipe) if suits_gpu(data, recipe, GOLDEN_LIMITS) else [None]

@@ -6,6 +6,7 @@ What a file becomes is what the cpu executor makes of it: the label or, word for
 import io
 import os
 import signal
+import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -277,6 +278,13 @@ class DeadlyDecoder(GpuDecoder):
         return super().pixels(files, recipe, are_whole)
 
 
+class HangingDecoder(GpuDecoder):
+    def pixels(self, files, recipe, are_whole=False):
+        if any(DEADLY in data for data in files):
+            time.sleep(600)
+        return super().pixels(files, recipe, are_whole)
+
+
 class LostDevice(NullStream):
     """A GPU on which a file left nothing that still runs."""
 
@@ -304,16 +312,23 @@ class DeadlySpec(DeviceSpec):
         return device.DeviceLane.open(self)
 
 
-@pytest.mark.parametrize("decoder", [DeadlyDecoder, LosingDecoder], ids=["crash", "lost device"])
+@pytest.mark.parametrize(
+    ("decoder", "timeout_s"),
+    [
+        pytest.param(DeadlyDecoder, 30.0, id="crash"),
+        pytest.param(LosingDecoder, 30.0, id="lost device"),
+        pytest.param(HangingDecoder, 1.0, id="hang", marks=pytest.mark.slow),
+    ],
+)
 def test_a_file_that_ends_the_gpus_decoder_is_the_cpus_and_its_neighbours_are_predicted(
-    decoder, folder, artifact, expected
+    decoder, timeout_s, folder, artifact, expected
 ):
     (folder / "deadly").write_bytes(comment(GPU["fine"], DEADLY))
     names = [*GPU, "deadly", "png", "junk"]
     spec = lane_spec(folder, artifact)
     with Ring(slots_for(1), BATCH, SIZE) as ring:
         device = DeadlySpec(spec, ring, "cpu", decoder)
-        workers = RingWorkers(ring, LoaderSpec(spec, ring).open, 1, device.open, 30.0)
+        workers = RingWorkers(ring, LoaderSpec(spec, ring).open, 1, device.open, timeout_s)
         try:
             found = outcomes(workers.run(chunks(folder, names)))
         finally:
