@@ -109,7 +109,7 @@ class DeviceLane:
         stream.page_lock(spec.ring.pixels)
         models = [_open_model(number, model, spec, stream) for number, model in enumerate(spec.lane.models)]
         loader = Loader(replace(spec.lane, cache=None), models[0].artifact)
-        unpacker = Unpacker(loader, stream) if decodes_on_gpu(models[0].artifact) else None
+        unpacker = Unpacker(loader, stream.device) if decodes_on_gpu(models[0].artifact) else None
         for model in models:
             predict = partial(_predict_here, model, stream)
             model.prove(loader.pixels, predict)

@@ -24,11 +24,8 @@ class CopyStream(Protocol):
     def send(self, pixels: Tensor, target: Tensor) -> None:
         """Copies to the device, beside what the model does there. Returns when `pixels` is no longer needed."""
 
-    def wait(self) -> None:
-        """For all that was queued for the model's stream. Raises torch.AcceleratorError where the device failed."""
-
     def fetch(self, rows: Tensor) -> Tensor:
-        """The model's output on the CPU, valid until the next call: where the model is waited for."""
+        """The model's output on the CPU, valid until the next call: the one place that waits for the model."""
 
 
 class NullStream:
@@ -41,9 +38,6 @@ class NullStream:
 
     def send(self, pixels: Tensor, target: Tensor) -> None:
         target.copy_(pixels)
-
-    def wait(self) -> None:
-        return
 
     def fetch(self, rows: Tensor) -> Tensor:
         return rows
@@ -78,16 +72,13 @@ class CudaStream:
             self._copied.record(self._copies)
         self._copied.synchronize()
 
-    def wait(self) -> None:
-        self._fetched.record(torch.cuda.current_stream(self.device))
-        self._fetched.synchronize()
-
     def fetch(self, rows: Tensor) -> Tensor:
         if self._rows is None or self._rows.shape[1:] != rows.shape[1:] or len(self._rows) < len(rows):
             self._rows = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
         here = self._rows[: len(rows)]
         here.copy_(rows, non_blocking=True)
-        self.wait()
+        self._fetched.record(torch.cuda.current_stream(self.device))
+        self._fetched.synchronize()
         return here
 
 

@@ -10,7 +10,6 @@ from torch import Tensor
 
 from infer_app.errors import ModelError
 from infer_app.executors.loader import Loader
-from infer_app.executors.stream import CopyStream
 from infer_app.images.gpu_decode import GpuDecoder
 from infer_app.images.gpu_jpeg import suits_gpu
 from infer_app.loading.mark import Mark
@@ -30,11 +29,10 @@ def decodes_on_gpu(artifact: Artifact) -> bool:
 class Unpacker:
     """Fills the rows of a buffer on the device whose images came as files."""
 
-    def __init__(self, loader: Loader, stream: CopyStream) -> None:
+    def __init__(self, loader: Loader, device: torch.device) -> None:
         """Raises ModelError where there is no decoder for the device."""
         self._loader = loader
-        self._stream = stream
-        self._decoder = GpuDecoder(stream.device)
+        self._decoder = GpuDecoder(device)
 
     def unpack(
         self, chunk: Chunk, files: Mapping[int, bytes], pixels: Tensor, mark: Mark, clock: StageClock
@@ -75,10 +73,7 @@ class Unpacker:
         return found.cpu()
 
     def _decoded(self, files: Sequence[bytes], are_whole: bool = False) -> list[Tensor | None]:
-        """A decoder may leave a GPU on which nothing runs any more; that shows once it is waited for."""
         try:
-            found = self._decoder.pixels(files, self._loader.recipe, are_whole)
-            self._stream.wait()
+            return self._decoder.pixels(files, self._loader.recipe, are_whole)
         except torch.AcceleratorError:
             os.abort()  # as if it had crashed: in a new process each image is alone, and the CPU's
-        return found

@@ -49,22 +49,42 @@ class GpuDecoder:
     def pixels(self, files: Sequence[bytes], recipe: Recipe, are_whole: bool = False) -> list[Tensor | None]:
         """The model's input of each on the device, (size, size, 3) uint8 RGB; None for what the CPU should look at.
 
-        That is what it can't do, and unless they `are_whole` pictures that may end in filler. Queued on the device's
-        current stream; where the device itself fails, waiting for that says so.
+        That is what it can't do, and unless they `are_whole` pictures that may end in filler. Raises
+        torch.AcceleratorError where the device itself failed, and does nothing any more.
         """
-        stream = torch.cuda.current_stream(self._device).cuda_stream if self._device.type == "cuda" else 0
+        images: list[Any] = []
         try:
-            streams = [self._library.CodeStream(data) for data in files]
-            images = self._decoder.decode(streams, params=self._params, cuda_stream=stream)
-            pictures = {number: rgb for number, image in enumerate(images) if (rgb := self._picture(image)) is not None}
-            found: list[Tensor | None] = [None] * len(files)
-            for (number, rgb), is_flat in zip(pictures.items(), _end_flat(list(pictures.values())), strict=True):
-                if are_whole or not is_flat:
-                    found[number] = transform_on_device(rgb, recipe)
-            return found
+            images = self._decode(files)
+            found = self._rows(images, recipe, are_whole)
+        except torch.AcceleratorError:
+            raise
         except RuntimeError as error:  # memory, mostly
             log.warning("nvImageCodec failed on %d images, which the CPU decodes: %s", len(files), error)
-            return [None] * len(files)
+            found = [None] * len(files)
+        self._wait()  # here, where there still are the images, whose memory is read until then
+        return found
+
+    def _decode(self, files: Sequence[bytes]) -> list[Any]:
+        """Ordered before what comes next on torch's current stream."""
+        stream = torch.cuda.current_stream(self._device).cuda_stream if self._device.type == "cuda" else 0
+        streams = [self._library.CodeStream(data) for data in files]
+        images: list[Any] = self._decoder.decode(streams, params=self._params, cuda_stream=stream)
+        return images
+
+    def _rows(self, images: Sequence[Any], recipe: Recipe, are_whole: bool) -> list[Tensor | None]:
+        pictures = {number: rgb for number, image in enumerate(images) if (rgb := self._picture(image)) is not None}
+        found: list[Tensor | None] = [None] * len(images)
+        for (number, rgb), is_flat in zip(pictures.items(), _end_flat(list(pictures.values())), strict=True):
+            if are_whole or not is_flat:
+                found[number] = transform_on_device(rgb, recipe)
+        return found
+
+    def _wait(self) -> None:
+        """Asleep, not spinning: the core is a loader's."""
+        if self._device.type == "cuda":
+            done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+            done.record(torch.cuda.current_stream(self._device))
+            done.synchronize()
 
     def _picture(self, image: Any | None) -> Tensor | None:
         """(H, W, 3) uint8 RGB, the image's own memory."""

@@ -21,7 +21,6 @@ from infer_app.executors.cuda import CudaExecutor
 from infer_app.executors.device import LoaderLane
 from infer_app.executors.loader import Loader
 from infer_app.executors.spec import DeviceSpec, LaneSpec, LoaderSpec, ModelSpec
-from infer_app.executors.stream import NullStream
 from infer_app.executors.unpack import Unpacker
 from infer_app.images.gpu_decode import GpuDecoder
 from infer_app.images.location import ReadLimits
@@ -285,20 +284,20 @@ class HangingDecoder(GpuDecoder):
         return super().pixels(files, recipe, are_whole)
 
 
-class LostDevice(NullStream):
-    """A GPU on which a file left nothing that still runs."""
+class LosingDecoder(GpuDecoder):
+    """A file leaves a GPU on which nothing runs any more; the library fails, and torch tells why when it waits."""
 
     is_lost = False
 
-    def wait(self):
+    def _decode(self, files):
+        self.is_lost |= any(DEADLY in data for data in files)
+        if self.is_lost:
+            raise RuntimeError("CUDA Runtime failure: '#700'")
+        return super()._decode(files)
+
+    def _wait(self):
         if self.is_lost:
             raise torch.AcceleratorError("an illegal memory access was encountered")
-
-
-class LosingDecoder(GpuDecoder):
-    def pixels(self, files, recipe, are_whole=False):
-        LostDevice.is_lost |= any(DEADLY in data for data in files)
-        return super().pixels(files, recipe, are_whole)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +307,7 @@ class DeadlySpec(DeviceSpec):
     def open(self):
         from infer_app.executors import device, unpack
 
-        unpack.GpuDecoder, device.open_stream = self.decoder, lambda _: LostDevice()  # type: ignore[misc, assignment]
+        unpack.GpuDecoder = self.decoder  # type: ignore[misc]
         return device.DeviceLane.open(self)
 
 
@@ -339,7 +338,7 @@ def test_a_file_that_ends_the_gpus_decoder_is_the_cpus_and_its_neighbours_are_pr
 
 def test_a_decoder_that_decodes_no_golden_image_is_told_at_once(folder, artifact, monkeypatch):
     monkeypatch.setattr(GpuDecoder, "pixels", lambda self, files, *_: [None] * len(files))
-    unpacker = Unpacker(Loader(lane_spec(folder, artifact), artifact), NullStream())
+    unpacker = Unpacker(Loader(lane_spec(folder, artifact), artifact), torch.device("cpu"))
     with pytest.raises(ModelError, match=r"nvImageCodec 0\..* on cpu does not decode a golden image"):
         unpacker.pixels(artifact.read("golden/1.jpg"))
 
