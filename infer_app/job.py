@@ -18,7 +18,7 @@ from infer_app.database.migrate import check_schema, upgrade
 from infer_app.database.rows import RowReader
 from infer_app.database.source import Source
 from infer_app.day import Day
-from infer_app.errors import DatabaseUnavailable, UsageError
+from infer_app.errors import DatabaseUnavailable, ModelError, UsageError
 from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.cuda import CudaExecutor
 from infer_app.executors.executor import Executor
@@ -222,7 +222,19 @@ def open_executor(
     if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
         size = artifacts[0].manifest.recipe.size
         return CudaExecutor(spec, plans[0].workers, images.timeout_s, SLOT_IMAGES, size, plans[0].device)
+    _check_decoding(artifacts, is_asked_for=kind == "cpu")
     return CpuExecutor(spec, plans[0].workers, images.timeout_s)
+
+
+def _check_decoding(artifacts: Sequence[Artifact], is_asked_for: bool) -> None:
+    """Raises where the cpu executor would decode otherwise than the model does."""
+    for manifest in (artifact.manifest for artifact in artifacts):
+        if manifest.recipe.decode == "gpu":
+            raise (UsageError if is_asked_for else ModelError)(
+                f"{manifest.name} decodes on a GPU, which the cpu executor does not",
+                "let it run on one; or use --executor cuda, which does the same without one; "
+                "or a model that was built with --decode exact",
+            )
 
 
 def read_limits(loaded: LoadedSettings) -> ReadLimits:

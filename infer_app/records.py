@@ -77,6 +77,7 @@ class Sample:
     ref: ImageRef
     pixels: Tensor  # (H, W, 3) uint8 RGB
     file: FileFacts
+    num_bytes: int = 0  # of the file, where `pixels` begins with its bytes, for a GPU to decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,7 @@ class Chunk:
     models: tuple[int, ...] = (0,)  # those of the lane's models that the refs are new for
     slot: int | None = None  # of the ring: where its pixels are to go, or lie
     files: tuple[FileFacts, ...] = ()  # of each ref, once it was read
+    num_bytes: tuple[int, ...] = ()  # of each row of its slot: 0, it has pixels; else how many bytes of a file
 
     def of(self, refs: Iterable[ImageRef]) -> Chunk:
         """The same for some of its refs, to be read from the start."""
@@ -214,7 +216,7 @@ class Recipe:
     crop: float | None = None  # crop-resize: the square's share of the shorter side, 0-1
     interpolation: str = "bicubic"  # bicubic or bilinear, antialiased
     exif: str = "apply"  # apply or ignore the EXIF orientation
-    decode: str = "exact"  # exact; scaled: large JPEGs are decoded at a half, a quarter or an eighth of their size
+    decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size; gpu: JPEGs by a GPU
 
 
 @dataclass(frozen=True, slots=True)

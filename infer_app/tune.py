@@ -131,7 +131,7 @@ def measure_layouts(artifact: Artifact, tuning: Tuning, say: Say) -> Tuning:
 
 def probe_decoding(lane: LaneSpec, locations: Sequence[str]) -> list[Alternative]:
     """Scaled decoding, measured on these images; nothing where none of them is large enough to be shrunk."""
-    from infer_app.models.scaled import decoding_ms
+    from infer_app.models.decoding import decoding_ms
 
     given = (lane.models[0].artifact, lane.read, lane.max_pixels, locations)
     try:

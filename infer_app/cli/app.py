@@ -148,7 +148,10 @@ def model_build(
     crop: Annotated[float | None, typer.Option(help="crop-resize: the square's share of the shorter side.")] = None,
     interpolation: Annotated[str, typer.Option(help="bicubic or bilinear.")] = "bicubic",
     exif: Annotated[str, typer.Option(help="apply or ignore the EXIF orientation.")] = "apply",
-    decode: Annotated[str, typer.Option(help="exact, or scaled: large JPEGs at a fraction of their size.")] = "exact",
+    decode: Annotated[
+        str,
+        typer.Option(help="exact; scaled: large JPEGs at a fraction of their size; or gpu: by a GPU, where it can."),
+    ] = "exact",
     preprocess: Annotated[
         str | None, typer.Option(help="package.module:function instead of a recipe: RGB uint8 (H, W, 3) in and out.")
     ] = None,

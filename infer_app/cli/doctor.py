@@ -170,6 +170,15 @@ def _tensorrt(host: Host) -> Iterator[Finding]:
     yield Finding("tensorrt", found, fix)
 
 
+def _gpu_decoder(loaded: LoadedSettings) -> Iterator[Finding]:
+    """Only where a model is built for one."""
+    for artifact in choose_artifacts(loaded):
+        if artifact.manifest.recipe.decode == "gpu":
+            from infer_app.images.gpu_decode import GpuDecoder  # torch
+
+            yield Finding("gpu decoder", f"{GpuDecoder.here().name}, for {artifact.manifest.name}")
+
+
 def _model(loaded: LoadedSettings) -> Iterator[Finding]:
     for artifact in choose_artifacts(loaded):
         artifact.verify()
@@ -183,4 +192,15 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("openvino", "models run as TorchScript", missing)
 
 
-CHECKS: tuple[Check, ...] = (_program, _settings, _decoder, _gpu, _database, _roots, _map, _remote, _model)
+CHECKS: tuple[Check, ...] = (
+    _program,
+    _settings,
+    _decoder,
+    _gpu,
+    _database,
+    _roots,
+    _map,
+    _remote,
+    _gpu_decoder,
+    _model,
+)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from infer_app.cli.tables import show_table
-from infer_app.cli.variants import show_requirements, show_scaled, show_tuning, show_variants
+from infer_app.cli.variants import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.errors import ModelError, UsageError
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
@@ -50,13 +50,13 @@ class RecipeFlags:
 
     def recipe(self) -> Recipe:
         """The recipe with its defaults filled in. Raises UsageError for flags that don't belong to it."""
-        if self.decode not in ("exact", "scaled"):
-            raise UsageError(f"--decode {self.decode!r} is not known", "it is exact or scaled")
+        if self.decode not in ("exact", "scaled", "gpu"):
+            raise UsageError(f"--decode {self.decode!r} is not known", "it is exact, scaled or gpu")
         if self.preprocess is not None:
-            if self.decode == "scaled":
+            if self.decode != "exact":
                 raise UsageError(
-                    "--decode scaled does not go with --preprocess: your function gets the whole picture",
-                    "leave --decode out, or shrink inside the function",
+                    f"--decode {self.decode} does not go with --preprocess: your function gets the whole picture",
+                    "leave --decode out",
                 )
             return Recipe("custom", self.size, interpolation=self.interpolation, exif=self.exif)
         if self.kind not in ("resize-crop", "crop-resize", "stretch"):
@@ -177,7 +177,7 @@ def build(
     print(f"{manifest.num_outputs} outputs per image, {len(manifest.golden)} golden images prove it before every run")
     show_variants(manifest)
     show_requirements(manifest)
-    show_scaled(manifest)
+    show_decoding(manifest)
     if tuning := load_tuning(artifact.folder, usable_cores()):
         show_tuning(tuning)
 
@@ -205,7 +205,7 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     print(f"recipe: {_recipe_in_words(manifest)}; {manifest.output.kind}, {manifest.num_outputs} outputs per image")
     show_variants(manifest)
     show_requirements(manifest)
-    show_scaled(manifest)
+    show_decoding(manifest)
     for tuning in tunings:
         show_tuning(tuning)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from infer_app.cli.tables import show_table
+from infer_app.models.decoding import agreement_in_words
 from infer_app.models.golden import Parity
 from infer_app.models.manifest import Manifest
-from infer_app.models.scaled import agreement_in_words
 from infer_app.models.tuning import Tuning
 from infer_app.models.variants import TORCHSCRIPT
 
@@ -36,11 +36,12 @@ def show_requirements(manifest: Manifest) -> None:
             print(f"{variant} runs on: compute capability {capability}, TensorRT {version}, {needs['platform']}")
 
 
-def show_scaled(manifest: Manifest) -> None:
-    """Of a model that decodes large photos at a fraction of their size: what that changes."""
-    if manifest.recipe.decode == "scaled":
-        found = manifest.variants.get(TORCHSCRIPT, {}).get("scaled")
-        print(agreement_in_words(Parity(**found) if found else None, manifest.output.kind))
+def show_decoding(manifest: Manifest) -> None:
+    """Of a model that does not decode exactly: what that changes."""
+    decode = manifest.recipe.decode
+    if decode != "exact":
+        found = manifest.variants.get(TORCHSCRIPT, {}).get(decode)
+        print(agreement_in_words(Parity(**found) if found else None, manifest.output.kind, decode))
 
 
 def show_tuning(tuning: Tuning) -> None:

@@ -19,7 +19,7 @@ class CudaExecutor:
 
     name = "cuda"
     num_lanes = 1  # processes that predictions come from
-    device_stages = frozenset({"model", "outputs"})  # one after the other; copies go on beside them
+    device_stages = frozenset({"gpu-decode", "model", "outputs"})  # one after the other; copies go on beside them
 
     def __init__(
         self, lane: LaneSpec, num_workers: int, timeout_s: float, batch_size: int, size: int, device: str = "cuda"

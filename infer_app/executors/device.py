@@ -21,6 +21,7 @@ from infer_app.executors.loader import Loader
 from infer_app.executors.predictor import LaneModel
 from infer_app.executors.spec import DeviceSpec, LoaderSpec, ModelSpec
 from infer_app.executors.stream import CopyStream, open_stream
+from infer_app.executors.unpack import GPU_LEVELS, Unpacker, decodes_on_gpu
 from infer_app.loading.mark import Mark
 from infer_app.loading.ring import Ring
 from infer_app.loading.workers import TASKS_AHEAD
@@ -31,7 +32,7 @@ from infer_app.records import Batch, Broken, Chunk, ChunkResult, Loaded, Predict
 
 
 class LoaderLane:
-    """Decodes a chunk into its slot."""
+    """Decodes a chunk into its slot; or copies files there that a GPU will decode."""
 
     def __init__(self, loader: Loader, ring: Ring, is_traced: bool = False) -> None:
         self._loader = loader
@@ -42,7 +43,8 @@ class LoaderLane:
     @classmethod
     def open(cls, spec: LoaderSpec) -> LoaderLane:
         torch.set_num_threads(1)
-        return cls(Loader(spec.lane, open_artifact(spec.lane.models[0].artifact)), spec.ring, spec.lane.trace)
+        artifact = open_artifact(spec.lane.models[0].artifact)
+        return cls(Loader(spec.lane, artifact, decodes_on_gpu(artifact)), spec.ring, spec.lane.trace)
 
     def process(self, chunk: Chunk, mark: Mark) -> Loaded:
         assert chunk.slot is not None
@@ -55,6 +57,7 @@ class LoaderLane:
             chunk,
             refs=tuple(sample.ref for sample in batch.samples),
             files=tuple(sample.file for sample in batch.samples),
+            num_bytes=tuple(sample.num_bytes for sample in batch.samples),
         )
         return Loaded(good, clock.stamp(result))
 
@@ -67,21 +70,31 @@ class LoaderLane:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A chunk's pixels in one of the buffers on the device."""
+    """A chunk's pixels in one of the buffers on the device, and its files that are still to be decoded."""
 
     buffer: Tensor
     pixels: Tensor  # (n, H, W, 3) uint8, the buffer's first rows
+    files: dict[int, bytes]  # by row, which has no pixels yet
     clock: StageClock  # of the copy
 
 
 class DeviceLane:
     """Predicts what lies in a slot."""
 
-    def __init__(self, ring: Ring, models: Sequence[LaneModel], stream: CopyStream, is_traced: bool = False) -> None:
+    def __init__(
+        self,
+        ring: Ring,
+        models: Sequence[LaneModel],
+        stream: CopyStream,
+        is_traced: bool = False,
+        unpacker: Unpacker | None = None,
+    ) -> None:
+        """With an `unpacker` slots may hold files too."""
         self._slots = torch.from_numpy(ring.pixels)
         self._models = tuple(models)
         self._stream = stream
         self._is_traced = is_traced
+        self._unpacker = unpacker
         self._buffers: SimpleQueue[Tensor] = SimpleQueue()
         for _ in range(TASKS_AHEAD):
             self._buffers.put(torch.zeros(self._slots.shape[1:], dtype=torch.uint8, device=stream.device))
@@ -90,15 +103,19 @@ class DeviceLane:
 
     @classmethod
     def open(cls, spec: DeviceSpec) -> DeviceLane:
-        """A lane that has proved itself on the golden images, by the way of the CPU's decoder. Raises ModelError."""
+        """A lane that has proved itself on the golden images, by the way of each decoder. Raises ModelError."""
         torch.set_num_threads(spec.lane.num_threads)
         stream = open_stream(spec.device)
         stream.page_lock(spec.ring.pixels)
         models = [_open_model(number, model, spec, stream) for number, model in enumerate(spec.lane.models)]
         loader = Loader(replace(spec.lane, cache=None), models[0].artifact)
+        unpacker = Unpacker(loader, stream.device) if decodes_on_gpu(models[0].artifact) else None
         for model in models:
-            model.prove(loader.pixels, partial(_predict_here, model, stream))
-        return cls(spec.ring, models, stream, spec.lane.trace)
+            predict = partial(_predict_here, model, stream)
+            model.prove(loader.pixels, predict)
+            if unpacker is not None:
+                model.prove(unpacker.pixels, predict, GPU_LEVELS)
+        return cls(spec.ring, models, stream, spec.lane.trace, unpacker)
 
     def take(self, chunk: Chunk) -> bool:
         self._staged[id(chunk)] = self._stage(chunk)
@@ -111,13 +128,23 @@ class DeviceLane:
         mark.hold(0, "model")
         staged = self._staged.pop(id(chunk), None) or self._stage(chunk)  # one that came before the lane was open
         clock = staged.clock
-        samples = tuple(map(Sample, chunk.refs, staged.pixels, chunk.files))
-        batch = Batch(staged.pixels, samples, ())
+        batch = self._unpack(chunk, staged, mark)
         results = [one for number in chunk.models for one in self._models[number].infer(batch, clock)]
         self._buffers.put(staged.buffer)
         predictions = tuple(one for one in results if isinstance(one, Prediction))
-        broken = tuple(one for one in results if isinstance(one, Broken))
+        broken = batch.broken + tuple(one for one in results if isinstance(one, Broken))
         return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.models))
+
+    def _unpack(self, chunk: Chunk, staged: Staged, mark: Mark) -> Batch:
+        samples = tuple(map(Sample, chunk.refs, staged.pixels, chunk.files))
+        if self._unpacker is None or not staged.files:
+            return Batch(staged.pixels, samples, ())
+        broken = self._unpacker.unpack(chunk, staged.files, staged.pixels, mark, staged.clock)
+        mark.hold(0, "model")
+        if not broken:
+            return Batch(staged.pixels, samples, ())
+        good = [row for row in range(len(samples)) if row not in broken]
+        return Batch(staged.pixels[good], tuple(samples[row] for row in good), tuple(broken.values()))
 
     def _stage(self, chunk: Chunk) -> Staged:
         assert chunk.slot is not None
@@ -125,9 +152,14 @@ class DeviceLane:
         clock.refs = chunk.refs
         buffer = self._buffers.get()
         pixels = buffer[: len(chunk.refs)]
+        slot = self._slots[chunk.slot]
         with clock.time("copy"), self._sending:
-            self._stream.send(self._slots[chunk.slot][: len(chunk.refs)], pixels)
-        return Staged(buffer, pixels, clock)
+            files = {
+                row: slot[row].view(-1)[:size].numpy().tobytes() for row, size in enumerate(chunk.num_bytes) if size
+            }
+            if len(files) < len(chunk.refs):
+                self._stream.send(slot[: len(chunk.refs)], pixels)
+        return Staged(buffer, pixels, files, clock)
 
 
 def _predict_here(model: LaneModel, stream: CopyStream, pixels: Tensor) -> Tensor:

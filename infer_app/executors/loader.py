@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,6 +15,7 @@ from infer_app.images.cache import PixelCache
 from infer_app.images.cachekey import CacheKey
 from infer_app.images.collate import collate
 from infer_app.images.decode import DecodeLimits, decode_image, decoder_name
+from infer_app.images.gpu_jpeg import suits_gpu
 from infer_app.images.image_bytes import ImageBytes
 from infer_app.images.location import ReadLimits, read_ahead, read_image
 from infer_app.images.transform import transform
@@ -33,13 +35,15 @@ WORTHWHILE_WAIT = 0.02  # of a chunk's time, spent waiting for its files
 class Loader:
     """Never raises for an image: what can't be loaded is told apart from its neighbours."""
 
-    def __init__(self, spec: LaneSpec, artifact: Artifact) -> None:
+    def __init__(self, spec: LaneSpec, artifact: Artifact, has_gpu_decoder: bool = False) -> None:
+        """With a GPU decoder behind it, it leaves files to that where they suit it."""
         manifest = artifact.manifest
         self.recipe = manifest.recipe
         self._preprocess = artifact.preprocess()
         self._read_limits = spec.read
         self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
-        self._decode_limits = DecodeLimits(spec.max_pixels)
+        self.decode_limits = DecodeLimits(spec.max_pixels)
+        self._has_gpu_decoder = has_gpu_decoder
         self._reads_wait = False  # from the first time on that they did: files in memory need no reading ahead
         self._cache: PixelCache | None = None
         if spec.cache is not None:
@@ -51,14 +55,16 @@ class Loader:
 
         `mark` says what is in hand before each step that a broken file could crash or hang.
         """
-        samples = [self._load(ref, first + i, mark, clock) for i, ref in enumerate(refs)]
+        # An image that is alone may be so because a GPU's decoder died on it.
+        leaves_some = self._has_gpu_decoder and len(refs) > 1
+        samples = [self._load(ref, first + i, mark, clock, leaves_some) for i, ref in enumerate(refs)]
         clock.refs = refs
         with clock.time("collate"):
             return collate(samples, buffer)
 
     def pixels(self, data: bytes) -> Tensor:
         """Those of an encoded image, (H, W, 3) uint8. Raises BadImage."""
-        return transform(decode_image(data, self.recipe, self._decode_limits), self.recipe, self._preprocess)
+        return transform(decode_image(data, self.recipe, self.decode_limits), self.recipe, self._preprocess)
 
     def begin(self, chunk: Chunk) -> None:
         """Before the first image of a chunk is loaded."""
@@ -76,30 +82,43 @@ class Loader:
         """From what a chunk took: does reading wait?"""
         self._reads_wait |= clock.wait_seconds["read"] > WORTHWHILE_WAIT * sum(clock.wall_seconds.values())
 
-    def _load(self, ref: ImageRef, position: int, mark: Mark, clock: StageClock) -> Sample | Broken:
-        facts, stage = FileFacts(), "read"
-        clock.refs = (ref,)
+    def decode(
+        self, ref: ImageRef, data: bytes, facts: FileFacts, position: int, mark: Mark, clock: StageClock
+    ) -> Sample | Broken:
+        """From the bytes of a file to its pixels."""
+        stage = "decode"
         try:
-            mark.hold(position, stage)
-            with clock.time(stage):
-                image = self._read(ref)
-            facts = image.facts
-            if (kept := self._cached(facts, clock)) is not None:
-                return Sample(ref, kept, facts)
-            stage = "decode"
             mark.hold(position, stage, facts)
             with clock.time(stage):
-                picture = decode_image(image.data, self.recipe, self._decode_limits)
+                picture = decode_image(data, self.recipe, self.decode_limits)
             stage = "transform"
             mark.hold(position, stage, facts)
             with clock.time(stage):
                 pixels = transform(picture, self.recipe, self._preprocess)
             self._keep(facts, pixels, clock)
             return Sample(ref, pixels, facts)
-        except BadImage as bad:
-            return Broken(ref, bad.reason, bad.detail, stage, bad.facts or facts, decoder_name())
-        except MemoryError:
-            return Broken(ref, Reason.OUT_OF_MEMORY, f"no memory left to {stage} it", stage, facts, decoder_name())
+        except (BadImage, MemoryError) as error:
+            return _broken(ref, error, stage, facts)
+
+    def _load(self, ref: ImageRef, position: int, mark: Mark, clock: StageClock, leaves_some: bool) -> Sample | Broken:
+        facts = FileFacts()
+        clock.refs = (ref,)
+        try:
+            mark.hold(position, "read")
+            with clock.time("read"):
+                image = self._read(ref)
+            facts = image.facts
+            if (kept := self._cached(facts, clock)) is not None:
+                return Sample(ref, kept, facts)
+            if leaves_some and self._suits_gpu(image.data, clock):
+                return Sample(ref, _packed(image.data, self.recipe.size), facts, len(image.data))
+        except (BadImage, MemoryError) as error:
+            return _broken(ref, error, "read", facts)
+        return self.decode(ref, image.data, facts, position, mark, clock)
+
+    def _suits_gpu(self, data: bytes, clock: StageClock) -> bool:
+        with clock.time("decode"):
+            return suits_gpu(data, self.recipe, self.decode_limits)
 
     def _read(self, ref: ImageRef) -> ImageBytes:
         if self._prefetch is not None and is_remote(ref.location):
@@ -117,6 +136,19 @@ class Loader:
         if self._cache is not None and facts.sha256 is not None:
             with clock.time("cache"):
                 self._cache.put(facts.sha256, pixels.numpy())
+
+
+def _packed(data: bytes, size: int) -> Tensor:
+    """A row that begins with the bytes of a file."""
+    row = torch.empty((size, size, 3), dtype=torch.uint8)
+    row.view(-1).numpy()[: len(data)] = np.frombuffer(data, np.uint8)
+    return row
+
+
+def _broken(ref: ImageRef, error: BadImage | MemoryError, stage: str, facts: FileFacts) -> Broken:
+    if isinstance(error, BadImage):
+        return Broken(ref, error.reason, error.detail, stage, error.facts or facts, decoder_name())
+    return Broken(ref, Reason.OUT_OF_MEMORY, f"no memory left to {stage} it", stage, facts, decoder_name())
 
 
 def _open_prefetch(limits: ReadLimits) -> Prefetch:

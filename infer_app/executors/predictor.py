@@ -24,9 +24,14 @@ class LaneModel:
     batch_size: int  # images that it takes at most
     predict: Callable[[Tensor], Tensor]  # (n, H, W, 3) uint8 to (n, D) float32 on the CPU
 
-    def prove(self, load_pixels: Callable[[bytes], Tensor], predict: Callable[[Tensor], Tensor] | None = None) -> None:
+    def prove(
+        self,
+        load_pixels: Callable[[bytes], Tensor],
+        predict: Callable[[Tensor], Tensor] | None = None,
+        pixel_levels: int | None = None,
+    ) -> None:
         """The golden images, from bytes to row, which also warms it up. Raises ModelError when they differ."""
-        check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size)
+        check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size, pixel_levels)
 
     def batches(self, batch: Batch) -> Iterator[Batch]:
         """What it is given at a time."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from infer_app.images.bad_image import BadImage
 from infer_app.records import Reason
 
+_JPEG = b"\xff\xd8\xff"
 _SIGNATURES = {
-    b"\xff\xd8\xff": "jpeg",
+    _JPEG: "jpeg",
     b"\x89PNG\r\n\x1a\n": "png",
     b"BM": "bmp",
     b"GIF87a": "gif",
@@ -28,6 +29,10 @@ def sniff(data: bytes) -> str:
     if any(signature.startswith(data) for signature in (*_SIGNATURES, b"RIFF")):
         raise BadImage(Reason.TRUNCATED, f"ends after {len(data)} bytes, inside the signature")
     raise BadImage(Reason.UNSUPPORTED_FORMAT, f"not a JPEG, PNG, WebP, BMP, GIF or TIFF: begins {data[:8].hex(' ')}")
+
+
+def is_jpeg(data: bytes) -> bool:
+    return data.startswith(_JPEG)
 
 
 def check_png_end(data: bytes) -> None:

@@ -48,7 +48,7 @@ def scale_for(width: int, height: int, recipe: Recipe, is_turned: bool) -> int:
 
     A turned picture must divide evenly: the pixels that stand for fewer would else come first and shift all others.
     """
-    if recipe.decode == "exact" or recipe.kind == "custom":
+    if recipe.decode != "scaled" or recipe.kind == "custom":
         return 1
     source, resized, _ = _whole_geometry(width, height, recipe)
     shrink = min(source.width / resized[0], source.height / resized[1])

@@ -23,6 +23,7 @@ SOI, EOI, SOS, APP0, APP1, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 # Any number of FF may come before a marker: only the last one is looked for, which takes linear time on whatever bytes.
 END_OF_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 _SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
+_HOLE = bytes(64)  # a code of so many zeros would be a flat picture's
 MAX_SEGMENTS = 10_000  # a file has dozens; more only cost time
 MAX_EXIF_BYTES = 1 << 20
 _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
@@ -38,6 +39,7 @@ class JpegHeader:
     precision: int  # bits per sample
     sof: int  # the frame's marker byte: 0xC0 baseline, 0xC2 progressive, …
     num_components: int
+    component_ids: bytes  # one each; R, G, B where they are no YCbCr
     num_scan_components_first: int  # how many of them the first scan holds
     adobe_transform: int | None  # 0 none, 1 YCbCr, 2 YCCK; None without an Adobe marker
     orientation: int  # EXIF's, 1 to 8; 1 where there is none or it makes no sense
@@ -88,6 +90,7 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
                 precision=frame[0] if frame else 0,
                 sof=sof,
                 num_components=frame[5] if frame else 0,
+                component_ids=frame[6::3],
                 num_scan_components_first=_checked_scan(payload, frame),
                 adobe_transform=adobe_transform,
                 orientation=_orientation(exif, xmp),
@@ -122,6 +125,16 @@ def jpeg_segments(data: bytes) -> Iterator[Segment]:
 def has_jpeg_end(data: bytes) -> bool:
     """Whether the scans run up to an end marker, by structure only: what the scans hold is not looked at."""
     return any(marker == EOI for marker, _ in _markers_from_first_scan(data))
+
+
+def is_one_scan_to_the_end(data: bytes) -> bool:
+    """Whether the first scan is followed by an end marker alone, by structure only, and has no hole in it.
+
+    A hole is what a file that was never written in full, or a bad disk, has in place of its data.
+    """
+    start = max((segment.end for segment in jpeg_segments(data)), default=0)
+    found = END_OF_SCAN.search(data, start)
+    return found is not None and data[found.end() - 1] == EOI and data.find(_HOLE, start, found.start()) < 0
 
 
 def check_scans(data: bytes, header: JpegHeader, max_scans: int) -> None:

@@ -56,7 +56,7 @@ def _resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
     source, (width, height), _ = geometry
     if rgb.shape[:2] == (height, width):
         return rgb
-    if interpolation == "bicubic" and not _starts_horizontally(source.width, source.height, (width, height)):
+    if interpolation == "bicubic" and not starts_horizontally(source.width, source.height, (width, height)):
         return _pillow_resize(rgb, geometry, interpolation)
     # (1, 3, height, width), no copy. unsqueeze gives the first axis the stride by which torch sees that channels lie
     # last; with another one it resizes in twice the time, and its result has the channels first in memory.
@@ -77,7 +77,7 @@ def _size_or_factors(rgb: Pixels, geometry: Geometry) -> tuple[tuple[int, int] |
     return None, [(height + _ENOUGH) / source.height, (width + _ENOUGH) / source.width]
 
 
-def _starts_horizontally(width: float, height: float, size: tuple[int, int]) -> bool:
+def starts_horizontally(width: float, height: float, size: tuple[int, int]) -> bool:
     """Whether Pillow is sure to do the horizontal pass first, as torch always does.
 
     Bicubic overshoots and each pass clips to 0-255, so that the order shows: by up to 30 levels at hard edges. Pillow
@@ -99,15 +99,21 @@ def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixel
 def _centre(rgb: Pixels, lead: tuple[int, int], size: int) -> Pixels:
     """torchvision's centre crop to a contiguous (size, size, 3): zeros around a side that is too short."""
     rgb = rgb[lead[1] :, lead[0] :]
-    height, width = rgb.shape[:2]
-    top, left = max(0, size - height) // 2, max(0, size - width) // 2
-    if height < size or width < size:
-        padded = np.zeros((max(height, size), max(width, size), 3), np.uint8)
-        padded[top : top + height, left : left + width] = rgb
-        rgb = padded
-        height, width = rgb.shape[:2]
-    top, left = round((height - size) / 2), round((width - size) / 2)  # Python's round: halves go to the even side
-    return np.ascontiguousarray(rgb[top : top + size, left : left + size])
+    (top, rows), (left, columns) = (centre_of(length, size) for length in rgb.shape[:2])
+    centre = rgb[rows, columns]
+    if centre.shape[:2] == (size, size):
+        return np.ascontiguousarray(centre)
+    padded = np.zeros((size, size, 3), np.uint8)
+    padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
+    return padded
+
+
+def centre_of(length: int, size: int) -> tuple[int, slice]:
+    """Where in `size` pixels the centre of a side begins, and which of its pixels that is."""
+    if length <= size:
+        return (size - length) // 2, slice(0, length)
+    first = round((length - size) / 2)  # Python's round: halves go to the even side
+    return 0, slice(first, first + size)
 
 
 def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:

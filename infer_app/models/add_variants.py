@@ -12,10 +12,10 @@ from infer_app.errors import ModelError
 from infer_app.models import openvino
 from infer_app.models.artifact import Artifact, record_variant
 from infer_app.models.calibration import Calibration, CalibrationImages, load_calibration
+from infer_app.models.decoding import decoding_agreement
 from infer_app.models.fixed_batch import FixedBatch
 from infer_app.models.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
 from infer_app.models.measure import measure_models, one_thread
-from infer_app.models.scaled import scaled_agreement
 from infer_app.models.specs import Tolerance
 from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, missing_for, open_variant
 
@@ -41,8 +41,8 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) 
 
     Raises ModelError where int8 was asked for by giving images and can't be made.
     """
-    if calibration is not None and artifact.manifest.recipe.decode == "scaled":
-        artifact = _record_scaled(artifact, calibration)
+    if calibration is not None and artifact.manifest.recipe.decode != "exact":
+        artifact = _record_decoding(artifact, calibration)
     if why := missing_for(OPENVINO_FP32):
         if calibration is not None:
             raise ModelError("int8 needs OpenVINO and NNCF", "pip install 'infer_app[cpu,int8]'")
@@ -65,12 +65,13 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) 
     return _add_int8(artifact, graph, images, calibration.min_agreement, say)
 
 
-def _record_scaled(artifact: Artifact, calibration: Calibration) -> Artifact:
-    """What decoding at a fraction of the size changes on the user's own photos, instead of on the golden ones."""
+def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
+    """What decoding otherwise than exactly changes on the user's own photos, instead of on the golden ones."""
     model = open_variant(artifact, TORCHSCRIPT)
     photos = (path.read_bytes() for path in calibration.files())
-    agreement = scaled_agreement(model, artifact.manifest.recipe, photos, model.batch_size)
-    details = artifact.manifest.variants[TORCHSCRIPT] | {"scaled": agreement.to_json() if agreement else None}
+    recipe = artifact.manifest.recipe
+    agreement = decoding_agreement(model, recipe, photos, model.batch_size)
+    details = artifact.manifest.variants[TORCHSCRIPT] | {recipe.decode: agreement.to_json() if agreement else None}
     return record_variant(artifact, TORCHSCRIPT, details, {})
 
 

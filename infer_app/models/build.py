@@ -30,6 +30,7 @@ from infer_app.models.artifact import (
     write_file,
 )
 from infer_app.models.callables import resolve_callable
+from infer_app.models.decoding import decoding_agreement
 from infer_app.models.fixed_batch import as_rows
 from infer_app.models.golden import (
     CHECK_BATCH,
@@ -51,7 +52,6 @@ from infer_app.models.manifest import (
     model_file_of,
     model_id,
 )
-from infer_app.models.scaled import scaled_agreement
 from infer_app.models.source import Source, read_source, standalone_code
 from infer_app.models.specs import InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.models.torchscript import build_cpu_variant, load_torchscript
@@ -123,7 +123,8 @@ def _check_request(request: BuildRequest) -> None:
         raise UsageError("--preprocess and the recipe custom belong together", "give both, or another recipe alone")
     if request.recipe.kind == "custom" and request.recipe.decode != "exact":
         raise UsageError(
-            "decode scaled does not go with a preprocess function", "leave it out: the function gets whole pictures"
+            f"decode {request.recipe.decode} does not go with a preprocess function",
+            "leave it out: the function gets whole pictures",
         )
     if request.labels is not None and request.output.kind != "classification":
         raise UsageError(f"labels belong to classification, not to {request.output.kind}", "leave --labels out")
@@ -223,9 +224,9 @@ def _fill(
     actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
     parity = measure_parity(golden_outputs(artifact), actual)
     details: dict[str, Any] = {"parity": parity.to_json()}
-    if manifest.recipe.decode == "scaled":
-        agreement = scaled_agreement(predict, manifest.recipe, photos)
-        details["scaled"] = agreement.to_json() if agreement else None
+    if manifest.recipe.decode != "exact":
+        agreement = decoding_agreement(predict, manifest.recipe, photos)
+        details[manifest.recipe.decode] = agreement.to_json() if agreement else None
     save_manifest(folder, replace(manifest, variants={TORCHSCRIPT: details}))
 
 

@@ -14,6 +14,7 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.images.bad_image import BadImage
 from infer_app.images.decode import DecodeLimits, decode_image
 from infer_app.images.geometry import MIN_SHRINK
+from infer_app.images.gpu_jpeg import suits_gpu
 from infer_app.images.transform import reference_transform, transform
 from infer_app.models.artifact import Preprocess
 from infer_app.models.golden_images import large_image, made_images
@@ -36,12 +37,15 @@ class GoldenSet:
 def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess | None) -> GoldenSet:
     """From the first images of a folder, or made in code; ModelError where the recipe fails on one.
 
-    Of a recipe that shrinks large JPEGs one at least is so large.
+    Of a recipe that shrinks large JPEGs one at least is so large; of one that decodes on a GPU one at least is decoded
+    there, unless what the model takes is too small for any.
     """
     photos = {} if folder is None else _images_in(folder, recipe)
     encoded = dict(photos or made_images())
     if recipe.decode == "scaled" and not any(_is_shrunk(data, recipe) for data in encoded.values()):
         encoded["large.jpg"] = large_image(_large_side(recipe))
+    if recipe.decode == "gpu" and not any(suits_gpu(data, recipe, GOLDEN_LIMITS) for data in encoded.values()):
+        encoded["gradient.jpg"] = made_images()["gradient.jpg"]
     return GoldenSet(
         names=tuple(f"golden/{number}{_suffix(name)}" for number, name in enumerate(encoded, start=1)),
         images=tuple(encoded.values()),

@@ -26,6 +26,7 @@ IN_WORDS = {
     "read": "reading limits",
     "decode": "decoding limits",
     "transform": "resizing limits",
+    "gpu-decode": "decoding on the GPU limits",
     "model": "the model limits",
     STORAGE: "the storage limits",
     DATABASE: "the database limits",

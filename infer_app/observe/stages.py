@@ -13,7 +13,19 @@ from functools import cache
 
 from infer_app.records import ChunkResult, ImageRef, Span
 
-STAGES = ("select", "read", "cache", "decode", "transform", "collate", "copy", "model", "outputs", "write")
+STAGES = (
+    "select",
+    "read",
+    "cache",
+    "decode",
+    "transform",
+    "collate",
+    "copy",
+    "gpu-decode",
+    "model",
+    "outputs",
+    "write",
+)
 WAITING_STAGES = ("select", "read", "cache", "write")  # for a database or a storage; the others only want a core
 
 

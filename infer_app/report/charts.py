@@ -13,7 +13,7 @@ from markupsafe import Markup
 from infer_app.report.text import percent, shown
 from infer_app.report.timeline import Lane
 
-NUM_COLORS = 10
+NUM_COLORS = 11
 COLUMN_SHARE = 0.82  # of its place, the rest is the gap
 MIN_HEIGHT = 1.5  # pixels, of a column that stands for something
 

@@ -47,6 +47,7 @@ OWNERS = {
     "http": {"images/http.py", "images/connection.py", "notify/post.py"},
     "fsspec": {"images/objects.py"},
     "PIL": {"images", "models/golden_images.py", "bench/workload.py", "report/thumbnails.py"},
+    "nvidia": {"images/gpu_decode.py"},
     "torch.jit": {"models/torchscript.py"},
     "openvino": {"models/openvino.py"},
     "nncf": {"models/openvino.py"},

@@ -35,7 +35,7 @@ def scan(components: int = 3) -> bytes:
 
 
 def header(**changes: int | None) -> JpegHeader:
-    usual = {"width": 640, "height": 480, "precision": 8, "sof": 0xC0, "num_components": 3}
+    usual = {"width": 640, "height": 480, "precision": 8, "sof": 0xC0, "num_components": 3, "component_ids": b"\1\1\1"}
     usual |= {"num_scan_components_first": 3, "adobe_transform": None, "orientation": 1}
     return JpegHeader(**usual | changes)
 
@@ -50,7 +50,12 @@ def refusal(function: Callable[[bytes], object], data: bytes) -> Reason:
 @pytest.mark.parametrize("components", [1, 3, 4])
 def test_a_header_is_read_whatever_its_frame(sof: int, components: int):
     data = SOI + frame(sof, components=components) + scan(components)
-    wanted = header(sof=sof, num_components=components, num_scan_components_first=components)
+    wanted = header(
+        sof=sof,
+        num_components=components,
+        component_ids=b"\1" * components,
+        num_scan_components_first=components,
+    )
     assert parse_jpeg_header(data) == wanted
     assert wanted.is_one_sequential_scan == (sof in (0xC0, 0xC1))
 

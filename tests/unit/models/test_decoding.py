@@ -3,18 +3,20 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+import torch
 from PIL import Image
 from small_models import SIZE, built
 
 from infer_app.errors import ModelError
 from infer_app.images.decode import decode_image
+from infer_app.images.gpu_jpeg import suits_gpu
 from infer_app.images.location import ReadLimits
 from infer_app.images.transform import transform
+from infer_app.models.decoding import agreement_in_words, decoding_agreement, decoding_ms
 from infer_app.models.golden import Parity, check_golden
 from infer_app.models.golden_images import made_images
 from infer_app.models.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set
 from infer_app.models.manifest import model_id
-from infer_app.models.scaled import agreement_in_words, decoding_ms, scaled_agreement
 from infer_app.models.specs import InputSpec, OutputSpec
 from infer_app.models.torchscript import build_cpu_variant
 from infer_app.records import Recipe
@@ -71,7 +73,7 @@ def test_a_scaled_model_passes_its_own_check_and_notices_exact_decoding(artifact
 def test_agreement_is_of_the_images_that_are_shrunk(artifact):
     predict = build_cpu_variant(artifact)
     images = [jpeg(400, 300), jpeg(60, 60), b"no image", made_images()["shapes.png"], jpeg(300, 400)]
-    parity = scaled_agreement(predict, SCALED, images)
+    parity = decoding_agreement(predict, SCALED, images)
     assert parity is not None
     assert (parity.num_images, parity.label_agreement) == (2, 1.0)
     assert 0.999 < parity.cosine <= 1
@@ -104,11 +106,44 @@ def test_no_image_that_is_large_enough_is_no_agreement(artifact):
     def predict(pixels):
         raise AssertionError("nothing to predict")
 
-    assert scaled_agreement(predict, SCALED, [jpeg(60, 60), b"no image"]) is None
-    assert scaled_agreement(predict, SCALED, []) is None
+    assert decoding_agreement(predict, SCALED, [jpeg(60, 60), b"no image"]) is None
+    assert decoding_agreement(predict, SCALED, []) is None
     assert agreement_in_words(None, "classification") == (
-        "decode scaled: no image was large enough to be shrunk: give photos of the night's size with --calibrate"
+        "decode scaled: no image was large enough to be shrunk: give photos like the night's with --calibrate"
     )
+
+
+def test_what_a_gpu_changes_is_measured_on_the_files_that_it_decodes(tmp_path):
+    pytest.importorskip("nvidia.nvimgcodec")
+    recipe = Recipe("crop-resize", 96, crop=0.875, decode="gpu")
+    files = {"a.jpg": made_images()["gradient.jpg"], "b.png": made_images()["shapes.png"], "c.jpg": jpeg(60, 60)}
+    means = torch.nn.AdaptiveAvgPool2d(2)
+
+    def predict(pixels: torch.Tensor) -> torch.Tensor:
+        return means(pixels.permute(0, 3, 1, 2).float()).flatten(1)
+
+    parity = decoding_agreement(predict, recipe, files.values())
+    assert parity is not None
+    assert (parity.num_images, parity.label_agreement) == (1, 1.0)
+    assert parity.worst_difference < 1
+    assert agreement_in_words(parity, "classification", "gpu") == (
+        "decode gpu: 100.0% of labels as with exact decoding, of 1 image of the kind that a GPU decodes"
+    )
+    assert decoding_agreement(predict, replace(recipe, size=24), files.values()) is None
+
+
+def test_one_golden_image_at_least_is_a_gpus():
+    recipe = Recipe("stretch", 96, decode="gpu")
+    golden = make_golden_set(None, recipe, None)
+    assert any(suits_gpu(data, recipe, GOLDEN_LIMITS) for data in golden.images)
+
+
+def test_photos_that_no_gpu_decodes_have_a_made_one_beside_them(tmp_path):
+    recipe = Recipe("stretch", 96, decode="gpu")
+    (tmp_path / "a.jpg").write_bytes(jpeg(60, 60))
+    golden = make_golden_set(tmp_path, recipe, None)
+    assert golden.photos == (jpeg(60, 60),)
+    assert golden.images[1] == made_images()["gradient.jpg"]
 
 
 @pytest.mark.parametrize(
