@@ -71,11 +71,10 @@ class StubExecutor:
 
 def main() -> None:
     flags = read_flags()
-    with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
-        with Database(f"sqlite:///{folder}/b.db") as database:
-            upgrade(database)
-            fill(database, flags.num_images)
-            figures = measure(database, flags.num_images, flags.chunk_size)
+    with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder, Database(f"sqlite:///{folder}/b.db") as database:
+        upgrade(database)
+        fill(database, flags.num_images)
+        figures = measure(database, flags.num_images, flags.chunk_size)
     print(json.dumps(figures, indent=2))
     if flags.save:
         file = RESULTS / f"{date.today().isoformat()}-control-plane.json"
