@@ -77,7 +77,7 @@ def main() -> None:
         figures = measure(database, flags.num_images, flags.chunk_size)
     print(json.dumps(figures, indent=2))
     if flags.save:
-        file = RESULTS / f"{date.today().isoformat()}-control-plane.json"
+        file = RESULTS / f"{date.today().isoformat()}-coordinator.json"
         file.write_text(json.dumps({"machine": describe_machine(), **figures}, indent=2) + "\n")
 
 
@@ -120,7 +120,7 @@ def read_flags() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--num-images", type=int, default=1_000_000)
     parser.add_argument("--chunk-size", type=int, default=256)
-    parser.add_argument("--save", action="store_true", help="write results/<date>-control-plane.json")
+    parser.add_argument("--save", action="store_true", help="write results/<date>-coordinator.json")
     return parser.parse_args()
 
 
