@@ -223,7 +223,7 @@ def plan_for_pages(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         ways = ("seqscan", "sort", "hashjoin", "mergejoin")
         off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ways)
-        connection.exec_driver_sql(f"SELECT {off}")
+        connection.exec_driver_sql(f"SELECT {off}").close()
 
 
 def new_image(row: Row[Any]) -> NewImage:
