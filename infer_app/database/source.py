@@ -16,6 +16,7 @@ from sqlalchemy import (
     String,
     Subquery,
     and_,
+    bindparam,
     column,
     func,
     inspect,
@@ -40,6 +41,7 @@ from infer_app.errors import UsageError
 from infer_app.records import ROW, ImageRef, NewImage
 from infer_app.settings import SourceSettings
 
+FROM = "infer_from"  # the parameter that holds the earliest time that is wanted
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table
 
 
@@ -107,7 +109,8 @@ class Source:
             yield page
             if len(page) < size:
                 return
-            rest = statement.where(self._comes_after(page[-1][2], page[-1][0]))
+            # SQLite searches by one lower bound only: were it the day's, each page would be read from the day's start.
+            rest = statement.where(self._comes_after(page[-1][2], page[-1][0])).params({FROM: page[-1][2]})
 
     def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
         with self.database.read() as connection:
@@ -159,7 +162,8 @@ class Source:
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
         """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
         start, end = self._bounds(connection, day)
-        return self.listed().where(and_(self._time >= start, self._time < end))
+        lower = start if isinstance(start, ColumnElement) else bindparam(FROM, start)
+        return self.listed().where(and_(self._time >= lower, self._time < end))
 
     def listed(self) -> Select[Any]:
         """The same of every image there is."""
@@ -223,7 +227,7 @@ def plan_for_pages(connection: Connection) -> None:
     if connection.dialect.name == "postgresql":
         ways = ("seqscan", "sort", "hashjoin", "mergejoin")
         off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ways)
-        connection.exec_driver_sql(f"SELECT {off}")
+        connection.exec_driver_sql(f"SELECT {off}").close()
 
 
 def new_image(row: Row[Any]) -> NewImage:
