@@ -1,0 +1,152 @@
+"""A Ray cluster: found or started, its nodes and the room they have; functions run on each of them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infer_app.errors import UsageError
+from infer_app.loading.nursery import signals_blocked
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LOCAL = "local"
+STORE_BYTES = 256 << 20  # of a local Ray's shared memory: parcels of models and results, no pixels
+MAX_FOLDER = 36  # characters: Ray makes a socket in it, whose path Linux cuts at 107
+NODE_TIMEOUT_S = 120.0  # for a function on every node
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """Where the cluster is, and what an actor of ours takes of it."""
+
+    address: str = LOCAL
+    actors: int = 0  # at most; 0: as many as there is room for
+    num_cpus: int = 0  # of an actor; 0: those of the smallest node
+    num_gpus: float = 0.0  # of an actor
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine of the cluster that lives, and what Ray may give away of it."""
+
+    node_id: str
+    address: str
+    num_cpus: int
+    num_gpus: float
+
+
+class Cluster:
+    """Connected until closed; one that was connected to already, by the same program, stays so."""
+
+    def __init__(self, spec: ClusterSpec, num_cpus: int) -> None:
+        """`num_cpus` of this machine, for a local Ray. Raises UsageError where there is no Ray or no cluster."""
+        self._ray = import_ray()
+        self._folder: Path | None = None
+        self.is_ours = not self._ray.is_initialized()
+        if not self.is_ours:
+            return
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            with signals_blocked():  # Ray's processes too may be in the group that a terminal or systemd signals
+                self._connect(spec, num_cpus)
+        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+            self.close()
+            raise UsageError(
+                f"no Ray cluster at {spec.address}: {_first_line(error)}", "`ray status` there, or [ray] address"
+            ) from error
+        finally:
+            for number, handler in handlers.items():  # Ray has put its own in place of ours
+                signal.signal(number, handler)
+
+    def nodes(self) -> list[Node]:
+        """Those that live, the smallest first."""
+        found = [
+            Node(
+                one["NodeID"],
+                one["NodeManagerAddress"],
+                int(one["Resources"].get("CPU", 0)),
+                one["Resources"].get("GPU", 0.0),
+            )
+            for one in self._ray.nodes()
+            if one["Alive"]
+        ]
+        return sorted(found, key=lambda node: (node.num_cpus, node.address))
+
+    def on_each_node(self, function: Callable[..., T], *args: Any) -> dict[Node, T | Exception]:
+        """What the function returns there, or why there is no answer."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        remote = self._ray.remote(function)
+        asked = {}
+        for node in self.nodes():
+            there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+            asked[node] = remote.options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(*args)
+        return {node: self._answer(ref) for node, ref in asked.items()}
+
+    def close(self) -> None:
+        if not self.is_ours:
+            return
+        self._ray.shutdown()
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _connect(self, spec: ClusterSpec, num_cpus: int) -> None:
+        common: dict[str, Any] = {
+            "log_to_driver": False,  # standard output holds the JSON of the run and nothing else
+            "logging_level": logging.ERROR,
+            "runtime_env": dict(spec.runtime_env) or None,
+        }
+        if spec.address != LOCAL:
+            self._ray.init(address=spec.address, **common)
+            return
+        self._folder = _temporary_folder()
+        self._ray.init(
+            address=LOCAL,
+            num_cpus=num_cpus,
+            include_dashboard=False,
+            object_store_memory=STORE_BYTES,
+            _node_ip_address="127.0.0.1",
+            _temp_dir=str(self._folder),
+            **common,
+        )
+
+    def _answer(self, ref: Any) -> Any:
+        try:
+            return self._ray.get(ref, timeout=NODE_TIMEOUT_S)
+        except Exception as error:
+            return getattr(error, "cause", None) or error
+
+
+def import_ray() -> Any:
+    """Raises UsageError where it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray that is started here tells nobody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what will be its default, and silences a warning
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("Ray is not installed", "pip install 'infer_app[ray]'") from error
+    return ray
+
+
+def _temporary_folder() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="infer-ray-"))
+    if len(str(folder)) <= MAX_FOLDER or sys.platform != "linux":
+        return folder
+    folder.rmdir()
+    return Path(tempfile.mkdtemp(prefix="infer-ray-", dir="/tmp"))
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
