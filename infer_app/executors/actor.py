@@ -8,19 +8,18 @@ from __future__ import annotations
 
 import itertools
 import logging
-import os
 import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from infer_app.errors import InferError
 from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.cuda import CudaExecutor
-from infer_app.executors.executor import Executor
 from infer_app.executors.spec import LaneSpec
 from infer_app.images.roots import check_roots
 from infer_app.loading.worker import Logged
@@ -46,6 +45,7 @@ class Opened:
     """An actor whose lane has proved itself on the golden images."""
 
     host: str
+    node_id: str
     clock_s: float  # time.time() less time.monotonic(): to compare the clocks of two machines
 
 
@@ -60,35 +60,28 @@ class Answer:
 class ExecutorActor:
     """Its thread runs the executor for as long as there are chunks in the inbox; callers wait for theirs."""
 
-    def __init__(self, spec: ActorSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: ActorSpec, parcels: Sequence[Parcel]) -> None:
+        """Done once the first worker is ready, or has failed: which `opened` tells."""
+        self._limits = spec.lane.read
         self._inbox = Inbox()
         self._numbers = itertools.count()  # two calls may be for chunks of one number, after a chunk was split
         self._waiting: dict[int, Waiting] = {}
-        self._executor: Executor | None = None
-        self._failure: BaseException | None = None
+        self._failure: InferError | None = None
         self._lock = threading.Lock()
         self._log = _Lines(MAX_LINES)
         ours = logging.getLogger("infer_app")
         ours.setLevel(spec.log_level)
         ours.addHandler(self._log)
-
-    def open(self, parcels: Sequence[Parcel]) -> Opened:
-        """Returns once the first worker is ready. Raises ModelError where a model can't run here."""
-        models = tuple(
-            replace(model, artifact=unpack(parcel))
-            for model, parcel in zip(self._spec.lane.models, parcels, strict=True)
-        )
-        lane = replace(self._spec.lane, models=models)
-        if self._spec.slot is None:
-            self._executor = CpuExecutor(lane, self._spec.num_workers, self._spec.timeout_s)
-        else:
-            batch_size, size, device = self._spec.slot
-            self._executor = CudaExecutor(lane, self._spec.num_workers, self._spec.timeout_s, batch_size, size, device)
         # This thread starts the fork server, which ends with the thread that started it: so it must not be a caller's.
-        threading.Thread(target=self._work, args=(self._executor,), daemon=True).start()
-        self.process(Chunk(0, ()))
-        return Opened(socket.gethostname(), time.time() - time.monotonic())
+        threading.Thread(target=self._work, args=(spec, parcels), daemon=True).start()
+        with suppress(InferError):
+            self.process(Chunk(0, ()))
+
+    def opened(self) -> Opened:
+        """Raises ModelError where a model can't run here."""
+        if self._failure is not None:
+            raise self._failure
+        return Opened(socket.gethostname(), self.node_id(), time.time() - time.monotonic())
 
     def process(self, chunk: Chunk) -> Answer:
         """Raises StorageUnavailable where a root of the chunk's images is gone on this node."""
@@ -101,19 +94,21 @@ class ExecutorActor:
         self._inbox.put(replace(chunk, number=number))
         results = tuple(replace(result, number=chunk.number) for result in waiting.answer.result())
         for result in results:
-            check_roots(result, self._spec.lane.read)
+            check_roots(result, self._limits)
         return Answer(results, self._log.take())
 
     def worker_pids(self) -> list[int]:
-        return self._executor.worker_pids() if isinstance(self._executor, CpuExecutor | CudaExecutor) else []
+        return self._executor.worker_pids()
 
-    def pid(self) -> int:
-        return os.getpid()
+    def node_id(self) -> str:
+        """Two nodes may be of one host name."""
+        return ""
 
-    def _work(self, executor: Executor) -> None:
+    def _work(self, spec: ActorSpec, parcels: Sequence[Parcel]) -> None:
         try:
+            self._executor = _open_executor(spec, parcels)
             while self._inbox.wait():
-                for result in executor.run(self._inbox):
+                for result in self._executor.run(self._inbox):
                     self._deliver(result)
         except BaseException as error:
             self._fail(error)
@@ -136,6 +131,14 @@ class ExecutorActor:
             waiting = list(self._waiting.values())
         for one in waiting:
             one.answer.set_exception(known)
+
+
+def _open_executor(spec: ActorSpec, parcels: Sequence[Parcel]) -> CpuExecutor | CudaExecutor:
+    pairs = zip(spec.lane.models, parcels, strict=True)
+    lane = replace(spec.lane, models=tuple(replace(model, artifact=unpack(parcel)) for model, parcel in pairs))
+    if spec.slot is None:
+        return CpuExecutor(lane, spec.num_workers, spec.timeout_s)
+    return CudaExecutor(lane, spec.num_workers, spec.timeout_s, *spec.slot)
 
 
 @dataclass(slots=True)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import re
 import shutil
 import signal
 import sys
@@ -20,6 +22,8 @@ from infer_app.loading.nursery import signals_blocked
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 LOCAL = "local"
 STORE_BYTES = 256 << 20  # of a local Ray's shared memory: parcels of models and results, no pixels
@@ -58,6 +62,7 @@ class Cluster:
         self.is_ours = not self._ray.is_initialized()
         if not self.is_ours:
             return
+        self._stdout, sys.stdout = sys.stdout, IntoLog()
         handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
         try:
             with signals_blocked():  # Ray's processes too may be in the group that a terminal or systemd signals
@@ -102,12 +107,13 @@ class Cluster:
         with suppress(AttributeError):  # private: where it changes, this only takes longer
             _end_at_once(self._ray._private.worker._global_node)
         self._ray.shutdown()
+        sys.stdout = self._stdout
         if self._folder is not None:
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _connect(self, spec: ClusterSpec, num_cpus: int) -> None:
         common: dict[str, Any] = {
-            "log_to_driver": False,  # standard output holds the JSON of the run and nothing else
+            "log_to_driver": False,
             "logging_level": logging.ERROR,
             "runtime_env": dict(spec.runtime_env) or None,
         }
@@ -130,6 +136,15 @@ class Cluster:
             return self._ray.get(ref, timeout=NODE_TIMEOUT_S)
         except Exception as error:
             return getattr(error, "cause", None) or error
+
+
+class IntoLog(io.TextIOBase):
+    """Standard output meanwhile: Ray prints what happens on a cluster, and there is to be the JSON of the run only."""
+
+    def write(self, text: str) -> int:
+        for line in filter(None, map(str.strip, _COLOUR.sub("", text).splitlines())):
+            log.info("%s", line)
+        return len(text)
 
 
 def import_ray() -> Any:

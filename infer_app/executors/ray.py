@@ -108,6 +108,15 @@ class RayExecutor:
         return next((node.num_cpus for node in self.cluster.nodes() if node.num_cpus), 1)
 
 
+class NodeActor(ExecutorActor):
+    """One that knows its node."""
+
+    def node_id(self) -> str:
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
+
+
 class Actor:
     """One actor, and the tasks it was given, oldest first."""
 
@@ -134,7 +143,7 @@ class Crew:
         self._parcels: Any = None
         self._queue: deque[Task] = deque()
         self._next_number = 0
-        self._hosts: list[str] = []  # by their numbers
+        self._nodes: dict[str, str] = {}  # node id: its name, in the order of their numbers
         self._deaths_in_a_row = 0
         self._last_result_at = 0.0
         self._counted_at = 0.0
@@ -159,7 +168,7 @@ class Crew:
 
     def workers(self) -> list[int]:
         return [
-            self._worker_number(actor.opened.host, pid)
+            self._worker_number(actor.opened, pid)
             for actor in self._actors
             if actor.opened is not None
             for pid in self._ray.get(actor.handle.worker_pids.remote())
@@ -208,8 +217,8 @@ class Crew:
             "max_task_retries": 0,
             "scheduling_strategy": "SPREAD",
         }
-        handle = self._ray.remote(ExecutorActor).options(**options).remote(self._actor_spec)
-        return Actor(handle, handle.open.remote(self._parcels))
+        handle = self._ray.remote(NodeActor).options(**options).remote(self._actor_spec, self._parcels)
+        return Actor(handle, handle.opened.remote())
 
     def _hear(self) -> Iterator[ChunkResult]:
         """What has been said meanwhile, or in the next LOOK_EVERY_S."""
@@ -236,35 +245,38 @@ class Crew:
             return
         if isinstance(said, Opened):
             actor.opened = said
-            log.info("an actor is ready on %s", said.host)
+            log.info("an actor is ready on %s", self._name(said))
             return
+        assert actor.opened is not None
         del actor.tasks[ref]
         self._deaths_in_a_row = 0
         self._last_result_at = time.monotonic()
         for line in said.lines:
-            where = {"node": actor.opened.host if actor.opened else ""} | (
-                {} if line.chunk is None else {"chunk": line.chunk}
-            )
+            where = {"node": self._name(actor.opened)} | ({} if line.chunk is None else {"chunk": line.chunk})
             logging.getLogger(line.logger).log(line.level, "%s", line.text, extra=where)
-        yield from (self._as_seen_here(actor, result) for result in said.results)
+        yield from (self._as_seen_here(actor.opened, result) for result in said.results)
 
-    def _as_seen_here(self, actor: Actor, result: ChunkResult) -> ChunkResult:
+    def _as_seen_here(self, opened: Opened, result: ChunkResult) -> ChunkResult:
         """With its node, a number of its worker that no other node has, and times by this machine's clock."""
-        assert actor.opened is not None
-        worker = self._worker_number(actor.opened.host, result.worker) if result.worker else 0
-        ahead_s = actor.opened.clock_s - (time.time() - time.monotonic())
+        worker = self._worker_number(opened, result.worker) if result.worker else 0
+        ahead_s = opened.clock_s - (time.time() - time.monotonic())
         spans = tuple(replace(span, start_s=span.start_s + ahead_s) for span in result.spans)
-        return replace(result, worker=worker, node=actor.opened.host, spans=spans)
+        return replace(result, worker=worker, node=self._name(opened), spans=spans)
 
-    def _worker_number(self, host: str, pid: int) -> int:
-        if host not in self._hosts:
-            self._hosts.append(host)
-        return (self._hosts.index(host) << WORKER_BITS) + pid
+    def _worker_number(self, opened: Opened, pid: int) -> int:
+        return (list(self._nodes).index(opened.node_id) << WORKER_BITS) + pid
+
+    def _name(self, opened: Opened) -> str:
+        """The host's, with a number where another node has it too."""
+        if opened.node_id not in self._nodes:
+            again = sum(name.partition("#")[0] == opened.host for name in self._nodes.values())
+            self._nodes[opened.node_id] = f"{opened.host}#{again + 1}" if again else opened.host
+        return self._nodes[opened.node_id]
 
     def _bury(self, actor: Actor, error: Exception) -> Iterator[ChunkResult]:
         """What it may have had in hand has one kill more; the next feeding starts a replacement."""
-        where = actor.opened.host if actor.opened else "a node that was still starting it"
-        log.info("an actor on %s ended: %s", where, type(error).__name__)
+        where = self._name(actor.opened) if actor.opened else "a node, while it started"
+        log.info("an actor ended on %s: %s", where, type(error).__name__)
         self._actors.remove(actor)
         self._end(actor)
         self._counted_at = 0.0  # its node may have gone with it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,7 +45,8 @@ class StubLane:
             else:
                 facts = FileFacts(stat.st_size, stat.st_mtime, sha256)
                 broken.append(Broken(ref, found, "no photo", "decode", facts, "stub"))
-        return ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.models, {"decode": 1e-3})
+        cost, worker = {"decode": 1e-3}, os.getpid()
+        return ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.models, cost, worker=worker)
 
     def take(self, chunk):
         return False
