@@ -476,11 +476,17 @@ def compare(
 
 
 @app.command()
-def doctor(model: Model = None, as_json: Json = False, config: Config = None) -> None:
+def doctor(
+    model: Model = None,
+    executor: Executor = None,
+    ray_address: RayAddress = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
     """Check everything a run needs, and print the fix for each failure."""
     from infer_app.cli.doctor import examine
 
-    raise typer.Exit(examine(model, as_json, config))
+    raise typer.Exit(examine(model, as_json, config, executor, ray_address))
 
 
 @app.command()

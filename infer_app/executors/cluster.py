@@ -8,16 +8,18 @@ import os
 import re
 import shutil
 import signal
+import socket
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
 from infer_app.errors import UsageError
 from infer_app.loading.nursery import signals_blocked
+from infer_app.loading.temporary import run_folder
 
 log = logging.getLogger(__name__)
 
@@ -28,6 +30,7 @@ _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 LOCAL = "local"
 STORE_BYTES = 256 << 20  # of a local Ray's shared memory: parcels of models and results, no pixels
 MAX_FOLDER = 36  # characters: Ray makes a socket in it, whose path Linux cuts at 107
+CONNECT_S = 5.0
 NODE_TIMEOUT_S = 120.0  # for a function on every node
 
 
@@ -67,7 +70,7 @@ class Cluster:
         try:
             with signals_blocked():  # Ray's processes too may be in the group that a terminal or systemd signals
                 self._connect(spec, num_cpus)
-        except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             self.close()
             raise UsageError(
                 f"no Ray cluster at {spec.address}: {_first_line(error)}", "`ray status` there, or [ray] address"
@@ -109,6 +112,7 @@ class Cluster:
         self._ray.shutdown()
         sys.stdout = self._stdout
         if self._folder is not None:
+            _end_all_in(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
 
     def _connect(self, spec: ClusterSpec, num_cpus: int) -> None:
@@ -118,24 +122,33 @@ class Cluster:
             "runtime_env": dict(spec.runtime_env) or None,
         }
         if spec.address != LOCAL:
+            _check_listens(os.environ.get("RAY_ADDRESS", "auto") if spec.address == "auto" else spec.address)
             self._ray.init(address=spec.address, **common)
             return
         self._folder = _temporary_folder()
-        self._ray.init(
-            address=LOCAL,
-            num_cpus=num_cpus,
-            include_dashboard=False,
-            object_store_memory=STORE_BYTES,
-            _node_ip_address="127.0.0.1",
-            _temp_dir=str(self._folder),
-            **common,
-        )
+        with _variable("TMPDIR", str(self._folder)):  # of all its processes, so that they leave nothing elsewhere
+            self._ray.init(
+                address=LOCAL,
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                object_store_memory=STORE_BYTES,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=str(self._folder),
+                **common,
+            )
 
     def _answer(self, ref: Any) -> Any:
         try:
             return self._ray.get(ref, timeout=NODE_TIMEOUT_S)
         except Exception as error:
             return getattr(error, "cause", None) or error
+
+
+def _check_listens(address: str) -> None:
+    """Raises OSError where nobody does at host:port: Ray itself would try for minutes, deaf to signals."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
 
 
 class IntoLog(io.TextIOBase):
@@ -164,12 +177,34 @@ def _end_at_once(node: Any) -> None:
     node.kill_all_processes = lambda **given: kill(**given | {"allow_graceful": False})
 
 
+def _end_all_in(folder: Path) -> None:
+    """Ray's agents outlive their raylet for some seconds; what is ours is known by its environment."""
+    mark = f"TMPDIR={folder}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                os.kill(int(process.name), signal.SIGKILL)
+
+
 def _temporary_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="infer-ray-"))
-    if len(str(folder)) <= MAX_FOLDER or sys.platform != "linux":
-        return folder
-    folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix="infer-ray-", dir="/tmp"))
+    folder = run_folder() / "ray"
+    if len(str(folder)) > MAX_FOLDER:
+        return Path(tempfile.mkdtemp(prefix="infer-ray-", dir="/tmp"))
+    folder.mkdir()
+    return folder
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def _first_line(error: BaseException) -> str:

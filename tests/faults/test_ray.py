@@ -9,11 +9,11 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from tests.faults.night import REPOSITORY, photos
+from tests.clusters import nodes_of
+from tests.faults.night import photos
 from tests.faults.stub import GOOD
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
-ACTOR = "ray::NodeActor"
 
 
 @pytest.fixture(scope="session", params=["postgres"])
@@ -21,47 +21,11 @@ def kind(request):
     return request.param
 
 
-class TwoNodes:
-    """Each with one CPU, so that each has one actor with one worker."""
-
-    def __init__(self, cluster):
-        self.address = cluster.address
-        self.cluster = cluster
-        self.second = cluster.add_node(num_cpus=1)
-
-    def actors(self):
-        """Processes of actors that live, which Ray names by what they do; one that starts is in its __init__."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                name = "".join(process.cmdline()[:1])
-                if name.startswith(ACTOR) and "__init__" not in name:
-                    found.append(process)
-        return found
-
-    def kill_second(self):
-        """Its raylet by SIGKILL, as a machine that is switched off."""
-        (info,) = self.second.all_processes["raylet"]
-        os.kill(info.process.pid, signal.SIGKILL)
-
-    def replace_second(self):
-        self.cluster.remove_node(self.second)
-        self.second = self.cluster.add_node(num_cpus=1)
-
-
 @pytest.fixture(scope="module")
 def two_nodes():
-    pytest.importorskip("ray")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-        patch.setenv("PYTHONPATH", str(REPOSITORY))
-        from ray.cluster_utils import Cluster
-
-        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
-        try:
-            yield TwoNodes(cluster)
-        finally:
-            cluster.shutdown()
+    """Each with one CPU, so that each has one actor with one worker."""
+    with nodes_of(1, 1) as nodes:
+        yield nodes
 
 
 @contextmanager
@@ -101,7 +65,7 @@ def test_two_nodes_give_what_one_machine_gives_and_both_worked(two_nodes, night,
 
 
 def test_actors_that_are_killed_every_second(two_nodes, night, seeded):
-    night.add(slow(photos(300, seed=seeded.randrange(10**6))))
+    night.add(slow(photos(60, seed=seeded.randrange(10**6))))
     killed = []
 
     def kill_one():
@@ -125,9 +89,9 @@ def test_a_node_that_is_killed(two_nodes, night, seeded):
     night.add(slow(photos(300, seed=seeded.randrange(10**6))))
     run = night.start(*on_ray(two_nodes))
     night.wait_for_results(run, 60)
-    two_nodes.kill_second()
+    two_nodes.kill_last()
     ended = night.wait(run, timeout_s=300)
-    two_nodes.replace_second()
+    two_nodes.replace_last()
     assert ended.exit_code == 0, ended.err
     assert night.results() == night.expected()
     night.check(ended)
@@ -149,3 +113,12 @@ def test_a_driver_that_is_killed_and_started_again(two_nodes, night, seeded):
     assert (ended.exit_code, ended.answer["selected"]) == (0, 200 - done), ended.err
     assert night.results() == night.expected()
     night.check(ended)
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True, scope="session")
+def test_sqlite_is_refused_where_there_are_two_nodes(two_nodes, night):
+    night.add(photos(3))
+    ended = night.run(*on_ray(two_nodes))
+    assert (ended.exit_code, ended.out) == (2, "")
+    assert "SQLite together with a Ray cluster of 2 nodes" in ended.err
+    assert night.rows("SELECT count(*) FROM infer_runs") == [(0,)]
