@@ -1,9 +1,9 @@
 """What the driver of a cluster costs without images and a network: refs in, stub predictions out.
 
-The dispatch is the real one (`infer_app.executors.ray.Crew`), and so is every message: chunks of refs to actors, results
-with a prediction for each ref back. Actors answer at once. With --commit results are written by the real
-sink, into SQLite. With --ranges one ref stands for all of its chunk, so that dispatch alone is left, and 100 million take
-minutes. Figures are those of the driver's process: its time grows with the chunks, and its memory must not.
+The dispatch is the real one (`infer_app.executors.ray.Crew`), and so is every message: chunks of refs to actors, and
+back a prediction for each ref. Actors answer at once. With --commit results are written by the real sink, into SQLite.
+With --ranges one ref stands for all of its chunk, so that dispatch alone is left, and 100 million take minutes. Figures
+are those of the driver's process: its time grows with the chunks, and its memory must not.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -78,10 +79,8 @@ def main() -> None:
     table = render(looks, flags)
     print(table)
     if flags.save:
-        stem = (
-            RESULTS
-            / f"{date.today().isoformat()}-control-plane{'-commit' if flags.commit else '-ranges' if flags.ranges else ''}"
-        )
+        kind = "-commit" if flags.commit else "-ranges" if flags.ranges else ""
+        stem = RESULTS / f"{date.today().isoformat()}-control-plane{kind}"
         told = {"machine": describe_machine(), "flags": vars(flags), "looks": [vars(look) for look in looks]}
         stem.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
         stem.with_suffix(".md").write_text(f"# What the driver of a cluster costs\n\n{table}\n")
@@ -111,7 +110,7 @@ def watch(crew: Crew, num_refs: int, chunk_size: int, step: int, sink: Sink | No
         if done >= min(next_look, num_refs):
             next_look = next(looks)
             yield Look(done, time.monotonic() - started, time.process_time() - cpu, resident_mib())
-            print(f"{done:,}: {resident_mib():.0f} MiB", flush=True)
+            print(f"{done:,}: {resident_mib():.0f} MiB", file=sys.stderr, flush=True)
 
 
 def resident_mib() -> float:

@@ -115,6 +115,19 @@ def test_a_driver_that_is_killed_and_started_again(two_nodes, night, seeded):
     night.check(ended)
 
 
+@pytest.mark.full
+def test_an_image_whose_actor_dies_each_time_is_found_and_rejected(two_nodes, night, seeded):
+    """As the memory monitor of a node would kill it: three times with its chunk, then five times alone."""
+    contents = photos(24, seed=seeded.randrange(10**6))
+    contents[10] = GOOD + b"ends its supervisor"
+    night.add(contents)
+    ended = night.wait(night.start(*on_ray(two_nodes)), timeout_s=500)
+    assert ended.exit_code == 0, ended.err
+    assert ended.answer["reasons"] == {"empty": 1, "out_of_memory": 1, "unsupported_format": 1}
+    assert night.rows("SELECT image_id FROM infer_rejections WHERE reason = 'out_of_memory'") == [("11",)]
+    assert [row for row in night.results() if row[0] != "11"] == [row for row in night.expected() if row[0] != "11"]
+
+
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True, scope="session")
 def test_sqlite_is_refused_where_there_are_two_nodes(two_nodes, night):
     night.add(photos(3))
