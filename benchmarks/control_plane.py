@@ -1,6 +1,6 @@
 """What the driver of a cluster costs without images and a network: refs in, stub predictions out.
 
-The dispatch is the real one (`infer_app.executors.ray.Crew`), and so is every message: chunks of refs to actors, and
+The dispatch is the real one (`infer_app.executors.crew.Crew`), and so is every message: chunks of refs to actors, and
 back a prediction for each ref. Actors answer at once. With --commit results are written by the real sink, into SQLite.
 With --ranges one ref stands for all of its chunk, so that dispatch alone is left, and 100 million take minutes. Figures
 are those of the driver's process: its time grows with the chunks, and its memory must not.
@@ -28,7 +28,7 @@ from infer_app.database.migrate import upgrade
 from infer_app.database.sink import Sink
 from infer_app.executors.actor import ActorSpec, Answer, Opened
 from infer_app.executors.cluster import Cluster, ClusterSpec
-from infer_app.executors.ray import Actor, Crew
+from infer_app.executors.crew import Actor, Crew
 from infer_app.executors.spec import LaneSpec
 from infer_app.images.location import ReadLimits
 from infer_app.records import Chunk, ChunkResult, ImageRef, Output, Prediction

@@ -57,7 +57,7 @@ OWNERS = {
     "structlog": {"observe/log.py"},
     "prometheus_client": {"observe/metrics.py"},
     "urllib.request": {"notify/post.py"},
-    "ray": {"executors/ray.py", "executors/cluster.py"},
+    "ray": {"executors/cluster.py"},
 }
 
 
