@@ -213,10 +213,11 @@ def _open_ray(loaded: LoadedSettings, lane: LaneSpec, plan: Plan, size: int) -> 
     slot = (SLOT_IMAGES, size, plan.device) if spec.num_gpus else None
     lane = replace(lane, num_threads=min(lane.num_threads, spec.num_cpus or lane.num_threads))
     executor = RayExecutor(lane, settings.run.workers, settings.images.timeout_s, spec, slot)
-    if executor.num_nodes > 1 and loaded.database_url.startswith("sqlite"):
+    num_nodes = executor.num_nodes
+    if num_nodes > 1 and loaded.database_url.startswith("sqlite"):
         executor.__exit__()
         raise UsageError(
-            f"SQLite together with a Ray cluster of {executor.num_nodes} nodes: its file is this machine's",
+            f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is this machine's",
             'use PostgreSQL or MariaDB, or [ray] address = "local"',
         )
     return executor

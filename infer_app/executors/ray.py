@@ -48,8 +48,9 @@ class RayExecutor:
         self._crew = Crew(self.cluster, spec, self._actor_spec, self._num_cpus)
         self._fit = self._crew.wanted()
         if not self._fit:
+            told = no_room(self._num_cpus, spec.num_gpus, self.cluster.nodes())
             self.__exit__()
-            raise UsageError(*no_room(self._num_cpus, spec.num_gpus, self.cluster.nodes()))
+            raise UsageError(*told)
 
     @property
     def num_cores(self) -> int:

@@ -132,6 +132,14 @@ def test_an_image_whose_actor_dies_each_time_is_found_and_rejected(two_nodes, ni
 def test_sqlite_is_refused_where_there_are_two_nodes(two_nodes, night):
     night.add(photos(3))
     ended = night.run(*on_ray(two_nodes))
-    assert (ended.exit_code, ended.out) == (2, "")
-    assert "SQLite together with a Ray cluster of 2 nodes" in ended.err
+    assert ended.exit_code == 2, ended.err
+    assert ended.answer["error"].startswith("SQLite together with a Ray cluster of 2 nodes")
     assert night.rows("SELECT count(*) FROM infer_runs") == [(0,)]
+
+
+def test_an_actor_that_fits_no_node_is_refused(two_nodes, night):
+    night.add(photos(3))
+    ended = night.run("--executor", "ray", "--ray-address", two_nodes.address, "--workers", "64")
+    assert ended.exit_code == 2, ended.err
+    assert ended.answer["error"].startswith("no node has room for an actor of 64 CPUs (")
+    assert "1 CPUs, 0 GPUs" in ended.answer["error"]
