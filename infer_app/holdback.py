@@ -15,7 +15,8 @@ from pathlib import Path
 from infer_app.errors import NothingAllowed, StorageUnavailable
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import ReadLimits, local_path
-from infer_app.places import PathMap, Place, find_place, is_local, is_remote, shown, storage_of
+from infer_app.images.roots import check_roots
+from infer_app.places import PathMap, Place, find_place, is_remote, shown, storage_of
 from infer_app.records import Broken, ChunkResult, Reason
 
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
@@ -32,7 +33,7 @@ def hold_back(results: Iterable[ChunkResult], limits: ReadLimits) -> Iterator[Ch
     """
     held = Held(limits)
     for result in results:
-        _check_roots(result, limits)
+        check_roots(result, limits)
         yield from held.sift(result)
     yield from held.rest()
 
@@ -157,22 +158,3 @@ def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkRes
     if not others and not result.predictions and not result.num_loaded:
         return result, None
     return ChunkResult(result.number, (), tuple(part), result.models), replace(result, broken=others)
-
-
-def _check_roots(result: ChunkResult, limits: ReadLimits) -> None:
-    missing = [broken for broken in result.broken if broken.reason is Reason.NOT_FOUND]
-    locations = [broken.ref.location for broken in missing]
-    paths = [Path(local_path(location, limits.path_map)) for location in locations if is_local(location)]
-    for root in limits.roots:
-        if any(path.is_relative_to(root) for path in paths) and _is_gone(root):
-            raise StorageUnavailable(
-                f"{root} is gone or empty", "is the image storage mounted? its images stay pending"
-            )
-
-
-def _is_gone(root: Path) -> bool:
-    """An unmounted file system leaves an empty folder behind."""
-    try:
-        return next(root.iterdir(), None) is None
-    except OSError:
-        return True

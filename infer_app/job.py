@@ -180,7 +180,7 @@ def plan_run(
     run = loaded.settings.run
     if run.executor == "cpu" and run.device == "cuda":
         raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
-    if run.executor == "cpu":
+    if run.executor == "cpu" or (run.executor == "ray" and not loaded.settings.ray.num_gpus):
         device = "cpu"
     return plan(artifact, Wish(run.variant, run.allow_int8, began_with, device or run.device), run.workers)
 
@@ -219,6 +219,10 @@ def open_executor(
         cache=cache,
     )
     kind = executor or loaded.settings.run.executor
+    if kind == "ray":
+        if not loaded.settings.ray.num_gpus:
+            _check_decoding(artifacts, is_asked_for=True)
+        return _open_ray(loaded, spec, plans[0], artifacts[0].manifest.recipe.size)
     if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
         size = artifacts[0].manifest.recipe.size
         return CudaExecutor(spec, plans[0].workers, images.timeout_s, SLOT_IMAGES, size, plans[0].device)
@@ -235,6 +239,26 @@ def _check_decoding(artifacts: Sequence[Artifact], is_asked_for: bool) -> None:
                 "let it run on one; or use --executor cuda, which does the same without one; "
                 "or a model that was built with --decode exact",
             )
+
+
+def _open_ray(loaded: LoadedSettings, lane: LaneSpec, plan: Plan, size: int) -> Executor:
+    """Raises UsageError where Ray or its cluster is missing, and for SQLite together with more than one node."""
+    from infer_app.executors.cluster import ClusterSpec
+    from infer_app.executors.ray import RayExecutor  # which loads a library that only this one needs
+
+    settings = loaded.settings
+    spec = ClusterSpec(**dict(settings.ray))
+    slot = (SLOT_IMAGES, size, plan.device) if spec.num_gpus else None
+    lane = replace(lane, num_threads=min(lane.num_threads, spec.num_cpus or lane.num_threads))
+    executor = RayExecutor(lane, settings.run.workers, settings.images.timeout_s, spec, slot)
+    num_nodes = executor.num_nodes
+    if num_nodes > 1 and loaded.database_url.startswith("sqlite"):
+        executor.__exit__()
+        raise UsageError(
+            f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is this machine's",
+            'use PostgreSQL or MariaDB, or [ray] address = "local"',
+        )
+    return executor
 
 
 def read_limits(loaded: LoadedSettings) -> ReadLimits:

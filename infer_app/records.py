@@ -176,7 +176,8 @@ class ChunkResult:
     cpu_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
     wall_seconds: dict[str, float] = field(default_factory=dict)  # the same
     wait_seconds: dict[str, float] = field(default_factory=dict)  # of the wall seconds those spent waiting for storage
-    worker: int = 0  # pid of the process it was made in; 0 for a verdict over a dead one
+    worker: int = 0  # pid of the process it was made in, on a cluster with the node's number; 0: over a dead one
+    node: str = ""  # of a cluster; empty on one machine
     spans: tuple[Span, ...] = ()  # empty unless the run is traced
     num_loaded: int | None = None  # of one of loading alone: images that are in another result once they are predicted
 
@@ -282,6 +283,7 @@ class RunReport:
     num_cores: int = 0
     num_workers: int = 0
     passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
+    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a cluster: images, images_per_second, stages
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"date": self.date.isoformat()}

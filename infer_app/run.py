@@ -249,6 +249,7 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
         num_cores=job.executor.num_cores,
         num_workers=job.executor.num_workers + bool(job.executor.device_stages),
         passed_over=leg.model.passed_over,
+        nodes=tally.nodes(),
     )
 
 

@@ -133,7 +133,9 @@ class RunSettings(Section):
     ] = ()  # instead of `model`: several in one night, images read and decoded once for all
     time_zone: Zone = "UTC"  # in which a day begins and ends
     lookback: int = Field(3, ge=0, le=366)  # days before the day that are looked at again for late images
-    executor: Literal["auto", "cpu", "cuda"] = "auto"  # auto: by the device; cuda on a CPU is its ring without a GPU
+    executor: Literal["auto", "cpu", "cuda", "ray"] = (
+        "auto"  # auto: by the device; cuda on a CPU is its ring without a GPU; ray: on a cluster
+    )
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU where the model has a variant for it; cuda: or fail
     variant: str = "auto"  # the fastest here; or the name of one, which is then never replaced
     allow_int8: bool = False  # auto may take the int8 variant, where the model has a good one
@@ -147,6 +149,16 @@ class RunSettings(Section):
     def _share_or_number(cls, text: str) -> str:
         rejection_budget(text, 0)
         return text
+
+
+class RaySettings(Section):
+    """The Ray cluster of `executor = "ray"`. An actor is a whole executor on a node, with workers of its own."""
+
+    address: str = "local"  # auto: the cluster this machine is in; host:port; local: this machine alone, for the run
+    actors: int = Field(0, ge=0)  # 0: as many as the nodes have room for; more wait, and have an autoscaler add nodes
+    num_cpus: int = Field(0, ge=0)  # of an actor, a worker for each; 0: those of the smallest node
+    num_gpus: float = Field(0.0, ge=0)  # of an actor; with one it is the `cuda` executor
+    runtime_env: dict[str, Any] = {}  # Ray's own: what nodes are to install or set; they have infer_app without it
 
 
 def _address(url: SecretStr) -> SecretStr:
@@ -197,6 +209,7 @@ class Settings(BaseSettings):
     cache: CacheSettings = CacheSettings()
     models: ModelsSettings = ModelsSettings()
     run: RunSettings = RunSettings()
+    ray: RaySettings = RaySettings()
     log: LogSettings = LogSettings()
     metrics: MetricsSettings = MetricsSettings()
     ping: PingSettings = PingSettings()

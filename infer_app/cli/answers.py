@@ -13,7 +13,7 @@ from infer_app.day import Day
 from infer_app.errors import InferError
 from infer_app.observe.forecast import Forecast
 from infer_app.observe.metrics import ModelOutcome
-from infer_app.observe.verdict import speed, stage_costs, verdict
+from infer_app.observe.verdict import node_costs, speed, stage_costs, verdict
 from infer_app.records import RunReport
 
 log = logging.getLogger(__name__)
@@ -127,6 +127,8 @@ def _say_answer(answer: Answer, days: Sequence[Day], nearest: date | None) -> No
 
 def _say_costs(report: RunReport) -> None:
     print(stage_costs(report))
+    for node, told in node_costs(report).items():
+        print(f"{node}: {told}")
     if report.advice:
         print(f"measured here: {report.advice}")
 

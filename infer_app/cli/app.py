@@ -66,7 +66,12 @@ Wait = Annotated[
 ]
 Lookback = Annotated[int | None, typer.Option("--lookback", min=0, help="Days before it to look at again.")]
 Variant = Annotated[str | None, typer.Option("--variant", help="Variant of the model.")]
-Executor = Annotated[str | None, typer.Option("--executor", help="auto, cpu, or cuda: its ring, also without a GPU.")]
+Executor = Annotated[
+    str | None, typer.Option("--executor", help="auto, cpu, cuda: its ring, also without a GPU; or ray.")
+]
+RayAddress = Annotated[
+    str | None, typer.Option("--ray-address", help="Of its cluster: auto, host:port, or local for this machine alone.")
+]
 Device = Annotated[
     str | None,
     typer.Option("--device", help="auto, cpu or cuda: with cuda a run that has no GPU variant to take ends with 12."),
@@ -270,6 +275,7 @@ def run(
     max_duration: MaxDuration = None,
     max_rejected: MaxRejected = None,
     executor: Executor = None,
+    ray_address: RayAddress = None,
     device: Device = None,
     variant: Variant = None,
     allow_int8: AllowInt8 = None,
@@ -303,6 +309,7 @@ def run(
         allow_int8=allow_int8,
         wait=wait,
     )
+    flags["ray.address"] = ray_address
     limits = command.Limits(limit, finish_by, max_duration)
     voice = Voice(quiet, verbose, as_json)
 
@@ -475,11 +482,17 @@ def compare(
 
 
 @app.command()
-def doctor(model: Model = None, as_json: Json = False, config: Config = None) -> None:
+def doctor(
+    model: Model = None,
+    executor: Executor = None,
+    ray_address: RayAddress = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
     """Check everything a run needs, and print the fix for each failure."""
     from infer_app.cli.doctor import examine
 
-    raise typer.Exit(examine(model, as_json, config))
+    raise typer.Exit(examine(model, as_json, config, executor, ray_address))
 
 
 @app.command()

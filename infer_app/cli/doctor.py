@@ -9,24 +9,26 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from itertools import chain, islice
 from pathlib import Path
 
 from infer_app import __version__
 from infer_app.database.registry import count_images
 from infer_app.database.source import Source
 from infer_app.day import Day, parse_date
-from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, gravest
+from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, UsageError, gravest
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.images.decode import decoder_name, has_turbo
 from infer_app.images.location import ReadLimits
-from infer_app.job import choose_artifacts, open_database, open_source, plan_run
+from infer_app.job import Tables, choose_artifacts, open_database, open_source, open_tables, plan_run, read_limits
 from infer_app.models.device import Host, describe_host
 from infer_app.models.variants import OPENVINO_FP32, missing_for
 from infer_app.settings import LoadedSettings, load_settings
 from infer_app.tune import broken_tensorrt
 
 LITTLE_DISK_BYTES = 1 << 30
+SAMPLED_IMAGES = 20  # on each node of a cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +44,11 @@ class Finding:
 Check = Callable[[LoadedSettings], Iterator[Finding]]
 
 
-def examine(model: str | None, as_json: bool, config: Path | None) -> int:
+def examine(
+    model: str | None, as_json: bool, config: Path | None, executor: str | None = None, ray_address: str | None = None
+) -> int:
     """Prints the findings; returns the gravest exit code that a run would end with."""
-    loaded = load_settings(config, {"run.model": model})
+    loaded = load_settings(config, {"run.model": model, "run.executor": executor, "ray.address": ray_address})
     with redirect_stdout(sys.stderr):  # what a user's preprocess module prints is no finding
         findings = [finding for check in CHECKS for finding in _guarded(check, loaded)]
     exit_code = gravest([finding.exit_code for finding in findings])
@@ -192,6 +196,49 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         yield Finding("openvino", "models run as TorchScript", missing)
 
 
+def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
+    """Whether each node of the cluster has this program and reads the latest images, some of them tried."""
+    if loaded.settings.run.executor != "ray":
+        return
+    from infer_app.executors.cluster import Cluster, ClusterSpec
+    from infer_app.executors.survey import Survey, survey
+
+    with open_tables(loaded, read_only=True) as tables:
+        locations = _latest(loaded, tables)
+    cluster = Cluster(ClusterSpec(**dict(loaded.settings.ray)), usable_cores())
+    try:
+        answers = cluster.on_each_node(survey, locations, read_limits(loaded))
+    finally:
+        cluster.close()
+    if len(answers) > 1 and loaded.database_url.startswith("sqlite"):
+        found = f"{len(answers)} nodes, and SQLite's file is this machine's"
+        yield Finding("ray", found, "use PostgreSQL or MariaDB", UsageError.exit_code)
+    for node, answer in answers.items():
+        if not isinstance(answer, Survey):
+            fix = "install infer_app there, the same version: Ray's image of your cluster, or [ray] runtime_env"
+            yield Finding("ray", f"{node.address}: {type(answer).__name__}: {answer}", fix, UsageError.exit_code)
+            continue
+        found = f"{answer.host} ({node.address}): {node.num_cpus} CPUs for Ray, infer_app {answer.infer_app}"
+        if answer.infer_app != __version__:
+            yield Finding("ray", found, f"install infer_app {__version__} there, as here", UsageError.exit_code)
+        elif answer.unreachable:
+            found += f"; {len(answer.unreachable)} of {answer.num_tried} images can't be read: {answer.unreachable[0]}"
+            fix = "mount the image storage on every node, or use one that all reach ([remote])"
+            yield Finding("ray", found, fix, StorageUnavailable.exit_code)
+        else:
+            yield Finding("ray", f"{found}, reads {answer.num_tried} of {answer.num_tried} images")
+
+
+def _latest(loaded: LoadedSettings, tables: Tables) -> list[str]:
+    """Locations of some images of the latest day that has any."""
+    zone = loaded.settings.run.time_zone
+    nearest = tables.source.nearest_date(Day.of(parse_date("today", zone), zone))
+    if nearest is None:
+        return []
+    new_for_none = tables.source.select_pages(Day.of(nearest, zone), "")
+    return [new.ref.location for new in islice(chain.from_iterable(new_for_none), SAMPLED_IMAGES)]
+
+
 CHECKS: tuple[Check, ...] = (
     _program,
     _settings,
@@ -203,4 +250,5 @@ CHECKS: tuple[Check, ...] = (
     _remote,
     _gpu_decoder,
     _model,
+    _ray,
 )

@@ -228,6 +228,7 @@ def _throughput(report: RunReport) -> dict[str, Any]:
         "num_cores": report.num_cores,
         "num_workers": report.num_workers,
         "passed_over": report.passed_over,
+        "nodes": report.nodes,
     }
 
 

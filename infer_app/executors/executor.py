@@ -16,10 +16,17 @@ class Executor(Protocol):
     device: str
     device_stages: frozenset[str]  # those that one process does for all
     lane: LaneSpec
-    num_cores: int
-    num_workers: int
-    num_lanes: int  # processes that predictions come from
     num_threads: int  # of a lane's model
+
+    @property
+    def num_cores(self) -> int: ...
+
+    @property
+    def num_workers(self) -> int: ...
+
+    @property
+    def num_lanes(self) -> int:
+        """Processes that predictions come from."""
 
     @property
     def chunk_size(self) -> int | None:

@@ -39,6 +39,12 @@ def claim_temporary_folder() -> int | None:
         tempfile.tempdir = configured
 
 
+def run_folder() -> Path:
+    """This process's own: gone with it, or removed by the next run where it was killed."""
+    claim_temporary_folder()
+    return Path(util.get_temp_dir())
+
+
 def _parent() -> Path:
     """Where temporary folders are made, or the first other one whose path is short enough."""
     try:

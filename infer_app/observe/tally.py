@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 from infer_app.observe.rate import Commit, merged, steady_rate
 from infer_app.observe.stages import STAGES, WAITING_STAGES, StageClock
@@ -69,6 +70,7 @@ class Tally:
         self._selects = Costs()  # a page is read for more images than a short run takes of it
         self._loads = WarmCosts()  # where loading is not done by the process that predicts
         self._results = WarmCosts()
+        self._nodes: dict[str, Costs] = defaultdict(Costs)  # of a cluster
 
     @property
     def seconds(self) -> float:
@@ -87,6 +89,8 @@ class Tally:
         if not result.worker:
             return
         num_images = result.num_images  # of several models each has its own prediction of an image
+        if result.node:
+            self._nodes[result.node].add(num_images, result)
         if result.num_loaded is not None:
             self._loads.add(result.worker, num_images + result.num_loaded, result, clock)
             return
@@ -105,6 +109,17 @@ class Tally:
     def wait_ms(self) -> dict[str, float]:
         """Milliseconds per image that the stages waited which can."""
         return self._every(WAITING_STAGES, Costs.wait_ms)
+
+    def nodes(self) -> dict[str, dict[str, Any]]:
+        """Images, rate and CPU milliseconds per image of each node of a cluster."""
+        return {
+            node: {
+                "images": costs.num_images,
+                "images_per_second": costs.num_images / self.seconds,
+                "stages": costs.cpu_ms(),
+            }
+            for node, costs in sorted(self._nodes.items())
+        }
 
     def _every(self, stages: Iterable[str], ms: Callable[[Costs], dict[str, float]]) -> dict[str, float]:
         """All of the stages, those that none went through with 0."""

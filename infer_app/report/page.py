@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from infer_app.observe.limit import in_words
 from infer_app.observe.stages import STAGES
-from infer_app.observe.verdict import LITTLE, duration, short_date, taken_by_others
+from infer_app.observe.verdict import LITTLE, duration, node_costs, short_date, taken_by_others
 from infer_app.places import shown as shown_location
 from infer_app.records import DayCounts, Reason
 from infer_app.report import charts
@@ -160,6 +160,7 @@ def _environment(report: DayReport) -> dict[str, str]:
         known |= {"run": run.run_id, "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC", "host": run.host}
         known |= {"variant": run.variant, "executor": f"{run.executor} on {run.device}"}
         known |= {"workers": f"{speed.num_workers} on {speed.num_cores} cores"} if speed.num_workers else {}
+        known |= {f"node {node}": told for node, told in node_costs(speed).items()}
         known |= run.versions
         known |= {f"{variant} not taken": why for variant, why in speed.passed_over.items()}
     return known

@@ -18,6 +18,7 @@ from torch import nn
 
 INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
+EVERYWHERE: dict[str, str] = {}  # variables for every `infer` of a module
 
 
 class ChannelMeans(nn.Module):
@@ -50,7 +51,7 @@ class Project:
         return subprocess.Popen(
             [str(INFER), *arguments],
             cwd=self.folder,
-            env=os.environ | environ,
+            env=os.environ | EVERYWHERE | environ,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -5,6 +5,8 @@ import sqlite3
 
 import pytest
 
+from tests.clusters import nodes_of
+from tests.integration import conftest
 from tests.integration.conftest import DATE, Project
 
 
@@ -12,10 +14,22 @@ def run(project: Project, *more: str, exit_code: int = 0, **environ: str):
     return project.infer_json("run", "--date", DATE, "--workers", "2", *more, exit_code=exit_code, **environ)
 
 
-@pytest.fixture(params=["cpu", "cuda"], autouse=True)
-def _executor(request, monkeypatch):
+@pytest.fixture(scope="module")
+def one_node():
+    with nodes_of(4) as nodes:
+        yield nodes
+
+
+@pytest.fixture(
+    params=["cpu", "cuda", pytest.param("ray", marks=[pytest.mark.ray, pytest.mark.full])], autouse=True, scope="module"
+)
+def _executor(request):
     """Each law holds for each executor; `cuda` with its ring, and plain copies to the CPU."""
-    monkeypatch.setenv("INFER_RUN__EXECUTOR", request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(conftest, "EVERYWHERE", {"INFER_RUN__EXECUTOR": request.param})
+        if request.param == "ray":
+            patch.setitem(conftest.EVERYWHERE, "INFER_RAY__ADDRESS", request.getfixturevalue("one_node").address)
+        yield
 
 
 def test_no_images_is_a_report_of_zeros(project):

@@ -207,3 +207,51 @@ def test_promtool_takes_the_alerts_and_they_fire_when_they_should(rules, tmp_pat
     assert check.returncode == 0, check.stderr
     test = subprocess.run(["promtool", "test", "rules", tmp_path / "test.yml"], capture_output=True, text=True)
     assert test.returncode == 0, test.stdout + test.stderr
+
+
+@pytest.fixture(scope="module")
+def rayjob():
+    return yaml.safe_load((JOBS / "rayjob.yaml").read_text())
+
+
+def ray_groups(rayjob):
+    cluster = rayjob["spec"]["rayClusterSpec"]
+    return [cluster["headGroupSpec"], *cluster["workerGroupSpecs"]]
+
+
+def test_kubernetes_takes_the_pods_of_the_rayjob(rayjob):
+    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    for group in ray_groups(rayjob):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "infer"}, "spec": group["template"]["spec"]}
+        validator.validate(pod, "1.31", strict=True)
+
+
+def test_the_rayjob_asks_for_as_many_nodes_as_it_may_have(rayjob):
+    words = shlex.split(rayjob["spec"]["entrypoint"])
+    head, workers = ray_groups(rayjob)
+    variables = {one["name"]: one.get("value") for one in head["template"]["spec"]["containers"][0]["env"]}
+    assert int(variables["INFER_RAY__ACTORS"]) == workers["maxReplicas"]
+    (container,) = workers["template"]["spec"]["containers"]
+    assert words[words.index("--workers") + 1] == container["resources"]["limits"]["cpu"]
+    assert head["rayStartParams"] == {"num-cpus": "0"}
+    assert int(variables["RAY_JOB_STOP_WAIT_TIME_S"]) > 25
+    assert int(words[words.index("--max-duration") + 1]) < rayjob["spec"]["activeDeadlineSeconds"]
+
+
+@pytest.mark.ray
+def test_the_line_that_the_rayjob_runs_runs(project, rayjob):
+    """On a Ray of this machine instead of the cluster."""
+    pytest.importorskip("ray")
+    project.add_photos(2, date="yesterday")
+    command, *arguments = shlex.split(rayjob["spec"]["entrypoint"])
+    here = {"/data/infer.toml": str(project.folder / "infer.toml"), "auto": "local", "4": "1"}
+    assert command == "infer"
+    assert "2 predicted" in project.infer(*(here.get(word, word) for word in arguments), INFER_RAY__ACTORS="1")
+
+
+@pytest.mark.ray
+def test_ray_takes_the_cluster_file():
+    pytest.importorskip("ray")
+    from ray.autoscaler._private.util import prepare_config, validate_config
+
+    validate_config(prepare_config(yaml.safe_load((JOBS / "ray-cluster.yaml").read_text())))

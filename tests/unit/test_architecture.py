@@ -59,6 +59,7 @@ OWNERS = {
     "structlog": {"observe/log.py"},
     "prometheus_client": {"observe/metrics.py"},
     "urllib.request": {"notify/post.py"},
+    "ray": {"executors/cluster.py"},
 }
 
 

@@ -1,4 +1,6 @@
-"""What every executor must do, with real processes, photos and a model; `cuda` by plain copies to the CPU."""
+"""What every executor must do, with real processes, photos and a model; `cuda` by plain copies to the CPU, `ray` on one
+node that is started for it, its actors with and without a ring.
+"""
 
 from contextlib import closing
 from pathlib import Path
@@ -44,13 +46,28 @@ def artifact(folder):
     return build_model(request, folder / "models")
 
 
-@pytest.fixture(scope="module", params=["cpu", "cuda"])
+EXECUTORS = {
+    "cpu": lambda lane: CpuExecutor(lane, 2, 30.0),
+    "cuda": lambda lane: CudaExecutor(lane, 2, 30.0, BATCH, SIZE, device="cpu"),
+    "ray": lambda lane: ray_executor(lane),
+    "ray of rings": lambda lane: ray_executor(lane, (BATCH, SIZE, "cpu")),
+}
+
+
+def ray_executor(lane, slot=None):
+    pytest.importorskip("ray")
+    from infer_app.executors.cluster import ClusterSpec
+    from infer_app.executors.ray import RayExecutor
+
+    return RayExecutor(lane, 2, 30.0, ClusterSpec(), slot)
+
+
+@pytest.fixture(
+    scope="module", params=["cpu", "cuda", *(pytest.param(of, marks=pytest.mark.ray) for of in ("ray", "ray of rings"))]
+)
 def executor(request, artifact, folder):
-    spec = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
-    opened = (
-        CpuExecutor(spec, 2, 30.0) if request.param == "cpu" else CudaExecutor(spec, 2, 30.0, BATCH, SIZE, device="cpu")
-    )
-    with opened:
+    lane = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
+    with EXECUTORS[request.param](lane) as opened:
         yield opened
 
 
@@ -129,7 +146,7 @@ def test_every_stage_is_measured_where_it_runs(executor, images):
     results = list(executor.run(chunks(refs, BATCH)))
     stages = {stage for result in results for stage in result.cpu_seconds}
     assert stages >= {"read", "decode", "transform", "collate", "model", "outputs"}
-    assert ("copy" in stages) == (executor.name == "cuda")
+    assert ("copy" in stages) == bool(executor.device_stages)
     assert {result.worker for result in results} <= set(executor.worker_pids())
 
 

@@ -96,3 +96,13 @@ def test_a_verdict_over_a_dead_worker_is_no_work(clock):
     tally.add(result(1, cpu=0.2), wrote())
     tally.add(ChunkResult(1, (), (Broken(REF, Reason.DECODER_CRASH, "", "decode"),)), wrote())
     assert (tally.cpu_ms()["model"], tally.steady_images_per_second) == (pytest.approx(20.0), None)
+
+
+def test_each_node_of_a_cluster_has_its_own_figures(clock):
+    tally = Tally(2)
+    for node, cpu in (("a", 0.1), ("b", 0.4), ("a", 0.3)):
+        tally.add(replace(result(1, 10, cpu=cpu), node=node), wrote())
+    clock.now += 10
+    figures = {node: (one["images"], one["images_per_second"], one["stages"]) for node, one in tally.nodes().items()}
+    assert figures == {"a": (20, 2.0, {"model": pytest.approx(20)}), "b": (10, 1.0, {"model": pytest.approx(40)})}
+    assert Tally(1).nodes() == {}

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.observe.verdict import balance, duration, speed, stage_costs, verdict
+from infer_app.observe.verdict import balance, duration, node_costs, speed, stage_costs, verdict
 from infer_app.records import DayCounts
 from tests.unit.observe.reports import REPORT
 
@@ -85,3 +85,10 @@ def test_a_share_that_other_programs_took_is_told():
 )
 def test_a_duration_has_two_or_three_digits(seconds, text):
     assert duration(seconds) == text
+
+
+def test_each_node_of_a_cluster_in_a_line():
+    nodes = {"gpu-1": {"images": 1200, "images_per_second": 14.4, "stages": {"decode": 1.7, "model": 14.12}}}
+    told = {"gpu-1": "1,200 images, 14 images/s, CPU ms per image: decode 1.70, model 14.12"}
+    assert node_costs(replace(REPORT, nodes=nodes)) == told
+    assert node_costs(REPORT) == {}

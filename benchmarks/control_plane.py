@@ -1,0 +1,158 @@
+"""What the driver of a cluster costs without images and a network: refs in, stub predictions out.
+
+The dispatch is the real one (`infer_app.executors.crew.Crew`), and so is every message: chunks of refs to actors, and
+back a prediction for each ref. Actors answer at once. With --commit results are written by the real sink, into SQLite.
+With --ranges one ref stands for all of its chunk, so that dispatch alone is left, and 100 million take minutes. Figures
+are those of the driver's process: its time grows with the chunks, and its memory must not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from machine import describe_machine
+from peers import RESULTS
+
+from infer_app.database.connect import Database
+from infer_app.database.migrate import upgrade
+from infer_app.database.sink import Sink
+from infer_app.executors.actor import ActorSpec, Answer, Opened
+from infer_app.executors.cluster import Cluster, ClusterSpec
+from infer_app.executors.crew import Actor, Crew
+from infer_app.executors.spec import LaneSpec
+from infer_app.images.location import ReadLimits
+from infer_app.records import Chunk, ChunkResult, ImageRef, Output, Prediction
+
+OUTPUT = Output("tabby cat", 0.93, '{"top": [["tabby cat", 0.93], ["tiger cat", 0.04], ["lynx", 0.01]]}')
+SHA256 = "0" * 64
+
+
+class StubActor:
+    """Answers at once."""
+
+    def opened(self) -> Opened:
+        return Opened("stub", "stub", 0.0)
+
+    def process(self, chunk: Chunk) -> Answer:
+        predictions = tuple(Prediction(ref, OUTPUT, SHA256) for ref in chunk.refs)
+        return Answer((ChunkResult(chunk.number, predictions, (), worker=1),), ())
+
+
+class StubCrew(Crew):
+    def _start(self) -> Actor:
+        options = {"num_cpus": 0, "max_concurrency": 4}
+        handle = self._ray.remote(StubActor).options(**options).remote()
+        return Actor(handle, handle.opened.remote())
+
+
+@dataclass
+class Look:
+    """At the driver, after so many refs."""
+
+    refs: int
+    seconds: float
+    cpu_seconds: float
+    memory_mib: float  # that it has for itself and in all: resident
+
+
+def main() -> None:
+    flags = read_flags()
+    cluster = Cluster(ClusterSpec(), 2)
+    lane = LaneSpec((), ReadLimits((), 1), 1)
+    crew = StubCrew(cluster, ClusterSpec(actors=flags.actors), ActorSpec(lane, flags.workers, 30.0, 30), 1)
+    with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
+        sink = open_sink(Path(folder)) if flags.commit else None
+        step = flags.chunk_size if flags.ranges else 1
+        looks = list(watch(crew, flags.refs, flags.chunk_size, step, sink))
+    crew.close()
+    cluster.close()
+    table = render(looks, flags)
+    print(table)
+    if flags.save:
+        kind = "-commit" if flags.commit else "-ranges" if flags.ranges else ""
+        stem = RESULTS / f"{date.today().isoformat()}-control-plane{kind}"
+        told = {"machine": describe_machine(), "flags": vars(flags), "looks": [vars(look) for look in looks]}
+        stem.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
+        stem.with_suffix(".md").write_text(f"# What the driver of a cluster costs\n\n{table}\n")
+
+
+def open_sink(folder: Path) -> Sink:
+    database = Database(f"sqlite:///{folder / 'infer.db'}")
+    upgrade(database)
+    return Sink(database, "0123456789abcdef", "stub", "benchmark")
+
+
+def stub_chunks(num_refs: int, chunk_size: int, step: int) -> Iterator[Chunk]:
+    for number, first in enumerate(range(0, num_refs, chunk_size)):
+        some = range(first, first + chunk_size, step)
+        yield Chunk(number, tuple(ImageRef(str(i), f"/srv/photos/2026/11/20/{i:012}.jpg") for i in some))
+
+
+def watch(crew: Crew, num_refs: int, chunk_size: int, step: int, sink: Sink | None) -> Iterator[Look]:
+    """At 1, 2 and 5 times each power of ten. `step`: refs that one of a chunk stands for."""
+    done, looks = 0, iter(sorted(factor * 10**power for power in range(4, 10) for factor in (1, 2, 5)))
+    next_look = next(looks)
+    started, cpu = time.monotonic(), time.process_time()
+    for result in crew.run(stub_chunks(num_refs, chunk_size, step)):
+        if sink is not None:
+            sink.commit_chunk(result)
+        done += step * len(result.predictions)
+        if done >= min(next_look, num_refs):
+            next_look = next(looks)
+            yield Look(done, time.monotonic() - started, time.process_time() - cpu, resident_mib())
+            print(f"{done:,}: {resident_mib():.0f} MiB", file=sys.stderr, flush=True)
+
+
+def resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / (1 << 20)
+
+
+def render(looks: list[Look], flags: Any) -> str:
+    lines = ["| refs | seconds | refs/s | driver CPU, µs a ref | driver CPU, ms a chunk | driver memory, MiB |"]
+    lines += ["|---:" * 6 + "|"]
+    for look in looks:
+        num_chunks = look.refs / flags.chunk_size
+        cells = (
+            f"{look.refs:,}",
+            f"{look.seconds:.1f}",
+            f"{look.refs / look.seconds:,.0f}",
+            f"{1e6 * look.cpu_seconds / look.refs:.1f}",
+            f"{1e3 * look.cpu_seconds / num_chunks:.2f}",
+            f"{look.memory_mib:.0f}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    commit = "written to SQLite" if flags.commit else "not written"
+    commit += ", one ref for all of a chunk" * flags.ranges
+    machine = describe_machine()
+    lines += ["", f"Chunks of {flags.chunk_size}, {flags.actors} actors of {flags.workers} workers, results {commit}. "]
+    lines += [
+        f"{machine['processor']}, {machine['cores']} cores, Python {machine['python']}; {date.today().isoformat()}"
+    ]
+    return "\n".join(lines)
+
+
+def read_flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--refs", type=int, default=1_000_000)
+    parser.add_argument("--chunk-size", type=int, default=256)
+    parser.add_argument("--actors", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="of each actor: twice as many chunks are under way")
+    parser.add_argument("--ranges", action="store_true", help="one ref stands for all of its chunk")
+    parser.add_argument("--commit", action="store_true", help="write the results into SQLite")
+    parser.add_argument("--save", action="store_true", help="write results/<date>-control-plane.json and .md")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

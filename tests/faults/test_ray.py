@@ -1,0 +1,145 @@
+"""A cluster of two nodes on one machine and a day in PostgreSQL: actors, a node and the driver are killed meanwhile."""
+
+import os
+import signal
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import psutil
+import pytest
+
+from tests.clusters import nodes_of
+from tests.faults.night import photos
+from tests.faults.stub import GOOD
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+
+
+@pytest.fixture(scope="session", params=["postgres"])
+def kind(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def two_nodes():
+    """Each with one CPU, so that each has one actor with one worker."""
+    with nodes_of(1, 1) as nodes:
+        yield nodes
+
+
+@contextmanager
+def every(seconds, do):
+    """In a thread, until the end of the block."""
+    ended = threading.Event()
+
+    def again():
+        while not ended.wait(seconds):
+            do()
+
+    thread = threading.Thread(target=again)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+
+
+def on_ray(cluster, *more):
+    return ("--executor", "ray", "--ray-address", cluster.address, "--workers", "1", *more)
+
+
+def slow(contents):
+    return [content.replace(GOOD, GOOD + b"slow ") for content in contents]
+
+
+def test_two_nodes_give_what_one_machine_gives_and_both_worked(two_nodes, night, seeded):
+    night.add(slow(photos(200, seed=seeded.randrange(10**6))))
+    ended = night.run(*on_ray(two_nodes))
+    assert ended.exit_code == 0, ended.err
+    assert night.results() == night.expected()
+    assert sum(node["images"] for node in ended.answer["nodes"].values()) == 200
+    assert len(ended.answer["nodes"]) == 2
+    night.check(ended)
+
+
+def test_actors_that_are_killed_every_second(two_nodes, night, seeded):
+    night.add(slow(photos(60, seed=seeded.randrange(10**6))))
+    killed = []
+
+    def kill_one():
+        actors = two_nodes.actors()
+        if actors:
+            with suppress(psutil.Error):
+                actor = seeded.choice(actors)
+                actor.kill()
+                killed.append(actor.pid)
+
+    with every(1.0, kill_one):
+        ended = night.wait(night.start(*on_ray(two_nodes)), timeout_s=400)
+    print(f"{len(killed)} actors were killed")
+    assert ended.exit_code == 0, ended.err
+    assert len(killed) > 3
+    assert night.results() == night.expected()
+    night.check(ended)
+
+
+def test_a_node_that_is_killed(two_nodes, night, seeded):
+    night.add(slow(photos(300, seed=seeded.randrange(10**6))))
+    run = night.start(*on_ray(two_nodes))
+    night.wait_for_results(run, 60)
+    two_nodes.kill_last()
+    ended = night.wait(run, timeout_s=300)
+    two_nodes.replace_last()
+    assert ended.exit_code == 0, ended.err
+    assert night.results() == night.expected()
+    night.check(ended)
+
+
+def test_a_driver_that_is_killed_and_started_again(two_nodes, night, seeded):
+    night.add(slow(photos(200, seed=seeded.randrange(10**6))))
+    run = night.start(*on_ray(two_nodes))
+    night.wait_for_results(run, 40)
+    os.killpg(run.pid, signal.SIGKILL)
+    night.wait(run)
+    done = len(night.results())
+    assert 0 < done < 200
+    end = time.monotonic() + 30
+    while two_nodes.actors() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert two_nodes.actors() == []
+    ended = night.run(*on_ray(two_nodes))
+    assert (ended.exit_code, ended.answer["selected"]) == (0, 200 - done), ended.err
+    assert night.results() == night.expected()
+    night.check(ended)
+
+
+@pytest.mark.full
+def test_an_image_whose_actor_dies_each_time_is_found_and_rejected(two_nodes, night, seeded):
+    """As the memory monitor of a node would kill it: three times with its chunk, then five times alone."""
+    contents = photos(24, seed=seeded.randrange(10**6))
+    contents[10] = GOOD + b"ends its supervisor"
+    night.add(contents)
+    ended = night.wait(night.start(*on_ray(two_nodes)), timeout_s=500)
+    assert ended.exit_code == 0, ended.err
+    assert ended.answer["reasons"] == {"empty": 1, "out_of_memory": 1, "unsupported_format": 1}
+    assert night.rows("SELECT image_id FROM infer_rejections WHERE reason = 'out_of_memory'") == [("11",)]
+    assert [row for row in night.results() if row[0] != "11"] == [row for row in night.expected() if row[0] != "11"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True, scope="session")
+def test_sqlite_is_refused_where_there_are_two_nodes(two_nodes, night):
+    night.add(photos(3))
+    ended = night.run(*on_ray(two_nodes))
+    assert ended.exit_code == 2, ended.err
+    assert ended.answer["error"].startswith("SQLite together with a Ray cluster of 2 nodes")
+    assert night.rows("SELECT count(*) FROM infer_runs") == [(0,)]
+
+
+def test_an_actor_that_fits_no_node_is_refused(two_nodes, night):
+    night.add(photos(3))
+    ended = night.run("--executor", "ray", "--ray-address", two_nodes.address, "--workers", "64")
+    assert ended.exit_code == 2, ended.err
+    assert ended.answer["error"].startswith("no node has room for an actor of 64 CPUs (")
+    assert "1 CPUs, 0 GPUs" in ended.answer["error"]

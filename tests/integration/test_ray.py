@@ -1,0 +1,118 @@
+"""`infer run --executor ray` on this machine alone: the rows of the `cpu` executor, and nothing left behind."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.conftest import DATE, Project
+
+pytestmark = [pytest.mark.ray, pytest.mark.slow]
+RAY = ("run", "--date", DATE, "--lookback", "0", "--executor", "ray", "--workers", "2")
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path_factory):
+    """Where a run puts what it needs meanwhile; Ray makes sockets in it."""
+    pytest.importorskip("ray")
+    folder = Path("/tmp") / f"t{os.getpid()}"
+    folder.mkdir()
+    yield folder
+    for path in sorted(folder.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() and not path.is_symlink() else path.unlink()
+    folder.rmdir()
+
+
+def processes(mark):
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("TMPDIR") == mark and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(" ".join(process.cmdline())[:80])
+        except psutil.Error:
+            continue
+    return found
+
+
+def wait_for_nothing(mark, seconds=20):
+    end = time.monotonic() + seconds
+    while (left := processes(mark)) and time.monotonic() < end:
+        time.sleep(0.2)
+    assert left == []
+
+
+def count(project):
+    return project.rows("SELECT count(*) FROM infer_predictions")[0][0]
+
+
+def wait_for_predictions(project, run):
+    end = time.monotonic() + 90
+    while run.poll() is None and not count(project):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_it_gives_the_rows_of_the_cpu_executor_and_leaves_nothing(make_project, temporary):
+    on_cpu, on_ray = make_project("cpu"), make_project("ray")
+    for project in (on_cpu, on_ray):
+        project.add_photos(40)
+        (project.photos / "0007.jpg").write_bytes(b"")
+    on_cpu.infer(*RAY[:5], "--executor", "cpu")
+    told = on_ray.infer_json(*RAY, TMPDIR=str(temporary))
+    assert on_ray.results() == on_cpu.results()
+    assert (told["executor"], told["num_workers"], told["reasons"]) == ("ray", 2, {"empty": 1})
+    ((host, figures),) = told["nodes"].items()
+    assert (host, figures["images"]) == (os.uname().nodename, 40)
+    assert figures["stages"]["decode"] > 0
+    assert on_ray.rows("SELECT executor, throughput LIKE '%" + host + "%' FROM infer_runs") == [("ray", 1)]
+    wait_for_nothing(str(temporary))
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("to_all", [False, True], ids=["SIGTERM", "SIGTERM to all"])
+def test_a_signal_ends_it_after_what_is_in_flight(project, temporary, to_all):
+    project.add_photos(400)
+    run = project.start(*RAY, "--json", TMPDIR=str(temporary), INFER_RUN__CHUNK_SIZE="1")
+    wait_for_predictions(project, run)
+    start = time.monotonic()
+    (os.killpg if to_all else os.kill)(run.pid, signal.SIGTERM)
+    out, err = run.communicate(timeout=60)
+    assert (run.returncode, time.monotonic() - start < 25) == (143, True), err
+    assert 0 < count(project) < 400
+    assert f'"predicted": {count(project)}' in out
+    wait_for_nothing(str(temporary))
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_driver_that_is_killed_leaves_no_process_and_its_day_is_completed(project, temporary):
+    project.add_photos(400)
+    run = project.start(*RAY, TMPDIR=str(temporary), INFER_RUN__CHUNK_SIZE="1")
+    wait_for_predictions(project, run)
+    os.kill(run.pid, signal.SIGKILL)
+    run.communicate(timeout=60)
+    wait_for_nothing(str(temporary))
+    project.infer("run", "--date", DATE, "--executor", "cpu")
+    assert count(project) == 400
+
+
+def test_without_ray_it_says_what_to_install(project, tmp_path):
+    (tmp_path / "ray.py").write_text("raise ImportError('no ray here')")
+    project.add_photos(1)
+    error = project.infer_json(*RAY, exit_code=2, PYTHONPATH=f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    assert (error["error"], error["hint"]) == ("Ray is not installed", "pip install 'infer_app[ray]'")
+
+
+def test_an_address_where_there_is_no_cluster(project):
+    project.add_photos(1)
+    error = project.infer_json(*RAY, "--ray-address", "127.0.0.1:1", exit_code=2)
+    assert "no Ray cluster at 127.0.0.1:1" in error["error"]
+
+
+def test_doctor_looks_at_each_node(project: Project, temporary):
+    project.add_photos(3)
+    found = project.infer_json("doctor", "--executor", "ray", TMPDIR=str(temporary))
+    (ray,) = [finding for finding in found["findings"] if finding["check"] == "ray"]
+    assert (ray["exit_code"], ray["found"].endswith("reads 3 of 3 images")) == (0, True)

@@ -1,0 +1,121 @@
+"""The far end of the `ray` executor, without Ray: calls from several threads, workers of its own, real photos."""
+
+import logging
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from torch import nn
+
+from infer_app.errors import ModelError, StorageUnavailable
+from infer_app.executors.actor import ActorSpec, ExecutorActor, Inbox
+from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.images.location import ReadLimits
+from infer_app.models.build import BuildRequest, build_model
+from infer_app.models.parcel import pack
+from infer_app.models.variants import TORCHSCRIPT
+from infer_app.records import Chunk, ImageRef, Recipe
+from tests.conftest import jpeg
+
+SIZE = 16
+COLORS = ("red", "green", "blue")
+
+
+class Means(nn.Module):
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        return 8.0 * pixels.mean((2, 3))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("actor")
+
+
+@pytest.fixture(scope="module")
+def parcel(folder):
+    torch.jit.trace(Means(), torch.zeros(2, 3, SIZE, SIZE)).save(str(folder / "model.ts"))
+    (folder / "labels.txt").write_text("\n".join(COLORS))
+    request = BuildRequest(str(folder / "model.ts"), "colors", Recipe("stretch", SIZE), labels=folder / "labels.txt")
+    return pack(build_model(request, folder / "models"), TORCHSCRIPT)
+
+
+@pytest.fixture(scope="module")
+def photos(folder):
+    """A root, and refs of 30 photos in it."""
+    root = folder / "photos"
+    root.mkdir()
+    for i in range(30):
+        color = tuple(200 - i if channel == i % 3 else 30 for channel in range(3))
+        (root / f"{i}.jpg").write_bytes(jpeg(40 + i, 30, color))
+    return root, [ImageRef(str(i), str(root / f"{i}.jpg")) for i in range(30)]
+
+
+@pytest.fixture
+def open_actor(folder, photos, parcel, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    ours = logging.getLogger("infer_app")
+    level, handlers, actors = ours.level, ours.handlers[:], []
+
+    def open_one(*parcels, slot=None):
+        lane = LaneSpec((ModelSpec(folder / "elsewhere", TORCHSCRIPT),), ReadLimits((photos[0],), 1 << 20), 1 << 20)
+        actors.append(ExecutorActor(ActorSpec(lane, 2, 30.0, logging.INFO, slot), parcels or [parcel]))
+        return actors[-1]
+
+    yield open_one
+    for actor in actors:
+        if hasattr(actor, "_executor"):
+            actor._executor.close()
+    ours.setLevel(level)
+    ours.handlers = handlers
+
+
+@pytest.mark.parametrize("slot", [None, (8, SIZE, "cpu")], ids=["cpu", "ring"])
+def test_each_call_gets_the_answer_to_its_own_chunk(open_actor, photos, slot):
+    """Also where chunks have one number, as parts of one that was split."""
+    _, refs = photos
+    actor = open_actor(slot=slot)
+    assert len(actor.opened().host) > 0
+    chunks = [Chunk(7, tuple(refs[first : first + 3])) for first in range(0, 30, 3)]
+    with ThreadPoolExecutor(4) as callers:
+        answers = list(callers.map(actor.process, chunks))
+    for chunk, answer in zip(chunks, answers, strict=True):
+        found = {one.ref: one.output.label for result in answer.results for one in result.predictions}
+        assert found == {ref: COLORS[int(ref.image_id) % 3] for ref in chunk.refs}
+        assert {result.number for result in answer.results} == {7}
+
+
+def test_a_model_that_fails_is_told_and_no_call_waits_for_it(open_actor, parcel, photos, folder):
+    source = next(name for name in parcel.files if name.endswith(".ts"))
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+    changed = dict(parcel.files) | {source: b"something else"}
+    from infer_app.models import parcel as module
+
+    actor = open_actor(module.Parcel(changed, module._sha256(changed)))
+    with pytest.raises(ModelError, match="changed since it was built"):
+        actor.opened()
+    with pytest.raises(ModelError):
+        actor.process(Chunk(1, tuple(photos[1][:2])))
+
+
+def test_a_root_that_is_gone_here_is_no_missing_image(open_actor, photos):
+    root, refs = photos
+    actor = open_actor()
+    root.rename(root.with_name("unmounted"))
+    try:
+        with pytest.raises(StorageUnavailable, match="is gone or empty"):
+            actor.process(Chunk(1, tuple(refs[:2])))
+    finally:
+        root.with_name("unmounted").rename(root)
+    assert len(actor.process(Chunk(2, tuple(refs[:2]))).results) == 1
+
+
+def test_an_inbox_ends_when_it_is_empty_and_goes_on_when_something_has_come():
+    inbox = Inbox()
+    assert list(inbox) == []
+    for number in (1, 2):
+        inbox.put(Chunk(number, ()))
+    assert inbox.wait()
+    assert [chunk.number for chunk in inbox] == [1, 2]
+    inbox.put(Chunk(3, ()))
+    assert [chunk.number for chunk in inbox] == [3]
