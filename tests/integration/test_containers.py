@@ -166,7 +166,7 @@ def test_the_trial_of_the_image_is_skipped_where_a_tool_is_missing(tmp_path, too
 
 def test_the_image_has_the_torch_that_make_installs():
     versions = {
-        re.search(r"torch==([0-9.]+[0-9])", (DOCKER.parent / name).read_text())[1]
-        for name in ("Makefile", "docker/Dockerfile", "README.md")
+        re.search(r"(?:torch==|TORCH=)([0-9.]+[0-9])", (DOCKER.parent / name).read_text())[1]
+        for name in ("Makefile", "docker/Dockerfile", "docker/Dockerfile.gpu", "README.md")
     }
     assert len(versions) == 1

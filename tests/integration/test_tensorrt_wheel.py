@@ -12,6 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from infer_app import tune
 from infer_app.loading.once import run_in_process
@@ -164,3 +165,17 @@ def test_doctor_explains_it_on_standard_error_and_in_its_answer(broken, project)
     assert found["found"].startswith("torch-tensorrt can't be loaded: ")
     assert f"found torch-tensorrt {VERSION} with torch " in found["fix"]
     assert found["exit_code"] == 0  # models run without it
+
+
+def test_the_versions_in_the_image_belong_together(package):
+    text = (ROOT / "docker/Dockerfile.gpu").read_text()
+    pins = dict(re.findall(r"^ARG (\w+)=([0-9][0-9.*]+)$", text, re.MULTILINE))
+    metadata = next(package.parent.glob("torch_tensorrt-*.dist-info")) / "METADATA"
+    lines = re.findall(r"^Requires-Dist: (.+)$", metadata.read_text(), re.MULTILINE)
+    needs = {need.name: need.specifier for need in map(Requirement, lines)}
+    assert pins["TORCH_TENSORRT"] == VERSION
+    assert needs["torch"].contains(pins["TORCH"])
+    assert needs["tensorrt"].contains(pins["TENSORRT"].replace("*", "0"))
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (decoding,) = map(Requirement, extras["gpu-decode"])
+    assert decoding.specifier.contains(pins["NVIMGCODEC"])

@@ -1,0 +1,289 @@
+"""The `cuda` executor against what limits it, and against a page-locked DataLoader with the same model.
+
+Decode, copy and model are measured each alone, then together with 1, 2, 4 … decode workers: a pipeline can't be faster
+than the slowest of the three, so its share of that is what its own work costs. The network costs nothing, or what a
+ResNet-50 does (its blocks as in He et al. 2015, Deep Residual Learning for Image Recognition, table 1; random weights).
+With --device cpu the same runs without a GPU, which shows that it works and no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from functools import partial
+from pathlib import Path
+
+import torch
+from machine import describe_machine
+from photos import collect_photos, find_photos
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from infer_app.executors.cuda import CudaExecutor
+from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.executors.stream import open_stream
+from infer_app.images.decode import DecodeLimits, decode_image
+from infer_app.images.location import ReadLimits
+from infer_app.images.transform import transform
+from infer_app.loading.ring import Ring
+from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.artifact import Artifact
+from infer_app.models.build import BuildRequest, build_model
+from infer_app.models.fixed_batch import FixedBatch
+from infer_app.models.variants import CUDA_FP16, TORCHSCRIPT, open_variant
+from infer_app.records import Chunk, ImageRef, Recipe
+
+RESULTS = Path(__file__).resolve().parent / "results"
+SIZE = 224
+LIMITS = DecodeLimits(64_000_000)
+LOOK_S = 2.0  # that a rate of one part alone is measured for
+TIMEOUT_S = 60.0
+STAGES_OF_LOADERS = ("read", "decode", "transform", "collate")
+
+
+@dataclass(frozen=True)
+class Row:
+    """Images a second: of the executor, of its parts alone, and of the DataLoader."""
+
+    network: str
+    decode: str
+    workers: int
+    executor: float
+    decode_limit: float
+    copy_limit: float
+    model_limit: float
+    dataloader: float | None  # it has no GPU decoding
+
+    @property
+    def share(self) -> float:
+        return self.executor / min(self.decode_limit, self.copy_limit, self.model_limit)
+
+
+class Bottleneck(nn.Module):
+    def __init__(self, width_in: int, width: int, stride: int) -> None:
+        super().__init__()
+        out = 4 * width
+        self.body = nn.Sequential(
+            *(nn.Conv2d(width_in, width, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+            *(nn.Conv2d(width, width, 3, stride, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU()),
+            *(nn.Conv2d(width, out, 1, bias=False), nn.BatchNorm2d(out)),
+        )
+        same = stride == 1 and width_in == out
+        self.around = (
+            nn.Identity()
+            if same
+            else nn.Sequential(nn.Conv2d(width_in, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+        )
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return torch.relu(self.body(pixels) + self.around(pixels))
+
+
+def resnet50() -> nn.Module:
+    blocks: list[nn.Module] = []
+    width_in = 64
+    for width, depth, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
+        for number in range(depth):
+            blocks.append(Bottleneck(width_in, width, stride if number == 0 else 1))
+            width_in = 4 * width
+    stem = [nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+    return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+
+
+class Free(nn.Module):
+    """Looks at a few pixels, so that they must have arrived."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return pixels[:, :, ::64, ::64].mean((2, 3))
+
+
+NETWORKS: dict[str, Callable[[], nn.Module]] = {"free": Free, "resnet50": resnet50}
+
+
+class Photos(Dataset[Tensor]):
+    """As a tuned DataLoader has them: libjpeg-turbo and our transform, uint8."""
+
+    def __init__(self, paths: list[Path], recipe: Recipe) -> None:
+        self._paths = paths
+        self._recipe = recipe
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def __getitem__(self, place: int) -> Tensor:
+        data = self._paths[place].read_bytes()
+        return transform(decode_image(data, self._recipe, LIMITS), self._recipe)
+
+
+def main() -> None:
+    flags = read_flags()
+    with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
+        collect_photos(flags.photos or find_photos(), Path(folder) / "photos", flags.num_photos)
+        paths = sorted((Path(folder) / "photos").iterdir())
+        rows = []
+        for network in flags.networks:
+            for decode in flags.decode:
+                artifact = build(network, decode, Path(folder), flags.device)
+                for row in measure(artifact, network, decode, paths, flags):
+                    print(f"{row.network} {row.decode} {row.workers}: {row.executor:,.0f} images/s", flush=True)
+                    rows.append(row)
+    table = render(rows)
+    print(table)
+    if flags.save:
+        stem = RESULTS / f"{date.today().isoformat()}-gpu"
+        told = {"machine": describe_machine() | describe_gpu(), "rows": [asdict(row) for row in rows]}
+        stem.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
+        stem.with_suffix(".md").write_text(f"# The cuda executor and its limits\n\n{table}\n")
+
+
+def build(network: str, decode: str, folder: Path, device: str) -> Artifact:
+    torch.manual_seed(0)
+    file = folder / f"{network}.ts"
+    if not file.exists():
+        with torch.no_grad():
+            module = NETWORKS[network]().eval()
+            torch.jit.trace(module, torch.zeros(2, 3, SIZE, SIZE)).save(str(file))
+    recipe = Recipe("resize-crop", SIZE, resize=256, interpolation="bilinear", decode=decode)
+    artifact = build_model(BuildRequest(str(file), f"{network}-{decode}", recipe), folder / "models")
+    return add_gpu_variants(artifact, [CUDA_FP16], None, Workshop.here(), print) if device == "cuda" else artifact
+
+
+def measure(
+    artifact: Artifact, network: str, decode: str, paths: list[Path], flags: argparse.Namespace
+) -> Iterator[Row]:
+    variant = CUDA_FP16 if flags.device == "cuda" else TORCHSCRIPT
+    model = open_variant(artifact, variant, flags.batch_size)
+    model_limit, copy_limit = time_model(model, flags), time_copies(flags)
+    for workers in flags.workers:
+        executor, decode_limit = time_executor(artifact, variant, paths, workers, flags)
+        dataloader = time_dataloader(model, artifact.manifest.recipe, paths, workers, flags)
+        peer = dataloader if decode == "exact" else None
+        yield Row(network, decode, workers, executor, decode_limit, copy_limit, model_limit, peer)
+
+
+def time_executor(
+    artifact: Artifact, variant: str, paths: list[Path], workers: int, flags: argparse.Namespace
+) -> tuple[float, float]:
+    """Its rate over the last three quarters, and what its decoders' CPU time would allow."""
+    roots = (paths[0].parent,)
+    lane = LaneSpec((ModelSpec(artifact.folder, variant),), ReadLimits(roots, 1 << 28), LIMITS.max_pixels)
+    refs = [ImageRef(str(number), str(path)) for number, path in enumerate(paths)]
+    firsts = range(0, len(refs), flags.batch_size)
+    chunks = [Chunk(number, tuple(refs[first : first + flags.batch_size])) for number, first in enumerate(firsts)]
+    done, began, cpu_seconds = 0, 0.0, 0.0
+    since = len(paths) // 4
+    with CudaExecutor(lane, workers, TIMEOUT_S, flags.batch_size, SIZE, flags.device) as executor:
+        for result in executor.run(chunks):
+            if done < since <= done + len(result.predictions):
+                began, since_done = time.perf_counter(), done + len(result.predictions)
+            done += len(result.predictions)
+            cpu_seconds += sum(result.cpu_seconds.get(stage, 0.0) for stage in STAGES_OF_LOADERS)
+        rate = (done - since_done) / (time.perf_counter() - began)
+    return rate, workers * done / cpu_seconds
+
+
+def time_model(model: FixedBatch, flags: argparse.Namespace) -> float:
+    """Of batches that lie on the device."""
+    batch = torch.randint(0, 255, (flags.batch_size, SIZE, SIZE, 3), dtype=torch.uint8, device=model.device)
+    with torch.inference_mode():
+        return flags.batch_size * per_second(lambda: model(batch), flags.device)
+
+
+def time_copies(flags: argparse.Namespace) -> float:
+    """From a page-locked slot of the ring."""
+    stream = open_stream(flags.device)
+    with Ring(2, flags.batch_size, SIZE) as ring:
+        stream.page_lock(ring.pixels)
+        slot = torch.from_numpy(ring.pixels)[0]
+        target = torch.empty_like(slot, device=flags.device)
+        rate = flags.batch_size * per_second(partial(stream.send, slot, target), flags.device)
+        del slot  # or the ring's memory could not be closed
+    return rate
+
+
+def time_dataloader(
+    model: FixedBatch, recipe: Recipe, paths: list[Path], workers: int, flags: argparse.Namespace
+) -> float:
+    """Page-locked batches, the next one copied on a stream of its own while the model runs; the last three quarters."""
+    is_gpu = flags.device == "cuda"
+    photos = Photos(paths, recipe)
+    loader = DataLoader(photos, flags.batch_size, num_workers=workers, pin_memory=is_gpu, prefetch_factor=4)
+    done, since, began, since_done = 0, len(paths) // 4, 0.0, 0
+    with torch.inference_mode():
+        for batch in prefetched(loader) if is_gpu else loader:
+            model(batch).cpu()
+            done += len(batch)
+            if done >= since and not since_done:
+                began, since_done = time.perf_counter(), done
+    return (done - since_done) / (time.perf_counter() - began)
+
+
+def prefetched(loader: DataLoader[Tensor]) -> Iterator[Tensor]:
+    copies, following = torch.cuda.Stream(), None  # type: ignore[no-untyped-call]
+    for batch in loader:
+        current = following
+        with torch.cuda.stream(copies):
+            following = batch.to("cuda", non_blocking=True)
+        if current is not None:
+            yield current
+        torch.cuda.current_stream().wait_stream(copies)
+        following.record_stream(torch.cuda.current_stream())
+    if following is not None:
+        yield following
+
+
+def per_second(act: Callable[[], object], device: str) -> float:
+    for _ in range(3):
+        act()
+    wait_for(device)
+    times, began = 0, time.perf_counter()
+    while time.perf_counter() - began < LOOK_S:
+        act()
+        times += 1
+    wait_for(device)
+    return times / (time.perf_counter() - began)
+
+
+def wait_for(device: str) -> None:
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def render(rows: list[Row]) -> str:
+    lines = [
+        "| network | decode | workers | images/s | decode · copy · model alone | share of the least | DataLoader |"
+    ]
+    lines += ["|---|---|---:|---:|---:|---:|---:|"]
+    for row in rows:
+        alone = f"{row.decode_limit:,.0f} · {row.copy_limit:,.0f} · {row.model_limit:,.0f}"
+        peer = f"{row.dataloader:,.0f} ({row.executor / row.dataloader:.2f} ×)" if row.dataloader else ""
+        cells = (row.network, row.decode, str(row.workers), f"{row.executor:,.0f}", alone, f"{row.share:.0%}", peer)
+        lines.append(f"| {' | '.join(cells)} |")
+    machine = describe_machine() | describe_gpu()
+    return "\n".join([*lines, "", f"{', '.join(machine.values())}; {date.today().isoformat()}"])
+
+
+def describe_gpu() -> dict[str, str]:
+    return {"gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else "no GPU"}
+
+
+def read_flags() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--photos", type=Path, help="a folder of JPEGs")
+    parser.add_argument("-n", "--num-photos", type=int, default=20_000)
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
+    parser.add_argument("--decode", nargs="+", choices=["exact", "gpu"], default=["exact", "gpu"])
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16])
+    parser.add_argument("--batch-size", type=int, default=64)
+    parser.add_argument("--save", action="store_true", help="write results/<date>-gpu.json and .md")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()
