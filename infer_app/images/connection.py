@@ -63,7 +63,9 @@ class Connection(http.client.HTTPConnection):
         for number, (family, where) in enumerate(addresses, 1):
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
-                sock.settimeout(self.deadline.left() / (len(addresses) - number + 1))  # a dead one leaves time for the others
+                sock.settimeout(
+                    self.deadline.left() / (len(addresses) - number + 1)
+                )  # a dead one leaves time for the others
                 sock.connect(where)
             except OSError:
                 sock.close()
