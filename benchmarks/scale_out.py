@@ -28,7 +28,7 @@ def main() -> None:
     flags = read_flags()
     with tempfile.TemporaryDirectory(prefix="infer-bench-", dir=flags.scratch) as folder:
         project = prepare(Path(folder), Contest(flags.cores), flags)
-        turns = contestants(project)
+        turns = {name: turn for name, turn in contestants(project).items() if name != RAY_DATA or not flags.ours}
         played: dict[str, list[Run]] = {name: [] for name in turns}
         for number in range(flags.rounds):
             for name in list(turns)[:: -1 if number % 2 else 1]:
@@ -38,7 +38,7 @@ def main() -> None:
     table = render(played, flags.num_photos)
     print(table)
     if flags.save:
-        stem = RESULTS / f"{date.today().isoformat()}-scale-out"
+        stem = RESULTS / f"{date.today().isoformat()}-scale-out{'-ours' if flags.ours else ''}"
         figures = {name: [run.__dict__ | {"labels": None, "output": None} for run in played[name]] for name in played}
         stem.with_suffix(".json").write_text(
             json.dumps({"machine": describe_machine(), "runs": figures}, indent=2) + "\n"
@@ -96,6 +96,7 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("-n", "--num-photos", type=int, default=5000)
     parser.add_argument("--photos", type=Path, help="folder of JPEG files, repeated until there are enough")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ours", action="store_true", help="our two executors, without Ray Data")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--scratch", type=Path, help="where photos and databases are put meanwhile")
     parser.add_argument("--save", action="store_true", help="write results/<date>-scale-out.json and .md")

@@ -64,6 +64,7 @@ def test_two_nodes_give_what_one_machine_gives_and_both_worked(two_nodes, night,
     night.check(ended)
 
 
+@pytest.mark.full
 def test_actors_that_are_killed_every_second(two_nodes, night, seeded):
     night.add(slow(photos(60, seed=seeded.randrange(10**6))))
     killed = []
@@ -97,6 +98,7 @@ def test_a_node_that_is_killed(two_nodes, night, seeded):
     night.check(ended)
 
 
+@pytest.mark.full
 def test_a_driver_that_is_killed_and_started_again(two_nodes, night, seeded):
     night.add(slow(photos(200, seed=seeded.randrange(10**6))))
     run = night.start(*on_ray(two_nodes))

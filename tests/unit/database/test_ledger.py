@@ -98,6 +98,7 @@ def report(run_id, **changes):
         num_cores=2,
         num_workers=4,
         passed_over={"trt-fp16": "no GPU"},
+        nodes={"a": {"images": 5}},
     )
     return replace(whole, **changes)
 
@@ -204,6 +205,7 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, ledger):
         "num_cores": 2,
         "num_workers": 4,
         "passed_over": {"trt-fp16": "no GPU"},
+        "nodes": {"a": {"images": 5}},
     }
     assert row["started_at"] <= row["ended_at"] <= now()
     open_run(ledger)
