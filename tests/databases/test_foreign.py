@@ -28,7 +28,13 @@ from tests.conftest import DATABASES, DAY, MODEL
 from tests.databases.test_conformance import ODD_IDS, broken, commit, predicted
 
 ID, OTHER = MODEL.model_id, "another"
-PAIRS = [(source, results) for source in DATABASES for results in DATABASES if source != results]
+QUICK = [("sqlite", "postgres"), ("postgres", "mariadb"), ("mariadb", "sqlite")]  # each once on either side
+PAIRS = [
+    pytest.param((source, results), marks=[] if (source, results) in QUICK else [pytest.mark.full])
+    for source in DATABASES
+    for results in DATABASES
+    if source != results
+]
 
 
 @pytest.fixture(params=PAIRS, ids="-to-".join)
