@@ -83,6 +83,11 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
     assert "infer init" in caught.value.hint
 
 
+def test_of_what_nodes_are_to_set_nothing_is_shown_but_names(tmp_path):
+    loaded = load_settings(write(tmp_path, '[ray.runtime_env.env_vars]\nTOKEN = "canary"\n'), environ={})
+    assert ("ray.runtime_env", {"env_vars": "***"}, "infer.toml") in list(loaded.flattened())
+
+
 def test_no_password_in_what_is_shown(tmp_path):
     loaded = load_settings(write(tmp_path, '[database]\nurl = "postgresql://me:canary@host/db"\n'), environ={})
     assert "canary" not in str(list(loaded.flattened()))
