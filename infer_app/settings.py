@@ -288,7 +288,7 @@ class LoadedSettings:
         if dotted == "source.database_url" and value is not None:
             return mask_url(make_url(self.source_url))
         if dotted == "ray.runtime_env":  # variables for the nodes may be passwords
-            return {key: "***" for key in value} if isinstance(value, dict) else value
+            return dict.fromkeys(value, "***") if isinstance(value, dict) else value
         return mask_address(value.get_secret_value()) if isinstance(value, SecretStr) else value
 
     @property
