@@ -36,7 +36,7 @@ from infer_app.observe.progress import Progress
 from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE
 from infer_app.records import Chunk, ChunkResult, Output, Prediction
 from infer_app.run import run_day
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 from infer_app.stop import Stop
 
 RESULTS = Path(__file__).resolve().parent / "results"

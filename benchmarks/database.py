@@ -35,7 +35,7 @@ from infer_app.database.sink import Sink
 from infer_app.database.source import Source
 from infer_app.day import Day
 from infer_app.records import ChunkResult, ImageRef, Output, Prediction
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 from tests.databases import servers
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -30,7 +30,7 @@ from infer_app.database.migrate import upgrade
 from infer_app.database.schema import images, predictions
 from infer_app.database.source import Source
 from infer_app.day import Day
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL_ID = "0123456789abcdef"

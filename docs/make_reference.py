@@ -13,8 +13,8 @@ from typing import Any
 
 import typer
 
-from infer_app import settings
 from infer_app.cli.app import app
+from infer_app.settings import sections
 
 FOLDER = Path(__file__).parent / "reference"
 GENERATED = "<!-- Written by docs/make_reference.py: change the program instead. -->\n"
@@ -72,12 +72,12 @@ def _settings() -> Iterator[str]:
     yield "Keys of `infer.toml`, by section. Paths are relative to that file. A variable overrides the file:"
     yield "`INFER_RUN__LOOKBACK=1` is `lookback = 1` under `[run]`. A flag overrides both."
     yield "`infer config show --origin` prints what is in force and where it comes from.\n"
-    for section, field in settings.Settings.model_fields.items():
+    for section, field in sections.Settings.model_fields.items():
         model = field.annotation
         assert model is not None
         comments = _comments(model)
         yield f"## [{section}]\n"
-        if model.__doc__ and model.__doc__ != settings.Section.__doc__:
+        if model.__doc__ and model.__doc__ != sections.Section.__doc__:
             yield f"{inspect.getdoc(model)}\n"
         yield "| key | is | unless set | |\n|---|---|---|---|"
         for key, value in model.model_fields.items():
@@ -102,7 +102,7 @@ def _comments(model: type) -> dict[str, str]:
 
 def _type(annotation: Any) -> str:
     text = getattr(annotation, "__name__", str(annotation)) if isinstance(annotation, type) else str(annotation)
-    text = re.sub(r"\b(?:pathlib|pydantic\.types|typing|infer_app\.settings)\.", "", text)
+    text = re.sub(r"\b(?:pathlib|pydantic\.types|typing|infer_app\.settings\.sections)\.", "", text)
     if choices := re.findall(r"'([^']+)'", text):
         return ", ".join(f"`{choice}`" for choice in choices if not choice.startswith("_"))
     if text.startswith("tuple"):

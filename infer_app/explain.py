@@ -20,7 +20,7 @@ from infer_app.models.artifact import Artifact, list_artifacts
 from infer_app.models.variants import precision_of
 from infer_app.places import shown as shown_location
 from infer_app.records import Broken, FileFacts, ImageRef, Prediction, Reason
-from infer_app.settings import LoadedSettings
+from infer_app.settings.loaded import LoadedSettings
 from infer_app.similarity import cosine, mean_difference, numbers_of
 
 STARTING_S = 10.0  # of the process that reads

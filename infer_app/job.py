@@ -29,7 +29,7 @@ from infer_app.models.choice import AUTO, Wish
 from infer_app.models.manifest import PREPROCESS_FILE
 from infer_app.places import RemoteAccess
 from infer_app.records import Alternative, Recipe
-from infer_app.settings import LoadedSettings
+from infer_app.settings.loaded import LoadedSettings
 from infer_app.tune import Plan, plan, probe_decoding
 
 log = logging.getLogger(__name__)

@@ -29,7 +29,7 @@ from infer_app.observe.stages import StageClock
 from infer_app.observe.tally import Tally
 from infer_app.observe.trace import Trace
 from infer_app.records import ChunkResult, NewImage, RunReport
-from infer_app.settings import rejection_budget
+from infer_app.settings.sections import rejection_budget
 from infer_app.stop import Stop
 
 log = logging.getLogger(__name__)

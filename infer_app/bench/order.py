@@ -12,7 +12,7 @@ from infer_app.bench.workload import Ways, Workload
 from infer_app.images.decode import DecodeLimits
 from infer_app.images.location import ReadLimits
 from infer_app.models.artifact import open_artifact
-from infer_app.settings import load_settings
+from infer_app.settings.load import load_settings
 
 
 @dataclass(frozen=True, slots=True)

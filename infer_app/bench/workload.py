@@ -17,7 +17,7 @@ from infer_app.images.transform import reference_transform, transform
 from infer_app.models.artifact import Artifact
 
 if TYPE_CHECKING:
-    from infer_app.settings import LoadedSettings
+    from infer_app.settings.loaded import LoadedSettings
 
 BATCH_SIZE = 16  # images, in every strategy
 

@@ -22,7 +22,8 @@ from infer_app.images.location import local_path
 from infer_app.job import choose_artifact, open_tables
 from infer_app.observe.escape import printable
 from infer_app.places import PathMap
-from infer_app.settings import LoadedSettings, load_settings
+from infer_app.settings.load import load_settings
+from infer_app.settings.loaded import LoadedSettings
 
 MIB = 1 << 20
 FEW_IMAGES = 300  # of fewer, figures are of the first seconds

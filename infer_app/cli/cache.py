@@ -11,7 +11,7 @@ from infer_app.cli.tables import show_table
 from infer_app.errors import UsageError
 from infer_app.images import cachefile
 from infer_app.images.cachefile import Kept
-from infer_app.settings import load_settings
+from infer_app.settings.load import load_settings
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 

@@ -19,7 +19,8 @@ from infer_app.models.callables import resolve_callable
 from infer_app.models.check import CheckReport, compare_answers
 from infer_app.observe.escape import printable
 from infer_app.records import Broken, ImageRef, Prediction
-from infer_app.settings import LoadedSettings, load_settings
+from infer_app.settings.load import load_settings
+from infer_app.settings.loaded import LoadedSettings
 
 WORST_SHOWN = 10
 SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe agree on more

@@ -24,7 +24,8 @@ from infer_app.images.location import ReadLimits
 from infer_app.job import Tables, choose_artifacts, open_database, open_source, open_tables, plan_run, read_limits
 from infer_app.models.device import Host, describe_host
 from infer_app.models.variants import OPENVINO_FP32, missing_for
-from infer_app.settings import LoadedSettings, load_settings
+from infer_app.settings.load import load_settings
+from infer_app.settings.loaded import LoadedSettings
 from infer_app.tune import broken_tensorrt
 
 LITTLE_DISK_BYTES = 1 << 30

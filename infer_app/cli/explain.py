@@ -18,7 +18,7 @@ from infer_app.job import open_tables
 from infer_app.observe.escape import printable
 from infer_app.places import shown as shown_location
 from infer_app.records import FileFacts
-from infer_app.settings import load_settings
+from infer_app.settings.load import load_settings
 
 
 def show_image(

@@ -18,7 +18,8 @@ from infer_app.job import Tables, open_tables
 from infer_app.observe.verdict import balance
 from infer_app.places import shown as shown_location
 from infer_app.records import DayCounts, Reason
-from infer_app.settings import LoadedSettings, load_settings
+from infer_app.settings.load import load_settings
+from infer_app.settings.loaded import LoadedSettings
 
 SHOWN_ROWS = 50
 

@@ -29,7 +29,7 @@ from infer_app.models.specs import OutputSpec
 from infer_app.models.tuning import load_all, load_tuning
 from infer_app.models.variants import OPENVINO_FP32, missing_for, runnable
 from infer_app.records import Recipe
-from infer_app.settings import DEFAULT_CONFIG, load_settings
+from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.tune import measure_layouts, measure_speeds
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)

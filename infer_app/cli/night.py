@@ -23,7 +23,8 @@ from infer_app.notify.post import post
 from infer_app.observe.log import bind
 from infer_app.observe.metrics import ModelOutcome, read_samples, render_metrics
 from infer_app.observe.verdict import duration
-from infer_app.settings import LoadedSettings, mask_address
+from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.masks import mask_address
 from infer_app.stop import Stop
 
 log = logging.getLogger(__name__)

@@ -13,15 +13,10 @@ from infer_app.cli.project import TEMPLATE, init
 from infer_app.cli.tables import show_table
 from infer_app.database.connect import Database
 from infer_app.database.propose import Proposal, TimeColumn, propose
-from infer_app.settings import (
-    DEFAULT_CONFIG,
-    DatabaseSettings,
-    LoadedSettings,
-    Settings,
-    SourceSettings,
-    has_password,
-    variable,
-)
+from infer_app.settings.load import DEFAULT_CONFIG, variable
+from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.masks import has_password
+from infer_app.settings.sections import DatabaseSettings, Settings, SourceSettings
 
 ASSUMED_ZONE = "UTC"
 

@@ -19,7 +19,7 @@ from infer_app.models.add_variants import add_variants
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.specs import OutputSpec
 from infer_app.records import Recipe
-from infer_app.settings import load_settings
+from infer_app.settings.load import load_settings
 from infer_app.tune import measure_speeds_here
 
 MODEL = "efficientnet-lite0"

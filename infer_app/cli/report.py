@@ -22,7 +22,8 @@ from infer_app.report.page import IndexRow, pictured, render_day, render_index
 from infer_app.report.runs import RunFigures, run_figures
 from infer_app.report.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.report.timeline import Timeline, read_timeline
-from infer_app.settings import LoadedSettings, load_settings
+from infer_app.settings.load import load_settings
+from infer_app.settings.loaded import LoadedSettings
 
 log = logging.getLogger(__name__)
 

@@ -27,7 +27,8 @@ from infer_app.observe.progress import Progress
 from infer_app.observe.trace import Trace
 from infer_app.records import RunReport
 from infer_app.run import dry_run, run_day
-from infer_app.settings import LoadedSettings, load_settings
+from infer_app.settings.load import load_settings
+from infer_app.settings.loaded import LoadedSettings
 from infer_app.stop import Stop, seconds_until
 
 log = logging.getLogger(__name__)

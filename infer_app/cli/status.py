@@ -15,7 +15,7 @@ from infer_app.cli.tables import show_table
 from infer_app.day import Day, parse_date
 from infer_app.job import open_tables
 from infer_app.records import DayCounts
-from infer_app.settings import load_settings
+from infer_app.settings.load import load_settings
 
 STATES = {  # symbol and colour
     "done": ("✓", "green"),

@@ -23,7 +23,7 @@ from sqlalchemy.exc import (
 from infer_app.database.patience import OUTAGE_S, ConnectionLost, Deadlocked, Patience, ride_out
 from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, connect_sqlite
 from infer_app.errors import DatabaseUnavailable, UsageError
-from infer_app.settings import mask_url
+from infer_app.settings.masks import mask_url
 
 DRIVERS = {
     "postgres": "postgresql+psycopg",

@@ -32,7 +32,7 @@ from infer_app.database.types import FAMILY, AsText
 from infer_app.day import Day
 from infer_app.errors import UsageError
 from infer_app.records import NewImage
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 
 PAGE_SIZE = 5000  # ids that our database is asked about at a time
 # One parameter whatever the number of ids. A list of them as parameters takes five times as long and more.

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, case, column, func, select
 from infer_app.database.connect import Database
 from infer_app.database.source import relation
 from infer_app.errors import DatabaseUnavailable, UsageError
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 
 # Of ids as drivers give them; others are compared as text.
 _KINDS = (int, UUID)

@@ -39,7 +39,7 @@ from infer_app.database.types import FAMILY, AsText, is_utf8
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
 from infer_app.records import ROW, ImageRef, NewImage
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 
 FROM = "infer_from"  # the parameter that holds the earliest time that is wanted
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table

@@ -29,7 +29,7 @@ from infer_app.database.types import UtcNow
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
 from infer_app.records import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 
 ID = MODEL.model_id

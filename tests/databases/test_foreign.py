@@ -23,7 +23,7 @@ from infer_app.database.source import Source
 from infer_app.errors import UsageError
 from infer_app.job import Tables
 from infer_app.records import Reason
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.databases.test_conformance import ODD_IDS, broken, commit, predicted
 

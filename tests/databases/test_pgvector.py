@@ -16,7 +16,7 @@ from infer_app.database.schema import predictions
 from infer_app.database.source import Source
 from infer_app.errors import DayHeld, UsageError
 from infer_app.records import ImageRef, Output, Prediction, Reason
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 from tests.databases.test_conformance import commit, stored
 

@@ -16,7 +16,7 @@ from infer_app.database.schema import images, predictions, rejections
 from infer_app.database.sink import Sink
 from infer_app.database.source import Source, plan_for_pages
 from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 
 NUM_IMAGES = 100_000

@@ -40,7 +40,7 @@ MAY_IMPORT = {
 }
 OWNERS = {
     "typer": {"cli"},
-    "sqlalchemy": {"database", "settings.py"},
+    "sqlalchemy": {"database", "settings"},
     "alembic": {"database"},
     "psycopg": {"database/postgres.py"},
     "turbojpeg": {"images"},

@@ -11,7 +11,8 @@ from infer_app.database.history import ModelHistory
 from infer_app.explain import FileNow, Replay, is_same_file
 from infer_app.images.location import ReadLimits
 from infer_app.records import ROW, FileFacts, ImageRef, Output, Prediction
-from infer_app.settings import ImagesSettings, LoadedSettings, Settings
+from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.sections import ImagesSettings, Settings
 
 REF = ImageRef("1", "/p/1.jpg")
 

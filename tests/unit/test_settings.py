@@ -3,7 +3,8 @@ from pathlib import Path
 import pytest
 
 from infer_app.errors import UsageError
-from infer_app.settings import Settings, load_settings, rejection_budget
+from infer_app.settings.load import load_settings
+from infer_app.settings.sections import Settings, rejection_budget
 
 KEYS = [f"{section}.{key}" for section, field in Settings.model_fields.items() for key in field.annotation.model_fields]
 

@@ -7,7 +7,8 @@ from sqlalchemy import insert
 from infer_app.cli.report import choose_models, default_file, run_and_report
 from infer_app.database.schema import models, runs
 from infer_app.errors import StorageUnavailable, UsageError
-from infer_app.settings import LoadedSettings, Settings
+from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.sections import Settings
 from tests.conftest import DAY
 
 OTHER_DAY = date(2026, 11, 19)

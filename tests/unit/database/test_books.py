@@ -10,7 +10,7 @@ from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.sink import Sink
 from infer_app.database.source import Source
 from infer_app.records import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 
 ID = MODEL.model_id

@@ -15,7 +15,7 @@ from infer_app.database.source import Source
 from infer_app.day import Day
 from infer_app.errors import UsageError
 from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
-from infer_app.settings import SourceSettings
+from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 
 PHOTOS = SourceSettings(table="photos", id="photo_id", location="path", time="uploaded_at", time_zone="UTC")
