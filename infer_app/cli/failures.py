@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import sys
 import traceback
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from typing import TextIO
 
 from infer_app.errors import EXIT_BUG, InferError
 from infer_app.observe.escape import printable
+from infer_app.observe.unheard import forget
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def fail(error: Exception, as_json: bool) -> int:
     """Tells of the failure and returns the exit code."""
     if isinstance(error, BrokenPipeError):  # `infer predictions | head`
-        close(sys.stdout)
+        forget(sys.stdout)
         return 0
     known = isinstance(error, InferError)
     message = str(error) if known else f"a bug: {type(error).__name__}: {error}"
@@ -45,13 +45,8 @@ def heard(stream: TextIO) -> Iterator[None]:
         yield
         stream.flush()
     except OSError as error:
-        close(stream)
+        forget(stream)
         log.warning("what was to be told is lost: %s", error)
-
-
-def close(stream: TextIO) -> None:
-    """For good: the interpreter flushes once more at its end, and would fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _tell(message: str, hint: str, bug: Exception | None) -> None:

@@ -15,6 +15,7 @@ from structlog import contextvars, dev, processors, stdlib
 from structlog.typing import EventDict, Processor
 
 from infer_app.observe.escape import one_line, printable
+from infer_app.observe.unheard import forget
 
 JSON = "json"
 FIRST = ("timestamp", "level", "event", "date", "model", "run_id", "chunk")  # of a JSON line's keys
@@ -28,6 +29,12 @@ class StderrHandler(logging.StreamHandler[Any]):
         super().__init__(sys.stderr)
         self.style = style
         self.setFormatter(_formatter(style, is_terminal=self.stream.isatty()))
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in logging
+        if isinstance(sys.exc_info()[1], OSError):
+            forget(self.stream)
+        else:
+            super().handleError(record)
 
 
 def log_to_stderr(style: str = "text", quiet: bool = False, verbose: bool = False) -> None:
