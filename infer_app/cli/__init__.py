@@ -35,5 +35,6 @@ def main() -> None:
     except Exception as error:  # the outermost door: what is not an InferError is a bug and says so
         sys.exit(fail(error, as_json="--json" in sys.argv))
     finally:
-        with heard(sys.stderr):
-            pass
+        for stream in (sys.stdout, sys.stderr):  # or the interpreter's own flush would decide the exit code
+            with heard(stream):
+                pass
