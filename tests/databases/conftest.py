@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
@@ -32,6 +35,17 @@ class ServerProject(Hit):
     def results(self):
         """Sorted here: databases order text each in their own way."""
         return sorted(super().results())
+
+    def kill_in_the_middle(self):
+        """A run of the day; how many of its images were done."""
+        run = self.start_run("--json")
+        self.wait_for_results(run, 20)
+        os.killpg(run.pid, signal.SIGKILL)
+        run.communicate()
+        time.sleep(0.5)  # the server may still commit what it was given
+        done = self.count_results()
+        assert 20 <= done < NUM_PHOTOS
+        return done
 
 
 @pytest.fixture

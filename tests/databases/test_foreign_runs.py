@@ -138,13 +138,7 @@ def test_a_day_from_its_rehearsal_to_its_report_leaves_the_source_as_it_was(day)
 
 @pytest.mark.parametrize("kinds", PAIRS[:2], indirect=True)
 def test_a_run_that_was_killed_is_finished_by_the_next(day):
-    run = day.start_run("--json")
-    day.wait_for_results(run, 20)
-    os.killpg(run.pid, signal.SIGKILL)
-    run.communicate()
-    time.sleep(0.5)  # the server may still commit what it was given
-    done = day.count_results()
-    assert 20 <= done < NUM_PHOTOS
+    done = day.kill_in_the_middle()
     assert day.run()["selected"] == NUM_PHOTOS - done
     assert len(day.results()) == NUM_PHOTOS
     day.check_books()
