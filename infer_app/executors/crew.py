@@ -143,7 +143,7 @@ class Crew:
     def _hear(self) -> Iterator[ChunkResult]:
         """What has been said meanwhile, or in the next LOOK_EVERY_S."""
         self._check_room()
-        said_by = {ref: actor for actor in self._actors for ref in (actor.tasks or [])}
+        said_by = {ref: actor for actor in self._actors for ref in actor.tasks}
         said_by |= {actor.opening: actor for actor in self._actors if actor.opened is None}
         refs = list(said_by)
         ready, _ = self._ray.wait(refs, num_returns=1, timeout=LOOK_EVERY_S)

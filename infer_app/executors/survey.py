@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import platform
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infer_app import __version__
-from infer_app.executors.machine import usable_cores
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import ReadLimits, read_image
 from infer_app.places import shown
@@ -25,9 +23,7 @@ class Survey:
     """Of one node."""
 
     host: str
-    infer_app: str  # versions
-    python: str
-    num_cores: int
+    infer_app: str  # its version
     num_tried: int
     unreachable: tuple[str, ...]  # locations, each with why
 
@@ -35,14 +31,7 @@ class Survey:
 def survey(locations: Sequence[str], limits: ReadLimits) -> Survey:
     """Called on the node."""
     failures = [failure for location in locations if (failure := _why_unreachable(location, limits))]
-    return Survey(
-        socket.gethostname(),
-        __version__,
-        platform.python_version(),
-        usable_cores(),
-        len(locations),
-        tuple(failures),
-    )
+    return Survey(socket.gethostname(), __version__, len(locations), tuple(failures))
 
 
 def _why_unreachable(location: str, limits: ReadLimits) -> str | None:
