@@ -31,13 +31,14 @@ from infer_app.database.schema import images
 from infer_app.database.source import Source
 from infer_app.day import Day
 from infer_app.images.location import ReadLimits
-from infer_app.job import Job, Tables
+from infer_app.job import Job
 from infer_app.observe.progress import Progress
 from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE
 from infer_app.records import Chunk, ChunkResult, Output, Prediction
 from infer_app.run import run_day
 from infer_app.settings.sections import SourceSettings
 from infer_app.stop import Stop
+from infer_app.tables import Tables
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DAY = Day.of(date(2026, 11, 20), "UTC")

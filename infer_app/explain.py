@@ -14,14 +14,15 @@ from infer_app.day import Day, find_zone
 from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import ReadLimits, read_image
-from infer_app.job import Tables, open_executor, plan_run, read_limits
 from infer_app.loading.once import run_in_process
 from infer_app.models.artifact import Artifact, list_artifacts
 from infer_app.models.variants import precision_of
+from infer_app.placement import open_executor, plan_run, read_limits
 from infer_app.places import shown as shown_location
 from infer_app.records import Broken, FileFacts, ImageRef, Prediction, Reason
 from infer_app.settings.loaded import LoadedSettings
 from infer_app.similarity import cosine, mean_difference, numbers_of
+from infer_app.tables import Tables
 
 STARTING_S = 10.0  # of the process that reads
 

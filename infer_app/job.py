@@ -8,44 +8,26 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
-from pathlib import Path
 
-from infer_app.database.books import Books
-from infer_app.database.connect import Database
-from infer_app.database.foreign import ForeignSource
-from infer_app.database.ledger import Ledger, RunModel
-from infer_app.database.migrate import check_schema, upgrade
-from infer_app.database.rows import RowReader
-from infer_app.database.source import Source
+from infer_app.database.ledger import RunModel
 from infer_app.day import Day
-from infer_app.errors import DatabaseUnavailable, ModelError, UsageError
-from infer_app.executors.cpu import CpuExecutor
-from infer_app.executors.cuda import CudaExecutor
+from infer_app.errors import UsageError
 from infer_app.executors.executor import Executor
-from infer_app.executors.spec import CacheSpec, LaneSpec, ModelSpec
+from infer_app.executors.spec import CacheSpec
 from infer_app.images.location import ReadLimits
 from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
-from infer_app.models.choice import AUTO, Wish
+from infer_app.models.choice import AUTO
 from infer_app.models.manifest import PREPROCESS_FILE
+from infer_app.placement import open_executor, plan_together, read_limits
 from infer_app.places import RemoteAccess
 from infer_app.records import Alternative, Recipe
 from infer_app.settings.loaded import LoadedSettings
-from infer_app.tune import Plan, plan, probe_decoding
+from infer_app.tables import Tables, open_tables
+from infer_app.tune import Plan, probe_decoding
 
 log = logging.getLogger(__name__)
 
 PROBED_IMAGES = 12
-SLOT_IMAGES = 64  # of a slot of the ring, of a chunk and of a batch
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The database as the rooms see it."""
-
-    database: Database
-    source: Source
-    books: Books
-    ledger: Ledger
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,49 +82,6 @@ class Job:
 
 
 @contextmanager
-def open_tables(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Tables]:
-    """Raises what `open_database` and `open_source` raise."""
-    with open_database(loaded, read_only) as database, open_source(loaded, database) as source:
-        yield Tables(database, source, Books(database, source), Ledger(database))
-
-
-@contextmanager
-def open_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Database]:
-    """The database with our schema in it. Only a SQLite file of our own is ever created unasked.
-
-    Raises DatabaseUnavailable or SchemaOutdated.
-    """
-    with Database(loaded.database_url, read_only) as database:
-        file = database.sqlite_file
-        if file is not None and not file.exists():
-            if read_only or not loaded.lists_own_images:
-                raise DatabaseUnavailable(
-                    f"{database.shown_url} does not exist", "add images or `infer db upgrade` first"
-                )
-            upgrade(database)
-        check_schema(database)
-        yield database
-
-
-@contextmanager
-def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
-    """What lists the images, in the database of the results or in another, which is only read.
-
-    Raises DatabaseUnavailable, or UsageError for a source that isn't there.
-    """
-    settings = loaded.settings.source
-    with ExitStack() as stack:
-        source = Source(results, settings)
-        if loaded.source_url != loaded.database_url:
-            listing = stack.enter_context(Database(loaded.source_url, read_only=True))
-            if listing.sqlite_file is not None and not listing.sqlite_file.exists():
-                raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
-            source = ForeignSource(listing, settings, results)
-        source.check()
-        yield source
-
-
-@contextmanager
 def open_job(
     loaded: LoadedSettings, artifacts: Sequence[Artifact], read_only: bool = False, trace: bool = False
 ) -> Iterator[Job]:
@@ -168,104 +107,6 @@ def open_job(
             return Job(tables, models, executor, read, chunk_size, run.max_rejected, run.wait, alternatives, resume)
 
         yield open_with([None] * len(artifacts))
-
-
-def plan_run(
-    loaded: LoadedSettings, artifact: Artifact, began_with: str | None = None, device: str | None = None
-) -> Plan:
-    """How the settings let the model run here; `began_with` is the variant of a day that is resumed.
-
-    `device` instead of the configured one if given. Raises UsageError and ModelError as `tune.plan` does.
-    """
-    run = loaded.settings.run
-    if run.executor == "cpu" and run.device == "cuda":
-        raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
-    if run.executor == "cpu" or (run.executor == "ray" and not loaded.settings.ray.num_gpus):
-        device = "cpu"
-    return plan(artifact, Wish(run.variant, run.allow_int8, began_with, device or run.device), run.workers)
-
-
-def plan_together(
-    loaded: LoadedSettings, artifacts: Sequence[Artifact], began_with: Sequence[str | None]
-) -> list[Plan]:
-    """Of models that share a lane, and so a device: the CPU where one of them has nothing for a GPU."""
-    plans = [plan_run(loaded, *one) for one in zip(artifacts, began_with, strict=True)]
-    if len({plan.device for plan in plans}) == 1:
-        return plans
-    log.warning("not every model has a variant for the GPU: all run on the CPU; or run them one by one")
-    return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, began_with, strict=True)]
-
-
-def open_executor(
-    loaded: LoadedSettings,
-    artifacts: Sequence[Artifact],
-    plans: Sequence[Plan],
-    roots: tuple[Path, ...] | None = None,
-    trace: bool = False,
-    cache: CacheSpec | None = None,
-    executor: str | None = None,
-) -> Executor:
-    """What runs the plans; `roots`, whose paths are not mapped, and `executor` instead of what is configured."""
-    images, limits = loaded.settings.images, read_limits(loaded)
-    spec = LaneSpec(
-        models=tuple(
-            ModelSpec(artifact.folder, plan.variant, plan.batch_size)
-            for artifact, plan in zip(artifacts, plans, strict=True)
-        ),
-        read=limits if roots is None else ReadLimits(roots, images.max_bytes),
-        max_pixels=images.max_pixels,
-        num_threads=plans[0].threads,
-        trace=trace,
-        cache=cache,
-    )
-    kind = executor or loaded.settings.run.executor
-    if kind == "ray":
-        if not loaded.settings.ray.num_gpus:
-            _check_decoding(artifacts, is_asked_for=True)
-        return _open_ray(loaded, spec, plans[0], artifacts[0].manifest.recipe.size)
-    if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
-        size = artifacts[0].manifest.recipe.size
-        return CudaExecutor(spec, plans[0].workers, images.timeout_s, SLOT_IMAGES, size, plans[0].device)
-    _check_decoding(artifacts, is_asked_for=kind == "cpu")
-    return CpuExecutor(spec, plans[0].workers, images.timeout_s)
-
-
-def _check_decoding(artifacts: Sequence[Artifact], is_asked_for: bool) -> None:
-    """Raises where the cpu executor would decode otherwise than the model does."""
-    for manifest in (artifact.manifest for artifact in artifacts):
-        if manifest.recipe.decode == "gpu":
-            raise (UsageError if is_asked_for else ModelError)(
-                f"{manifest.name} decodes on a GPU, which the cpu executor does not",
-                "let it run on one; or use --executor cuda, which does the same without one; "
-                "or a model that was built with --decode exact",
-            )
-
-
-def _open_ray(loaded: LoadedSettings, lane: LaneSpec, plan: Plan, size: int) -> Executor:
-    """Raises UsageError where Ray or its cluster is missing, and for SQLite together with more than one node."""
-    from infer_app.executors.cluster import ClusterSpec
-    from infer_app.executors.ray import RayExecutor  # which loads a library that only this one needs
-
-    settings = loaded.settings
-    spec = ClusterSpec(**dict(settings.ray))
-    slot = (SLOT_IMAGES, size, plan.device) if spec.num_gpus else None
-    lane = replace(lane, num_threads=min(lane.num_threads, spec.num_cpus or lane.num_threads))
-    executor = RayExecutor(lane, settings.run.workers, settings.images.timeout_s, spec, slot)
-    num_nodes = executor.num_nodes
-    if num_nodes > 1 and loaded.database_url.startswith("sqlite"):
-        executor.__exit__()
-        raise UsageError(
-            f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is this machine's",
-            'use PostgreSQL or MariaDB, or [ray] address = "local"',
-        )
-    return executor
-
-
-def read_limits(loaded: LoadedSettings) -> ReadLimits:
-    """What may be read of the source's images, and how."""
-    settings = loaded.settings
-    rows = RowReader(loaded.source_url, settings.source) if settings.source.bytes is not None else None
-    return ReadLimits(loaded.roots, settings.images.max_bytes, loaded.remote, loaded.path_map, rows)
 
 
 def _run_model(artifact: Artifact, plan: Plan) -> RunModel:

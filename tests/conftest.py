@@ -26,9 +26,9 @@ from infer_app.database.migrate import upgrade
 from infer_app.database.schema import images
 from infer_app.database.source import Source
 from infer_app.day import Day
-from infer_app.job import Tables
 from infer_app.observe.log import StderrHandler
 from infer_app.settings.sections import SourceSettings
+from infer_app.tables import Tables
 from tests.databases import servers
 from tests.s3server import S3Server
 from tests.s3server import s3_server as run_s3_server

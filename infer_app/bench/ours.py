@@ -15,10 +15,10 @@ from infer_app.bench.workload import Pixels, Workload
 from infer_app.images.cache import PixelCache
 from infer_app.images.cachekey import CacheKey
 from infer_app.images.location import read_image
-from infer_app.job import open_executor, plan_run
 from infer_app.loading.workers import Workers
 from infer_app.models.manifest import PREPROCESS_FILE
 from infer_app.models.variants import open_variant
+from infer_app.placement import open_executor, plan_run
 from infer_app.records import Chunk, ImageRef
 
 CACHE_BYTES = 4 << 30

@@ -3,11 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from infer_app import __version__
+from infer_app.cli.flags import (
+    AllowInt8,
+    Config,
+    Date,
+    Device,
+    DryRun,
+    Executor,
+    FinishBy,
+    Json,
+    Limit,
+    LogFormat,
+    Lookback,
+    MaxDuration,
+    MaxRejected,
+    Model,
+    Models,
+    Quiet,
+    RayAddress,
+    TraceFile,
+    Variant,
+    Verbose,
+    Wait,
+    Workers,
+)
+from infer_app.cli.groups import cache_app, config_app, db_app, images_app
+from infer_app.cli.model_app import model_app
 
 app = typer.Typer(
     name="infer",
@@ -17,65 +43,11 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-images_app = typer.Typer(help="The images that infer_app keeps a table of itself.", no_args_is_help=True)
-model_app = typer.Typer(help="Build, prove and list models.", no_args_is_help=True)
-db_app = typer.Typer(help="The tables of infer_app.", no_args_is_help=True)
-cache_app = typer.Typer(help="Pixels kept for a second model ([cache]).", no_args_is_help=True)
-config_app = typer.Typer(help="The settings in force.", no_args_is_help=True)
 app.add_typer(images_app, name="images")
 app.add_typer(model_app, name="model")
 app.add_typer(db_app, name="db")
 app.add_typer(cache_app, name="cache")
 app.add_typer(config_app, name="config")
-
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", envvar="INFER_CONFIG", help="The settings file.  [default: ./infer.toml]"),
-]
-Date = Annotated[str, typer.Option("--date", "-d", help="2026-11-20, today or yesterday.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else there.")]
-Models = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--model", "-m", help="Name of a model. Repeated: several, images decoded once for all of one recipe."
-    ),
-]
-Model = Annotated[str | None, typer.Option("--model", "-m", help="Name of a model.")]
-AllowInt8 = Annotated[
-    bool | None,
-    typer.Option("--allow-int8/--no-allow-int8", help="auto may take int8.  [default: [run] allow_int8]"),
-]
-Workers = Annotated[
-    int | None, typer.Option("--workers", min=0, help="Processes; 0: as many as were measured best here.")
-]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Silent on success, for cron.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
-LogFormat = Annotated[
-    str | None, typer.Option("--log-format", help="Of the log on standard error: text, or json, an object a line.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="All of it on a sample, writing nothing: how fast will it be?")]
-TraceFile = Annotated[Path | None, typer.Option("--trace", help="Write what each process did when, for Perfetto.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many images.")]
-FinishBy = Annotated[str | None, typer.Option("--finish-by", help="Stop cleanly at HH:MM (exit code 75).")]
-MaxDuration = Annotated[float | None, typer.Option("--max-duration", min=0, help="Stop cleanly after so many seconds.")]
-MaxRejected = Annotated[
-    str | None, typer.Option("--max-rejected", help="More than this ends with exit code 3: 5% (at least 10) or 25.")
-]
-Wait = Annotated[
-    bool | None, typer.Option("--wait", help="Wait for another run that holds the day, instead of exit code 13.")
-]
-Lookback = Annotated[int | None, typer.Option("--lookback", min=0, help="Days before it to look at again.")]
-Variant = Annotated[str | None, typer.Option("--variant", help="Variant of the model.")]
-Executor = Annotated[
-    str | None, typer.Option("--executor", help="auto, cpu, cuda: its ring, also without a GPU; or ray.")
-]
-RayAddress = Annotated[
-    str | None, typer.Option("--ray-address", help="Of its cluster: auto, host:port, or local for this machine alone.")
-]
-Device = Annotated[
-    str | None,
-    typer.Option("--device", help="auto, cpu or cuda: with cuda a run that has no GPU variant to take ends with 12."),
-]
 
 
 def _show_version(wanted: bool) -> None:
@@ -122,146 +94,6 @@ def init(
     from infer_app.cli.project import init as write
 
     write()
-
-
-@images_app.command("add")
-def images_add(
-    paths: Annotated[
-        list[str], typer.Argument(help="Files and folders, s3://bucket/folder/ (also gs://, az://), https:// images.")
-    ],
-    date: Annotated[str | None, typer.Option("--date", "-d", help="The day they count to.  [default: now]")] = None,
-    config: Config = None,
-) -> None:
-    """Register files, folders and what lies elsewhere; safe to repeat."""
-    from infer_app.cli.project import add
-
-    add(paths, date, config)
-
-
-@model_app.command("build")
-def model_build(
-    source: Annotated[str, typer.Argument(help="A TorchScript file, or package.module:function giving a module.")],
-    name: Annotated[str, typer.Option("--name", "-n", help="The model's name.")],
-    weights: Annotated[Path | None, typer.Option(help="State dict or safetensors for a function's module.")] = None,
-    labels: Annotated[Path | None, typer.Option(help="Class names, one a line.")] = None,
-    recipe: Annotated[
-        str, typer.Option(help="resize-crop (torchvision, timm), crop-resize or stretch.")
-    ] = "resize-crop",
-    size: Annotated[int, typer.Option(min=1, help="Height and width of the model's input.")] = 224,
-    resize: Annotated[int | None, typer.Option(min=1, help="resize-crop: shorter side before the crop.")] = None,
-    crop_pct: Annotated[float | None, typer.Option(help="resize-crop as timm writes it: size / resize.")] = None,
-    crop: Annotated[float | None, typer.Option(help="crop-resize: the square's share of the shorter side.")] = None,
-    interpolation: Annotated[str, typer.Option(help="bicubic or bilinear.")] = "bicubic",
-    exif: Annotated[str, typer.Option(help="apply or ignore the EXIF orientation.")] = "apply",
-    decode: Annotated[
-        str,
-        typer.Option(help="exact; scaled: large JPEGs at a fraction of their size; or gpu: by a GPU, where it can."),
-    ] = "exact",
-    preprocess: Annotated[
-        str | None, typer.Option(help="package.module:function instead of a recipe: RGB uint8 (H, W, 3) in and out.")
-    ] = None,
-    mean: Annotated[str | None, typer.Option(help="Of the channels, on the 0-1 scale.  [default: ImageNet's]")] = None,
-    std: Annotated[str | None, typer.Option(help="The same.  [default: ImageNet's]")] = None,
-    input_format: Annotated[
-        str, typer.Option("--input", help="float-nchw, or uint8-nhwc for a module that normalises by itself.")
-    ] = "float-nchw",
-    output: Annotated[str, typer.Option(help="classification, embedding, regression or raw.")] = "classification",
-    activation: Annotated[
-        str, typer.Option(help="classification: softmax, sigmoid, or none for probabilities.")
-    ] = "softmax",
-    threshold: Annotated[float, typer.Option(min=0, max=1, help="sigmoid: labels from this score on.")] = 0.5,
-    top_k: Annotated[int, typer.Option(min=1, help="softmax: so many best classes are kept.")] = 5,
-    vector_dtype: Annotated[str, typer.Option(help="embedding: float32 or float16.")] = "float32",
-    golden: Annotated[Path | None, typer.Option(help="Folder of images to prove the model on before each run.")] = None,
-    calibrate: Annotated[
-        Path | None, typer.Option(help="Folder of images like those to come: also makes the int8 variant.")
-    ] = None,
-    min_agreement: Annotated[
-        str, typer.Option(help="Share of the labels that int8 must keep for a run to take it.")
-    ] = "97%",
-    variant: Annotated[
-        list[str] | None,
-        typer.Option(help="GPU variant to make on this machine: trt, cuda, trt-bf16 or cuda-bf16; may be repeated."),
-    ] = None,
-    tune: Annotated[bool, typer.Option(help="Measure here how many processes and threads are fastest.")] = True,
-    as_json: Json = False,
-    config: Config = None,
-) -> None:
-    """Make a model artifact: the source, its recipe and outputs, and golden images that prove it before every run."""
-    from infer_app.cli import model
-
-    recipe_flags = model.RecipeFlags(recipe, size, resize, crop_pct, crop, interpolation, exif, decode, preprocess)
-    output_flags = model.OutputFlags(output, activation, threshold, top_k, vector_dtype)
-    variant_flags = model.VariantFlags(calibrate, min_agreement, tune, tuple(variant or ()))
-    model.build(
-        source,
-        name,
-        weights,
-        labels,
-        recipe_flags,
-        mean,
-        std,
-        input_format,
-        output_flags,
-        golden,
-        variant_flags,
-        as_json,
-        config,
-    )
-
-
-@model_app.command("check")
-def model_check(
-    name: Annotated[str, typer.Argument(help="Name of a model.")],
-    against: Annotated[str, typer.Option(help="Your package.module:function: path in, scores or label out.")],
-    images: Annotated[Path, typer.Option(help="Folder of your images.")],
-    limit: Limit = None,
-    workers: Workers = None,
-    as_json: Json = False,
-    config: Config = None,
-) -> None:
-    """Your own function beside ours on your images: agreement, the worst images, both rates."""
-    from infer_app.cli.check import check
-
-    check(name, against, images, limit, workers, as_json, config)
-
-
-@model_app.command("list")
-def model_list(as_json: Json = False, config: Config = None) -> None:
-    """The models that were built, the newest of a name first."""
-    from infer_app.cli.model import list_models
-
-    list_models(as_json, config)
-
-
-@model_app.command("show")
-def model_show(
-    name: Annotated[str, typer.Argument(help="Name of a model.")], as_json: Json = False, config: Config = None
-) -> None:
-    """What a model is, its variants, and what was measured of them on each machine; --json for the whole manifest."""
-    from infer_app.cli.model import show
-
-    show(name, as_json, config)
-
-
-@model_app.command("tune")
-def model_tune(name: Annotated[str, typer.Argument(help="Name of a model.")], config: Config = None) -> None:
-    """Measure its variants, batch sizes, processes and threads on this machine again."""
-    from infer_app.cli.model import tune
-
-    tune(name, config)
-
-
-@model_app.command("verify")
-def model_verify(
-    name: Annotated[str | None, typer.Argument(help="Name of a model; without it all of them.")] = None,
-    as_json: Json = False,
-    config: Config = None,
-) -> None:
-    """Check every file of a model against its checksum, then its golden images."""
-    from infer_app.cli.model import verify as verify_models
-
-    verify_models(name, as_json, config)
 
 
 @app.command()
@@ -512,45 +344,3 @@ def bench(
     from infer_app.cli.bench import bench as measure
 
     measure(images, date, model, limit, only or [], workers, as_json, config)
-
-
-@db_app.command("upgrade")
-def db_upgrade(
-    vectors: Annotated[
-        Literal["bytes", "pgvector"] | None,
-        typer.Option("--vectors", help="How PostgreSQL is to keep vectors from now on; those it has are converted."),
-    ] = None,
-    config: Config = None,
-) -> None:
-    """Create or bring up to date the tables of infer_app."""
-    from infer_app.cli.project import upgrade
-
-    upgrade(vectors, config)
-
-
-@cache_app.command("status")
-def cache_status(as_json: Json = False, config: Config = None) -> None:
-    """What the cache holds, by recipe."""
-    from infer_app.cli.cache import show_status
-
-    show_status(as_json, config)
-
-
-@cache_app.command("clear")
-def cache_clear(as_json: Json = False, config: Config = None) -> None:
-    """Remove what the cache holds. Nothing is lost but time, and a run going on is not disturbed."""
-    from infer_app.cli.cache import clear
-
-    clear(as_json, config)
-
-
-@config_app.command("show")
-def config_show(
-    origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from.")] = False,
-    as_json: Json = False,
-    config: Config = None,
-) -> None:
-    """The settings in force; passwords are masked."""
-    from infer_app.cli.project import show_config
-
-    show_config(origin, as_json, config)

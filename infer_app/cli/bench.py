@@ -19,11 +19,12 @@ from infer_app.errors import UsageError
 from infer_app.executors.machine import usable_cores
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import local_path
-from infer_app.job import choose_artifact, open_tables
+from infer_app.job import choose_artifact
 from infer_app.observe.escape import printable
 from infer_app.places import PathMap
 from infer_app.settings.load import load_settings
 from infer_app.settings.loaded import LoadedSettings
+from infer_app.tables import open_tables
 
 MIB = 1 << 20
 FEW_IMAGES = 300  # of fewer, figures are of the first seconds

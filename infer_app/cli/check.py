@@ -13,11 +13,11 @@ from infer_app.chunks import chunks_of
 from infer_app.cli.tables import show_table
 from infer_app.database.registry import find_images
 from infer_app.errors import UsageError
-from infer_app.job import open_executor, plan_run
 from infer_app.models.artifact import Artifact, find_artifact
 from infer_app.models.callables import resolve_callable
 from infer_app.models.check import CheckReport, compare_answers
 from infer_app.observe.escape import printable
+from infer_app.placement import open_executor, plan_run
 from infer_app.records import Broken, ImageRef, Prediction
 from infer_app.settings.load import load_settings
 from infer_app.settings.loaded import LoadedSettings

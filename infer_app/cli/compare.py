@@ -13,10 +13,10 @@ from infer_app.database.disagreement import Disagreement, Overlap, Pair
 from infer_app.database.figures import Figures
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
-from infer_app.job import Tables, open_tables
 from infer_app.places import shown as shown_location
 from infer_app.settings.load import load_settings
 from infer_app.similarity import cosine, mean_difference, numbers_of
+from infer_app.tables import Tables, open_tables
 
 SUREST = "min(score of A, score of B), the highest first"
 

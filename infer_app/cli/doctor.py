@@ -21,11 +21,13 @@ from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.images.decode import decoder_name, has_turbo
 from infer_app.images.location import ReadLimits
-from infer_app.job import Tables, choose_artifacts, open_database, open_source, open_tables, plan_run, read_limits
+from infer_app.job import choose_artifacts
 from infer_app.models.device import Host, describe_host
 from infer_app.models.variants import OPENVINO_FP32, missing_for
+from infer_app.placement import check_nodes, plan_run, read_limits
 from infer_app.settings.load import load_settings
 from infer_app.settings.loaded import LoadedSettings
+from infer_app.tables import Tables, open_database, open_source, open_tables
 from infer_app.tune import broken_tensorrt
 
 LITTLE_DISK_BYTES = 1 << 30
@@ -211,9 +213,10 @@ def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
         answers = cluster.on_each_node(survey, locations, read_limits(loaded))
     finally:
         cluster.close()
-    if len(answers) > 1 and loaded.database_url.startswith("sqlite"):
-        found = f"{len(answers)} nodes, and SQLite's file is this machine's"
-        yield Finding("ray", found, "use PostgreSQL or MariaDB", UsageError.exit_code)
+    try:
+        check_nodes(loaded, len(answers))
+    except UsageError as error:
+        yield Finding("ray", str(error), error.hint, error.exit_code)
     for node, answer in answers.items():
         if not isinstance(answer, Survey):
             fix = "install infer_app there, the same version: Ray's image of your cluster, or [ray] runtime_env"

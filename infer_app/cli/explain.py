@@ -14,11 +14,11 @@ from infer_app.database.history import ModelHistory
 from infer_app.day import Day, parse_date
 from infer_app.errors import gravest
 from infer_app.explain import Explanation, FileNow, Replay, explain, is_same_file, replay
-from infer_app.job import open_tables
 from infer_app.observe.escape import printable
 from infer_app.places import shown as shown_location
 from infer_app.records import FileFacts
 from infer_app.settings.load import load_settings
+from infer_app.tables import open_tables
 
 
 def show_image(

@@ -14,12 +14,12 @@ from typing import Any
 from infer_app.cli.tables import show_table
 from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
-from infer_app.job import Tables, open_tables
 from infer_app.observe.verdict import balance
 from infer_app.places import shown as shown_location
 from infer_app.records import DayCounts, Reason
 from infer_app.settings.load import load_settings
 from infer_app.settings.loaded import LoadedSettings
+from infer_app.tables import Tables, open_tables
 
 SHOWN_ROWS = 50
 

@@ -22,12 +22,12 @@ from infer_app.database.schema import VERSION
 from infer_app.database.types import is_utf8
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
-from infer_app.job import open_tables
 from infer_app.models.files import replace_file
 from infer_app.observe.escape import printable
 from infer_app.places import Place, RemoteAccess, is_remote, parse_url, shown
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.settings.loaded import LoadedSettings
+from infer_app.tables import open_tables
 
 TEMPLATE = """\
 # Settings of infer_app. Paths are relative to this file. Every key can be overridden by a variable

@@ -14,12 +14,12 @@ from infer_app.cli.report import write_reports
 from infer_app.cli.tables import show_table
 from infer_app.day import Day, parse_date
 from infer_app.errors import InferError
-from infer_app.job import open_tables
 from infer_app.models.add_variants import add_variants
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.specs import OutputSpec
 from infer_app.records import Recipe
 from infer_app.settings.load import load_settings
+from infer_app.tables import open_tables
 from infer_app.tune import measure_speeds_here
 
 MODEL = "efficientnet-lite0"

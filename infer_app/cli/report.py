@@ -14,9 +14,9 @@ from typing import Any
 from infer_app.database.figures import Figures, days_run
 from infer_app.day import Day, parse_date
 from infer_app.errors import SIGNALLED, InferError, UsageError
-from infer_app.job import Tables, open_tables, read_limits
 from infer_app.models.files import replace_file
 from infer_app.observe.escape import printable
+from infer_app.placement import read_limits
 from infer_app.report.data import DayReport, gather
 from infer_app.report.page import IndexRow, pictured, render_day, render_index
 from infer_app.report.runs import RunFigures, run_figures
@@ -24,6 +24,7 @@ from infer_app.report.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.report.timeline import Timeline, read_timeline
 from infer_app.settings.load import load_settings
 from infer_app.settings.loaded import LoadedSettings
+from infer_app.tables import Tables, open_tables
 
 log = logging.getLogger(__name__)
 

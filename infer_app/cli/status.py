@@ -13,9 +13,9 @@ from rich.text import Text
 from infer_app.cli.look import shown
 from infer_app.cli.tables import show_table
 from infer_app.day import Day, parse_date
-from infer_app.job import open_tables
 from infer_app.records import DayCounts
 from infer_app.settings.load import load_settings
+from infer_app.tables import open_tables
 
 STATES = {  # symbol and colour
     "done": ("✓", "green"),

@@ -21,9 +21,9 @@ from infer_app.database.schema import images, predictions, rejections, runs
 from infer_app.database.search import find_by_id, find_similar
 from infer_app.database.source import Source
 from infer_app.errors import UsageError
-from infer_app.job import Tables
 from infer_app.records import Reason
 from infer_app.settings.sections import SourceSettings
+from infer_app.tables import Tables
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.databases.test_conformance import ODD_IDS, broken, commit, predicted
 

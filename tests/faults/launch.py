@@ -100,11 +100,11 @@ def _limit_pages(number: int) -> None:
 
 
 def _stub_lanes() -> None:
-    import infer_app.job
+    import infer_app.placement
     from infer_app.loading import nursery
     from tests.faults.stub import StubSpec
 
-    infer_app.job.LaneSpec = StubSpec
+    infer_app.placement.LaneSpec = StubSpec
     nursery.PRELOAD = ("infer_app.loading.orphan", "tests.faults.stub")
 
 

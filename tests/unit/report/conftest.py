@@ -12,8 +12,8 @@ from sqlalchemy import insert
 from infer_app.database.connect import Database
 from infer_app.database.figures import Figures
 from infer_app.database.schema import images, models, predictions, rejections, runs
-from infer_app.job import Tables
 from infer_app.report.data import DayReport, gather
+from infer_app.tables import Tables
 from tests.conftest import DAY, MODEL
 
 Result = tuple[str, str | None, float | None]  # location, label, score
