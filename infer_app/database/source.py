@@ -22,10 +22,8 @@ from sqlalchemy import (
     inspect,
     literal_column,
     null,
-    or_,
     select,
     text,
-    tuple_,
 )
 from sqlalchemy import table as lightweight_table
 from sqlalchemy.exc import OperationalError, ProgrammingError
@@ -35,7 +33,7 @@ from infer_app.database.connect import Database
 from infer_app.database.matching import new_among
 from infer_app.database.schema import MAX_ID, images
 from infer_app.database.timecolumn import day_bounds, read_time
-from infer_app.database.types import FAMILY, AsText, is_utf8
+from infer_app.database.types import AsText, is_utf8
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
 from infer_app.records import ROW, ImageRef, NewImage
@@ -103,25 +101,31 @@ class Source:
         return self.database.ride_out(ask)
 
     def _read_pages(self, statement: Select[Any], size: int) -> Iterator[Sequence[Any]]:
-        statement = rest = statement.order_by(self._time, self._id).limit(size)
-        while True:
-            page = self.database.ride_out(partial(self._read_page, rest))
+        """All but the last have `size` rows.
+
+        What follows a page is asked in two steps: the rest of the time that it ends in, then the times after it. Asked
+        at once, as (time, id) > (…), SQLite reads that time from its start for each page, MariaDB even the day; and
+        files that came together have one time.
+        """
+        pages = statement.order_by(self._time, self._id)
+        page = self._read_page(pages.limit(size))
+        while len(page) == size:
             yield page
-            if len(page) < size:
-                return
-            # SQLite searches by one lower bound only: were it the day's, each page would be read from the day's start.
-            rest = statement.where(self._comes_after(page[-1][2], page[-1][0])).params({FROM: page[-1][2]})
+            last_id, _, last_time = page[-1][:3]
+            # SQLite searches by one lower bound only, which must not be the day's.
+            pages = pages.params({FROM: last_time})
+            page = self._read_page(pages.where(self._time == last_time, self._id > last_id).limit(size))
+            if room := size - len(page):
+                page = [*page, *self._read_page(pages.where(self._time > last_time).limit(room))]
+        yield page
 
     def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
-        with self.database.read() as connection:
-            plan_for_pages(connection)
-            return connection.execute(statement).all()
+        def read() -> Sequence[Any]:
+            with self.database.read() as connection:
+                plan_for_pages(connection)
+                return connection.execute(statement).all()
 
-    def _comes_after(self, time: Any, identity: Any) -> ColumnElement[bool]:
-        if self.database.dialect.name not in FAMILY:
-            return tuple_(self._time, self._id) > tuple_(time, identity)
-        # The same, as MariaDB's optimizer understands it: it would read the day from its start for each page.
-        return or_(self._time > time, and_(self._time == time, self._id > identity))
+        return self.database.ride_out(read)
 
     def count_without_time(self) -> int:
         """Images that belong to no day."""
@@ -188,7 +192,7 @@ class Source:
         times = select(self._time).select_from(self._from).where(self._time < start)
         oldest = connection.scalar(times.order_by(self._time.desc()).offset(num_images).limit(1))
         older = self.listed().where(self._time < start)
-        return older if oldest is None else older.where(self._time > oldest)
+        return older if oldest is None else older.where(self._time > bindparam(FROM, oldest))
 
     def _bounds(self, connection: Connection, day: Day) -> tuple[Any, Any]:
         """In the format of a row of the column, any row."""
