@@ -14,6 +14,7 @@ from sqlalchemy import (
     Integer,
     Text,
     and_,
+    bindparam,
     case,
     exists,
     func,
@@ -105,26 +106,34 @@ class Sink:
         A commit that is made again, since the answer to the first was lost, is known by its name and not counted again.
         The row is also the lease: a run that another one took for dead writes nothing more.
         """
-        own = runs.c.id == self._run_id
-        is_here = func.coalesce(runs.c.last_commit, "") == name
-        counted = connection.execute(
-            update(runs)
-            .where(own, runs.c.state == "running", ~is_here)
-            .values(
-                last_commit=name,
-                heartbeat_at=UtcNow(),
-                selected=runs.c.selected + result.num_images,
-                predicted=runs.c.predicted + len(result.predictions),
-                rejected=runs.c.rejected + len(result.broken),
-            )
-        )
-        if counted.rowcount:
+        commit = {"this_run": self._run_id, "this_commit": name}
+        num_predicted, num_rejected = len(result.predictions), len(result.broken)
+        counts = {"num_predicted": num_predicted, "num_rejected": num_rejected}
+        if connection.execute(_COUNT, commit | counts).rowcount:
             return
-        if connection.scalar(select(~is_here).where(own)):
+        if connection.scalar(_IS_NOT_COUNTED, commit):
             raise DayHeld(
                 f"run {self._run_id} gave no sign of life for so long that another one took over its day",
                 "was this machine asleep, or cut off from the database?",
             )
+
+
+# Made once: building them takes longer than the rows of a small chunk.
+_is_own = runs.c.id == bindparam("this_run")
+_is_new = func.coalesce(runs.c.last_commit, "") != bindparam("this_commit")
+_num_predicted, _num_rejected = bindparam("num_predicted", type_=Integer), bindparam("num_rejected", type_=Integer)
+_COUNT = (
+    update(runs)
+    .where(_is_own, runs.c.state == "running", _is_new)
+    .values(
+        last_commit=bindparam("this_commit"),
+        heartbeat_at=UtcNow(),
+        selected=runs.c.selected + _num_predicted + _num_rejected,
+        predicted=runs.c.predicted + _num_predicted,
+        rejected=runs.c.rejected + _num_rejected,
+    )
+)
+_IS_NOT_COUNTED = select(_is_new).where(_is_own)
 
 
 def _by_id(results: Iterable[R]) -> dict[str, R]:
