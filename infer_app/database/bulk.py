@@ -8,10 +8,12 @@ from itertools import repeat
 from typing import Any
 
 from sqlalchemy import (
-    Column,
+    BigInteger,
     ColumnElement,
     Connection,
     Dialect,
+    Double,
+    Integer,
     Select,
     String,
     Table,
@@ -22,11 +24,21 @@ from sqlalchemy import (
     text,
 )
 from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
 
+from infer_app.database import arrays
+from infer_app.database.arrays import binary_array
 from infer_app.database.types import EncodedJSON
 from infer_app.database.upsert import Merges, upsert
 from infer_app.database.vectors import Vector
 
+_ELEMENTS: dict[type[TypeEngine[Any]], arrays.Element] = {
+    String: arrays.TEXT,
+    EncodedJSON: arrays.JSON,
+    BigInteger: arrays.BIGINT,  # which is an Integer too
+    Integer: arrays.INTEGER,
+    Double: arrays.DOUBLE,
+}
 IDS_PER_STATEMENT = 500  # of those that take each id as a parameter
 
 
@@ -34,7 +46,7 @@ class BulkUpsert:
     """Writes rows of one table. Values come by column: those that differ as sequences, those that all share as one.
 
     SQLite and MariaDB get rows of the driver's own types, without SQLAlchemy's work for each row; PyMySQL makes one
-    statement of many rows, for which `merges` must hold no parameters. PostgreSQL gets one statement too, with a JSON
+    statement of many rows, for which `merges` must hold no parameters. PostgreSQL gets one statement too, with a binary
     array for each column: against COPY into a temporary table it takes half as long for chunks as a run has them, and
     it needs no right to make one.
     """
@@ -57,8 +69,9 @@ class BulkUpsert:
         """Sequences are of one length; keys must be unique. Raises StatementError or UnicodeEncodeError."""
         given = {name: self._for_driver(name, [value])[0] for name, value in shared.items()}
         if self._dialect.name == "postgresql":
-            given |= {name: _json_array(self._table.c[name], values) for name, values in columns.items()}
-            connection.exec_driver_sql(self._from_json(tuple(columns), tuple(shared)), given)
+            statement = self._from_arrays(tuple(columns), tuple(shared))
+            given |= {name: binary_array(values, self._element(name)) for name, values in columns.items()}
+            connection.exec_driver_sql(statement, given)
         else:
             differing = {name: self._for_driver(name, values) for name, values in columns.items()}
             connection.exec_driver_sql(self._by_row.string, driver_rows(self._by_row, differing, given))
@@ -67,35 +80,33 @@ class BulkUpsert:
         processor = self._processors[name]
         return values if processor is None else [processor(value) for value in values]
 
-    def _from_json(self, names: tuple[str, ...], shared: tuple[str, ...]) -> str:
+    def _from_arrays(self, names: tuple[str, ...], shared: tuple[str, ...]) -> str:
         known = self._by_column.get((*names, *shared))
         if known is None:
-            table = self._table
-            found = self._rows_of_json([table.c[name] for name in names], [table.c[name] for name in shared])
-            statement = upsert("postgresql", table, self._merges, (*names, *shared), found)
+            statement = upsert("postgresql", self._table, self._merges, (*names, *shared), self._rows(names, shared))
             known = self._by_column[*names, *shared] = statement.compile(dialect=self._dialect).string
         return known
 
-    def _rows_of_json(self, columns: Sequence[Column[Any]], shared: Sequence[Column[Any]]) -> Select[Any]:
-        """The parameters of `columns`, a JSON array each, side by side as rows, and after them those that all share."""
-        lists = ", ".join(
-            f"{'json_array_elements' if _is_json(column) else 'json_array_elements_text'}(CAST(:{column.name} AS json))"
-            for column in columns
-        )
-        names = ", ".join(column.name for column in columns)
-        differing: list[ColumnElement[Any]] = [
-            literal_column(self._of_text(column)).label(column.name) for column in columns
-        ]
-        every = [bindparam(column.name, type_=column.type).label(column.name) for column in shared]
-        return select(*differing, *every).select_from(text(f"ROWS FROM ({lists}) AS given ({names})"))
+    def _rows(self, names: Sequence[str], shared: Sequence[str]) -> Select[Any]:
+        """The arrays of `names` side by side as rows, and after them the values that all share.
 
-    def _of_text(self, column: Column[Any]) -> str:
-        name = f"given.{column.name}"
-        if isinstance(column.type, Vector):
-            return f"CAST({name} AS {self._vector_type})" if self._vector_type else f"decode({name}, 'hex')"
-        if isinstance(column.type, String) or _is_json(column):
-            return name  # a cast to VARCHAR would cut it
-        return f"CAST({name} AS {column.type.compile(self._dialect)})"
+        In the list of a SELECT they are read in step; in its FROM each would first be laid out as a table.
+        """
+        unnested = ", ".join(f"unnest(CAST(:{name} AS {self._element(name).name}[])) AS {name}" for name in names)
+        differing: list[ColumnElement[Any]] = [literal_column(self._as_kept(name)).label(name) for name in names]
+        every = [bindparam(name, type_=self._table.c[name].type).label(name) for name in shared]
+        return select(*differing, *every).select_from(text(f"(SELECT {unnested}) AS given"))
+
+    def _element(self, name: str) -> arrays.Element:
+        """What the column's values are sent as; a cast to VARCHAR would cut text."""
+        type_ = self._table.c[name].type
+        if isinstance(type_, Vector):
+            return arrays.TEXT if self._vector_type else arrays.BYTES
+        return next(element for kind, element in _ELEMENTS.items() if isinstance(type_, kind))
+
+    def _as_kept(self, name: str) -> str:
+        is_vector = isinstance(self._table.c[name].type, Vector)
+        return f"CAST(given.{name} AS {self._vector_type})" if is_vector and self._vector_type else f"given.{name}"
 
 
 class BulkDelete:
@@ -138,15 +149,3 @@ def driver_rows(compiled: SQLCompiler, columns: Mapping[str, Sequence[Any]], sha
     names = compiled.positiontup or tuple(values)
     rows = zip(*(values[name] for name in names), strict=False)  # what all share has no end
     return list(rows) if compiled.positional else [dict(zip(names, row, strict=True)) for row in rows]
-
-
-def _is_json(column: Column[Any]) -> bool:
-    return isinstance(column.type, EncodedJSON)
-
-
-def _json_array(column: Column[Any], values: Sequence[Any]) -> str:
-    if _is_json(column):
-        return f"[{','.join(values)}]"
-    if isinstance(column.type, Vector):
-        values = [value.hex() if isinstance(value, bytes) else value for value in values]
-    return json.dumps(values)

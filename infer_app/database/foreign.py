@@ -14,7 +14,6 @@ from sqlalchemy import (
     Connection,
     Dialect,
     Integer,
-    Select,
     String,
     Subquery,
     TypeDecorator,
@@ -27,7 +26,7 @@ from sqlalchemy import (
 from infer_app.database.connect import Database
 from infer_app.database.matching import new_among
 from infer_app.database.schema import MAX_ID
-from infer_app.database.source import Source, new_image, plan_for_pages, storable_id
+from infer_app.database.source import Bounds, Source, new_image, plan_for_pages, storable_id
 from infer_app.database.types import FAMILY, AsText
 from infer_app.day import Day
 from infer_app.errors import UsageError
@@ -55,14 +54,14 @@ class ForeignSource(Source):
         self._results = results
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
-        for page in self._read_pages(self._ask(partial(self.in_day, day=day)), PAGE_SIZE):
+        for page in self._read_pages(self.listed(), self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
             yield self._results.ride_out(partial(self._new_among, page, model_ids))
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
-        return self._by_page(connection, self._ask(partial(self.in_day, day=day)))
+        return self._by_page(connection, self._ask(partial(self._bounds, day=day)))
 
     def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
-        return self._by_page(connection, self._ask(partial(self.older_than, day=day, num_images=num_images)))
+        return self._by_page(connection, self._ask(partial(self._older_bounds, day=day, num_images=num_images)))
 
     def _new_among(self, page: Sequence[Any], model_ids: Sequence[str]) -> list[NewImage]:
         images = _as_relation(page, self._results.dialect)
@@ -71,9 +70,9 @@ class ForeignSource(Source):
             plan_for_pages(connection)
             return [new_image(row) for row in connection.execute(statement)]
 
-    def _by_page(self, connection: Connection, listed: Select[Any]) -> Iterator[Subquery]:
+    def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
         plan_for_pages(connection)
-        for page in self._read_pages(listed, PAGE_SIZE):
+        for page in self._read_pages(self.listed(), bounds, PAGE_SIZE):
             yield _as_relation(page, connection.dialect)
 
     @property

@@ -1,4 +1,4 @@
-"""PostgreSQL's own ways: how a server that has frozen is told from one that works for long."""
+"""PostgreSQL's own ways: arrays sent in binary, and how a frozen server is told from one that works for long."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from functools import partial
 from typing import Any
 
 import psycopg
+from psycopg.adapt import Dumper
 from psycopg.errors import ConnectionTimeout, OperationalError
+from psycopg.pq import Format
 
 from infer_app.database import patience
+from infer_app.database.arrays import BinaryArray
+
+
+class _AsItIs(Dumper):
+    format = Format.BINARY
+
+    def dump(self, array: BinaryArray) -> BinaryArray:
+        return array
 
 
 class WatchedConnection(psycopg.Connection[Any]):
@@ -23,6 +33,7 @@ class WatchedConnection(psycopg.Connection[Any]):
     def open(cls, *arguments: Any, **options: Any) -> WatchedConnection:
         opened = cls.connect(*arguments, **options)
         assert isinstance(opened, cls)
+        opened.adapters.register_dumper(BinaryArray, _AsItIs)
         opened.reconnect = partial(psycopg.connect, *arguments, **options)
         return opened
 

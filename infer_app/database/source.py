@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     ColumnElement,
@@ -16,7 +16,6 @@ from sqlalchemy import (
     String,
     Subquery,
     and_,
-    bindparam,
     column,
     func,
     inspect,
@@ -39,8 +38,10 @@ from infer_app.errors import UsageError
 from infer_app.records import ROW, ImageRef, NewImage
 from infer_app.settings.sections import SourceSettings
 
-FROM = "infer_from"  # the parameter that holds the earliest time that is wanted
+Bounds = tuple[Any, Any]  # [start, end) in the format of the time column; None for no start
 PAGE_SIZE = 1000  # refs in memory at a time, however large the table
+
+T = TypeVar("T")
 
 
 class Source:
@@ -78,8 +79,8 @@ class Source:
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
         """The images that are new for at least one of the models, page by page; any page may be empty."""
-        listed = self._ask(partial(self.in_day, day=day))
-        for page in self._read_pages(new_among(listed, self.id_text, model_ids), PAGE_SIZE):
+        new = new_among(self.listed(), self.id_text, model_ids)
+        for page in self._read_pages(new, self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
             yield [new_image(row) for row in page]
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
@@ -91,32 +92,31 @@ class Source:
         """The same of the last `num_images` or so of the days before the day."""
         yield self.older_than(connection, day, num_images).subquery()
 
-    def _ask(self, statement: Callable[[Connection], Select[Any]]) -> Select[Any]:
-        """A statement that is made by what the source's own database says."""
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        """What only the source's own database knows."""
 
-        def ask() -> Select[Any]:
+        def ask() -> T:
             with self.database.read() as connection:
-                return statement(connection)
+                return question(connection)
 
         return self.database.ride_out(ask)
 
-    def _read_pages(self, statement: Select[Any], size: int) -> Iterator[Sequence[Any]]:
+    def _read_pages(self, statement: Select[Any], bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
         """All but the last have `size` rows.
 
         What follows a page is asked in two steps: the rest of the time that it ends in, then the times after it. Asked
         at once, as (time, id) > (…), SQLite reads that time from its start for each page, MariaDB even the day; and
-        files that came together have one time.
+        files that came together have one time. For the same reason no step has two bounds on one side.
         """
-        pages = statement.order_by(self._time, self._id)
-        page = self._read_page(pages.limit(size))
+        pages, (_, end) = statement.order_by(self._time, self._id), bounds
+        page = self._read_page(pages.where(self._within(*bounds)).limit(size))
         while len(page) == size:
             yield page
             last_id, _, last_time = page[-1][:3]
-            # SQLite searches by one lower bound only, which must not be the day's.
-            pages = pages.params({FROM: last_time})
             page = self._read_page(pages.where(self._time == last_time, self._id > last_id).limit(size))
             if room := size - len(page):
-                page = [*page, *self._read_page(pages.where(self._time > last_time).limit(room))]
+                later = pages.where(self._time > last_time, self._time < end)
+                page = [*page, *self._read_page(later.limit(room))]
         yield page
 
     def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
@@ -165,9 +165,7 @@ class Source:
 
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
         """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
-        start, end = self._bounds(connection, day)
-        lower = start if isinstance(start, ColumnElement) else bindparam(FROM, start)
-        return self.listed().where(and_(self._time >= lower, self._time < end))
+        return self.listed().where(self._within(*self._bounds(connection, day)))
 
     def listed(self) -> Select[Any]:
         """The same of every image there is."""
@@ -187,14 +185,18 @@ class Source:
         return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
 
     def older_than(self, connection: Connection, day: Day, num_images: int) -> Select[Any]:
-        """SELECT id, location, time and id as text of the last `num_images` or so of the days before the day."""
+        """The same of the last `num_images` or so of the days before the day."""
+        return self.listed().where(self._within(*self._older_bounds(connection, day, num_images)))
+
+    def _older_bounds(self, connection: Connection, day: Day, num_images: int) -> Bounds:
         start, _ = self._bounds(connection, day)
         times = select(self._time).select_from(self._from).where(self._time < start)
-        oldest = connection.scalar(times.order_by(self._time.desc()).offset(num_images).limit(1))
-        older = self.listed().where(self._time < start)
-        return older if oldest is None else older.where(self._time > bindparam(FROM, oldest))
+        return connection.scalar(times.order_by(self._time.desc()).offset(num_images).limit(1)), start
 
-    def _bounds(self, connection: Connection, day: Day) -> tuple[Any, Any]:
+    def _within(self, start: Any, end: Any) -> ColumnElement[bool]:
+        return self._time < end if start is None else and_(self._time >= start, self._time < end)
+
+    def _bounds(self, connection: Connection, day: Day) -> Bounds:
         """In the format of a row of the column, any row."""
         known = select(self._time).select_from(self._from).where(self._time.is_not(None)).limit(1)
         example = connection.scalar(known)

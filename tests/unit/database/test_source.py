@@ -170,14 +170,15 @@ def test_the_source_is_only_read(database, photos, small_pages, tmp_path):
 
 def test_every_page_is_a_search_in_the_index(database, register, small_pages):
     """No scan of the table and no sort, on no page: one costs the same in a table of millions."""
-    register(*[f"/{i}.jpg" for i in range(7)])
+    register(*[f"/{i}.jpg" for i in range(4)])
+    register(*[f"/{i}.jpg" for i in range(4, 7)], at=datetime(2026, 11, 20, 13))
     statements = []
     event.listen(
         database._engine, "before_cursor_execute", lambda *args: statements.append((args[2], args[3]))
     )  # connection, cursor, statement, parameters, …
     select(database, SourceSettings())
     pages = [(sql, parameters) for sql, parameters in statements if "ORDER BY" in sql]
-    assert len(pages) == 3
+    assert len(pages) == 1 + 2 * 2  # after a full page: the rest of its time, then the times after it
     for sql, parameters in pages:
         with database.read() as connection:
             plan = [row[3] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {sql}", parameters)]
