@@ -1,8 +1,10 @@
 """How many prediction rows a second the sink writes to SQLite, PostgreSQL and MariaDB, and reads back as new images.
 
 The very code of a run: a transaction a chunk, of 8, 64 and 256 rows, and in bulk. *again* writes the same rows a second
-time, as a run does whose commit was lost: every one is then an update. Servers are private ones on this machine, so
-that no network is in it: each transaction costs a round trip for each of its four or five statements more.
+time, as a run does whose commit was lost: every one is then an update. *bare* is what SQLite's driver does with the same
+statement and with rows made before, in the same minute, since the speed of a shared machine changes. Servers are private
+ones on this machine, so that no network is in it: each transaction costs a round trip for each of its four or five
+statements more.
 """
 
 from __future__ import annotations
@@ -30,9 +32,11 @@ from sqlalchemy import insert, text
 from infer_app.database.connect import Database
 from infer_app.database.ledger import Ledger, RunModel
 from infer_app.database.migrate import upgrade
-from infer_app.database.schema import images, metadata
+from infer_app.database.schema import images, metadata, predictions
 from infer_app.database.sink import Sink
 from infer_app.database.source import Source
+from infer_app.database.sqlite import connect_sqlite
+from infer_app.database.upsert import upsert
 from infer_app.day import Day
 from infer_app.records import ChunkResult, ImageRef, Output, Prediction
 from infer_app.settings.sections import SourceSettings
@@ -54,6 +58,7 @@ class Rates:
 
     new: float
     again: float
+    bare: float | None  # by the driver alone, where that can be told
     others: float  # share of the machine that something else had meanwhile
 
 
@@ -86,7 +91,7 @@ def measure(database: Database, num_rows: int, rounds: int) -> dict[str, Any]:
     return {
         "version": version,
         "rows_per_second": {
-            str(size): {key: [getattr(rate, key) for rate in rates] for key in ("new", "again", "others")}
+            str(size): {key: [getattr(rate, key) for rate in rates] for key in ("new", "again", "bare", "others")}
             for size, rates in written.items()
         },
         "selected_per_second": select_rows(database, num_rows),
@@ -108,9 +113,35 @@ def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
         for chunk in chunks:
             sink.commit_chunk(chunk)
         seconds.append(time.perf_counter() - began)
+    bare = num_rows / _by_the_driver(database, chunks) if database.is_sqlite else None
     cores = (busy_seconds() - busy) / (time.perf_counter() - start)
     own = 1.0 if database.is_sqlite else 2.0  # this process, and the server's
-    return Rates(num_rows / seconds[0], num_rows / seconds[1], max(0.0, cores - own) / (os.cpu_count() or 1))
+    return Rates(num_rows / seconds[0], num_rows / seconds[1], bare, max(0.0, cores - own) / (os.cpu_count() or 1))
+
+
+def _by_the_driver(database: Database, chunks: list[ChunkResult]) -> float:
+    """Seconds for the same rows into an empty table, by sqlite3 and nothing else."""
+    empty(database)
+    assert database.sqlite_file is not None
+    compiled = upsert("sqlite", predictions).compile(dialect=database.dialect)
+    row = {"model_id": MODEL.model_id, "run_id": "a" * 36, "variant": MODEL.variant, "created_at": str(datetime.now())}
+    rows = [
+        [
+            tuple({**row, "image_id": one.ref.image_id, "label": one.output.label, "score": one.output.score,
+                   "output": one.output.details, "sha256": one.sha256}.get(name) for name in compiled.positiontup)
+            for one in chunk.predictions
+        ]
+        for chunk in chunks
+    ]  # fmt: skip
+    connection = connect_sqlite(database.sqlite_file, read_only=False)
+    began = time.perf_counter()
+    for some in rows:
+        connection.execute("BEGIN IMMEDIATE")
+        connection.executemany(compiled.string, some)
+        connection.execute("COMMIT")
+    seconds = time.perf_counter() - began
+    connection.close()
+    return seconds
 
 
 def select_rows(database: Database, num_rows: int) -> float:
@@ -175,11 +206,11 @@ OPENERS = {
 
 def render(result: dict[str, Any]) -> str:
     """Medians of the rounds."""
-    sizes = [f"{size:,} a transaction, new · again" for size in CHUNK_SIZES]
+    sizes = [f"{size:,} a transaction, new · again · bare" for size in CHUNK_SIZES]
     lines = ["", f"| rows/s | {' | '.join(sizes)} | selected/s |", "|---" + "|---:" * (len(sizes) + 1) + "|"]
     for figures in result["databases"].values():
         middle = [
-            f"{statistics.median(rates['new']):,.0f} · {statistics.median(rates['again']):,.0f}"
+            " · ".join(f"{statistics.median(rates[key]):,.0f}" for key in ("new", "again", "bare") if rates[key][0])
             for rates in figures["rows_per_second"].values()
         ]
         lines.append(f"| {figures['version']} | {' | '.join(middle)} | {figures['selected_per_second']:,.0f} |")
