@@ -1,10 +1,10 @@
 """How many prediction rows a second the sink writes to SQLite, PostgreSQL and MariaDB, and reads back as new images.
 
 The very code of a run: a transaction a chunk, of 8, 64 and 256 rows, and in bulk. *again* writes the same rows a second
-time, as a run does whose commit was lost: every one is then an update. *bare* is what SQLite's driver does with the same
-statement and with rows made before, in the same minute, since the speed of a shared machine changes. Servers are private
-ones on this machine, so that no network is in it: each transaction costs a round trip for each of its four or five
-statements more.
+time, as a run does whose commit was lost: every one is then an update. *bare* is what SQLite's driver does with the
+same statement and with rows made before, in the same minute, since the speed of a shared machine changes. Servers are
+private ones on this machine, so that no network is in it: each transaction costs a round trip for each of its four or
+five statements more.
 """
 
 from __future__ import annotations
