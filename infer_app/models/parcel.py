@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact import MANIFEST_FILE, Artifact, write_file
+
+KEPT_S = 30 * 86_400.0  # after it was last needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +54,8 @@ def unpack(parcel: Parcel) -> Path:
                 path = folder / relative
                 if not path.is_file() or path.read_bytes() != data:
                     write_file(folder, relative, data)
+            os.utime(folder)
+            _forget_old(cache)
         except OSError as error:
             errors.append(f"{folder}: {error.strerror}")
             continue
@@ -61,6 +68,14 @@ def _caches() -> Iterator[Path]:
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     yield home.expanduser() / "infer_app" / "parcels"
     yield Path(tempfile.gettempdir()) / f"infer_app-{os.getuid()}" / "parcels"
+
+
+def _forget_old(cache: Path) -> None:
+    """Models are replaced by others, and nobody else looks after this folder."""
+    for folder in cache.iterdir():
+        with suppress(FileNotFoundError):  # another process does the same
+            if time.time() - folder.stat().st_mtime > KEPT_S:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _sha256(files: dict[str, bytes]) -> str:

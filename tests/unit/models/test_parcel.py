@@ -1,5 +1,7 @@
 """A model that travels: what is sent, what is kept where it arrives, what is refused."""
 
+import os
+import time
 from dataclasses import replace
 
 import pytest
@@ -7,7 +9,7 @@ from small_models import built
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact import open_artifact, record_variant
-from infer_app.models.parcel import pack, unpack
+from infer_app.models.parcel import KEPT_S, pack, unpack
 
 
 @pytest.fixture
@@ -40,6 +42,15 @@ def test_a_file_that_was_changed_where_it_is_kept_is_written_again(artifact):
     file.write_bytes(before[:-1])
     unpack(parcel)
     assert file.read_bytes() == before
+
+
+def test_one_that_was_not_needed_for_a_month_is_forgotten(artifact, cache):
+    other = unpack(pack(artifact, "x"))
+    recent = unpack(pack(record_variant(artifact, "y", {}, {"y.bin": b"y"}), "y"))
+    os.utime(other, (time.time() - KEPT_S - 60,) * 2)
+    os.utime(recent, (time.time() - KEPT_S + 60,) * 2)
+    needed = unpack(pack(record_variant(artifact, "z", {}, {"z.bin": b"z"}), "z"))
+    assert {*cache.iterdir()} == {recent, needed}
 
 
 def test_a_changed_file_does_not_leave(artifact):
