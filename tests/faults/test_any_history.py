@@ -128,7 +128,6 @@ class History(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "night"):
-            self.night.check(was_killed=self.was_killed, date=self.date)
             shutil.rmtree(self.night.folder)
 
 
