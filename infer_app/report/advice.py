@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from statistics import mean, median
 
-from infer_app.records import TRANSIENT_REASONS, DayCounts
+from infer_app.records import TRANSIENT_REASONS, DayCounts, Reason
 from infer_app.report.drift import SURE, Drift, z_score
 from infer_app.report.runs import RunFigures
 from infer_app.report.text import percent
@@ -163,6 +163,11 @@ def _steps(of: Situation) -> Iterator[Step]:
 
 def _about_rejections(reasons: dict[str, int]) -> str:
     passing = sum(count for reason, count in reasons.items() if reason in TRANSIENT_REASONS)
-    final = sum(reasons.values()) - passing
-    told = [f"{final:,} rejected for their content: mend or remove the files"] if final else []
-    return "; ".join(told + ([f"{passing:,} rejected for now, tried again by the next run"] if passing else []))
+    outside = reasons.get(Reason.LOCATION_NOT_ALLOWED, 0)
+    final = sum(reasons.values()) - passing - outside
+    told = {
+        "rejected for their content: mend or remove the files": final,
+        "rejected for where they lie: correct that, or allow the place and `infer retry`": outside,
+        "rejected for now, tried again by the next run": passing,
+    }
+    return "; ".join(f"{count:,} {what}" for what, count in told.items() if count)

@@ -73,6 +73,11 @@ def test_files_to_mend_are_told_from_those_that_are_tried_again():
     )
 
 
+def test_nobody_is_told_to_mend_a_file_that_lies_outside():
+    (step,) = steps(replace(ALL_WELL, reasons={"location_not_allowed": 2}))
+    assert step.what == ("2 rejected for where they lie: correct that, or allow the place and `infer retry`")
+
+
 def test_a_usual_day_has_nothing_notable():
     found = changes(DayCounts(1000, 995, 5, 0), RUN, BEFORE, Drift(0.02, 0.05, 1990))
     assert [(one.what, one.now, one.before, one.is_notable) for one in found] == [
