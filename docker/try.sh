@@ -4,6 +4,10 @@
 #   docker/try.sh [arguments of `buildah build`, for example --build-arg TORCH_INDEX=…]
 # All of it lies in a temporary folder of some GB; MEMORY_LIMIT=0 leaves out what needs memory cgroups.
 set -euo pipefail
+if [[ ${1:-} == -h || ${1:-} == --help ]]; then
+    sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "$0"
+    exit 0
+fi
 cd "$(dirname "$0")/.."
 
 for tool in mmdebstrap buildah umoci runc; do
@@ -33,7 +37,8 @@ build() { # EXTRAS TAG [arguments]
     local extras=$1 tag=$2
     shift 2
     build_tool build --quiet --isolation chroot --pull-never --layers -f docker/Dockerfile -t "localhost/$tag" \
-        --build-arg BASE_IMAGE=localhost/base --build-arg EXTRAS="$extras" "$@" . >/dev/null
+        --build-arg BASE_IMAGE=localhost/base --build-arg EXTRAS="$extras" "$@" . >"$work/build.log" ||
+        { tail -n 40 "$work/build.log"; exit 1; }
     build_tool images --format '{{.Name}} {{.Size}}' "localhost/$tag"
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 from pathlib import Path
 
 from torch import nn
@@ -34,13 +33,22 @@ def write_labels(path: Path) -> None:
 
 
 def copy_photos(folder: Path) -> None:
-    """Real photos that the scikit-image wheel ships, and one of them cut off in the middle as a failed upload is."""
+    """Real photos that the scikit-image wheel ships, and one of them cut off in the middle as a failed upload is.
+
+    Those that lie there already are left as they are.
+    """
     spec = importlib.util.find_spec("skimage")
     if spec is None or spec.origin is None:
         raise UsageError("the demo's packages are not installed", "pip install 'infer_app[demo]'")
     data = Path(spec.origin).parent / "data"
     folder.mkdir(parents=True, exist_ok=True)
     for name in PHOTOS:
-        shutil.copyfile(data / name, folder / name)
+        _keep(folder / name, (data / name).read_bytes())
     whole = (data / "rocket.jpg").read_bytes()
-    (folder / CUT_PHOTO).write_bytes(whole[: len(whole) // 2])
+    _keep(folder / CUT_PHOTO, whole[: len(whole) // 2])
+
+
+def _keep(file: Path, data: bytes) -> None:
+    """A file that is written anew counts as mended, and a rejected one is tried again."""
+    if not file.is_file() or file.read_bytes() != data:
+        file.write_bytes(data)

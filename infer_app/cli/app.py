@@ -149,7 +149,7 @@ def run(
         return command.run(date, flags, limits, voice, dry_run, config, trace)
 
     is_reported = report and not dry_run
-    raise typer.Exit(run_and_report(start, date, model, trace, config) if is_reported else start())
+    raise typer.Exit(run_and_report(start, date, model, trace, config, max_rejected) if is_reported else start())
 
 
 @app.command()

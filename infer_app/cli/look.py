@@ -74,7 +74,7 @@ def retry(date: str, model: str | None, reasons: list[str], as_json: bool, confi
     if as_json:
         print(json.dumps({"date": str(day), "retried": forgotten}))
     else:
-        print(f"{day}: {forgotten:,} images are pending again; `infer run --date {day}` tries them")
+        print(f"{day}: {forgotten:,} rejections taken back; `infer run --date {day}` tries their images again")
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from infer_app.errors import SIGNALLED, InferError, UsageError
 from infer_app.models.files import replace_file
 from infer_app.observe.escape import printable
 from infer_app.placement import read_limits
+from infer_app.report.advice import has_too_many_rejected
 from infer_app.report.data import DayReport, gather
 from infer_app.report.page import IndexRow, pictured, render_day, render_index
 from infer_app.report.runs import RunFigures, run_figures
@@ -62,10 +63,15 @@ def report(
 
 
 def write_reports(
-    date_text: str, models: Sequence[str] | None, out: Path | None, trace: Path | None, config: Path | None
+    date_text: str,
+    models: Sequence[str] | None,
+    out: Path | None,
+    trace: Path | None,
+    config: Path | None,
+    max_rejected: str | None = None,
 ) -> list[Written]:
     """One report for each of the named models, or of all that ran on the day; at least one."""
-    loaded = load_settings(config)
+    loaded = load_settings(config, {"run.max_rejected": max_rejected})
     zone = loaded.settings.run.time_zone
     day = Day.of(parse_date(date_text, zone), zone)
     timeline = read_timeline(trace) if trace else None
@@ -73,31 +79,42 @@ def write_reports(
         chosen = choose_models(tables, day, models)
         if out and len(chosen) > 1:
             raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
-        gathered = [_gather(tables, day, model, model_id, timeline) for model, model_id in chosen]
+        gathered = [_gather(tables, day, *one, loaded.settings.run.max_rejected, timeline) for one in chosen]
     return [_write(loaded, one, out or default_file(loaded, day.date, one.model)) for one in gathered]
 
 
 def run_and_report(
-    run: Callable[[], int], date_text: str, models: Sequence[str] | None, trace: Path | None, config: Path | None
+    run: Callable[[], int],
+    date_text: str,
+    models: Sequence[str] | None,
+    trace: Path | None,
+    config: Path | None,
+    max_rejected: str | None = None,
 ) -> int:
     """The run's exit code, which its reports never change; they are written after a failure too."""
     try:
         exit_code = run()
     except InferError as error:
-        _report_after(error.exit_code, date_text, models, trace, config)
+        _report_after(error.exit_code, date_text, models, trace, config, max_rejected)
         raise
-    _report_after(exit_code, date_text, models, trace, config)
+    _report_after(exit_code, date_text, models, trace, config, max_rejected)
     return exit_code
 
 
 def _report_after(
-    exit_code: int, date_text: str, models: Sequence[str] | None, trace: Path | None, config: Path | None
+    exit_code: int,
+    date_text: str,
+    models: Sequence[str] | None,
+    trace: Path | None,
+    config: Path | None,
+    max_rejected: str | None,
 ) -> None:
     if exit_code >= SIGNALLED:
         return  # whoever sent the signal waits
     try:
-        written = write_reports(date_text, models, None, trace if trace and trace.is_file() else None, config)
-        write_index(config)
+        found = trace if trace and trace.is_file() else None
+        written = write_reports(date_text, models, None, found, config, max_rejected)
+        write_index(config, max_rejected)
     except Exception as error:  # the night's work is done and committed: not even a bug in here may make it look failed
         log.warning("no report: %s", error, exc_info=not isinstance(error, InferError))
         return
@@ -110,9 +127,9 @@ def show_index(as_json: bool, config: Path | None) -> None:
     print(json.dumps({"file": str(file), "days": num_days}) if as_json else f"wrote {printable(str(file))}")
 
 
-def write_index(config: Path | None) -> tuple[Path, int]:
+def write_index(config: Path | None, max_rejected: str | None = None) -> tuple[Path, int]:
     """The overview, with a link to each report that lies beside it; returns its file and the number of days in it."""
-    loaded = load_settings(config)
+    loaded = load_settings(config, {"run.max_rejected": max_rejected})
     file = loaded.resolve(Path(FOLDER)) / INDEX
     with open_tables(loaded, read_only=True) as tables:
         newest: dict[tuple[date, str], str] = {}
@@ -145,8 +162,11 @@ def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:
     return loaded.resolve(Path(FOLDER)) / f"{day}-{re.sub(r'[^A-Za-z0-9._-]+', '-', model)}.html"
 
 
-def _gather(tables: Tables, day: Day, model: str, model_id: str, timeline: Timeline | None) -> DayReport:
-    return gather(tables.books, Figures(tables.database, tables.source, model_id), day, model, model_id, timeline)
+def _gather(
+    tables: Tables, day: Day, model: str, model_id: str, max_rejected: str, timeline: Timeline | None
+) -> DayReport:
+    figures = Figures(tables.database, tables.source, model_id)
+    return gather(tables.books, figures, day, model, model_id, max_rejected, timeline)
 
 
 def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
@@ -166,8 +186,11 @@ def _index_row(loaded: LoadedSettings, tables: Tables, day: date, model: str, mo
     counts = tables.books.count_day(one_day, model_id)
     last = run_figures(Figures(tables.database, tables.source, model_id).runs_of_day(day)[0])
     file = default_file(loaded, day, model)
-    state = "failed" if last.state == "failed" else "attention" if last.exit_code or counts.pending else "good"
-    return IndexRow(day, model, counts, state, _told(last), file.name if file.exists() else None)
+    too_many = has_too_many_rejected(counts, last, loaded.settings.run.max_rejected)
+    doubts = last.exit_code or counts.pending or too_many
+    state = "failed" if last.state == "failed" else "attention" if doubts else "good"
+    told = "too many rejected" if too_many and not last.has_failed else _told(last)
+    return IndexRow(day, model, counts, state, told, file.name if file.exists() else None)
 
 
 def _told(run: RunFigures) -> str:

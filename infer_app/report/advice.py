@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from datetime import date
 from statistics import mean, median
 
-from infer_app.records import TRANSIENT_REASONS, DayCounts
+from infer_app.records import TRANSIENT_REASONS, DayCounts, Reason
 from infer_app.report.drift import SURE, Drift, z_score
 from infer_app.report.runs import RunFigures
 from infer_app.report.text import percent
+from infer_app.settings.sections import rejection_budget
 
+TOO_MANY_REJECTED = 3  # the exit code
 NUM_RUNS = 7  # that a rate is compared with
 FEW_IMAGES = 64  # a run of fewer is mostly start-up and says nothing of speed
 SLOWER = 0.8  # of the rate before
@@ -59,6 +61,7 @@ class Situation:
     last: RunFigures | None
     advice: str | None  # of the run, for speed
     labels_moved: bool
+    too_many_rejected: bool  # of the day, in however many runs; or the last run said so
 
 
 def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Drift | None) -> tuple[Change, ...]:
@@ -78,7 +81,15 @@ def state_of(situation: Situation) -> str:
     if situation.problems or (last and last.state == "failed"):
         return "failed"
     stopped = last is not None and last.exit_code not in (None, 0)
-    return "attention" if stopped or counts.pending or situation.labels_moved else "good"
+    doubts = stopped or counts.pending or situation.labels_moved or situation.too_many_rejected
+    return "attention" if doubts else "good"
+
+
+def has_too_many_rejected(counts: DayCounts, last: RunFigures | None, max_rejected: str) -> bool:
+    """Of the day as it stands: a run of some late images that went well doesn't make those before it good."""
+    if last is not None and last.exit_code == TOO_MANY_REJECTED:
+        return True
+    return counts.rejected > rejection_budget(max_rejected, counts.eligible)
 
 
 def _images(counts: DayCounts, before: Before) -> Change | None:
@@ -140,7 +151,7 @@ def _steps(of: Situation) -> Iterator[Step]:
             "1 image of an earlier day is" if of.older_pending == 1 else f"{of.older_pending:,} of earlier days are"
         )
         yield Step(f"{images} pending", f"infer backfill --from … --to … --model {shlex.quote(of.model)}")
-    if of.last and of.last.exit_code == 3:
+    if of.too_many_rejected:
         yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {day}")
     elif of.reasons:
         yield Step(_about_rejections(of.reasons), f"infer rejects {day}")
@@ -152,6 +163,11 @@ def _steps(of: Situation) -> Iterator[Step]:
 
 def _about_rejections(reasons: dict[str, int]) -> str:
     passing = sum(count for reason, count in reasons.items() if reason in TRANSIENT_REASONS)
-    final = sum(reasons.values()) - passing
-    told = [f"{final:,} rejected for their content: mend or remove the files"] if final else []
-    return "; ".join(told + ([f"{passing:,} rejected for now, tried again by the next run"] if passing else []))
+    outside = reasons.get(Reason.LOCATION_NOT_ALLOWED, 0)
+    final = sum(reasons.values()) - passing - outside
+    told = {
+        "rejected for their content: mend or remove the files": final,
+        "rejected for where they lie: correct that, or allow the place and `infer retry`": outside,
+        "rejected for now, tried again by the next run": passing,
+    }
+    return "; ".join(f"{count:,} {what}" for what, count in told.items() if count)

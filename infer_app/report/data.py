@@ -13,7 +13,7 @@ from infer_app.database.figures import Figures, RejectedImage, ScoredImage
 from infer_app.day import Day
 from infer_app.places import shown
 from infer_app.records import DayCounts, RunReport
-from infer_app.report.advice import Before, Change, Situation, Step, changes, state_of, steps
+from infer_app.report.advice import Before, Change, Situation, Step, changes, has_too_many_rejected, state_of, steps
 from infer_app.report.drift import Drift, MovedLabel, drift, moved_labels
 from infer_app.report.runs import RunFigures, day_verdict, run_figures, run_report
 from infer_app.report.timeline import Timeline
@@ -89,7 +89,13 @@ class DayReport:
 
 
 def gather(
-    books: Books, figures: Figures, day: Day, model: str, model_id: str, timeline: Timeline | None = None
+    books: Books,
+    figures: Figures,
+    day: Day,
+    model: str,
+    model_id: str,
+    max_rejected: str,
+    timeline: Timeline | None = None,
 ) -> DayReport:
     counts = books.count_day(day, model_id)
     todays = figures.runs_of_day(day.date)
@@ -110,6 +116,7 @@ def gather(
         last=last,
         advice=speed.advice if speed else None,
         labels_moved=moved is not None and moved.is_notable,
+        too_many_rejected=has_too_many_rejected(counts, last, max_rejected),
     )
     return DayReport(
         date=day.date,

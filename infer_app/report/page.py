@@ -60,7 +60,7 @@ class IndexRow:
     model: str
     counts: DayCounts
     state: str  # good, attention or failed
-    told: str  # how the last run ended
+    told: str  # how the last run ended, or what is wrong with the day though it ended well
     file: str | None  # of its report, beside the overview
 
 

@@ -155,6 +155,12 @@ def test_the_first_day_and_its_night(project, services, database):
     assert "/srv/photos/0.jpg" in project.infer("predictions", "--date", "yesterday", "--json", **environ)
 
 
+def test_help_of_the_trial_builds_nothing():
+    trial = subprocess.run([BASH, DOCKER / "try.sh", "--help"], capture_output=True, text=True, timeout=10)
+    assert (trial.returncode, trial.stderr) == (0, "")
+    assert trial.stdout.splitlines()[1] == "  apt-get install mmdebstrap buildah umoci runc"
+
+
 @pytest.mark.parametrize("tool", ["mmdebstrap", "buildah", "umoci", "runc"])
 def test_the_trial_of_the_image_is_skipped_where_a_tool_is_missing(tmp_path, tool):
     for name in {"dirname", "mmdebstrap", "buildah", "umoci", "runc"} - {tool}:

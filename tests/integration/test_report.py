@@ -55,6 +55,23 @@ def test_a_report_of_any_day_and_an_overview(project):
     assert (project.folder / "infer.db").read_bytes() == before
 
 
+def test_late_images_that_go_well_do_not_hide_a_bad_day(project):
+    for number in range(11):
+        (project.photos / f"cut{number}.jpg").write_bytes(jpeg()[:300])
+    project.add_photos(3)
+    project.infer("run", "--date", DATE, exit_code=3)
+    (project.photos / "late.jpg").write_bytes(jpeg())
+    project.infer("images", "add", "photos", "--date", DATE)
+    project.infer("run", "--date", DATE, "--report")
+    data = json.loads((project.folder / PAGE).with_suffix(".json").read_text())
+    assert data["counts"]["rejected"] == 11
+    assert data["state"] == "attention"
+    assert [step["command"] for step in data["steps"]] == [f"infer rejects --date {DATE} --model colors"]
+    assert "too many rejected" in (project.folder / "reports/index.html").read_text()
+    project.infer("run", "--date", DATE, "--report", "--max-rejected", "90%")
+    assert json.loads((project.folder / PAGE).with_suffix(".json").read_text())["state"] == "good"
+
+
 def test_a_report_without_a_run_is_refused(project):
     project.infer("images", "add", "photos", "--date", DATE)
     assert project.infer_json("report", "--date", DATE, exit_code=2)["hint"] == "`infer run` first"

@@ -105,4 +105,4 @@ def make_report(database: Database, tables: Tables, figures: Figures) -> Callabl
     row = {"id": MODEL.model_id, "name": MODEL.name, "manifest": manifest, "created_at": datetime(2026, 11, 1)}
     with database.write() as connection:
         connection.execute(insert(models), row)
-    return lambda: gather(tables.books, figures, DAY, MODEL.name, MODEL.model_id)
+    return lambda: gather(tables.books, figures, DAY, MODEL.name, MODEL.model_id, "5%")

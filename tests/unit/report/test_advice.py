@@ -4,7 +4,7 @@ from datetime import date, datetime
 import pytest
 
 from infer_app.records import DayCounts, Reason
-from infer_app.report.advice import Before, Situation, changes, state_of, steps
+from infer_app.report.advice import Before, Situation, changes, has_too_many_rejected, state_of, steps
 from infer_app.report.drift import Drift
 from infer_app.report.page import MEANINGS
 from infer_app.report.runs import RunFigures
@@ -29,7 +29,7 @@ RUN = RunFigures(
     host="box",
     versions={"python": "3.11.7"},
 )
-ALL_WELL = Situation(date(2026, 11, 20), "lite0", DayCounts(1000, 1000, 0, 0), [], 0, {}, RUN, None, False)
+ALL_WELL = Situation(date(2026, 11, 20), "lite0", DayCounts(1000, 1000, 0, 0), [], 0, {}, RUN, None, False, False)
 BEFORE = Before([1000, 1000], predicted=1990, rejected=10, runs=[RUN, RUN, RUN])
 
 
@@ -46,7 +46,7 @@ def test_when_all_is_well_there_is_nothing_to_do():
         ({"counts": DayCounts(9, 0, 0, 9)}, "attention", "infer run --date 2026-11-20 --model lite0"),
         ({"counts": DayCounts(9, 0, 0, 9), "last": replace(RUN, state="running")}, "attention", "infer status"),
         ({"older_pending": 3}, "good", "infer backfill --from … --to … --model lite0"),
-        ({"last": replace(RUN, exit_code=3)}, "attention", "infer rejects --date 2026-11-20 --model lite0"),
+        ({"too_many_rejected": True}, "attention", "infer rejects --date 2026-11-20 --model lite0"),
         ({"reasons": {"truncated": 2}}, "good", "infer rejects --date 2026-11-20 --model lite0"),
         ({"labels_moved": True}, "attention", None),
         ({"advice": "1.4 × faster over all with --allow-int8"}, "good", None),
@@ -58,11 +58,24 @@ def test_what_to_do_is_one_step_with_its_command(changed, state, command):
     assert state_of(situation) == state
 
 
+@pytest.mark.parametrize(
+    ("rejected", "exit_code", "too_many"), [(10, 0, False), (11, 0, True), (1, 3, True), (50, None, True)]
+)
+def test_rejections_are_judged_by_the_day_whatever_its_last_run_took(rejected, exit_code, too_many):
+    counts = DayCounts(100, 100 - rejected, rejected, 0)
+    assert has_too_many_rejected(counts, replace(RUN, exit_code=exit_code), "5%") is too_many
+
+
 def test_files_to_mend_are_told_from_those_that_are_tried_again():
     (step,) = steps(replace(ALL_WELL, reasons={"truncated": 2, "not_found": 3}))
     assert step.what == (
         "2 rejected for their content: mend or remove the files; 3 rejected for now, tried again by the next run"
     )
+
+
+def test_nobody_is_told_to_mend_a_file_that_lies_outside():
+    (step,) = steps(replace(ALL_WELL, reasons={"location_not_allowed": 2}))
+    assert step.what == ("2 rejected for where they lie: correct that, or allow the place and `infer retry`")
 
 
 def test_a_usual_day_has_nothing_notable():
