@@ -127,7 +127,7 @@ class BulkDelete:
     def execute(self, connection: Connection, image_ids: Iterable[str]) -> None:
         ids = list(image_ids)
         if self._dialect.name == "postgresql":
-            connection.execute(self._statement, {"ids": json.dumps(ids)})
+            connection.execute(self._statement, {"ids": json.dumps(ids, ensure_ascii=False)})
         elif self._dialect.name == "sqlite":
             constants = {name: value for name, value in self._by_row.params.items() if name != "image_id"}
             connection.exec_driver_sql(self._by_row.string, driver_rows(self._by_row, {"image_id": ids}, constants))

@@ -158,13 +158,14 @@ class Database:
 
     def _create_postgres_engine(self) -> Engine:
         timeout = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
+        # UTF-8 whatever the database's encoding, PGCLIENTENCODING or the URL say: arrays are encoded by us.
         # Prepared statements are lost behind a pooler that gives each transaction another session.
         options = {"postgresql_readonly": True} if self._read_only else {}
         engine = create_engine(
             self._url,
             pool_pre_ping=True,
             hide_parameters=True,
-            connect_args=timeout | POSTGRES_KEEPALIVE | {"prepare_threshold": None},
+            connect_args=timeout | POSTGRES_KEEPALIVE | {"client_encoding": "utf8", "prepare_threshold": None},
             execution_options=options,
         )
         from infer_app.database.postgres import WatchedConnection  # psycopg is an extra
