@@ -35,3 +35,8 @@ class CappedConnection(Connection):  # type: ignore[misc]  # it has no types
             )
         num_rows: int = super().query(encoded, unbuffered)
         return num_rows
+
+    def rollback(self) -> None:
+        """Of a connection that is closed, as after a signal, the server does it."""
+        if self.open:
+            super().rollback()
