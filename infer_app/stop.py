@@ -14,19 +14,21 @@ from infer_app.errors import EXIT_OK, EXIT_TIME_BUDGET, InferError, Interrupted,
 T = TypeVar("T")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 GRACE_S = 20  # for what is in flight; a scheduler kills after 30
+LAST_WORDS_S = 3  # then, to say how the run ended to a database that may not answer
 
 
 class Stop:
     """Asked between chunks: `until` ends its iterable once a signal came or the deadline passed.
 
     Within `with`, a second signal or GRACE_S seconds after the first raise Interrupted wherever the program is: what
-    is in flight then is lost and stays pending.
+    is in flight then is lost and stays pending. LAST_WORDS_S later that is raised once more.
     """
 
     def __init__(self, deadline_s: float | None = None) -> None:
         self._deadline = None if deadline_s is None else time.monotonic() + deadline_s
         self._signal: int | None = None
         self._cut_short = False
+        self._interrupted = False
 
     @property
     def exit_code(self) -> int:
@@ -64,6 +66,8 @@ class Stop:
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self._signal is not None:
+            signal.alarm(0 if self._interrupted else LAST_WORDS_S)
+            self._interrupted = True
             raise Interrupted(self._signal)
         self._signal = number
         signal.alarm(GRACE_S)

@@ -187,5 +187,11 @@ def resets(times: int, body: bytes) -> Answer:
     return answer
 
 
+def says_a_negative_chunk(handler: Handler) -> None:
+    handler.head(Transfer_Encoding="chunked")
+    handler.wfile.write(b"-5\r\nimage\r\n0\r\n\r\n")
+    handler.hang_up()
+
+
 def gzipped(body: bytes) -> Answer:
     return lambda handler: handler.send(gzip.compress(body), Content_Encoding="gzip")

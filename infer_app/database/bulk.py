@@ -39,7 +39,12 @@ _ELEMENTS: dict[type[TypeEngine[Any]], arrays.Element] = {
     Integer: arrays.INTEGER,
     Double: arrays.DOUBLE,
 }
+MAX_MESSAGE_BYTES = 1_000_000_000  # of PostgreSQL, which hangs up at 1 GiB, as if it were away
 IDS_PER_STATEMENT = 500  # of those that take each id as a parameter
+
+
+class TooLong(Exception):
+    """More than a server takes at a time: fewer rows may do."""
 
 
 class BulkUpsert:
@@ -66,11 +71,14 @@ class BulkUpsert:
             self._by_row = compile_once(upsert(dialect.name, table, merges), dialect)
 
     def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
-        """Sequences are of one length; keys must be unique. Raises StatementError or UnicodeEncodeError."""
+        """Sequences are of one length; keys must be unique. Raises StatementError, UnicodeEncodeError, TooLong."""
         given = {name: self._for_driver(name, [value])[0] for name, value in shared.items()}
         if self._dialect.name == "postgresql":
             statement = self._from_arrays(tuple(columns), tuple(shared))
-            given |= {name: binary_array(values, self._element(name)) for name, values in columns.items()}
+            sent = {name: binary_array(values, self._element(name)) for name, values in columns.items()}
+            if (num_bytes := sum(map(len, sent.values()))) > MAX_MESSAGE_BYTES:
+                raise TooLong(f"{num_bytes:,} bytes in one statement")
+            given |= sent
             connection.exec_driver_sql(statement, given)
         else:
             differing = {name: self._for_driver(name, values) for name, values in columns.items()}
@@ -127,7 +135,7 @@ class BulkDelete:
     def execute(self, connection: Connection, image_ids: Iterable[str]) -> None:
         ids = list(image_ids)
         if self._dialect.name == "postgresql":
-            connection.execute(self._statement, {"ids": json.dumps(ids)})
+            connection.execute(self._statement, {"ids": json.dumps(ids, ensure_ascii=False)})
         elif self._dialect.name == "sqlite":
             constants = {name: value for name, value in self._by_row.params.items() if name != "image_id"}
             connection.exec_driver_sql(self._by_row.string, driver_rows(self._by_row, {"image_id": ids}, constants))

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -158,13 +158,14 @@ class Database:
 
     def _create_postgres_engine(self) -> Engine:
         timeout = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
+        # UTF-8 whatever the database's encoding, PGCLIENTENCODING or the URL say: arrays are encoded by us.
         # Prepared statements are lost behind a pooler that gives each transaction another session.
         options = {"postgresql_readonly": True} if self._read_only else {}
         engine = create_engine(
             self._url,
             pool_pre_ping=True,
             hide_parameters=True,
-            connect_args=timeout | POSTGRES_KEEPALIVE | {"prepare_threshold": None},
+            connect_args=timeout | POSTGRES_KEEPALIVE | {"client_encoding": "utf8", "prepare_threshold": None},
             execution_options=options,
         )
         from infer_app.database.postgres import WatchedConnection  # psycopg is an extra
@@ -184,19 +185,11 @@ class Database:
             isolation_level="READ COMMITTED",
             connect_args={key: limit for key, limit in limits.items() if key not in self._url.query},
         )
-        event.listen(engine, "connect", self._prepare_mariadb)
-        return engine
+        from infer_app.database.mariadb import CappedConnection  # PyMySQL is an extra
 
-    def _prepare_mariadb(self, connection: Any, _: object) -> None:
-        """Columns of type TIMESTAMP are read as UTC, and a value that doesn't fit is an error instead of being cut."""
-        with connection.cursor() as cursor:
-            cursor.execute("SET time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')")
-            cursor.execute("SELECT VERSION()")
-            if "MariaDB" in cursor.fetchone()[0]:
-                # It would turn `is not yet predicted` into a table of all predictions, made for each page.
-                cursor.execute("SET optimizer_switch = 'exists_to_in=off'")
-            if self._read_only:
-                cursor.execute("SET SESSION TRANSACTION READ ONLY")
+        event.listen(engine, "do_connect", lambda dialect, record, given, named: CappedConnection(*given, **named))
+        event.listen(engine, "connect", lambda connection, _: connection.prepare(self._read_only))
+        return engine
 
     def _create_sqlite_engine(self) -> Engine:
         path = self.sqlite_file

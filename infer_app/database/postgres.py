@@ -38,7 +38,18 @@ class WatchedConnection(psycopg.Connection[Any]):
         return opened
 
     def wait(self, gen: Any, *more: Any, **options: Any) -> Any:
-        return super().wait(self._watched(gen), *more, **options)
+        try:
+            return super().wait(self._watched(gen), *more, **options)
+        except psycopg.Error:
+            raise
+        except BaseException:  # a signal: its answer is waited for no more, nor that of a rollback
+            self.close()
+            raise
+
+    def rollback(self) -> None:
+        """Of a connection that is closed the server does it."""
+        if not self.closed:
+            super().rollback()
 
     def _watched(self, gen: Any) -> Generator[Any, Any, Any]:
         """The same, which psycopg resumes with nothing, every tenth of a second, while the server is silent."""

@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import StatementError
 
-from infer_app.database.bulk import BulkDelete, BulkUpsert
+from infer_app.database.bulk import BulkDelete, BulkUpsert, TooLong
 from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.types import UtcNow
@@ -67,7 +67,7 @@ class Sink:
         """
         try:
             self._commit(result)
-        except (StatementError, UnicodeEncodeError) as error:
+        except (StatementError, UnicodeEncodeError, TooLong) as error:
             if result.num_images == 1:
                 return self._reject(result, error)
             return _joined(result, [self.commit_chunk(single) for single in _singles(result)])

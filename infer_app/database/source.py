@@ -28,6 +28,7 @@ from sqlalchemy import table as lightweight_table
 from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.sql.expression import FromClause
 
+from infer_app.database.columns import check_types
 from infer_app.database.connect import Database
 from infer_app.database.matching import new_among
 from infer_app.database.schema import MAX_ID, images
@@ -65,12 +66,15 @@ class Source:
             if self._settings.query is None:
                 self._check_table(connection)
             try:
-                connection.execute(select(self._id, self.location, self._time).select_from(self._from).limit(1)).first()
+                example = connection.execute(
+                    select(self._id, self.location, self._time).select_from(self._from).limit(1)
+                )
             except (OperationalError, ProgrammingError) as error:
                 raise UsageError(
                     f"[source] can't be read: {str(error.orig).splitlines()[0]}",
                     "its id, location and time must be columns of the table or query",
                 ) from None
+            check_types(example, self._settings, self.database.dialect)
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
         """The day's images with neither a prediction nor a rejection that stands, in order of (time, id)."""
@@ -138,11 +142,12 @@ class Source:
         length = func.length if self.database.is_sqlite else func.char_length
         with self.database.read() as connection:
             images = self.in_day(connection, day).subquery()
-            rows, known, distinct, longest = connection.execute(
+            rows, known, distinct, unlike, longest = connection.execute(
                 select(
                     func.count(),
                     func.count(images.c[0]),
                     func.count(images.c[3].distinct()),
+                    func.count(images.c[0].distinct()),
                     func.max(length(images.c[3]) if self._id_limit else null()),
                 ).select_from(images)
             ).one()
@@ -156,6 +161,12 @@ class Source:
                 f"[source] id = {self._settings.id!r}: of {rows:,} images of {day} {rows - known:,} have none"
                 f" and {known - distinct:,} share one",
                 "name a column, or write a query, that gives every image an id of its own",
+            )
+        if unlike < known:  # pages could not tell them apart
+            raise UsageError(
+                f"[source] id = {self._settings.id!r}: of {rows:,} images of {day} {known - unlike:,} have an id that"
+                " the column's collation takes for another's: they differ in case, accents or blanks only",
+                'compare them exactly: [source] query = "SELECT … COLLATE … AS …"',
             )
 
     @property

@@ -148,7 +148,7 @@ def _body(response: http.client.HTTPResponse, max_bytes: int) -> bytes:
     if announced is not None and announced > max_bytes:
         raise too_large(announced, max_bytes)
     pieces, size = [], 0
-    while piece := response.read(PIECE_BYTES):
+    while piece := _piece(response):
         pieces.append(piece)
         size += len(piece)
         if size > max_bytes:
@@ -156,6 +156,13 @@ def _body(response: http.client.HTTPResponse, max_bytes: int) -> bytes:
     if announced is not None and size < announced:
         raise Transient(f"closed after {size:,} of {announced:,} bytes")
     return b"".join(pieces)
+
+
+def _piece(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(PIECE_BYTES)
+    except ValueError:  # http.client lets a chunk have a negative size
+        raise Transient("a chunk of a negative size") from None
 
 
 def _decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:

@@ -13,7 +13,7 @@ import pytest
 from alembic import command
 from sqlalchemy import insert, inspect, select, text, update
 
-from infer_app.database import migrate
+from infer_app.database import bulk, migrate
 from infer_app.database import source as source_module
 from infer_app.database.books import Books
 from infer_app.database.connect import Database
@@ -216,6 +216,31 @@ def test_a_text_too_long_for_an_index_of_the_users_costs_its_own_row_only(databa
     written = commit(database, [*predicted("1", "2"), *predicted("bad", label=long)])
     assert (len(written.predictions), [one.reason for one in written.broken]) == (2, [Reason.WRITE_ERROR])
     assert "index row" in stored(database, rejections, "detail")["bad"][0]
+
+
+def test_a_row_longer_than_a_statement_may_be_costs_that_row_only(url, database, kind):
+    """A server that is sent more hangs up, which must not be taken for an outage."""
+    if kind != "mariadb":
+        pytest.skip("only MariaDB has a limit so low")
+    with database.read() as connection:
+        longest = connection.exec_driver_sql("SELECT @@max_allowed_packet").scalar()
+    vector = bytes(longest)
+    big = {"vector": vector, "vector_dtype": "float32", "vector_dim": len(vector) // 4}
+    written = commit(database, [*predicted("1", "2"), *predicted("bad", **big)])
+    assert (len(written.predictions), [one.reason for one in written.broken]) == (2, [Reason.WRITE_ERROR])
+    assert "max_allowed_packet" in stored(database, rejections, "detail")["bad"][0]
+
+
+def test_a_chunk_longer_than_a_message_may_be_is_written_by_image(database, kind, monkeypatch):
+    """PostgreSQL hangs up at 1 GiB, which must not be taken for an outage."""
+    if kind != "postgres":
+        pytest.skip("only PostgreSQL is sent a chunk in one message")
+    monkeypatch.setattr(bulk, "MAX_MESSAGE_BYTES", 10_000)
+    big = {"vector": bytes(8_000), "vector_dtype": "float32", "vector_dim": 2_000}
+    assert len(commit(database, predicted("1", "2", "3", **big)).predictions) == 3
+    written = commit(database, predicted("4", vector=bytes(12_000), vector_dtype="float32", vector_dim=3_000))
+    assert [one.reason for one in written.broken] == [Reason.WRITE_ERROR]
+    assert stored(database, predictions, "vector_dim") == {"1": (2_000,), "2": (2_000,), "3": (2_000,)}
 
 
 # Ids and locations

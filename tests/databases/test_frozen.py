@@ -1,14 +1,20 @@
 """A server that is silent: one that works for long is waited for, one that has frozen is not."""
 
+import os
+import signal
 import time
+from contextlib import contextmanager
 
 import psutil
 import pytest
 from sqlalchemy import text
 
+from infer_app import stop as stop_module
 from infer_app.database import patience
 from infer_app.database.connect import Database
 from infer_app.database.patience import ConnectionLost
+from infer_app.errors import Interrupted
+from infer_app.stop import Stop
 
 
 @pytest.fixture
@@ -25,22 +31,46 @@ def test_a_statement_that_takes_long_is_no_frozen_server(impatient):
         assert connection.scalar(text("SELECT 7 FROM pg_sleep(2)")) == 7
 
 
+@contextmanager
+def frozen(server):
+    main = psutil.Process(server.process.pid)
+    processes = [main, *main.children(recursive=True)]
+    for process in processes:
+        process.suspend()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.resume()
+
+
+def test_a_signal_ends_a_transaction_of_a_frozen_server(impatient, server, monkeypatch):
+    """Its rollback is not waited for, nor is the transaction begun again."""
+    monkeypatch.setattr(patience, "SILENCE_S", 30)
+    monkeypatch.setattr(stop_module, "GRACE_S", 1)
+
+    def freeze_and_ask(connection):
+        connection.execute(text("SELECT 1"))
+        with frozen(server):
+            os.kill(os.getpid(), signal.SIGTERM)
+            connection.execute(text("SELECT 1"))
+
+    began = time.monotonic()
+    with Stop(), pytest.raises(Interrupted):
+        impatient.transact(freeze_and_ask)
+    assert time.monotonic() - began < 5
+    with impatient.read() as connection:
+        assert connection.scalar(text("SELECT 7")) == 7
+
+
 def test_a_frozen_server_is_given_up_after_a_new_connection_was_tried_and_taken_again_once_it_is_back(
     impatient, server
 ):
     with impatient.read() as connection:
         connection.execute(text("SELECT 1"))
-        main = psutil.Process(server.process.pid)
-        processes = [main, *main.children(recursive=True)]
-        for process in processes:
-            process.suspend()
         began = time.monotonic()
-        try:
-            with pytest.raises(ConnectionLost, match="no answer for"), impatient._translate_errors():
-                connection.execute(text("SELECT 1"))
-        finally:
-            for process in processes:
-                process.resume()
+        with frozen(server), pytest.raises(ConnectionLost, match="no answer for"), impatient._translate_errors():
+            connection.execute(text("SELECT 1"))
         assert time.monotonic() - began < 10
     with impatient.read() as connection:
         assert connection.scalar(text("SELECT 7")) == 7

@@ -45,6 +45,7 @@ OWNERS = {
     "sqlalchemy": {"database", "settings"},
     "alembic": {"database"},
     "psycopg": {"database/postgres.py"},
+    "pymysql": {"database/mariadb.py"},
     "turbojpeg": {"images"},
     "http": {"images/http.py", "images/connection.py", "notify/post.py"},
     "fsspec": {"images/objects.py"},

@@ -1,9 +1,11 @@
 import os
 import signal
+import time
 from datetime import datetime
 
 import pytest
 
+from infer_app import stop as stop_module
 from infer_app.errors import Interrupted, UsageError, gravest
 from infer_app.stop import Stop, seconds_until
 
@@ -24,6 +26,18 @@ def test_a_second_signal_ends_at_once():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)
     assert caught.value.exit_code == 130
+
+
+def test_the_last_words_of_a_run_are_cut_short_too(monkeypatch):
+    monkeypatch.setattr(stop_module, "GRACE_S", 1)
+    monkeypatch.setattr(stop_module, "LAST_WORDS_S", 1)
+    began = time.monotonic()
+    with Stop():
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(2):
+            with pytest.raises(Interrupted):
+                time.sleep(9)
+    assert time.monotonic() - began < 4
 
 
 def test_a_deadline_counts_only_when_it_left_something_undone():

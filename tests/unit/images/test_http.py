@@ -18,6 +18,7 @@ from tests.webserver import (
     never_answers,
     redirects_to,
     resets,
+    says_a_negative_chunk,
     says_less_than_it_sends,
     stalls_after_headers,
     trickles_body,
@@ -125,6 +126,12 @@ def test_what_goes_well_at_the_third_time_is_read(server, code):
 def test_a_lost_connection_is_made_again(server):
     server.answers["/a.jpg"] = resets(2, CONTENT)
     assert read_image(f"{server.url}/a.jpg", limits(server, timeout_s=5)).data == CONTENT
+
+
+def test_a_chunk_of_a_negative_size_is_a_failed_read(server):
+    server.answers["/a.jpg"] = says_a_negative_chunk
+    found = refused(server, "/a.jpg", retries=0)
+    assert (found.reason, found.detail) == (Reason.READ_ERROR, "a chunk of a negative size")
 
 
 def test_retries_end(server):

@@ -1,0 +1,88 @@
+"""Columns of the user's that a page could not tell apart, and PostgreSQL in other encodings than UTF-8."""
+
+import uuid
+
+import pytest
+from sqlalchemy import create_engine, make_url
+
+from infer_app.database.connect import Database
+from infer_app.database.migrate import upgrade
+from infer_app.database.sink import Sink
+from infer_app.database.source import Source
+from infer_app.errors import UsageError
+from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.settings.sections import SourceSettings
+from tests.conftest import DAY
+
+SHOTS = SourceSettings(table="shots", time_zone="UTC")
+
+
+def test_ids_that_a_collation_takes_for_equal_are_refused_before_the_run(database, execute, kind):
+    if kind == "postgres":
+        pytest.skip("its collations tell all texts apart, unless one is made not to")
+    collation = {"sqlite": "COLLATE NOCASE", "mariadb": "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"}[kind]
+    execute(f"CREATE TABLE shots (id VARCHAR(20) {collation}, location TEXT, added_at DATE)")
+    execute("INSERT INTO shots VALUES ('a', '/a.jpg', '2026-11-20'), ('A', '/b.jpg', '2026-11-20')")
+    with pytest.raises(UsageError, match="1 have an id that the column's collation|1 share one"):
+        Source(database, SHOTS).check_ids(DAY)
+
+
+@pytest.mark.parametrize("key", ["id", "added_at"])
+def test_numbers_that_are_not_read_as_they_are_stored_are_refused(database, execute, kind, key):
+    if kind == "sqlite":
+        pytest.skip("all its numbers are double")
+    single = "REAL" if kind == "postgres" else "FLOAT"
+    columns = {"id": "INTEGER", "location": "TEXT", "added_at": "DATE"} | {key: single}
+    execute(f"CREATE TABLE shots ({', '.join(f'{name} {type_}' for name, type_ in columns.items())})")
+    with pytest.raises(UsageError, match="single precision"):
+        Source(database, SHOTS).check()
+
+
+def test_ids_of_bytes_that_are_no_text_are_refused_before_the_run(database, execute, kind):
+    if kind != "mariadb":
+        pytest.skip("PostgreSQL writes them as text, SQLite hands them on")
+    execute("CREATE TABLE shots (id BINARY(16), location TEXT, added_at DATE)")
+    source = Source(database, SHOTS)
+    execute("INSERT INTO shots VALUES ('sixteen letters.', '/a.jpg', '2026-11-20')")
+    source.check()
+    execute("DELETE FROM shots")
+    row = {"id": uuid.UUID("f47ac10b-58cc-4372-a567-0e02b2c3d479").bytes}
+    execute(("INSERT INTO shots VALUES (:id, '/a.jpg', '2026-11-20')", [row]))
+    with pytest.raises(UsageError, match="bytes that are not text"):
+        source.check()
+
+
+@pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "UTF8"])
+def test_text_is_the_same_in_a_database_of_any_encoding(server_url, kind, encoding, monkeypatch):
+    """The client's own setting, by the environment, is another one."""
+    if kind != "postgres":
+        pytest.skip("SQLite and MariaDB have our tables in UTF-8")
+    monkeypatch.setenv("PGCLIENTENCODING", "LATIN1")
+    admin = create_engine(make_url(server_url).set(drivername="postgresql+psycopg"), isolation_level="AUTOCOMMIT")
+    name = f"infer_test_{encoding.lower()}"
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f"CREATE DATABASE {name} ENCODING '{encoding}' LOCALE 'C' TEMPLATE template0")
+    try:
+        with Database(make_url(server_url).set(database=name).render_as_string(False)) as database:
+            upgrade(database)
+            with database.write() as connection:
+                connection.exec_driver_sql(
+                    "CREATE TABLE shots (id text, location text, added_at date);"
+                    "INSERT INTO shots VALUES ('é', '/é.jpg', '2026-11-20'), ('ü', '/ü.jpg', '2026-11-20')"
+                )
+            refs = [ImageRef("é", "/é.jpg"), ImageRef("ü", "/ü.jpg")]
+            source = Source(database, SHOTS)
+            assert list(source.select_new(DAY, "model")) == refs
+            sink = Sink(database, "model", "variant", "run")
+            sink.commit_chunk(ChunkResult(0, (), tuple(Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs)))
+            predictions = tuple(Prediction(ref, Output(label="Möwe"), None) for ref in refs)
+            sink.commit_chunk(ChunkResult(1, predictions, ()))
+            assert list(source.select_new(DAY, "model")) == []
+            with database.read() as connection:
+                found = connection.exec_driver_sql("SELECT image_id, label FROM infer_predictions").all()
+                assert sorted(found) == [("é", "Möwe"), ("ü", "Möwe")]
+                assert connection.exec_driver_sql("SELECT * FROM infer_rejections").all() == []
+    finally:
+        with admin.connect() as connection:
+            connection.exec_driver_sql(f"DROP DATABASE {name} WITH (FORCE)")
+        admin.dispose()
