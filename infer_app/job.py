@@ -154,7 +154,8 @@ def choose_artifact(loaded: LoadedSettings) -> Artifact:
     """The one model of a command that takes one. Raises UsageError where several are named."""
     artifacts = choose_artifacts(loaded)
     if len(artifacts) > 1:
-        raise UsageError("several models are set, this command takes one", "name it with --model")
+        names = ", ".join(artifact.manifest.name for artifact in artifacts)
+        raise UsageError(f"several models are set ({names}), this command takes one", "name it with --model")
     return artifacts[0]
 
 

@@ -74,7 +74,8 @@ def retry(date: str, model: str | None, reasons: list[str], as_json: bool, confi
     if as_json:
         print(json.dumps({"date": str(day), "retried": forgotten}))
     else:
-        print(f"{day}: {forgotten:,} rejections taken back; `infer run --date {day}` tries their images again")
+        what = "rejection" if forgotten == 1 else "rejections"
+        print(f"{day}: {forgotten:,} {what} taken back; `infer run --date {day}` tries their images again")
 
 
 @dataclass(frozen=True, slots=True)

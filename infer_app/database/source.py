@@ -51,7 +51,8 @@ class Source:
     def __init__(self, database: Database, settings: SourceSettings) -> None:
         self.database = database
         self._settings = settings
-        self.zone = "UTC" if settings.query is None and settings.table == images.name else settings.time_zone
+        self._is_ours = settings.query is None and settings.table == images.name
+        self.zone = "UTC" if self._is_ours else settings.time_zone
         self._id: ColumnElement[Any] = column(settings.id)
         self._time: ColumnElement[Any] = column(settings.time)
         self.id_text: ColumnElement[str] = AsText(self._id)
@@ -139,17 +140,19 @@ class Source:
 
     def check_ids(self, day: Day) -> None:
         """Raises UsageError when an id of the day is missing or not unique: results are kept by it."""
+        if self._is_ours and self._settings.id == images.c.id.name:
+            return  # a primary key, and a number
         length = func.length if self.database.is_sqlite else func.char_length
         with self.database.read() as connection:
-            images = self.in_day(connection, day).subquery()
+            listed = self.in_day(connection, day).subquery()
             rows, known, distinct, unlike, longest = connection.execute(
                 select(
                     func.count(),
-                    func.count(images.c[0]),
-                    func.count(images.c[3].distinct()),
-                    func.count(images.c[0].distinct()),
-                    func.max(length(images.c[3]) if self._id_limit else null()),
-                ).select_from(images)
+                    func.count(listed.c[0]),
+                    func.count(listed.c[3].distinct()),
+                    func.count(listed.c[0].distinct()),
+                    func.max(length(listed.c[3]) if self._id_limit else null()),
+                ).select_from(listed)
             ).one()
         if self._id_limit and (longest or 0) > self._id_limit:
             raise UsageError(
