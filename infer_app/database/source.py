@@ -205,7 +205,7 @@ class Source:
     def _older_bounds(self, connection: Connection, day: Day, num_images: int) -> Bounds:
         start, _ = self._bounds(connection, day)
         times = select(self._time).select_from(self._from).where(self._time < start)
-        return connection.scalar(times.order_by(self._time.desc()).offset(num_images).limit(1)), start
+        return connection.scalar(times.order_by(self._time.desc()).offset(num_images - 1).limit(1)), start
 
     def _within(self, start: Any, end: Any) -> ColumnElement[bool]:
         return self._time < end if start is None else and_(self._time >= start, self._time < end)
