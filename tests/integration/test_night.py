@@ -205,7 +205,7 @@ def test_a_signal_while_others_are_told_ends_that_and_not_the_exit_code(project,
 
 
 def test_a_night_that_was_stopped_is_told_with_its_signal(told, server):
-    told.add_photos(400)
+    told.add_photos(1500)
     process = told.start(*RUN, "--log-format", "json", INFER_RUN__CHUNK_SIZE="1")
     for line in process.stderr:
         if json.loads(line)["event"].startswith("begins 20"):
