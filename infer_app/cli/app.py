@@ -1,4 +1,7 @@
-"""All commands and their flags. Bodies import what they need: `infer --help` loads neither torch nor a database."""
+"""The commands that stand by themselves, with their flags, and the groups of the others.
+
+Bodies import what they need: `infer --help` loads neither torch nor a database.
+"""
 
 from __future__ import annotations
 

@@ -78,8 +78,7 @@ class BulkUpsert:
             sent = {name: binary_array(values, self._element(name)) for name, values in columns.items()}
             if (num_bytes := sum(map(len, sent.values()))) > MAX_MESSAGE_BYTES:
                 raise TooLong(f"{num_bytes:,} bytes in one statement")
-            given |= sent
-            connection.exec_driver_sql(statement, given)
+            connection.exec_driver_sql(statement, given | sent)
         else:
             differing = {name: self._for_driver(name, values) for name, values in columns.items()}
             connection.exec_driver_sql(self._by_row.string, driver_rows(self._by_row, differing, given))

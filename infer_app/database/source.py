@@ -95,7 +95,8 @@ class Source:
 
     def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
         """The same of the last `num_images` or so of the days before the day."""
-        yield self.older_than(connection, day, num_images).subquery()
+        older = self._within(*self._older_bounds(connection, day, num_images))
+        yield self.listed().where(older).subquery()
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
         """What only the source's own database knows."""
@@ -197,10 +198,6 @@ class Source:
         found = [time for time in (read_time(before, self.zone), read_time(after, self.zone)) if time]
         nearest = min(found, key=lambda time: abs(time - day.start), default=None)
         return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
-
-    def older_than(self, connection: Connection, day: Day, num_images: int) -> Select[Any]:
-        """The same of the last `num_images` or so of the days before the day."""
-        return self.listed().where(self._within(*self._older_bounds(connection, day, num_images)))
 
     def _older_bounds(self, connection: Connection, day: Day, num_images: int) -> Bounds:
         start, _ = self._bounds(connection, day)

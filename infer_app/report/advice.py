@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import date
 from statistics import mean, median
 
+from infer_app.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.records import TRANSIENT_REASONS, DayCounts, Reason
 from infer_app.report.drift import SURE, Drift, z_score
 from infer_app.report.runs import RunFigures
 from infer_app.report.text import percent
 from infer_app.settings.sections import rejection_budget
 
-TOO_MANY_REJECTED = 3  # the exit code
 NUM_RUNS = 7  # that a rate is compared with
 FEW_IMAGES = 64  # a run of fewer is mostly start-up and says nothing of speed
 SLOWER = 0.8  # of the rate before
@@ -87,7 +87,7 @@ def state_of(situation: Situation) -> str:
 
 def has_too_many_rejected(counts: DayCounts, last: RunFigures | None, max_rejected: str) -> bool:
     """Of the day as it stands: a run of some late images that went well doesn't make those before it good."""
-    if last is not None and last.exit_code == TOO_MANY_REJECTED:
+    if last is not None and last.exit_code == EXIT_TOO_MANY_REJECTED:
         return True
     return counts.rejected > rejection_budget(max_rejected, counts.eligible)
 
