@@ -3,6 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
+TESTS_AT_ONCE ?= auto
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
@@ -12,7 +13,7 @@ demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
 
 test: $(VENV)/.test system
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist loadfile
 
 # An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
 faults: $(VENV)/.test system

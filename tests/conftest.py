@@ -5,12 +5,13 @@ TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead of private on
 
 from __future__ import annotations
 
+import fcntl
 import io
 import logging
 import os
 import random
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import date, datetime
 from pathlib import Path
 
@@ -35,6 +36,7 @@ from tests.s3server import s3_server as run_s3_server
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
+TESTS = Path(__file__).parent
 DATABASES = ("sqlite", "postgres", "mariadb")
 
 
@@ -57,6 +59,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Tests run beside each other, by pytest-xdist; one marked `alone`, which measures, has the machine to itself.
+
+    One lock with many readers and a writer, behind a turnstile, without which the readers would keep the writer out.
+    Two folders are what is locked: nothing is left to be removed.
+    """
+    with _folder(TESTS) as turnstile, _folder(TESTS / "unit") as lock:
+        fcntl.flock(turnstile, fcntl.LOCK_EX)
+        fcntl.flock(lock, fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH)
+        fcntl.flock(turnstile, fcntl.LOCK_UN)
+        return (yield)
+
+
+@contextmanager
+def _folder(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        yield descriptor
+    finally:
+        fcntl.flock(descriptor, fcntl.LOCK_UN)  # a process that was forked meanwhile would keep it
+        os.close(descriptor)
 
 
 @pytest.fixture(autouse=True)

@@ -84,9 +84,9 @@ def make_server_project(url, tmp_path, monkeypatch, models):  # noqa: F811
     def make(name):
         project = ServerProject(tmp_path / name)
         project.url = url
-        project.infer("init")
-        (project.folder / "models").symlink_to(models)
-        project.infer("db", "upgrade")
+        project.init()
+        project.use_models(models)
+        project.upgrade()
         return project
 
     return make

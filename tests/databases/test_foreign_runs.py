@@ -60,8 +60,8 @@ def day(kinds, new_url, tmp_path, monkeypatch, models):
     project = ForeignProject(tmp_path / "project")
     (tmp_path / "theirs").mkdir()
     project.source_url, project.url = new_url(kinds[0], "theirs/lab"), new_url(kinds[1], "ours")
-    (project.folder / "models").symlink_to(models)
-    project.infer("init")
+    project.use_models(models)
+    project.init()
     project.add_photos(NUM_PHOTOS)  # into a SQLite file that no test looks at again
     (project.photos / "0007.jpg").write_bytes(b"")
     fill(project.source_url, sorted(project.photos.glob("*.jpg")))
@@ -69,7 +69,7 @@ def day(kinds, new_url, tmp_path, monkeypatch, models):
     settings |= {"SOURCE__TABLE": "shots", "SOURCE__LOCATION": "path", "SOURCE__TIME_ZONE": "UTC"}
     for key, value in settings.items():
         monkeypatch.setenv(f"INFER_{key}", value)
-    project.infer("db", "upgrade")
+    project.upgrade()
     return project
 
 
@@ -183,7 +183,7 @@ def test_the_tables_of_the_other_database_are_looked_at_and_written_down(day, tm
     assert "set INFER_SOURCE__DATABASE_URL" in said
     assert "canary" not in said
     assert (day.folder / "infer.toml").stat().st_mode & 0o777 == 0o600
-    day.infer("db", "upgrade")
+    day.upgrade()
     assert day.run()["day"] == ALL_DONE
     with sqlite3.connect(day.folder / "infer.db") as connection:
         assert connection.execute("SELECT count(*) FROM infer_predictions").fetchone() == (NUM_PHOTOS - 1,)

@@ -94,8 +94,8 @@ def models(tmp_path_factory):
 def a_day(tmp_path_factory, models):
     """A project with a day of NUM_PHOTOS registered and nothing predicted."""
     project = Hit(tmp_path_factory.mktemp("a-day") / "project")
-    project.infer("init")
-    (project.folder / "models").symlink_to(models)
+    project.init()
+    project.use_models(models)
     project.add_photos(NUM_PHOTOS)
     for number, content in BROKEN.items():
         file = project.photos / f"{number:04}.jpg"

@@ -26,6 +26,7 @@ from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade
 from infer_app.records import Output, Reason
 from tests.faults.stub import GOOD, answer
+from tests.leftovers import shared_memory
 
 REPOSITORY = Path(__file__).parents[2]
 DATE = "2026-11-20"
@@ -204,7 +205,7 @@ class Night:
                 assert size is not None, "I3"
 
     def _check_nothing_left(self, was_killed: bool) -> None:
-        end = time.monotonic() + 5  # in /dev/shm other programs of this machine come and go too
+        end = time.monotonic() + 5  # what others of this machine are just making or removing is nobody's for a moment
         while ((alive := self.processes()) or shared_memory() - self.shared) and time.monotonic() < end:
             time.sleep(0.05)
         assert alive == [], "I5"
@@ -246,8 +247,3 @@ def photos(count: int, seed: int = 0) -> list[bytes]:
     contents[count // 3] = b""
     contents[count // 2] = f"no photo {seed}".encode()
     return contents
-
-
-def shared_memory() -> set[str]:
-    """PostgreSQL's own comes and goes."""
-    return {path.name for path in Path("/dev/shm").iterdir() if not path.name.startswith("PostgreSQL.")}

@@ -16,8 +16,8 @@ MAGENTA, CYAN = (255, 0, 255), (0, 255, 255)  # the two that the model's preproc
 def fragile(tmp_path, models):
     """fragile("a.png", …) is a project with twelve photos and others, in the order of their names."""
     project = Hit(tmp_path / "fragile")
-    project.infer("init")
-    (project.folder / "models").symlink_to(models)
+    project.init()
+    project.use_models(models)
     for i in range(12):
         color = tuple(220 if channel == i % 3 else 30 for channel in range(3))
         Image.new("RGB", (20, 20), color).save(project.photos / f"{i:02}.png")
@@ -75,7 +75,7 @@ def test_each_fault_is_named_and_its_neighbours_are_predicted(fragile):
 def test_crashes_at_the_first_and_last_place_of_a_chunk_and_two_in_one(fragile):
     for name in ("00-crash.png", "02-crash.png", "02-crasher.png", "11-crash.png"):
         add(fragile, name, MAGENTA)
-    fragile.infer("images", "add", "photos", "--date", DATE)
+    fragile.add("photos")
     report = run(fragile, INFER_RUN__CHUNK_SIZE="4")
     assert report["reasons"] == {"decoder_crash": 4}
     assert labels(fragile) == PHOTOS
@@ -86,7 +86,7 @@ def test_a_day_of_images_that_all_crash_ends(fragile):
         path.unlink()
     for i in range(3):
         add(fragile, f"{i}.png", MAGENTA)
-    fragile.infer("images", "add", "photos", "--date", DATE)
+    fragile.add("photos")
     report = run(fragile)
     assert report["day"] == {"eligible": 3, "predicted": 0, "rejected": 3, "pending": 0}
     assert report["reasons"] == {"decoder_crash": 3}

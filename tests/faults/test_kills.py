@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from tests.faults.conftest import BROKEN, NUM_PHOTOS, descendants, workers_of
+from tests.leftovers import shared_memory
 
 CHUNK = 4
 IN_FLIGHT = 2 * 2 * CHUNK  # two workers, two chunks each
@@ -68,7 +69,7 @@ def test_a_run_whose_workers_are_killed_again_and_again_ends_right(project, unin
 def test_when_the_coordinator_is_killed_its_workers_end_and_leave_nothing_behind(project, tmp_path):
     temporary = tmp_path / "tmp"
     temporary.mkdir()
-    shared = set(os.listdir("/dev/shm"))  # noqa: PTH208
+    shared = shared_memory()
     run = project.start_run(TMPDIR=str(temporary))
     project.wait_for_results(run, 10)
     orphans = descendants(run)
@@ -78,7 +79,7 @@ def test_when_the_coordinator_is_killed_its_workers_end_and_leave_nothing_behind
     _, alive = psutil.wait_procs(orphans, timeout=5)
     assert alive == []
     assert list(temporary.iterdir()) == []
-    assert set(os.listdir("/dev/shm")) <= shared  # noqa: PTH208
+    assert shared_memory() <= shared
 
 
 def test_when_the_coordinator_is_killed_while_they_start_its_workers_end(project, seeded):

@@ -27,7 +27,7 @@ class NoNumber(nn.Module):
 @pytest.fixture
 def project(tmp_path):
     project = Hit(tmp_path / "project")
-    project.infer("init")
+    project.init()
     torch.jit.trace(NoNumber(), torch.zeros(2, 3, 16, 16)).save(str(project.folder / "model.ts"))
     (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
     command = [str(INFER), "model", "build", "model.ts", "--name", "nan", "--labels", "labels.txt", "--no-tune"]
@@ -39,7 +39,7 @@ def project(tmp_path):
 def test_only_the_image_whose_score_is_no_number_is_rejected(project):
     project.add_photos(20)
     Image.new("RGB", (20, 20), "white").save(project.photos / "white.png")
-    project.infer("images", "add", "photos", "--date", DATE)
+    project.add("photos")
     report = project.infer_json("run", "--date", DATE, "--lookback", "0")
     assert report["reasons"] == {"non_finite_output": 1}
     assert report["day"] == {"eligible": 21, "predicted": 20, "rejected": 1, "pending": 0}
@@ -53,7 +53,7 @@ def test_a_day_of_malformed_files_ends_with_a_prediction_or_a_reason_for_each(pr
     files = [*broken("jpeg"), *broken("mixed")]
     for number, file in enumerate(files):
         shutil.copy(file, project.photos / f"{number:04}-{file.name}")
-    project.infer("images", "add", "photos", "--date", DATE)
+    project.add("photos")
     (eligible,) = project.rows("SELECT count(*) FROM infer_images")[0]
     report = json.loads(
         project.infer("run", "--date", DATE, "--lookback", "0", "--max-rejected", "100%", "--json", exit_code=0)

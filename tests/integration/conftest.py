@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import pytest
 import torch
 from PIL import Image
 from torch import nn
+
+from infer_app.cli import project as commands
 
 INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
@@ -35,6 +38,35 @@ class Project:
         self.folder = folder
         self.photos = folder / "photos"
         self.photos.mkdir(parents=True)
+
+    # What a test begins with, by the functions behind `infer init`, `db upgrade` and `images add`: no second for each
+
+    def init(self) -> None:
+        commands.init(self.folder)
+
+    def upgrade(self) -> None:
+        commands.upgrade(None, self.folder / "infer.toml")
+
+    def add(self, *paths: str, date: str = DATE) -> None:
+        commands.add([self.folder / path for path in paths], date, self.folder / "infer.toml")
+
+    def add_photos(self, count: int, date: str = DATE) -> None:
+        """Photos of one colour each, reddish, greenish and bluish in turn."""
+        for i in range(count):
+            color = tuple(220 - i % 40 if channel == i % 3 else 30 for channel in range(3))
+            Image.new("RGB", (40 + i % 7, 30), color).save(self.photos / f"{i:04}.jpg")
+        self.add("photos", date=date)
+
+    def use_models(self, models: Path, *, copied: bool = False) -> None:
+        """The folder of models that all tests share; copied to be changed."""
+        own = self.folder / "models"
+        own.unlink(missing_ok=True)
+        if copied:
+            shutil.copytree(models, own)
+        else:
+            own.symlink_to(models)
+
+    # The commands, each a process
 
     def infer(self, *arguments: str, exit_code: int = 0, **environ: str) -> str:
         """Standard output of `infer …`, which must end with `exit_code`."""
@@ -58,12 +90,7 @@ class Project:
             start_new_session=True,
         )
 
-    def add_photos(self, count: int, date: str = DATE) -> None:
-        """Photos of one colour each, reddish, greenish and bluish in turn."""
-        for i in range(count):
-            color = tuple(220 - i % 40 if channel == i % 3 else 30 for channel in range(3))
-            Image.new("RGB", (40 + i % 7, 30), color).save(self.photos / f"{i:04}.jpg")
-        self.infer("images", "add", "photos", "--date", date)
+    # Its tables
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
         with sqlite3.connect(self.folder / "infer.db") as connection:
@@ -96,8 +123,8 @@ def built_models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def project(tmp_path: Path, built_models: Path) -> Project:
     project = Project(tmp_path / "project")
-    project.infer("init")
-    (project.folder / "models").symlink_to(built_models)
+    project.init()
+    project.use_models(built_models)
     return project
 
 
@@ -105,8 +132,8 @@ def project(tmp_path: Path, built_models: Path) -> Project:
 def make_project(tmp_path: Path, built_models: Path) -> Callable[[str], Project]:
     def make(name: str) -> Project:
         project = Project(tmp_path / name)
-        project.infer("init")
-        (project.folder / "models").symlink_to(built_models)
+        project.init()
+        project.use_models(built_models)
         return project
 
     return make

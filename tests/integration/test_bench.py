@@ -37,6 +37,6 @@ def test_json_has_every_figure(project):
 )
 def test_what_is_not_there_is_named(project, monkeypatch, folder, date, only, words):
     monkeypatch.chdir(project.folder)
-    project.infer("db", "upgrade")
+    project.upgrade()
     with pytest.raises(UsageError, match=words):
         bench(folder, date, None, 10, only, None, True, None)

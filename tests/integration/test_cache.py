@@ -123,7 +123,7 @@ def test_a_lower_limit_of_pixels_rejects_what_is_in_the_cache(photos, tmp_path):
 def project(tmp_path):
     """Its commands need no model."""
     project = Project(tmp_path / "project")
-    project.infer("init")
+    project.init()
     return project
 
 

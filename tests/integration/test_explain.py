@@ -13,8 +13,8 @@ from tests.integration.conftest import DATE, Project
 def ended_night(tmp_path_factory, built_models):
     """A day of twelve photos of which the sixth is none, done once for all tests; and a copy of it."""
     project = Project(tmp_path_factory.mktemp("explain") / "project")
-    project.infer("init")
-    (project.folder / "models").symlink_to(built_models)
+    project.init()
+    project.use_models(built_models)
     project.add_photos(12)
     (project.photos / "0005.jpg").write_bytes(b"no picture")
     project.infer("run", "--date", DATE, "--lookback", "0", "--variant", "cpu-torchscript")

@@ -32,8 +32,7 @@ int cuDeviceGetAttribute(int* found, int attribute, int device) { *found = attri
 @pytest.fixture
 def with_gpu_variants(project: Project, built_models) -> Project:
     """`colors` as it comes from a machine with a GPU, and a day of six images."""
-    (project.folder / "models").unlink()
-    shutil.copytree(built_models, project.folder / "models")
+    project.use_models(built_models, copied=True)
     artifact = find_artifact(project.folder / "models", "colors")
     host = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0", "2.13.0", "11.0.0")
     artifact = add_gpu_variants(artifact, [CUDA], None, Workshop(host, torch.device("cpu")), print)

@@ -34,7 +34,7 @@ def night(project: Project) -> Project:
     whole = (project.photos / "0.jpg").read_bytes()
     (project.photos / "cut.jpg").write_bytes(whole[:-600])
     (project.photos / "text.jpg").write_bytes(b"no picture")
-    project.infer("images", "add", "photos", "--date", DATE)
+    project.add("photos")
     return project
 
 

@@ -52,7 +52,7 @@ def test_all_broken_is_rows_in_rejections_and_no_prediction(project):
     project.add_photos(0)
     for i in range(11):
         (project.photos / f"{i}.jpg").write_bytes(b"")
-    project.infer("images", "add", "photos", "--date", DATE)
+    project.add("photos")
     report = run(project, exit_code=3)
     assert report["reasons"] == {"empty": 11}
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(0,)]
@@ -88,7 +88,7 @@ def test_rows_belong_to_their_images_whatever_the_workers_and_the_order(make_pro
     """Names are shuffled against ids; the content is what decides the label."""
     project = make_project(workers)
     project.add_photos(0)
-    project.infer("images", "add", "photos", "--date", DATE)
+    project.add("photos")
     colors = {}
     for i in sorted(range(40), key=lambda i: hashlib.sha256(str(i).encode()).digest()):
         from PIL import Image
@@ -98,8 +98,8 @@ def test_rows_belong_to_their_images_whatever_the_workers_and_the_order(make_pro
         )
         colors[f"x{i}.png"] = ("red", "green", "blue")[i % 3]
         if i % 5 == 0:
-            project.infer("images", "add", f"photos/x{i}.png", "--date", DATE)
-    project.infer("images", "add", "photos", "--date", DATE)
+            project.add(f"photos/x{i}.png")
+    project.add("photos")
     project.infer("run", "--date", DATE, "--workers", workers)
     rows = project.rows(
         "SELECT i.location, p.label FROM infer_predictions p JOIN infer_images i ON CAST(i.id AS TEXT) = p.image_id"
@@ -207,11 +207,9 @@ def test_when_no_location_is_allowed_the_root_is_named(project):
 
 
 def test_a_changed_model_is_refused(project, built_models, tmp_path):
-    import shutil
 
     project.add_photos(2)
-    (project.folder / "models").unlink()
-    shutil.copytree(built_models, project.folder / "models")
+    project.use_models(built_models, copied=True)
     (source,) = project.folder.glob("models/colors/*/source.ts")
     data = bytearray(source.read_bytes())
     data[len(data) // 2] ^= 1
@@ -229,7 +227,7 @@ def test_quiet_is_silent_on_success(project):
 
 def test_a_row_outside_the_roots_in_a_day_before_does_not_stop_the_night(project):
     project.add_photos(3)
-    project.infer("images", "add", "infer.toml", "--date", "2026-11-19")
+    project.add("infer.toml", date="2026-11-19")
     report = run(project, exit_code=2, INFER_IMAGES__ROOTS=str(project.photos))
     assert (report["predicted"], report["exit_code"]) == (3, 2)
     assert "left out" in project.errors

@@ -45,7 +45,7 @@ def servers():
 
 
 def register(project, locations):
-    project.infer("images", "add", str(project.photos), "--date", DATE)
+    project.add(str(project.photos))
     project.rows("DELETE FROM infer_images")
     for location in locations:
         project.write(

@@ -27,7 +27,7 @@ PAGE = f"reports/{DATE}-colors.html"
 def test_a_run_ends_in_its_report(project):
     project.add_photos(9)
     (project.photos / "cut.jpg").write_bytes(jpeg()[:300])
-    project.infer("images", "add", "photos", "--date", DATE)
+    project.add("photos")
     project.infer("run", "--date", DATE, "--report", "--trace", "run.trace")
     page = (project.folder / PAGE).read_text()
     assert "10 = 9 predicted + 1 rejected + 0 pending" in page
@@ -61,7 +61,7 @@ def test_late_images_that_go_well_do_not_hide_a_bad_day(project):
     project.add_photos(3)
     project.infer("run", "--date", DATE, exit_code=3)
     (project.photos / "late.jpg").write_bytes(jpeg())
-    project.infer("images", "add", "photos", "--date", DATE)
+    project.add("photos")
     project.infer("run", "--date", DATE, "--report")
     data = json.loads((project.folder / PAGE).with_suffix(".json").read_text())
     assert data["counts"]["rejected"] == 11
@@ -73,7 +73,7 @@ def test_late_images_that_go_well_do_not_hide_a_bad_day(project):
 
 
 def test_a_report_without_a_run_is_refused(project):
-    project.infer("images", "add", "photos", "--date", DATE)
+    project.add("photos")
     assert project.infer_json("report", "--date", DATE, exit_code=2)["hint"] == "`infer run` first"
     project.add_photos(1)
     project.infer("run", "--date", DATE)
@@ -157,7 +157,7 @@ def test_in_a_browser_the_page_fetches_nothing_runs_nothing_and_has_no_error(pro
     for name in names:
         (project.photos / name).write_bytes(jpeg())
     (project.photos / "<svg onload=alert(1)>.jpg").write_bytes(jpeg()[:300])
-    project.infer("images", "add", "photos", "--date", DATE)
+    project.add("photos")
     project.infer("run", "--date", DATE, "--report", "--max-rejected", "100")
     with_link = f"<script src='http://{host}/label'></script><img src='http://{host}/label'>"
     project.write("UPDATE infer_predictions SET label = ?", with_link)

@@ -20,6 +20,7 @@ from torch import nn
 
 from tests.integration.conftest import DATE
 
+pytestmark = pytest.mark.alone
 PHOTO_S = 0.015  # how long the slow storage takes to open a photo
 LOG_S = 0.003  # and to write a piece of the database's log
 NUM_PHOTOS = 120
@@ -90,8 +91,7 @@ def project(make_project):
 @pytest.fixture
 def dear(project, built_models):
     """The name of a model that takes its time."""
-    (project.folder / "models").unlink()
-    shutil.copytree(built_models, project.folder / "models")
+    project.use_models(built_models, copied=True)
     torch.manual_seed(0)
     torch.jit.trace(Dear(), torch.zeros(2, 3, 48, 48)).save(str(project.folder / "dear.ts"))
     flags = ("--recipe", "stretch", "--size", "48", "--mean", "0,0,0", "--std", "1,1,1")
@@ -122,26 +122,37 @@ def run(project, *more, exit_code=0, model="colors", **environ):
     return project.infer_json(*command, exit_code=exit_code, **{"INFER_RUN__CHUNK_SIZE": "4"} | environ)
 
 
-def check_rate(report, foretold=None):
-    """The rate is what the limit says, the run's own and that of the dry run before it."""
+def check_rate(report):
+    """The rate is what the run's own limit says."""
     busy = sum(report["stages"].values()) + sum(report["waits"].values())
     taken = 1 - busy / sum(report["walls"].values())
     if taken > 0.1:
         pytest.skip(f"other programs took {taken:.0%} of the time: no rate can be judged")
-    assert 0.85 < report["share_of_limit"] < 1.05
-    if foretold:
-        assert foretold["limit_images_per_second"] == pytest.approx(report["steady_images_per_second"], rel=0.15)
+    assert 0.85 < report["share_of_limit"] / (1 - taken) < 1.05
+
+
+def foretold_and_run(project, environ):
+    """A dry run's limit is the rate of the run after it: the reports of both.
+
+    They take a second each, and a machine that others use too may be half as fast a second later: up to three pairs.
+    """
+    for _ in range(3):
+        project.write("DELETE FROM infer_predictions")
+        dry = run(project, "--dry-run", "--limit", "60", **environ)
+        report = run(project, **environ)
+        rate = pytest.approx(report["steady_images_per_second"], rel=0.15)
+        if dry["limit_images_per_second"] == rate:
+            return dry, report
+    raise AssertionError(f"foretold {dry['limit_images_per_second']}, run {rate}")
 
 
 def test_a_slow_storage_limits_and_its_rate_is_foretold(project, slow):
-    environ = slow(photos=PHOTO_S)
-    dry = run(project, "--dry-run", "--limit", "60", **environ)
-    report = run(project, **environ)
+    dry, report = foretold_and_run(project, slow(photos=PHOTO_S))
     assert (dry["limited_by"], report["limited_by"]) == ("storage", "storage")
     assert report["waits"]["read"] == pytest.approx(1e3 * PHOTO_S, rel=0.1)
     assert report["limits"]["workers"] < report["limits"]["cores"]
     assert report["advice"] is None
-    check_rate(report, dry)
+    check_rate(report)
 
 
 def test_a_slow_model_limits(project, dear):
@@ -165,12 +176,10 @@ def test_a_database_that_takes_a_core_limits(project):
 
 
 def test_a_database_that_waits_for_its_disk_limits_and_its_rate_is_foretold(project, slow):
-    environ = slow(log=LOG_S)
-    dry = run(project, "--dry-run", "--limit", "60", **environ)
-    report = run(project, **environ)
+    dry, report = foretold_and_run(project, slow(log=LOG_S))
     assert (dry["limited_by"], report["limited_by"]) == ("database", "database")
     assert report["waits"]["write"] > 2 * report["stages"]["write"]
-    check_rate(report, dry)
+    check_rate(report)
 
 
 def test_a_database_that_others_hold_limits(project):

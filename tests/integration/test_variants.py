@@ -27,7 +27,7 @@ IS_NOT_INSTALLED = {"sitecustomize.py": "import sys\nsys.modules['openvino'] = N
 def workshop(tmp_path_factory) -> Project:
     """A day of twelve images, and `colors` with int8, which is said to be the faster one."""
     project = Project(tmp_path_factory.mktemp("workshop") / "project")
-    project.infer("init")
+    project.init()
     torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(project.folder / "colors.ts"))
     (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
     save_photos(project.folder / "alike", 24)
@@ -118,7 +118,7 @@ def test_a_day_that_began_in_int8_goes_on_in_it_though_it_is_no_longer_allowed(p
     assert run(project)["variant"] == INT8
     assert (variants_of(project), labels_of(project)) == ([(INT8, 12)], COLORS)
     Image.new("RGB", (20, 20), "red").save(project.photos / "next.png")
-    project.infer("images", "add", "photos", "--date", "2026-11-21")
+    project.add("photos", date="2026-11-21")
     assert run(project, date="2026-11-21")["variant"] == FP32
 
 
