@@ -47,6 +47,10 @@ class TooLong(Exception):
     """More than a server takes at a time: fewer rows may do."""
 
 
+class Dropped(Exception):
+    """Rows that the database took without an error and did not keep: a trigger or rule of the user's skips them."""
+
+
 class BulkUpsert:
     """Writes rows of one table. Values come by column: those that differ as sequences, those that all share as one.
 
@@ -71,17 +75,21 @@ class BulkUpsert:
             self._by_row = compile_once(upsert(dialect.name, table, merges), dialect)
 
     def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
-        """Sequences are of one length; keys must be unique. Raises StatementError, UnicodeEncodeError, TooLong."""
+        """Sequences are of one length; keys must be unique. Raises StatementError, UnicodeEncodeError, TooLong, Dropped."""
+        num_rows = len(next(iter(columns.values())))
         given = {name: self._for_driver(name, [value])[0] for name, value in shared.items()}
         if self._dialect.name == "postgresql":
             statement = self._from_arrays(tuple(columns), tuple(shared))
             sent = {name: binary_array(values, self._element(name)) for name, values in columns.items()}
             if (num_bytes := sum(map(len, sent.values()))) > MAX_MESSAGE_BYTES:
                 raise TooLong(f"{num_bytes:,} bytes in one statement")
-            connection.exec_driver_sql(statement, given | sent)
+            num_kept = connection.exec_driver_sql(statement, given | sent).rowcount
         else:
             differing = {name: self._for_driver(name, values) for name, values in columns.items()}
-            connection.exec_driver_sql(self._by_row.string, driver_rows(self._by_row, differing, given))
+            rows = driver_rows(self._by_row, differing, given)
+            num_kept = connection.exec_driver_sql(self._by_row.string, rows).rowcount
+        if num_kept < num_rows:  # MariaDB counts a row that it overwrites twice, and has no trigger that skips one
+            raise Dropped(f"{num_rows - num_kept:,} of {num_rows:,} rows were dropped without an error: by a trigger?")
 
     def _for_driver(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
         processor = self._processors[name]

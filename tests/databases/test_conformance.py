@@ -200,6 +200,29 @@ def test_of_a_chunk_with_one_row_that_is_refused_only_that_is_rejected(database,
     assert "not this one" in stored(database, rejections, "detail")["bad"][0]
 
 
+def test_a_row_that_a_trigger_drops_without_a_word_is_rejected(database, execute, kind):
+    condition = "NEW.label = 'dropped'"
+    skip = {
+        "sqlite": [
+            f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions WHEN {condition} BEGIN SELECT RAISE(IGNORE); END"
+        ],
+        "postgres": [
+            "CREATE FUNCTION skip() RETURNS trigger AS $$ BEGIN RETURN NULL; END $$ LANGUAGE plpgsql",
+            f"CREATE TRIGGER t BEFORE INSERT ON infer_predictions FOR EACH ROW WHEN ({condition})"
+            " EXECUTE FUNCTION skip()",
+        ],
+    }
+    if kind not in skip:
+        pytest.skip("its triggers skip no row")
+    execute(*skip[kind])
+    ids = [str(number) for number in range(COUNT)]
+    for _ in range(2):  # the second time they are overwritten
+        written = commit(database, [*predicted(*ids), *predicted("bad", label="dropped")])
+        assert (len(written.predictions), [one.reason for one in written.broken]) == (COUNT, [Reason.WRITE_ERROR])
+    assert stored(database, predictions).keys() == set(ids)
+    assert "dropped without an error" in stored(database, rejections, "detail")["bad"][0]
+
+
 def test_a_text_that_no_server_takes_costs_its_own_row_only(database, kind):
     """PostgreSQL has no NUL in text, no database a lone surrogate."""
     ids = [str(number) for number in range(COUNT)]
