@@ -166,8 +166,8 @@ def _about_rejections(reasons: dict[str, int]) -> str:
     outside = reasons.get(Reason.LOCATION_NOT_ALLOWED, 0)
     final = sum(reasons.values()) - passing - outside
     told = {
-        "rejected for their content: mend or remove the files": final,
-        "rejected for where they lie: correct that, or allow the place and `infer retry`": outside,
-        "rejected for now, tried again by the next run": passing,
+        "rejected for content: mend or remove the files": final,
+        "rejected for location: correct it, or allow the place and `infer retry`": outside,
+        "rejected for now: tried again by the next run": passing,
     }
     return "; ".join(f"{count:,} {what}" for what, count in told.items() if count)

@@ -69,13 +69,13 @@ def test_rejections_are_judged_by_the_day_whatever_its_last_run_took(rejected, e
 def test_files_to_mend_are_told_from_those_that_are_tried_again():
     (step,) = steps(replace(ALL_WELL, reasons={"truncated": 2, "not_found": 3}))
     assert step.what == (
-        "2 rejected for their content: mend or remove the files; 3 rejected for now, tried again by the next run"
+        "2 rejected for content: mend or remove the files; 3 rejected for now: tried again by the next run"
     )
 
 
 def test_nobody_is_told_to_mend_a_file_that_lies_outside():
     (step,) = steps(replace(ALL_WELL, reasons={"location_not_allowed": 2}))
-    assert step.what == ("2 rejected for where they lie: correct that, or allow the place and `infer retry`")
+    assert step.what == ("2 rejected for location: correct it, or allow the place and `infer retry`")
 
 
 def test_a_usual_day_has_nothing_notable():
