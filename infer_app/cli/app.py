@@ -130,7 +130,7 @@ def run(
     start_early()  # workers load torch while this process loads the database
     from infer_app.cli import run as command
     from infer_app.cli.answers import Voice
-    from infer_app.cli.report import run_and_report
+    from infer_app.cli.report import Wanted, run_and_report
 
     flags = command.run_flags(
         model,
@@ -151,8 +151,9 @@ def run(
     def start() -> int:
         return command.run(date, flags, limits, voice, dry_run, config, trace)
 
-    is_reported = report and not dry_run
-    raise typer.Exit(run_and_report(start, date, model, trace, config, max_rejected) if is_reported else start())
+    if not report or dry_run:
+        raise typer.Exit(start())
+    raise typer.Exit(run_and_report(start, Wanted(date, model, trace, config, max_rejected)))
 
 
 @app.command()
@@ -279,7 +280,7 @@ def report(
     from infer_app.loading.nursery import start_early
 
     start_early()  # thumbnails are made in a process of their own, which starts while this one counts
-    command.report(date, model, out, trace, as_json, config)
+    command.report(command.Wanted(date, model, trace, config), out, as_json)
 
 
 @app.command()

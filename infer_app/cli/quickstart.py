@@ -10,7 +10,7 @@ from infer_app import demo
 from infer_app.cli import project
 from infer_app.cli import run as run_command
 from infer_app.cli.answers import Voice
-from infer_app.cli.report import write_reports
+from infer_app.cli.report import Wanted, write_reports
 from infer_app.cli.tables import show_table
 from infer_app.day import Day, parse_date
 from infer_app.errors import InferError
@@ -61,7 +61,7 @@ def quickstart(folder: Path) -> None:
             f"the run ended with exit code {exit_code}", f"`infer doctor --config {config}` looks for the cause"
         )
     _show(config)
-    (page,) = write_reports("yesterday", [MODEL], None, None, config)
+    (page,) = write_reports(Wanted("yesterday", [MODEL], None, config))
     print(f"\nThe day on one page: {page.html}")
     infer = "infer" if shutil.which("infer") else Path(sys.argv[0]).absolute()
     print(f"\nNext, in {folder}:")

@@ -6,7 +6,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from infer_app.errors import SIGNALLED, InferError, UsageError
 from infer_app.models.files import replace_file
 from infer_app.observe.escape import printable
 from infer_app.placement import read_limits
-from infer_app.report.advice import has_too_many_rejected
+from infer_app.report.advice import has_too_many_rejected, state_of
 from infer_app.report.data import DayReport, gather
 from infer_app.report.page import IndexRow, pictured, render_day, render_index
 from infer_app.report.runs import RunFigures, run_figures
@@ -35,6 +35,20 @@ MAX_DAYS = 366  # in the overview
 
 
 @dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which reports, by which settings."""
+
+    date: str
+    models: Sequence[str] | None  # all that ran on the day, if None
+    trace: Path | None
+    config: Path | None
+    max_rejected: str | None = None  # in place of that of the settings
+
+    def settings(self) -> LoadedSettings:
+        return load_settings(self.config, {"run.max_rejected": self.max_rejected})
+
+
+@dataclass(frozen=True, slots=True)
 class Written:
     report: DayReport
     html: Path
@@ -45,15 +59,8 @@ class Written:
         return told | {"file": str(self.html), "data": str(self.data)}
 
 
-def report(
-    date_text: str,
-    models: Sequence[str] | None,
-    out: Path | None,
-    trace: Path | None,
-    as_json: bool,
-    config: Path | None,
-) -> None:
-    written = write_reports(date_text, models, out, trace, config)
+def report(wanted: Wanted, out: Path | None, as_json: bool) -> None:
+    written = write_reports(wanted, out)
     if as_json:
         print(json.dumps({"date": str(written[0].report.date), "reports": [one.to_json() for one in written]}))
         return
@@ -62,59 +69,38 @@ def report(
         print(f"wrote {printable(str(one.html))}")
 
 
-def write_reports(
-    date_text: str,
-    models: Sequence[str] | None,
-    out: Path | None,
-    trace: Path | None,
-    config: Path | None,
-    max_rejected: str | None = None,
-) -> list[Written]:
+def write_reports(wanted: Wanted, out: Path | None = None) -> list[Written]:
     """One report for each of the named models, or of all that ran on the day; at least one."""
-    loaded = load_settings(config, {"run.max_rejected": max_rejected})
-    zone = loaded.settings.run.time_zone
-    day = Day.of(parse_date(date_text, zone), zone)
-    timeline = read_timeline(trace) if trace else None
+    loaded = wanted.settings()
+    run = loaded.settings.run
+    day = Day.of(parse_date(wanted.date, run.time_zone), run.time_zone)
+    timeline = read_timeline(wanted.trace) if wanted.trace else None
     with open_tables(loaded, read_only=True) as tables:
-        chosen = choose_models(tables, day, models)
+        chosen = choose_models(tables, day, wanted.models)
         if out and len(chosen) > 1:
             raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
-        gathered = [_gather(tables, day, *one, loaded.settings.run.max_rejected, timeline) for one in chosen]
+        gathered = [_gather(tables, day, *one, run.max_rejected, timeline) for one in chosen]
     return [_write(loaded, one, out or default_file(loaded, day.date, one.model)) for one in gathered]
 
 
-def run_and_report(
-    run: Callable[[], int],
-    date_text: str,
-    models: Sequence[str] | None,
-    trace: Path | None,
-    config: Path | None,
-    max_rejected: str | None = None,
-) -> int:
+def run_and_report(run: Callable[[], int], wanted: Wanted) -> int:
     """The run's exit code, which its reports never change; they are written after a failure too."""
     try:
         exit_code = run()
     except InferError as error:
-        _report_after(error.exit_code, date_text, models, trace, config, max_rejected)
+        _report_after(error.exit_code, wanted)
         raise
-    _report_after(exit_code, date_text, models, trace, config, max_rejected)
+    _report_after(exit_code, wanted)
     return exit_code
 
 
-def _report_after(
-    exit_code: int,
-    date_text: str,
-    models: Sequence[str] | None,
-    trace: Path | None,
-    config: Path | None,
-    max_rejected: str | None,
-) -> None:
+def _report_after(exit_code: int, wanted: Wanted) -> None:
     if exit_code >= SIGNALLED:
         return  # whoever sent the signal waits
     try:
-        found = trace if trace and trace.is_file() else None
-        written = write_reports(date_text, models, None, found, config, max_rejected)
-        write_index(config, max_rejected)
+        is_traced = wanted.trace is not None and wanted.trace.is_file()
+        written = write_reports(wanted if is_traced else replace(wanted, trace=None))
+        write_index(wanted.settings())
     except Exception as error:  # the night's work is done and committed: not even a bug in here may make it look failed
         log.warning("no report: %s", error, exc_info=not isinstance(error, InferError))
         return
@@ -123,13 +109,12 @@ def _report_after(
 
 
 def show_index(as_json: bool, config: Path | None) -> None:
-    file, num_days = write_index(config)
+    file, num_days = write_index(load_settings(config))
     print(json.dumps({"file": str(file), "days": num_days}) if as_json else f"wrote {printable(str(file))}")
 
 
-def write_index(config: Path | None, max_rejected: str | None = None) -> tuple[Path, int]:
+def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
     """The overview, with a link to each report that lies beside it; returns its file and the number of days in it."""
-    loaded = load_settings(config, {"run.max_rejected": max_rejected})
     file = loaded.resolve(Path(FOLDER)) / INDEX
     with open_tables(loaded, read_only=True) as tables:
         newest: dict[tuple[date, str], str] = {}
@@ -187,8 +172,7 @@ def _index_row(loaded: LoadedSettings, tables: Tables, day: date, model: str, mo
     last = run_figures(Figures(tables.database, tables.source, model_id).runs_of_day(day)[0])
     file = default_file(loaded, day, model)
     too_many = has_too_many_rejected(counts, last, loaded.settings.run.max_rejected)
-    doubts = last.exit_code or counts.pending or too_many
-    state = "failed" if last.state == "failed" else "attention" if doubts else "good"
+    state = state_of(counts, last, too_many)
     told = "too many rejected" if too_many and not last.has_failed else _told(last)
     return IndexRow(day, model, counts, state, told, file.name if file.exists() else None)
 

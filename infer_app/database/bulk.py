@@ -43,11 +43,15 @@ MAX_MESSAGE_BYTES = 1_000_000_000  # of PostgreSQL, which hangs up at 1 GiB, as 
 IDS_PER_STATEMENT = 500  # of those that take each id as a parameter
 
 
-class TooLong(Exception):
-    """More than a server takes at a time: fewer rows may do."""
+class NotWritten(Exception):
+    """No statement failed, and yet rows are missing: fewer at a time may do."""
 
 
-class Dropped(Exception):
+class TooLong(NotWritten):
+    """More than a server takes at a time."""
+
+
+class Dropped(NotWritten):
     """Rows that the database took without an error and did not keep: a trigger or rule of the user's skips them."""
 
 
@@ -75,7 +79,7 @@ class BulkUpsert:
             self._by_row = compile_once(upsert(dialect.name, table, merges), dialect)
 
     def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
-        """Sequences are of one length; keys must be unique. Raises StatementError, UnicodeEncodeError, TooLong, Dropped."""
+        """Sequences are of one length; keys must be unique. Raises StatementError, UnicodeEncodeError, NotWritten."""
         num_rows = len(next(iter(columns.values())))
         given = {name: self._for_driver(name, [value])[0] for name, value in shared.items()}
         if self._dialect.name == "postgresql":

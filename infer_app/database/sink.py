@@ -24,7 +24,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import StatementError
 
-from infer_app.database.bulk import BulkDelete, BulkUpsert, Dropped, TooLong
+from infer_app.database.bulk import BulkDelete, BulkUpsert, NotWritten
 from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.types import UtcNow
@@ -67,7 +67,7 @@ class Sink:
         """
         try:
             self._commit(result)
-        except (StatementError, UnicodeEncodeError, TooLong, Dropped) as error:
+        except (StatementError, UnicodeEncodeError, NotWritten) as error:
             if result.num_images == 1:
                 return self._reject(result, error)
             return _joined(result, [self.commit_chunk(single) for single in _singles(result)])
@@ -76,7 +76,7 @@ class Sink:
     def _reject(self, result: ChunkResult, error: Exception) -> ChunkResult:
         try:
             return self._commit(_write_error(result, error))
-        except (StatementError, Dropped) as second:
+        except (StatementError, NotWritten) as second:
             raise DatabaseUnavailable(
                 f"not even a rejection can be written: {getattr(second, 'orig', second)}",
                 "is there a constraint or trigger on infer_ tables?",

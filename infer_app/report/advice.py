@@ -63,6 +63,10 @@ class Situation:
     labels_moved: bool
     too_many_rejected: bool  # of the day, in however many runs; or the last run said so
 
+    @property
+    def state(self) -> str:
+        return state_of(self.counts, self.last, self.too_many_rejected, self.problems, self.labels_moved)
+
 
 def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Drift | None) -> tuple[Change, ...]:
     """Of what is known on both sides only."""
@@ -75,14 +79,18 @@ def steps(situation: Situation) -> tuple[Step, ...]:
     return tuple(_steps(situation))
 
 
-def state_of(situation: Situation) -> str:
-    """failed, attention or good."""
-    last, counts = situation.last, situation.counts
-    if situation.problems or (last and last.state == "failed"):
+def state_of(
+    counts: DayCounts,
+    last: RunFigures | None,
+    too_many_rejected: bool,
+    problems: Sequence[str] = (),
+    labels_moved: bool = False,
+) -> str:
+    """failed, attention or good. An overview of days looks neither at books nor at labels."""
+    if problems or (last and last.state == "failed"):
         return "failed"
     stopped = last is not None and last.exit_code not in (None, 0)
-    doubts = stopped or counts.pending or situation.labels_moved or situation.too_many_rejected
-    return "attention" if doubts else "good"
+    return "attention" if stopped or counts.pending or labels_moved or too_many_rejected else "good"
 
 
 def has_too_many_rejected(counts: DayCounts, last: RunFigures | None, max_rejected: str) -> bool:

@@ -13,7 +13,7 @@ from infer_app.database.figures import Figures, RejectedImage, ScoredImage
 from infer_app.day import Day
 from infer_app.places import shown
 from infer_app.records import DayCounts, RunReport
-from infer_app.report.advice import Before, Change, Situation, Step, changes, has_too_many_rejected, state_of, steps
+from infer_app.report.advice import Before, Change, Situation, Step, changes, has_too_many_rejected, steps
 from infer_app.report.drift import Drift, MovedLabel, drift, moved_labels
 from infer_app.report.runs import RunFigures, day_verdict, run_figures, run_report
 from infer_app.report.timeline import Timeline
@@ -125,7 +125,7 @@ def gather(
         model_id=model_id,
         output=figures.manifest().get("output", {}).get("kind", ""),
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        state=state_of(situation),
+        state=situation.state,
         verdict=day_verdict(day.date, counts, speed, last),
         counts=counts,
         problems=tuple(situation.problems),

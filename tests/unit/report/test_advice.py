@@ -4,7 +4,7 @@ from datetime import date, datetime
 import pytest
 
 from infer_app.records import DayCounts, Reason
-from infer_app.report.advice import Before, Situation, changes, has_too_many_rejected, state_of, steps
+from infer_app.report.advice import Before, Situation, changes, has_too_many_rejected, steps
 from infer_app.report.drift import Drift
 from infer_app.report.page import MEANINGS
 from infer_app.report.runs import RunFigures
@@ -35,7 +35,7 @@ BEFORE = Before([1000, 1000], predicted=1990, rejected=10, runs=[RUN, RUN, RUN])
 
 def test_when_all_is_well_there_is_nothing_to_do():
     assert steps(ALL_WELL) == ()
-    assert state_of(ALL_WELL) == "good"
+    assert ALL_WELL.state == "good"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_when_all_is_well_there_is_nothing_to_do():
 def test_what_to_do_is_one_step_with_its_command(changed, state, command):
     situation = replace(ALL_WELL, **changed)
     assert [step.command for step in steps(situation)] == [command]
-    assert state_of(situation) == state
+    assert situation.state == state
 
 
 @pytest.mark.parametrize(
