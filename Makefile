@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
-TESTS_AT_ONCE ?= auto
+TESTS_AT_ONCE ?= 2
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 

@@ -23,12 +23,13 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from machine import busy_seconds, describe_machine
+from machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sqlalchemy import insert, text
 
+from infer_app.bench.processes import busy_seconds
 from infer_app.database.connect import Database
 from infer_app.database.ledger import Ledger, RunModel
 from infer_app.database.migrate import upgrade

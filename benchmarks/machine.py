@@ -9,7 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-STAT = Path("/proc/stat")
+from infer_app.bench.processes import busy_seconds
+
 BUSY = 0.1  # share taken by others from which on a run is marked, and repeated while there is patience
 LOOK_S = 3
 
@@ -20,14 +21,6 @@ class Measured(Protocol):
 
 
 M = TypeVar("M", bound=Measured)
-
-
-def busy_seconds() -> float:
-    """CPU seconds of everything since the start, with what the host gave to others; 0 where the system can't say."""
-    if not STAT.exists():
-        return 0.0
-    user, nice, system, _, _, irq, softirq, steal = map(int, STAT.read_text().split("\n", 1)[0].split()[1:9])
-    return (user + nice + system + irq + softirq + steal) / os.sysconf("SC_CLK_TCK")
 
 
 def undisturbed(measure: Callable[[], M], patience_s: float) -> M:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
 from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
-
-from machine import busy_seconds
 
 from infer_app.bench.processes import Cost, run_measured
 
@@ -43,16 +40,14 @@ class _Written(NamedTuple):
 
 def time_process(command: Sequence[str], folder: Path, database: Path, table: str, cores: Collection[int]) -> Run:
     """Runs it on these cores; what it wrote is read from `table`. Raises ProgramFailed."""
-    started, clock, busy_before = datetime.now(UTC), time.perf_counter(), busy_seconds()
+    started = datetime.now(UTC)
     cost = call(command, folder, cores)
-    busy_by_others = busy_seconds() - busy_before - cost.cpu_seconds
-    elapsed = time.perf_counter() - clock
     written = _read_rows(database, table)
     return Run(
         seconds=cost.seconds,
         cpu_seconds=cost.cpu_seconds,
         peak_pss=cost.peak_pss,
-        others=max(0.0, busy_by_others) / elapsed / (os.cpu_count() or 1),
+        others=cost.others,
         first_rows_s=(written.first - started).total_seconds(),
         steady_rate=written.steady_rate,
         labels=written.labels,

@@ -16,6 +16,7 @@ from infer_app.bench.strategies import LADDER, Strategy
 from infer_app.errors import InferError
 
 ROW_LIMIT_S = 900.0  # what takes longer is a row that says so
+BUSY = 0.1  # share of the cores taken by others from which on a row says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class Row:
     peak_pss: int | None = None  # bytes, of the whole process tree
     seconds: float | None = None  # from start to exit, imports included
     num_images: int | None = None
+    others: float | None = None  # share of the machine's cores that anything else had meanwhile, 0-1
     note: str = ""
 
 
@@ -58,12 +60,11 @@ def _measure(strategy: Strategy, order: Order) -> Row:
     if "skipped" in answer:
         return replace(row, note=answer["skipped"])
     num_broken = len(order.paths) - answer["num_images"]
+    notes = [f"{num_broken:,} broken dropped"] if num_broken else []
+    if cost.others >= BUSY:
+        notes.append(f"other programs took {cost.others:.0%} of the cores' time")
     return replace(
-        row,
-        **answer,
-        peak_pss=cost.peak_pss,
-        seconds=cost.seconds,
-        note=f"{num_broken:,} broken dropped" if num_broken else "",
+        row, **answer, peak_pss=cost.peak_pss, seconds=cost.seconds, others=cost.others, note=", ".join(notes)
     )
 
 

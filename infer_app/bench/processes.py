@@ -30,6 +30,7 @@ class Cost:
     seconds: float
     cpu_seconds: float
     peak_pss: int  # bytes; memory that processes share is counted once
+    others: float  # share of the machine's cores that anything else had meanwhile, 0-1
     exit_code: int
     output: str
     errors: str
@@ -49,7 +50,7 @@ def run_measured(
     Raises subprocess.TimeoutExpired, after killing it and what it started.
     """
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
-    cpu_before, started = _cpu_seconds_of_ended_children(), time.perf_counter()
+    cpu_before, busy_before, started = _cpu_seconds_of_ended_children(), busy_seconds(), time.perf_counter()
     with _Watch() as watch, _only_on(cores):
         program = subprocess.Popen(
             command,
@@ -71,7 +72,15 @@ def run_measured(
             _reap_orphans(watch)
     # A parent that ignores how its children end, as Ray's does, loses their CPU time: then what was seen counts.
     cpu_seconds = max(_cpu_seconds_of_ended_children() - cpu_before, watch.cpu_seconds)
-    return Cost(seconds, cpu_seconds, watch.peak_pss, program.returncode, output, errors)
+    others = max(0.0, busy_seconds() - busy_before - cpu_seconds) / seconds / (os.cpu_count() or 1)
+    return Cost(seconds, cpu_seconds, watch.peak_pss, others, program.returncode, output, errors)
+
+
+def busy_seconds() -> float:
+    """CPU seconds of all processes since the machine started, with what its host gave to other machines (proc(5))."""
+    fields = (PROC / "stat").read_text().split("\n", 1)[0].split()
+    user, nice, system, _, _, irq, softirq, steal = map(int, fields[1:9])
+    return (user + nice + system + irq + softirq + steal) / TICKS_PER_S
 
 
 def tree_cpu_seconds(root: int) -> float:

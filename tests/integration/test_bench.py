@@ -24,7 +24,9 @@ def test_json_has_every_figure(project):
     project.add_photos(2)
     answer = project.infer_json("bench", "--images", "photos", "--only", "turbo")
     assert (answer["num_images"], answer["broken"], answer["bottleneck"]) == (2, {}, None)
-    assert [(row["name"], row["num_images"], row["note"]) for row in answer["rows"]] == [("turbo", 2, "")]
+    (row,) = answer["rows"]
+    assert (row["name"], row["num_images"]) == ("turbo", 2)
+    assert min(row["seconds"], row["peak_pss"]) > 0 <= row["others"] < 1
 
 
 @pytest.mark.parametrize(

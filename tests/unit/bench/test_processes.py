@@ -33,6 +33,16 @@ def test_cpu_time_of_children_counts_even_when_nobody_waits_for_them():
     assert 0.7 < cost.cpu_seconds < 1.5
 
 
+def test_what_other_programs_took_meanwhile_is_told_apart():
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as stranger:
+        try:
+            cost = measure("import time\nwhile time.process_time() < 1: pass")
+        finally:
+            stranger.kill()
+    own = cost.cpu_seconds / cost.seconds / os.cpu_count()
+    assert 0.3 / os.cpu_count() < cost.others < 1.05 - own
+
+
 def test_orphans_are_waited_for_and_count():
     cost = measure("""
         import os, time
