@@ -16,6 +16,7 @@ from infer_app.database.connect import Database
 from infer_app.database.ledger import Ledger, RunModel, new_run_id
 from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.sink import Sink
+from infer_app.database.source_checks import check_ids
 from infer_app.day import Day
 from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, DayHeld, InferError
 from infer_app.executors.executor import Executor
@@ -56,7 +57,7 @@ def run_day(
                 held.enter_context(ledger.beating([legs[-1].run_id]))  # the next one may be waited for
             legs.sort(key=lambda leg: leg.number)
             held.enter_context(bound(date=str(day), run_id=", ".join(leg.run_id for leg in legs)))
-            ride_out(lambda: job.tables.source.check_ids(day))
+            ride_out(lambda: check_ids(job.tables.source, day))
             for leg in legs:
                 ride_out(partial(forget_changed, job, day, leg.model.model_id))
                 ride_out(partial(_say_what_is_done, job, day, leg))

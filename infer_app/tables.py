@@ -12,6 +12,7 @@ from infer_app.database.foreign import ForeignSource
 from infer_app.database.ledger import Ledger
 from infer_app.database.migrate import check_schema, upgrade
 from infer_app.database.source import Source
+from infer_app.database.source_checks import check_source
 from infer_app.errors import DatabaseUnavailable
 from infer_app.settings.loaded import LoadedSettings
 
@@ -65,5 +66,5 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
             if listing.sqlite_file is not None and not listing.sqlite_file.exists():
                 raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
             source = ForeignSource(listing, settings, results)
-        source.check()
+        check_source(source)
         yield source

@@ -76,7 +76,7 @@ class ForeignSource(Source):
             yield _as_relation(page, connection.dialect)
 
     @property
-    def _id_limit(self) -> int | None:
+    def id_limit(self) -> int | None:
         return None if self._results.is_sqlite else MAX_ID
 
 

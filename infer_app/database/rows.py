@@ -8,7 +8,7 @@ from uuid import UUID
 from sqlalchemy import ColumnElement, case, column, func, select
 
 from infer_app.database.connect import Database
-from infer_app.database.source import relation
+from infer_app.database.source import relation_of
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings.sections import SourceSettings
 
@@ -35,7 +35,8 @@ class RowReader:
         identity: ColumnElement[Any] = column(self._settings.id)
         data: ColumnElement[Any] = column(str(self._settings.bytes))
         size = func.length(data)
-        capped = select(func.coalesce(size, 0), case((size <= max_bytes, data))).select_from(relation(self._settings))
+        capped = select(func.coalesce(size, 0), case((size <= max_bytes, data)))
+        capped = capped.select_from(relation_of(self._settings))
         try:
             database, kind = self._open = self._open or self._opened()
             with database.read() as connection:
@@ -48,7 +49,7 @@ class RowReader:
         """The database, and what makes an id of the column's own type from its text, by which an index finds it."""
         database = Database(self._url, read_only=True)
         identity: ColumnElement[Any] = column(self._settings.id)
-        any_id = select(identity).select_from(relation(self._settings)).limit(1)
+        any_id = select(identity).select_from(relation_of(self._settings)).limit(1)
         with database.read() as connection:
             example = connection.scalar(any_id)
         return database, next((kind for kind in _KINDS if isinstance(example, kind)), str)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date
 from functools import partial
@@ -18,17 +17,13 @@ from sqlalchemy import (
     and_,
     column,
     func,
-    inspect,
     literal_column,
-    null,
     select,
     text,
 )
 from sqlalchemy import table as lightweight_table
-from sqlalchemy.exc import OperationalError, ProgrammingError
 from sqlalchemy.sql.expression import FromClause
 
-from infer_app.database.columns import check_types
 from infer_app.database.connect import Database
 from infer_app.database.matching import new_among
 from infer_app.database.schema import MAX_ID, images
@@ -50,32 +45,16 @@ class Source:
 
     def __init__(self, database: Database, settings: SourceSettings) -> None:
         self.database = database
-        self._settings = settings
-        self._is_ours = settings.query is None and settings.table == images.name
-        self.zone = "UTC" if self._is_ours else settings.time_zone
-        self._id: ColumnElement[Any] = column(settings.id)
-        self._time: ColumnElement[Any] = column(settings.time)
-        self.id_text: ColumnElement[str] = AsText(self._id)
+        self.settings = settings
+        self.is_ours = settings.query is None and settings.table == images.name
+        self.zone = "UTC" if self.is_ours else settings.time_zone
+        self.id: ColumnElement[Any] = column(settings.id)
+        self.time: ColumnElement[Any] = column(settings.time)
+        self.id_text: ColumnElement[str] = AsText(self.id)
         self.location: ColumnElement[Any] = column(settings.location)
         if settings.bytes is not None:
             self.location = literal_column(f"'{ROW}'", String).concat(self.id_text)
-        self._from: FromClause = relation(settings)
-
-    def check(self) -> None:
-        """Raises UsageError when the table or a column isn't there, naming those that are."""
-        with self.database.read() as connection:
-            if self._settings.query is None:
-                self._check_table(connection)
-            try:
-                example = connection.execute(
-                    select(self._id, self.location, self._time).select_from(self._from).limit(1)
-                )
-            except (OperationalError, ProgrammingError) as error:
-                raise UsageError(
-                    f"[source] can't be read: {str(error.orig).splitlines()[0]}",
-                    "its id, location and time must be columns of the table or query",
-                ) from None
-            check_types(example, self._settings, self.database.dialect)
+        self.relation: FromClause = relation_of(settings)
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
         """The day's images with neither a prediction nor a rejection that stands, in order of (time, id)."""
@@ -114,14 +93,14 @@ class Source:
         at once, as (time, id) > (…), SQLite reads that time from its start for each page, MariaDB even the day; and
         files that came together have one time. For the same reason no step has two bounds on one side.
         """
-        pages, (_, end) = statement.order_by(self._time, self._id), bounds
+        pages, (_, end) = statement.order_by(self.time, self.id), bounds
         page = self._read_page(pages.where(self._within(*bounds)).limit(size))
         while len(page) == size:
             yield page
             last_id, _, last_time = page[-1][:3]
-            page = self._read_page(pages.where(self._time == last_time, self._id > last_id).limit(size))
+            page = self._read_page(pages.where(self.time == last_time, self.id > last_id).limit(size))
             if room := size - len(page):
-                later = pages.where(self._time > last_time, self._time < end)
+                later = pages.where(self.time > last_time, self.time < end)
                 page = [*page, *self._read_page(later.limit(room))]
         yield page
 
@@ -135,46 +114,12 @@ class Source:
 
     def count_without_time(self) -> int:
         """Images that belong to no day."""
-        timeless = select(func.count()).select_from(self._from).where(self._time.is_(None))
+        timeless = select(func.count()).select_from(self.relation).where(self.time.is_(None))
         with self.database.read() as connection:
             return connection.scalar(timeless) or 0
 
-    def check_ids(self, day: Day) -> None:
-        """Raises UsageError when an id of the day is missing or not unique: results are kept by it."""
-        if self._is_ours and self._settings.id == images.c.id.name:
-            return  # a primary key, and a number
-        length = func.length if self.database.is_sqlite else func.char_length
-        with self.database.read() as connection:
-            listed = self.in_day(connection, day).subquery()
-            rows, known, distinct, unlike, longest = connection.execute(
-                select(
-                    func.count(),
-                    func.count(listed.c[0]),
-                    func.count(listed.c[3].distinct()),
-                    func.count(listed.c[0].distinct()),
-                    func.max(length(listed.c[3]) if self._id_limit else null()),
-                ).select_from(listed)
-            ).one()
-        if self._id_limit and (longest or 0) > self._id_limit:
-            raise UsageError(
-                f"[source] id = {self._settings.id!r}: an id of {day} has {longest:,} characters",
-                f"results are kept by it, up to {MAX_ID} characters: name another column, or write a query",
-            )
-        if not rows == known == distinct:
-            raise UsageError(
-                f"[source] id = {self._settings.id!r}: of {rows:,} images of {day} {rows - known:,} have none"
-                f" and {known - distinct:,} share one",
-                "name a column, or write a query, that gives every image an id of its own",
-            )
-        if unlike < known:  # pages could not tell them apart
-            raise UsageError(
-                f"[source] id = {self._settings.id!r}: of {rows:,} images of {day} {known - unlike:,} have an id that"
-                " the column's collation takes for another's: they differ in case, accents or blanks only",
-                'compare them exactly: [source] query = "SELECT … COLLATE … AS …"',
-            )
-
     @property
-    def _id_limit(self) -> int | None:
+    def id_limit(self) -> int | None:
         """Characters of an id that results are kept by; None where any number will do."""
         return None if self.database.is_sqlite else MAX_ID
 
@@ -186,50 +131,38 @@ class Source:
         """The same of every image there is."""
         # Under a name of its own: as `id` it would be what ORDER BY id sorts by.
         as_text = self.id_text.label("infer_image_id")
-        return select(self._id, self.location, self._time, as_text).select_from(self._from)
+        return select(self.id, self.location, self.time, as_text).select_from(self.relation)
 
     def nearest_date(self, day: Day) -> date | None:
         """The date, in the day's zone, of the image nearest to the day; None when there are no images."""
         with self.database.read() as connection:
             start, end = self._bounds(connection, day)
-            times = select(self._time).select_from(self._from)
-            before = connection.scalar(times.where(self._time < start).order_by(self._time.desc()).limit(1))
-            after = connection.scalar(times.where(self._time >= end).order_by(self._time).limit(1))
+            times = select(self.time).select_from(self.relation)
+            before = connection.scalar(times.where(self.time < start).order_by(self.time.desc()).limit(1))
+            after = connection.scalar(times.where(self.time >= end).order_by(self.time).limit(1))
         found = [time for time in (read_time(before, self.zone), read_time(after, self.zone)) if time]
         nearest = min(found, key=lambda time: abs(time - day.start), default=None)
         return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
 
     def _older_bounds(self, connection: Connection, day: Day, num_images: int) -> Bounds:
         start, _ = self._bounds(connection, day)
-        times = select(self._time).select_from(self._from).where(self._time < start)
-        return connection.scalar(times.order_by(self._time.desc()).offset(num_images - 1).limit(1)), start
+        times = select(self.time).select_from(self.relation).where(self.time < start)
+        return connection.scalar(times.order_by(self.time.desc()).offset(num_images - 1).limit(1)), start
 
     def _within(self, start: Any, end: Any) -> ColumnElement[bool]:
-        return self._time < end if start is None else and_(self._time >= start, self._time < end)
+        return self.time < end if start is None else and_(self.time >= start, self.time < end)
 
     def _bounds(self, connection: Connection, day: Day) -> Bounds:
         """In the format of a row of the column, any row."""
-        known = select(self._time).select_from(self._from).where(self._time.is_not(None)).limit(1)
+        known = select(self.time).select_from(self.relation).where(self.time.is_not(None)).limit(1)
         example = connection.scalar(known)
         if example is None and not self.database.is_sqlite:
             nothing: Any = literal_column("NULL")  # a server compares a time with no column of another type
             return nothing, nothing
-        return day_bounds(day, self._settings.time, example, self.zone)
-
-    def _check_table(self, connection: Connection) -> None:
-        schema, _, name = self._settings.table.rpartition(".")
-        inspector = inspect(connection)
-        if not inspector.has_table(name, schema=schema or None):
-            known = inspector.get_table_names(schema or None) + inspector.get_view_names(schema or None)
-            raise UsageError(f"[source] no table or view {self._settings.table!r}", _among(name, known))
-        columns = [found["name"] for found in inspector.get_columns(name, schema=schema or None)]
-        for key in ("id", "location" if self._settings.bytes is None else "bytes", "time"):
-            wanted = getattr(self._settings, key)
-            if wanted not in columns:
-                raise UsageError(f"[source] {key} = {wanted!r} is not a column of {name}", _among(wanted, columns))
+        return day_bounds(day, self.settings.time, example, self.zone)
 
 
-def relation(settings: SourceSettings) -> FromClause:
+def relation_of(settings: SourceSettings) -> FromClause:
     """The user's table, view or query."""
     names = (settings.id, settings.bytes or settings.location, settings.time)
     if settings.query is not None:
@@ -258,8 +191,3 @@ def storable_id(text: str) -> str:
     if not is_utf8(text):
         raise UsageError(f"the id {text!r} is not text in UTF-8", "mend it, or leave it out by a query")
     return text
-
-
-def _among(wanted: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(wanted, known, 1, 0.5)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known)) or 'none'}"

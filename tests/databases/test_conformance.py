@@ -25,6 +25,7 @@ from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.schema import MAX_ID, VERSION, VERSION_TABLE, images, metadata, predictions, rejections, runs
 from infer_app.database.sink import Sink
 from infer_app.database.source import Source
+from infer_app.database.source_checks import check_ids, check_source
 from infer_app.database.types import UtcNow
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
@@ -277,7 +278,7 @@ def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
     settings = SourceSettings(table="shots")
     source = Source(database, settings)
-    source.check_ids(DAY)
+    check_ids(source, DAY)
     refs = select_new(database, settings)
     assert {ref.image_id: ref.location for ref in refs} == {row["id"]: row["location"] for row in rows}
     commit(database, [Prediction(ref, Output(), None) for ref in refs[::2]], [], "run 1")
@@ -293,7 +294,7 @@ def test_an_id_longer_than_a_key_is_refused_before_the_run(database, execute, ki
     execute("CREATE TABLE shots (id VARCHAR(600), location TEXT, added_at DATE)")
     execute(f"INSERT INTO shots VALUES ('{'x' * (MAX_ID + 1)}', '/a.jpg', '2026-11-20')")
     with pytest.raises(UsageError, match="has 513 characters"):
-        Source(database, SourceSettings(table="shots")).check_ids(DAY)
+        check_ids(Source(database, SourceSettings(table="shots")), DAY)
 
 
 @pytest.mark.parametrize("type_name", ["SMALLINT", "BIGINT", "UUID", "CHAR(36)", "VARCHAR(40)", "NUMERIC(20, 0)"])
@@ -423,12 +424,12 @@ def test_a_users_table_view_and_query_in_other_words_give_the_same(database, exe
         SourceSettings(query=query, location="path", **common),
     ):
         source = Source(database, settings)
-        source.check()
-        source.check_ids(DAY)
+        check_source(source)
+        check_ids(source, DAY)
         assert select_new(database, settings) == [ImageRef("7", "/a:b%c.jpg")]
     assert Source(database, SourceSettings(table="seen_photos", location="path", **common)).count_without_time() == 1
     with pytest.raises(UsageError, match="no table or view 'seen_photo'"):
-        Source(database, SourceSettings(table="seen_photo")).check()
+        check_source(Source(database, SourceSettings(table="seen_photo")))
 
 
 def test_a_users_table_is_found_among_others(database, execute, kind):

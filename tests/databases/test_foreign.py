@@ -20,6 +20,7 @@ from infer_app.database.migrate import upgrade
 from infer_app.database.schema import images, predictions, rejections, runs
 from infer_app.database.search import find_by_id, find_similar
 from infer_app.database.source import Source
+from infer_app.database.source_checks import check_ids, check_source
 from infer_app.errors import UsageError
 from infer_app.records import Reason
 from infer_app.settings.sections import SourceSettings
@@ -190,8 +191,8 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     ids = [*ODD_IDS, "x" * 300, "😀" * 300]
     fill("shots", [(i, f"/{n}/{i}\\ '%s' \t😀.jpg", NOON) for n, i in enumerate(ids)])
     source = open_source(table="shots")
-    source.check()
-    source.check_ids(DAY)
+    check_source(source)
+    check_ids(source, DAY)
     refs = list(source.select_new(DAY, ID))
     assert {ref.image_id for ref in refs} == set(ids)
     commit(results, predicted(*(ref.image_id for ref in refs[::2])))
@@ -259,4 +260,4 @@ def test_an_id_that_no_other_database_takes_is_refused(open_source, fill, theirs
     with theirs.write() as connection:
         connection.exec_driver_sql(f"UPDATE shots SET id = '{'x' * 513}' || rowid")
     with pytest.raises(UsageError, match="has 514 characters"):
-        source.check_ids(DAY)
+        check_ids(source, DAY)

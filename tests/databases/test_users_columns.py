@@ -9,6 +9,7 @@ from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade
 from infer_app.database.sink import Sink
 from infer_app.database.source import Source
+from infer_app.database.source_checks import check_ids, check_source
 from infer_app.errors import UsageError
 from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
@@ -24,7 +25,7 @@ def test_ids_that_a_collation_takes_for_equal_are_refused_before_the_run(databas
     execute(f"CREATE TABLE shots (id VARCHAR(20) {collation}, location TEXT, added_at DATE)")
     execute("INSERT INTO shots VALUES ('a', '/a.jpg', '2026-11-20'), ('A', '/b.jpg', '2026-11-20')")
     with pytest.raises(UsageError, match="1 have an id that the column's collation|1 share one"):
-        Source(database, SHOTS).check_ids(DAY)
+        check_ids(Source(database, SHOTS), DAY)
 
 
 @pytest.mark.parametrize("key", ["id", "added_at"])
@@ -35,7 +36,7 @@ def test_numbers_that_are_not_read_as_they_are_stored_are_refused(database, exec
     columns = {"id": "INTEGER", "location": "TEXT", "added_at": "DATE"} | {key: single}
     execute(f"CREATE TABLE shots ({', '.join(f'{name} {type_}' for name, type_ in columns.items())})")
     with pytest.raises(UsageError, match="single precision"):
-        Source(database, SHOTS).check()
+        check_source(Source(database, SHOTS))
 
 
 def test_ids_of_bytes_that_are_no_text_are_refused_before_the_run(database, execute, kind):
@@ -44,12 +45,12 @@ def test_ids_of_bytes_that_are_no_text_are_refused_before_the_run(database, exec
     execute("CREATE TABLE shots (id BINARY(16), location TEXT, added_at DATE)")
     source = Source(database, SHOTS)
     execute("INSERT INTO shots VALUES ('sixteen letters.', '/a.jpg', '2026-11-20')")
-    source.check()
+    check_source(source)
     execute("DELETE FROM shots")
     row = {"id": uuid.UUID("f47ac10b-58cc-4372-a567-0e02b2c3d479").bytes}
     execute(("INSERT INTO shots VALUES (:id, '/a.jpg', '2026-11-20')", [row]))
     with pytest.raises(UsageError, match="bytes that are not text"):
-        source.check()
+        check_source(source)
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "UTF8"])

@@ -12,6 +12,7 @@ from infer_app.database.connect import Database
 from infer_app.database.schema import predictions, rejections
 from infer_app.database.sink import Sink
 from infer_app.database.source import Source
+from infer_app.database.source_checks import check_source
 from infer_app.day import Day
 from infer_app.errors import UsageError
 from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
@@ -85,7 +86,7 @@ def test_names_that_need_quotes_are_quoted(database, execute):
     execute('CREATE TABLE "my photos" ("the id" INTEGER, "order" TEXT, "from" TEXT)')
     execute("INSERT INTO \"my photos\" VALUES (7, '/a.jpg', '2026-11-20')")
     settings = SourceSettings(table="my photos", id="the id", location="order", time="from")
-    Source(database, settings).check()
+    check_source(Source(database, settings))
     assert select(database, settings) == [ImageRef("7", "/a.jpg")]
 
 
@@ -163,7 +164,7 @@ def test_the_source_is_only_read(database, photos, small_pages, tmp_path):
     before = (tmp_path / "infer.db").read_bytes()
     with Database(f"sqlite:///{tmp_path / 'infer.db'}", read_only=True) as read_only:
         source = Source(read_only, PHOTOS)
-        source.check()
+        check_source(source)
         assert (source.nearest_date(DAY), list(source.select_new(DAY, MODEL_ID))) == expected
     assert (tmp_path / "infer.db").read_bytes() == before
 
@@ -204,7 +205,7 @@ def test_every_page_is_a_search_in_the_index(database, register, small_pages):
 )
 def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(database, photos, settings, message, hint):
     with pytest.raises(UsageError) as caught:
-        Source(database, PHOTOS.model_copy(update=settings)).check()
+        check_source(Source(database, PHOTOS.model_copy(update=settings)))
     assert (caught.value.message, caught.value.hint) == (message, hint)
 
 
@@ -212,13 +213,13 @@ def test_a_misspelt_name_is_answered_with_the_one_that_was_meant(database, photo
 def test_a_query_that_does_not_give_the_columns_is_refused(database, photos, query):
     settings = PHOTOS.model_copy(update={"query": query})
     with pytest.raises(UsageError, match="can't be read") as caught:
-        Source(database, settings).check()
+        check_source(Source(database, settings))
     assert caught.value.exit_code == 2
 
 
 def test_a_table_that_is_well_named_passes(database, photos):
-    Source(database, PHOTOS).check()
-    Source(database, SourceSettings()).check()
+    check_source(Source(database, PHOTOS))
+    check_source(Source(database, SourceSettings()))
 
 
 @pytest.mark.parametrize(
