@@ -75,7 +75,7 @@ class BulkUpsert:
             self._by_row = compile_once(upsert(dialect.name, table, merges), dialect)
 
     def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
-        """Sequences are of one length; keys must be unique. Raises StatementError, UnicodeEncodeError, TooLong, Dropped."""
+        """Sequences are of one length; keys unique. Raises StatementError, UnicodeEncodeError, TooLong, Dropped."""
         num_rows = len(next(iter(columns.values())))
         given = {name: self._for_driver(name, [value])[0] for name, value in shared.items()}
         if self._dialect.name == "postgresql":
