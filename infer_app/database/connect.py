@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from sqlalchemy.exc import (
 )
 
 from infer_app.database.patience import OUTAGE_S, ConnectionLost, Deadlocked, Patience, ride_out
-from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, connect_sqlite
+from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, connect_sqlite, remember_file
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings.masks import mask_url
 
@@ -195,7 +196,8 @@ class Database:
         path = self.sqlite_file
         assert path is not None
         engine = create_engine(self._url, creator=lambda: connect_sqlite(path, self._read_only), hide_parameters=True)
-        event.listen(engine, "begin", begin_sqlite)
+        event.listen(engine, "connect", lambda _, record: remember_file(record, path))
+        event.listen(engine, "begin", partial(begin_sqlite, path))
         return engine
 
     @contextmanager
