@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from alembic import command
-from sqlalchemy import insert, inspect, select, text, update
+from sqlalchemy import insert, inspect, make_url, select, text, update
 
 from infer_app.database import bulk, migrate
 from infer_app.database import source as source_module
@@ -396,6 +396,20 @@ def test_times_of_every_type_fall_into_their_day(database, execute, kind, type_n
     execute(("INSERT INTO shots VALUES (:id, '/a.jpg', :at)", rows))
     assert {ref.image_id for ref in select_new(database, settings)} == found
     assert Source(database, settings).nearest_date(Day.of(date(2026, 12, 1), "UTC")) == date(2026, 11, 21)
+
+
+def test_times_are_read_whatever_way_the_database_writes_them(url, database, execute, kind):
+    if kind != "postgres":
+        pytest.skip("PostgreSQL's DateStyle")
+    execute(
+        "CREATE TABLE photos (id integer, location text, time timestamptz)",
+        ("INSERT INTO photos VALUES (1, '/1.jpg', :time)", [{"time": DAY.start}]),
+        f"ALTER DATABASE {make_url(url).database} SET DateStyle = 'German'",
+    )
+    with Database(url) as german:
+        for _ in range(2):  # the second time after a rollback
+            settings = SourceSettings(table="photos", time="time")
+            assert [ref.image_id for ref in select_new(german, settings)] == ["1"]
 
 
 def test_mariadbs_timestamps_are_utc_whatever_zone_the_server_is_in(database, execute, kind):
