@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,8 +21,8 @@ from sqlalchemy.exc import (
     ProgrammingError,
 )
 
-from infer_app.database.patience import OUTAGE_S, ConnectionLost, Deadlocked, Patience, ride_out
-from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, connect_sqlite
+from infer_app.database.patience import OUTAGE_S, ConnectionLost, Deadlocked, Forbidden, Patience, ride_out
+from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, connect_sqlite, remember_file
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings.masks import mask_url
 
@@ -32,6 +33,7 @@ DRIVERS = {
     "mariadb": "mariadb+pymysql",
 }
 EXTRAS = {"psycopg": "'infer_app[postgres]'", "pymysql": "'infer_app[mariadb]'"}
+HINT_DOCTOR = "`infer doctor` checks the connection"
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that says nothing for so long has frozen
 # MariaDB's errors that are about a row and not about the server, which PyMySQL doesn't tell apart: of a trigger, a
@@ -43,6 +45,9 @@ DEADLOCKS = (1213, 1205, "40P01", "40001", "55P03")
 # The server said that it ends the connection: MariaDB's shutdown, KILL and aborted reads and writes, PostgreSQL's
 # shutdowns. The drivers report what it did without a word.
 LOSSES = (1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, "57P01", "57P02", "57P03", "08003", "08006")
+# PostgreSQL's that are about neither statement nor connection: a right that the role lacks, and a server (a standby), a
+# database or a role that only reads.
+FORBIDDEN = ("42501", "25006")
 # Notices a machine that went away without a word, which TCP by itself does after hours.
 POSTGRES_KEEPALIVE = {
     "keepalives_idle": 30,
@@ -195,7 +200,8 @@ class Database:
         path = self.sqlite_file
         assert path is not None
         engine = create_engine(self._url, creator=lambda: connect_sqlite(path, self._read_only), hide_parameters=True)
-        event.listen(engine, "begin", begin_sqlite)
+        event.listen(engine, "connect", lambda _, record: remember_file(record, path))
+        event.listen(engine, "begin", partial(begin_sqlite, path))
         return engine
 
     @contextmanager
@@ -204,7 +210,7 @@ class Database:
             yield
         except DBAPIError as error:
             unavailable = isinstance(error, (OperationalError, InterfaceError)) or type(error) is DatabaseError
-            if not unavailable or _code(error) in ROW_ERRORS:
+            if _code(error) not in FORBIDDEN and (not unavailable or _code(error) in ROW_ERRORS):
                 raise  # a statement that is wrong: a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:
@@ -216,12 +222,16 @@ class Database:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
         password = self._url.password
         message = first_line.replace(str(password), "***") if password else first_line
-        return self._kind_of(error)(f"{self.shown_url}: {message}", "`infer doctor` checks the connection")
+        kind = self._kind_of(error)
+        hint = "the role must be allowed to read and write the infer_ tables" if kind is Forbidden else HINT_DOCTOR
+        return kind(f"{self.shown_url}: {message}", hint)
 
     def _kind_of(self, error: DBAPIError) -> type[DatabaseUnavailable]:
         code = _code(error)
         if code in DEADLOCKS:
             return Deadlocked
+        if code in FORBIDDEN:
+            return Forbidden
         # libpq's own errors have no SQLSTATE, and all are about the connection.
         unheard = self._url.get_backend_name() == "postgresql" and code is None
         is_lost = error.connection_invalidated or unheard or code in LOSSES

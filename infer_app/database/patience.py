@@ -22,6 +22,10 @@ class Deadlocked(DatabaseUnavailable):
     """The same again may succeed."""
 
 
+class Forbidden(DatabaseUnavailable):
+    """Not allowed to this role, or not now: the same again fails too. PostgreSQL says so of a row's policy as well."""
+
+
 class ConnectionLost(DatabaseUnavailable):
     """The same again may succeed; whether a commit that was in flight was done is not known."""
 

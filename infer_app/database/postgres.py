@@ -35,7 +35,15 @@ class WatchedConnection(psycopg.Connection[Any]):
         assert isinstance(opened, cls)
         opened.adapters.register_dumper(BinaryArray, _AsItIs)
         opened.reconnect = partial(psycopg.connect, *arguments, **options)
+        opened._write_dates_as_iso()
         return opened
+
+    def _write_dates_as_iso(self) -> None:
+        """psycopg reads no times with a zone that a role's or a database's own DateStyle writes in another way."""
+        if not (self.info.parameter_status("DateStyle") or "").startswith("ISO"):
+            self.autocommit = True  # a rollback would take it back
+            self.execute("SET DateStyle = ISO")
+            self.autocommit = False
 
     def wait(self, gen: Any, *more: Any, **options: Any) -> Any:
         try:

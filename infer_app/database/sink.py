@@ -26,6 +26,7 @@ from sqlalchemy.exc import StatementError
 
 from infer_app.database.bulk import BulkDelete, BulkUpsert, NotWritten
 from infer_app.database.connect import Database
+from infer_app.database.patience import Forbidden
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.types import UtcNow
 from infer_app.database.vectors import PGVECTOR_DTYPE, to_text, vector_type
@@ -34,6 +35,8 @@ from infer_app.places import shown
 from infer_app.records import Broken, ChunkResult, Prediction, Reason
 
 R = TypeVar("R", Prediction, Broken)
+
+_ABOUT_ROWS = (StatementError, UnicodeEncodeError, NotWritten, Forbidden)  # fewer at a time may do
 
 
 class Sink:
@@ -67,7 +70,7 @@ class Sink:
         """
         try:
             self._commit(result)
-        except (StatementError, UnicodeEncodeError, NotWritten) as error:
+        except _ABOUT_ROWS as error:
             if result.num_images == 1:
                 return self._reject(result, error)
             return _joined(result, [self.commit_chunk(single) for single in _singles(result)])
@@ -76,7 +79,7 @@ class Sink:
     def _reject(self, result: ChunkResult, error: Exception) -> ChunkResult:
         try:
             return self._commit(_write_error(result, error))
-        except (StatementError, NotWritten) as second:
+        except _ABOUT_ROWS as second:
             raise DatabaseUnavailable(
                 f"not even a rejection can be written: {getattr(second, 'orig', second)}",
                 "is there a constraint or trigger on infer_ tables?",

@@ -9,8 +9,12 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from infer_app.errors import DatabaseUnavailable
 
 BUSY_TIMEOUT_S = 60
+FILE = "infer_file"  # what a connection's file was when it was opened
 
 
 def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
@@ -30,8 +34,15 @@ def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
     return connection
 
 
-def begin_sqlite(connection: Connection) -> None:
-    """What the execution option `sqlite_begin` says; waits for the lock as long as `sqlite_patience_s` says."""
+def remember_file(record: ConnectionPoolEntry, path: Path) -> None:
+    record.info[FILE] = os.stat(path)  # noqa: PTH116 - as in `_check_file`
+
+
+def begin_sqlite(path: Path, connection: Connection) -> None:
+    """What the execution option `sqlite_begin` says; waits for the lock as long as `sqlite_patience_s` says.
+
+    Raises DatabaseUnavailable for a write into a file that was replaced or removed since it was opened.
+    """
     options = connection.get_execution_options()
     deadline = time.monotonic() + options.get("sqlite_patience_s", BUSY_TIMEOUT_S)
     while True:
@@ -41,7 +52,22 @@ def begin_sqlite(connection: Connection) -> None:
             if "locked" not in str(error.orig) or time.monotonic() > deadline:
                 raise
         else:
-            return
+            break
+    if "sqlite_begin" in options:
+        _check_file(path, connection.info[FILE])
+
+
+def _check_file(path: Path, opened: os.stat_result) -> None:
+    """SQLite itself would go on in a file that nobody can open any more, and whose log becomes the new one's."""
+    try:
+        is_same = os.path.samestat(os.stat(path), opened)  # noqa: PTH116 - a Path costs more than the call
+    except FileNotFoundError:
+        is_same = False
+    if not is_same:
+        raise DatabaseUnavailable(
+            f"sqlite:///{path} was replaced or removed while it was open",
+            "what was written since is lost with the old file: run again once nobody moves it",
+        )
 
 
 def _read_mode(path: Path) -> str:

@@ -45,9 +45,11 @@ def load_settings(
 
 
 def _read_toml(path: Path) -> dict[str, Any]:
-    if not path.is_file():
-        raise UsageError(f"no {path.name} in {path.parent}", "run `infer init` there, or name one with --config FILE")
     try:
+        if not path.is_file():
+            raise UsageError(
+                f"no {path.name} in {path.parent}", "run `infer init` there, or name one with --config FILE"
+            )
         tables = TomlConfigSettingsSource(Settings, path)()
     except OSError as error:
         raise UsageError(f"can't read {path}: {error.strerror}") from None

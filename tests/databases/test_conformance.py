@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from alembic import command
-from sqlalchemy import insert, inspect, select, text, update
+from sqlalchemy import insert, inspect, make_url, select, text, update
 
 from infer_app.database import bulk, migrate
 from infer_app.database import source as source_module
@@ -399,6 +399,20 @@ def test_times_of_every_type_fall_into_their_day(database, execute, kind, type_n
     assert Source(database, settings).nearest_date(Day.of(date(2026, 12, 1), "UTC")) == date(2026, 11, 21)
 
 
+def test_times_are_read_whatever_way_the_database_writes_them(url, database, execute, kind):
+    if kind != "postgres":
+        pytest.skip("PostgreSQL's DateStyle")
+    execute(
+        "CREATE TABLE photos (id integer, location text, time timestamptz)",
+        ("INSERT INTO photos VALUES (1, '/1.jpg', :time)", [{"time": DAY.start}]),
+        f"ALTER DATABASE {make_url(url).database} SET DateStyle = 'German'",
+    )
+    with Database(url) as german:
+        for _ in range(2):  # the second time after a rollback
+            settings = SourceSettings(table="photos", time="time")
+            assert [ref.image_id for ref in select_new(german, settings)] == ["1"]
+
+
 def test_mariadbs_timestamps_are_utc_whatever_zone_the_server_is_in(database, execute, kind):
     if kind != "mariadb":
         pytest.skip("its TIMESTAMP alone is shown in the session's zone")
@@ -573,6 +587,50 @@ def test_a_read_only_connection_reads_and_can_not_write(url, database, register)
         with pytest.raises((DatabaseUnavailable, Exception)), read_only.write() as connection:
             connection.execute(insert(images), {"location": "/2.jpg", "added_at": datetime(2026, 11, 20)})
     assert count_images(database) == 1
+
+
+@pytest.mark.parametrize("may", ["read", "not write"])
+def test_what_a_role_may_not_do_is_no_bug(url, database, kind, may):
+    if kind != "postgres":
+        pytest.skip("SQLite has no roles; MariaDB's refusals are those of any statement that can't be done")
+    role = f"{make_url(url).database}_{may[0]}"
+    with database.write() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
+        if may == "not write":
+            connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
+            connection.exec_driver_sql(f"ALTER ROLE {role} SET default_transaction_read_only = on")
+    with Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited:
+        if may == "read":
+            with pytest.raises(DatabaseUnavailable, match="permission denied for table infer_migrations"):
+                check_schema(limited)
+        else:
+            check_schema(limited)
+            with pytest.raises(DatabaseUnavailable, match="cannot execute INSERT in a read-only transaction"):
+                Ledger(limited).open_run(DAY, MODEL, "cpu", "cpu")
+            with pytest.raises(DatabaseUnavailable, match="not even a rejection can be written: .*read-only"):
+                commit(limited, good=predicted("a"))
+    with database.write() as connection:
+        connection.exec_driver_sql(f"DROP OWNED BY {role}")
+        connection.exec_driver_sql(f"DROP ROLE {role}")
+
+
+def test_a_row_that_a_policy_refuses_costs_that_row_only(url, database, kind):
+    """PostgreSQL has the same code for it as for a role that may not write at all."""
+    if kind != "postgres":
+        pytest.skip("only PostgreSQL has policies")
+    role = f"{make_url(url).database}_p"
+    with database.write() as connection:
+        connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
+        connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
+        connection.exec_driver_sql("ALTER TABLE infer_predictions ENABLE ROW LEVEL SECURITY")
+        connection.exec_driver_sql("CREATE POLICY not_b ON infer_predictions USING (image_id <> 'b')")
+    with Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited:
+        commit(limited, good=predicted("a", "b", "c"))
+    assert stored(database, predictions, "label") == {"a": ("cat",), "c": ("cat",)}
+    assert stored(database, rejections, "reason") == {"b": ("write_error",)}
+    with database.write() as connection:
+        connection.exec_driver_sql(f"DROP POLICY not_b ON infer_predictions; DROP OWNED BY {role}")
+        connection.exec_driver_sql(f"DROP ROLE {role}")
 
 
 def test_a_password_is_in_no_message(kind, server_url):

@@ -84,6 +84,11 @@ def test_a_missing_file_says_how_to_make_one(tmp_path):
     assert "infer init" in caught.value.hint
 
 
+def test_a_file_that_can_not_even_be_looked_for_is_a_usage_error(tmp_path):
+    with pytest.raises(UsageError, match="can't read .*: File name too long"):
+        load_settings(tmp_path / ("x" * 300), {})
+
+
 def test_of_what_nodes_are_to_set_nothing_is_shown_but_names(tmp_path):
     loaded = load_settings(write(tmp_path, '[ray.runtime_env.env_vars]\nTOKEN = "canary"\n'), environ={})
     assert ("ray.runtime_env", {"env_vars": "***"}, "infer.toml") in list(loaded.flattened())

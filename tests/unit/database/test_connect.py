@@ -189,6 +189,19 @@ def test_what_others_write_is_seen_though_nothing_may_be_written_here(tmp_path, 
             assert values(look) == list(range(2000))
 
 
+@pytest.mark.parametrize("come", ["removed", "replaced"])
+def test_nothing_is_written_into_a_file_that_has_another_place(database, file, come):
+    insert(database, 1)
+    file.rename(file.with_name("moved.db"))
+    if come == "replaced":
+        with Database(f"sqlite:///{file}") as other, other.write() as connection:
+            connection.exec_driver_sql("CREATE TABLE t (x)")
+    for _ in range(2):
+        with pytest.raises(DatabaseUnavailable, match="was replaced or removed while it was open"):
+            insert(database, 2)
+    assert come == "replaced" or values(database) == [1]  # a file that came in its place has mixed logs with it
+
+
 def test_a_full_database_is_unavailable_and_whole(database):
     with pytest.raises(DatabaseUnavailable, match="full"), database.write() as connection:
         connection.exec_driver_sql("PRAGMA max_page_count=3")
