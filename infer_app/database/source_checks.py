@@ -6,7 +6,7 @@ import difflib
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, func, inspect, null, select
-from sqlalchemy.exc import OperationalError, ProgrammingError
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
 from infer_app.database.schema import MAX_ID, images
 from infer_app.database.source import Source
@@ -17,6 +17,7 @@ from infer_app.settings.sections import SourceSettings
 
 # What drivers call it: the numbers of PostgreSQL's `real` and of MariaDB's FLOAT. SQLite has none.
 SINGLE_PRECISION = {"postgresql": 700} | dict.fromkeys(FAMILY, 4)
+UNKNOWN_COLUMN = 1054  # of MariaDB, which PyMySQL takes for a matter of operation
 
 
 def check_source(source: Source) -> None:
@@ -28,6 +29,8 @@ def check_source(source: Source) -> None:
         try:
             example = connection.execute(columns.select_from(source.relation).limit(1))
         except (OperationalError, ProgrammingError) as error:
+            if not source.database.is_sqlite and not _is_of_statement(error):
+                raise  # a time limit of the server's, for one
             raise UsageError(
                 f"[source] can't be read: {str(error.orig).splitlines()[0]}",
                 "its id, location and time must be columns of the table or query",
@@ -102,6 +105,11 @@ def _check_types(example: CursorResult[Any], source: Source) -> None:
             f"[source] id = {settings.id!r} holds bytes that are not text",
             'give them as text: [source] query = "SELECT HEX(…) AS …"',
         )
+
+
+def _is_of_statement(error: DBAPIError) -> bool:
+    """What a server says of a name or a word that it doesn't know."""
+    return isinstance(error, ProgrammingError) or (error.orig is not None and error.orig.args[:1] == (UNKNOWN_COLUMN,))
 
 
 def _is_text(data: bytes) -> bool:

@@ -446,6 +446,23 @@ def test_a_users_table_view_and_query_in_other_words_give_the_same(database, exe
         check_source(Source(database, SourceSettings(table="seen_photo")))
 
 
+def test_a_query_that_the_server_ends_is_not_called_a_wrong_one(url, database, execute, kind):
+    execute("CREATE TABLE shots (id INTEGER, location VARCHAR(80), added_at DATE)")
+    execute("INSERT INTO shots VALUES (1, '/a.jpg', '2026-11-20')")
+    limit, sleep = {
+        "postgres": ("options=-c%20statement_timeout%3D200", "pg_sleep(5)"),
+        "mariadb": ("init_command=SET%20max_statement_time%3D0.2", "SLEEP(5)"),
+        "sqlite": (None, None),
+    }[kind]
+    if limit is None:
+        pytest.skip("it has no such limit")
+    settings = SourceSettings(query=f"SELECT id, location, added_at, {sleep} FROM shots WHERE {sleep} IS NOT NULL")
+    with Database(f"{url}{'&' if '?' in url else '?'}{limit}") as impatient, pytest.raises(DatabaseUnavailable):
+        check_source(Source(impatient, settings))
+    with pytest.raises(UsageError, match=r"can't be read"):
+        check_source(Source(database, SourceSettings(query="SELECT nr FROM shots")))
+
+
 def test_a_users_table_is_found_among_others(database, execute, kind):
     execute("CREATE TABLE people (id INTEGER PRIMARY KEY, name VARCHAR(80), created TIMESTAMP NULL)")
     execute("INSERT INTO people VALUES (1, 'A. Jones', '2026-11-20 01:02:03')")
