@@ -24,7 +24,7 @@ from sqlalchemy.exc import (
 from infer_app.database.patience import OUTAGE_S, ConnectionLost, Deadlocked, Forbidden, Patience, ride_out
 from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, connect_sqlite, remember_file
 from infer_app.errors import DatabaseUnavailable, UsageError
-from infer_app.settings.masks import mask_url
+from infer_app.settings.masks import mask_text, mask_url
 
 DRIVERS = {
     "postgres": "postgresql+psycopg",
@@ -220,8 +220,7 @@ class Database:
 
     def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
-        password = self._url.password
-        message = first_line.replace(str(password), "***") if password else first_line
+        message = mask_text(first_line, self._url)
         kind = self._kind_of(error)
         hint = "the role must be allowed to read and write the infer_ tables" if kind is Forbidden else HINT_DOCTOR
         return kind(f"{self.shown_url}: {message}", hint)

@@ -22,6 +22,14 @@ def mask_url(url: URL) -> str:
     return url.set(query=masked).render_as_string(hide_password=True)
 
 
+def mask_text(text: str, url: URL) -> str:
+    """What a driver says of the URL, without what `mask_url` leaves out."""
+    values = (value for key, given in url.normalized_query.items() if key not in _SHOWN_OPTIONS for value in given)
+    for secret in sorted({str(url.password or ""), *values} - {""}, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
+
+
 def has_password(url: str) -> bool:
     parsed = make_url(url)
     return mask_url(parsed) != parsed.render_as_string(hide_password=False)

@@ -281,3 +281,13 @@ def test_an_option_that_the_driver_does_not_know_is_a_usage_error(url):
     with pytest.raises(UsageError) as refused, Database(url) as database, database.read():
         pass
     assert "canary" not in f"{refused.value} {refused.value.hint}"
+
+
+def test_what_a_driver_repeats_of_the_url_is_masked_like_it():
+    with (
+        pytest.raises(DatabaseUnavailable, match=r'service "\*\*\*"') as refused,
+        Database("postgresql://user@/name?host=/nowhere&service=canary") as database,
+        database.read(),
+    ):
+        pass
+    assert "canary" not in f"{refused.value} {refused.value.hint}"
