@@ -14,9 +14,9 @@ from infer_app.bench.ours import find_broken
 from infer_app.bench.processes import Cost, run_measured
 from infer_app.bench.strategies import LADDER, Strategy
 from infer_app.errors import InferError
+from infer_app.observe.verdict import told_of_others
 
 ROW_LIMIT_S = 900.0  # what takes longer is a row that says so
-BUSY = 0.1  # share of the cores taken by others from which on a row says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +60,14 @@ def _measure(strategy: Strategy, order: Order) -> Row:
     if "skipped" in answer:
         return replace(row, note=answer["skipped"])
     num_broken = len(order.paths) - answer["num_images"]
-    notes = [f"{num_broken:,} broken dropped"] if num_broken else []
-    if cost.others >= BUSY:
-        notes.append(f"other programs took {cost.others:.0%} of the cores' time")
+    notes = (f"{num_broken:,} broken dropped" if num_broken else "", told_of_others(cost.others))
     return replace(
-        row, **answer, peak_pss=cost.peak_pss, seconds=cost.seconds, others=cost.others, note=", ".join(notes)
+        row,
+        **answer,
+        peak_pss=cost.peak_pss,
+        seconds=cost.seconds,
+        others=cost.others,
+        note=", ".join(filter(None, notes)),
     )
 
 

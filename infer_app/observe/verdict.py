@@ -59,7 +59,8 @@ def stage_costs(report: RunReport) -> str:
     limit = f"{report.limit_images_per_second:,.0f}" if report.limit_images_per_second else "unknown"
     steady = report.steady_images_per_second
     reached = f"{report.images_per_second:,.0f}" + (f", {steady:,.0f} once the workers ran" if steady else "")
-    return f"CPU ms per image: {costs}{waits}; limit {limit} images/s, reached {reached}{_others(report)}"
+    told = f"CPU ms per image: {costs}{waits}; limit {limit} images/s, reached {reached}"
+    return "; ".join(filter(None, [told, told_of_others(taken_by_others(report))]))
 
 
 def node_costs(report: RunReport) -> dict[str, str]:
@@ -71,9 +72,9 @@ def node_costs(report: RunReport) -> dict[str, str]:
     }
 
 
-def _others(report: RunReport) -> str:
-    share = taken_by_others(report)
-    return f"; other programs took {100 * share:.0f} % of the cores' time" if share >= LITTLE else ""
+def told_of_others(share: float) -> str:
+    """What other programs took of the cores' time, 0-1; nothing where it is little."""
+    return f"other programs took {100 * share:.0f} % of the cores' time" if share >= LITTLE else ""
 
 
 def _in_ms(stages: Mapping[str, float]) -> str:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 
 from infer_app.observe.limit import in_words
 from infer_app.observe.stages import STAGES
-from infer_app.observe.verdict import LITTLE, duration, node_costs, short_date, taken_by_others
+from infer_app.observe.verdict import duration, node_costs, short_date, taken_by_others, told_of_others
 from infer_app.places import shown as shown_location
 from infer_app.records import DayCounts, Reason
 from infer_app.report import charts
@@ -84,7 +84,7 @@ def render_day(
         has_index=has_index,
         costs=_costs(report),
         waits=_costs(report, waits=True),
-        others=_taken_by_others(report),
+        others=told_of_others(taken_by_others(report.speed)) if report.speed else "",
         least_title=least,
         most_title=most,
         environment=_environment(report),
@@ -146,12 +146,6 @@ def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:
         return {}
     found = report.speed.waits if waits else report.speed.stages
     return {stage: ms for stage, ms in found.items() if ms >= 0.005 and stage in COLORS}
-
-
-def _taken_by_others(report: DayReport) -> float | None:
-    """Share of the cores' time; None where it is little."""
-    share = taken_by_others(report.speed) if report.speed else 0.0
-    return share if share >= LITTLE else None
 
 
 def _environment(report: DayReport) -> dict[str, str]:

@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "similarity": set(),
     "explain": FREE | {"chunks", "database", "images", "loading", "models", "placement", "similarity", "tables"},
     "notify": set(),
-    "bench": FREE | {"placement", "tune", "loading", "models", "images"},
+    "bench": FREE | {"placement", "tune", "loading", "models", "images", "observe"},
 }
 OWNERS = {
     "typer": {"cli"},
