@@ -5,6 +5,7 @@ import os
 import random
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -606,48 +607,59 @@ def test_a_read_only_connection_reads_and_can_not_write(url, database, register)
     assert count_images(database) == 1
 
 
-@pytest.mark.parametrize("may", ["read", "not write"])
-def test_what_a_role_may_not_do_is_no_bug(url, database, kind, may):
+@contextmanager
+def by_role(database, url, *statements):
+    """The database by a role of its own, made by these statements of {role}, as long as the `with` lasts."""
+    role = f"{make_url(url).database}_role"
+    with database.write() as connection:
+        for statement in ("CREATE ROLE {role} LOGIN", *statements):
+            connection.exec_driver_sql(statement.format(role=role))
+    try:
+        with Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited:
+            yield limited
+    finally:
+        with database.write() as connection:
+            connection.exec_driver_sql(f"DROP OWNED BY {role}")
+            connection.exec_driver_sql(f"DROP ROLE {role}")
+
+
+MAY_WRITE = "GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}"
+
+
+def test_a_role_that_may_not_read_is_no_bug(url, database, kind):
     if kind != "postgres":
         pytest.skip("SQLite has no roles; MariaDB's refusals are those of any statement that can't be done")
-    role = f"{make_url(url).database}_{may[0]}"
-    with database.write() as connection:
-        connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
-        if may == "not write":
-            connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
-            connection.exec_driver_sql(f"ALTER ROLE {role} SET default_transaction_read_only = on")
-    with Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited:
-        if may == "read":
-            with pytest.raises(DatabaseUnavailable, match="permission denied for table infer_migrations"):
-                check_schema(limited)
-        else:
-            check_schema(limited)
-            with pytest.raises(DatabaseUnavailable, match="cannot execute INSERT in a read-only transaction"):
-                Ledger(limited).open_run(DAY, MODEL, "cpu", "cpu")
-            with pytest.raises(DatabaseUnavailable, match="not even a rejection can be written: .*read-only"):
-                commit(limited, good=predicted("a"))
-    with database.write() as connection:
-        connection.exec_driver_sql(f"DROP OWNED BY {role}")
-        connection.exec_driver_sql(f"DROP ROLE {role}")
+    with (
+        by_role(database, url) as limited,
+        pytest.raises(DatabaseUnavailable, match="permission denied for table infer_migrations"),
+    ):
+        check_schema(limited)
 
 
-def test_a_row_that_a_policy_refuses_costs_that_row_only(url, database, kind):
+def test_a_role_that_only_reads_is_no_bug(url, database, kind):
+    if kind != "postgres":
+        pytest.skip("SQLite has no roles; MariaDB's refusals are those of any statement that can't be done")
+    only_reads = "ALTER ROLE {role} SET default_transaction_read_only = on"
+    with by_role(database, url, MAY_WRITE, only_reads) as limited:
+        check_schema(limited)
+        with pytest.raises(DatabaseUnavailable, match="cannot execute INSERT in a read-only transaction"):
+            Ledger(limited).open_run(DAY, MODEL, "cpu", "cpu")
+        with pytest.raises(DatabaseUnavailable, match="not even a rejection can be written: .*read-only"):
+            commit(limited, good=predicted("a"))
+
+
+def test_a_row_that_a_policy_refuses_costs_that_row_only(url, database, execute, kind):
     """PostgreSQL has the same code for it as for a role that may not write at all."""
     if kind != "postgres":
         pytest.skip("only PostgreSQL has policies")
-    role = f"{make_url(url).database}_p"
-    with database.write() as connection:
-        connection.exec_driver_sql(f"CREATE ROLE {role} LOGIN")
-        connection.exec_driver_sql(f"GRANT ALL ON ALL TABLES IN SCHEMA public TO {role}")
-        connection.exec_driver_sql("ALTER TABLE infer_predictions ENABLE ROW LEVEL SECURITY")
-        connection.exec_driver_sql("CREATE POLICY not_b ON infer_predictions USING (image_id <> 'b')")
-    with Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited:
+    execute(
+        "ALTER TABLE infer_predictions ENABLE ROW LEVEL SECURITY",
+        "CREATE POLICY not_b ON infer_predictions USING (image_id <> 'b')",
+    )
+    with by_role(database, url, MAY_WRITE) as limited:
         commit(limited, good=predicted("a", "b", "c"))
     assert stored(database, predictions, "label") == {"a": ("cat",), "c": ("cat",)}
     assert stored(database, rejections, "reason") == {"b": ("write_error",)}
-    with database.write() as connection:
-        connection.exec_driver_sql(f"DROP POLICY not_b ON infer_predictions; DROP OWNED BY {role}")
-        connection.exec_driver_sql(f"DROP ROLE {role}")
 
 
 def test_a_password_is_in_no_message(kind, server_url):

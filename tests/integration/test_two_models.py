@@ -116,14 +116,14 @@ def test_a_dry_run_of_two_models_writes_nothing(project):
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(0,)]
 
 
-@pytest.mark.parametrize(
-    ("names", "broken"),
-    [("colors large", "large"), ("dark colors large", "large"), ("dark colors large", "dark"), ("large dark", "large")],
-)
+@pytest.mark.parametrize("names", [("colors", "large"), ("dark", "colors", "large"), ("large", "dark")], ids=" ".join)
+@pytest.mark.parametrize("broken", ["large", "dark"])
 def test_a_model_that_can_not_run_does_not_stop_the_others(project, models, names, broken):
     """Whether it takes the pixels of the others or not, and whatever the order."""
-    names = names.split()
     break_golden(project, models, broken)
+    if broken not in names:
+        assert run(project, *names)["exit_code"] == 0
+        return
     report = run(project, *names, exit_code=12)
     models = {one["model"]: one["exit_code"] for one in report["models"]}
     assert models == {name: 12 if name == broken else 0 for name in names}

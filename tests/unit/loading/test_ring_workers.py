@@ -6,6 +6,7 @@ import random
 import signal
 import threading
 import time
+from pathlib import Path
 
 import psutil
 import pytest
@@ -175,10 +176,14 @@ def refuse():
 
 
 def test_the_memory_has_no_name_and_ends_with_its_processes(start):
+    before = set(Path("/dev/shm").iterdir())
     workers, some = start(), chunks(8)
     run(workers, some)
     processes = [psutil.Process(pid) for pid in workers.pids()]
     for process in processes:
-        assert any(place.path.startswith("/memfd:infer-ring") for place in process.memory_maps())
+        mapped = [place.path for place in process.memory_maps()]
+        assert any(path.startswith("/memfd:infer-ring") for path in mapped)
+        named = set(Path("/dev/shm").iterdir()) - before  # others of this machine make some meanwhile
+        assert named.isdisjoint(map(Path, mapped))
     workers.close()
     assert psutil.wait_procs(processes, timeout=5)[1] == []
