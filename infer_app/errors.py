@@ -24,7 +24,7 @@ class UsageError(InferError):
 
 
 class NothingAllowed(UsageError):
-    """No image of a day lies under an allowed root."""
+    """No image of a day has a location that may be read."""
 
 
 class DatabaseUnavailable(InferError):
@@ -43,6 +43,10 @@ class ModelError(InferError):
     """The model is missing, changed, refused at build, or fails its golden check."""
 
     exit_code = 12
+
+
+class DeviceLost(ModelError):
+    """The GPU failed, and works for no process that had it open."""
 
 
 class DayHeld(InferError):

@@ -15,7 +15,7 @@ from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import ReadLimits, read_image
 from infer_app.loading.once import run_in_process
-from infer_app.models.artifact import Artifact, list_artifacts
+from infer_app.models.artifact import Artifact, scan_artifacts
 from infer_app.models.variants import precision_of
 from infer_app.placement import open_executor, plan_run, read_limits
 from infer_app.places import shown as shown_location
@@ -73,8 +73,6 @@ def explain(loaded: LoadedSettings, tables: Tables, image_id: str, day: Day | No
     if not is_utf8(image_id):
         raise UsageError(f"the id {image_id!r} is not text in UTF-8", "no such image can be in a database")
     histories = read_history(tables.database, tables.books.models_of(model), image_id)
-    if model is not None and not histories:
-        raise UsageError(f"no model {model!r} has run on this database", "`infer model list` shows what there is")
     places = _find(tables, image_id, day) or _find(tables, image_id, None)
     if not places and all(one.state == "pending" for one in histories):
         raise _unknown(tables, image_id)
@@ -172,9 +170,13 @@ def _score_difference(now: Prediction, stored: dict[str, Any]) -> float | None:
 
 
 def _find_version(loaded: LoadedSettings, history: ModelHistory) -> Artifact:
-    for artifact in list_artifacts(loaded.models_folder):
+    artifacts, damaged = scan_artifacts(loaded.models_folder)
+    for artifact in artifacts:
         if artifact.manifest.model_id == history.model_id:
             return artifact
+    for error in damaged:
+        if history.model_id in error.message:  # its folder is named by it
+            raise error
     raise ModelError(
         f"{history.model} {history.model_id} is not in {loaded.models_folder}", "restore its folder from a backup"
     )
@@ -199,7 +201,12 @@ def file_now(location: str, limits: ReadLimits) -> FileNow:
 def _unknown(tables: Tables, image_id: str) -> UsageError:
     found = find_similar(tables.source, image_id)
     similar = [f"{one} ({shown_location(location)})" for one, location in found]
-    hint = f"did you mean {', '.join(similar)}?" if similar else "`infer predictions --date D` lists the ids of a day"
+    hint = "`infer predictions --date D` lists the ids of a day"
+    if "/" in image_id or "." in image_id:  # perhaps a file's name
+        adds = ": `infer images add FILE` registers an image" if tables.source.is_ours else ""
+        hint = f"no location holds it either{adds}"
+    if similar:
+        hint = f"did you mean {', '.join(similar)}?"
     return UsageError(f"no image has the id {image_id!r}", hint)
 
 

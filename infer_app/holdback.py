@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from infer_app.errors import NothingAllowed, StorageUnavailable
 from infer_app.images.bad_image import BadImage
 from infer_app.images.location import ReadLimits, local_path
-from infer_app.images.roots import check_roots
-from infer_app.places import PathMap, Place, find_place, is_remote, shown, storage_of
+from infer_app.places import PathMap, find_place, is_remote, shown, storage_of
 from infer_app.records import Broken, ChunkResult, Reason
 
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
@@ -25,15 +24,19 @@ MAX_FAILED_READS = 200  # in a row
 LOOK_AGAIN_S = 30.0  # between two looks at a place that is there
 
 
-def hold_back(results: Iterable[ChunkResult], limits: ReadLimits) -> Iterator[ChunkResult]:
+def hold_back(
+    results: Iterable[ChunkResult], limits: ReadLimits, is_any_done_allowed: Callable[[], bool] = bool
+) -> Iterator[ChunkResult]:
     """The results that may be committed; a chunk's failed reads may come later than its predictions.
+
+    `is_any_done_allowed` is asked where no location was allowed so far: whether one is of the day's images that are
+    done. If so the others are rejected, as beside an allowed image of this run.
 
     Raises StorageUnavailable when a root or a remote place is gone or MAX_FAILED_READS reads of one storage failed in a
     row, NothingAllowed when no location at all is allowed. What is held back then was never written.
     """
-    held = Held(limits)
+    held = Held(limits, is_any_done_allowed)
     for result in results:
-        check_roots(result, limits)
         yield from held.sift(result)
     yield from held.rest()
 
@@ -41,8 +44,9 @@ def hold_back(results: Iterable[ChunkResult], limits: ReadLimits) -> Iterator[Ch
 class Held:
     """Failed reads by storage, and refused locations, until it is known what they mean."""
 
-    def __init__(self, limits: ReadLimits) -> None:
+    def __init__(self, limits: ReadLimits, is_any_done_allowed: Callable[[], bool]) -> None:
         self._limits = limits
+        self._is_any_done_allowed = is_any_done_allowed
         self._failed: dict[str, list[ChunkResult]] = defaultdict(list)
         self._refused: list[ChunkResult] = []
         self._anything_allowed = False
@@ -87,9 +91,9 @@ class Held:
         held.append(failed)
         count, last = sum(result.num_images for result in held), failed.broken[-1]
         if count >= MAX_FAILED_READS:
-            where = f" from {storage}" if storage else ""
+            where, told = f" from {storage}" if storage else "", _told(last, self._limits.path_map)
             raise StorageUnavailable(
-                f"{count} reads{where} failed in a row, the last with {last.reason}: {self._told(last)}",
+                f"{count} reads{where} failed in a row, the last with {last.reason}: {told}",
                 "is the image storage mounted and readable? nothing was rejected for it",
             )
 
@@ -109,18 +113,50 @@ class Held:
         refused = [broken for result in self._refused for broken in result.broken]
         if len(refused) < enough:
             return
-        example, places = refused[0], self._limits.remote.places
-        allowed = ", ".join(map(str, (*self._limits.roots, *places))) or "none"
-        why = f": {example.detail}" if example.detail else ""
-        raise NothingAllowed(
-            f"no image lies under an allowed root ({allowed}), for example {self._told(example)}{why}",
-            _how_to_allow(_here(example.ref.location, self._limits.path_map), places),
-        )
+        self._anything_allowed = self._is_any_done_allowed()
+        if not self._anything_allowed:
+            raise nothing_allowed(refused, self._limits)
 
-    def _told(self, broken: Broken) -> str:
-        """A location as it is recorded, and where it was looked for."""
-        location, here = broken.ref.location, _here(broken.ref.location, self._limits.path_map)
-        return shown(location) if here == location else f"{location}, read as {here}"
+
+def nothing_allowed(refused: Sequence[Broken], limits: ReadLimits) -> NothingAllowed:
+    """Make the error for images none of which has an allowed location."""
+    allowed = ", ".join(map(str, (*limits.roots, *limits.remote.places))) or "nothing"
+    whose = f"none of {len(refused):,} images" if len(refused) > 1 else "no image"
+    example = next((broken for broken in refused if broken.ref.location), refused[0])
+    return NothingAllowed(
+        f"{whose} to predict has an allowed location (allowed: {allowed}), for example"
+        f" {describe_refusal(example, limits)}",
+        how_to_allow(example, limits),
+    )
+
+
+def describe_refusal(broken: Broken, limits: ReadLimits) -> str:
+    if not broken.ref.location:
+        return f"image {broken.ref.image_id} has no location"
+    why = f": {broken.detail}" if broken.detail else ""
+    return f"image {broken.ref.image_id}, {_told(broken, limits.path_map)}{why}"
+
+
+def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
+    """Return a hint for an image whose location is not allowed."""
+    location, places = _here(broken.ref.location, limits.path_map), limits.remote.places
+    if not location:
+        return "give it one in the table, or leave it out by [source] query"
+    if place := find_place(location, places):
+        return f'if it is meant: [remote] allow_private_hosts = ["{place.root.host}"]'
+    if is_remote(location):
+        return f'allow its place in infer.toml: [remote] allow = ["{storage_of(location)}/"]'
+    if not Path(location).is_absolute():
+        return "a location must be an absolute path or a URL: make it one in the table, or by [source] query"
+    if ".." in Path(location).parts:
+        return "write the location without .. in the table, if what it leads to is meant"
+    return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'
+
+
+def _told(broken: Broken, path_map: PathMap) -> str:
+    """A location as it is recorded, and where it was looked for."""
+    location, here = broken.ref.location, _here(broken.ref.location, path_map)
+    return shown(location) if here == location else f"{location}, read as {here}"
 
 
 def _here(location: str, path_map: PathMap) -> str:
@@ -129,16 +165,6 @@ def _here(location: str, path_map: PathMap) -> str:
         return local_path(location, path_map)
     except BadImage:
         return location
-
-
-def _how_to_allow(location: str, places: Sequence[Place]) -> str:
-    if place := find_place(location, places):
-        return f'if it is meant: [remote] allow_private_hosts = ["{place.root.host}"]'
-    if is_remote(location):
-        return f'allow its place in infer.toml: [remote] allow = ["{storage_of(location)}/"]'
-    if not Path(location).is_absolute():
-        return "a location must be an absolute path or a URL: make it one in the table, or by [source] query"
-    return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'
 
 
 def _may_be_gone(failed: Broken) -> bool:

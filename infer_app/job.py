@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
@@ -15,7 +16,7 @@ from infer_app.errors import UsageError
 from infer_app.executors.executor import Executor
 from infer_app.executors.spec import CacheSpec
 from infer_app.images.location import ReadLimits
-from infer_app.models.artifact import Artifact, find_artifact, list_artifacts
+from infer_app.models.artifact import Artifact, find_artifact, scan_artifacts
 from infer_app.models.choice import AUTO
 from infer_app.models.manifest import PREPROCESS_FILE
 from infer_app.placement import open_executor, plan_together, read_limits
@@ -42,7 +43,8 @@ class Job:
     max_rejected: str
     waits: bool = False  # for another run that holds the day
     alternatives: tuple[Alternative, ...] = ()  # cheaper ways through a stage, measured on this machine
-    resume: Callable[[Sequence[str | None]], Job] | None = None  # the same with the variants that a day began with
+    # the same with the variants that a day began with, and an executor of its own
+    resume: Callable[[Sequence[str | None]], AbstractContextManager[Job]] | None = None
 
     @property
     def model_ids(self) -> tuple[str, ...]:
@@ -59,11 +61,8 @@ class Job:
             yield self
             return
         self.executor.close()  # two sets of workers would need twice the memory
-        resumed = self.resume(began_with)
-        try:
+        with self.resume(began_with) as resumed:
             yield resumed
-        finally:
-            resumed.executor.close()
 
     def probed(self, days: Sequence[Day]) -> Job:
         """The job with what only the images themselves can tell of cheaper ways: a dry run has time to try them."""
@@ -91,22 +90,23 @@ def open_job(
     """
     run = loaded.settings.run
     _check_places(loaded.remote)
-    with ExitStack() as stack:
-        tables = stack.enter_context(open_tables(loaded, read_only))
+    with open_tables(loaded, read_only) as tables:
         cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
 
-        def open_with(began_with: Sequence[str | None]) -> Job:
+        @contextmanager
+        def open_with(began_with: Sequence[str | None]) -> Iterator[Job]:
             plans = plan_together(loaded, artifacts, began_with)
             models = tuple(_run_model(*one) for one in zip(artifacts, plans, strict=True))
-            executor = stack.enter_context(open_executor(loaded, artifacts, plans, trace=trace, cache=cache))
             alternatives = plans[0].alternatives if len(plans) == 1 else ()
             resume = open_with if run.variant == AUTO else None
-            most = executor.chunk_size  # and less only where it was asked for
-            chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
             read = read_limits(loaded)
-            return Job(tables, models, executor, read, chunk_size, run.max_rejected, run.wait, alternatives, resume)
+            with open_executor(loaded, artifacts, plans, trace=trace, cache=cache) as executor:
+                most = executor.chunk_size  # and less only where it was asked for
+                chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
+                yield Job(tables, models, executor, read, chunk_size, run.max_rejected, run.wait, alternatives, resume)
 
-        yield open_with([None] * len(artifacts))
+        with open_with([None] * len(artifacts)) as job:
+            yield job
 
 
 def _run_model(artifact: Artifact, plan: Plan) -> RunModel:
@@ -141,7 +141,12 @@ def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:
     """The models that are named, or the only one there is."""
     if names := loaded.model_names:
         return [find_artifact(loaded.models_folder, name) for name in names]
-    found = sorted({artifact.manifest.name for artifact in list_artifacts(loaded.models_folder)})
+    artifacts, damaged = scan_artifacts(loaded.models_folder)
+    found = sorted({artifact.manifest.name for artifact in artifacts})
+    if damaged and not found:
+        raise damaged[0]
+    for error in damaged:
+        log.warning("left out: %s (%s)", error, error.hint)
     if len(found) != 1:
         raise UsageError(
             f"which model? there are {', '.join(found)}" if found else f"no model in {loaded.models_folder}",
@@ -160,10 +165,15 @@ def choose_artifact(loaded: LoadedSettings) -> Artifact:
 
 
 def group_by_pixels(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
-    """Models that take the same pixels together: an image is read and decoded once for each group."""
-    groups: dict[tuple[Recipe, str | None, str | None], list[Artifact]] = {}
+    """Models that take the same pixels together: an image is read and decoded once for each group.
+
+    Two names of one model are never in one group, since a run holds its day by the model's id.
+    """
+    groups: dict[tuple[Recipe, str | None, str | None, int], list[Artifact]] = {}
+    named: Counter[str] = Counter()
     for artifact in artifacts:
         manifest = artifact.manifest
-        same = (manifest.recipe, manifest.preprocess, manifest.files.get(PREPROCESS_FILE))
+        same = (manifest.recipe, manifest.preprocess, manifest.files.get(PREPROCESS_FILE), named[manifest.model_id])
+        named[manifest.model_id] += 1
         groups.setdefault(same, []).append(artifact)
     return list(groups.values())

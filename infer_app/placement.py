@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -104,12 +105,11 @@ def _open_ray(loaded: LoadedSettings, lane: LaneSpec, plan: Plan, size: int) -> 
     spec = ClusterSpec(**dict(settings.ray))
     slot = (SLOT_IMAGES, size, plan.device) if spec.num_gpus else None
     lane = replace(lane, num_threads=min(lane.num_threads, spec.num_cpus or lane.num_threads))
-    executor = RayExecutor(lane, settings.run.workers, settings.images.timeout_s, spec, slot)
-    try:
+    with ExitStack() as closing:
+        executor = RayExecutor(lane, settings.run.workers, settings.images.timeout_s, spec, slot)
+        closing.push(executor)
         check_nodes(loaded, executor.num_nodes)
-    except UsageError:
-        executor.__exit__()
-        raise
+        closing.pop_all()
     return executor
 
 

@@ -117,6 +117,11 @@ def _moved(path: str, folders: Iterable[tuple[str, str]]) -> str:
     return new + path[len(old) :]
 
 
+def as_location(value: object) -> str:
+    """Return what a source gives for a location as text, empty for NULL."""
+    return "" if value is None else str(value)
+
+
 def is_remote(location: str) -> bool:
     scheme, separator, _ = location.partition("://")
     return bool(separator) and scheme.lower() in SCHEMES

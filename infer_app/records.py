@@ -284,6 +284,7 @@ class RunReport:
     num_workers: int = 0
     passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a cluster: images, images_per_second, stages
+    stopped: str | None = None  # why the run left images pending that it had time for; exit code 3
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"date": self.date.isoformat()}

@@ -6,8 +6,9 @@ import logging
 import os
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 
@@ -18,18 +19,21 @@ from infer_app.database.rehearsal import open_rehearsal
 from infer_app.database.sink import Sink
 from infer_app.database.source_checks import check_ids
 from infer_app.day import Day
-from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, DayHeld, InferError
+from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, DayHeld, InferError, ModelError, StorageUnavailable
 from infer_app.executors.executor import Executor
+from infer_app.failure_budget import FailureBudget
 from infer_app.holdback import hold_back
-from infer_app.images.location import stat_facts
+from infer_app.images.location import refused_among, stat_all
 from infer_app.job import Job
+from infer_app.loading.once import run_in_process
 from infer_app.observe.limit import Cost, advise, limiting_stage, limits
 from infer_app.observe.log import bound
 from infer_app.observe.progress import Progress
 from infer_app.observe.stages import StageClock
 from infer_app.observe.tally import Tally
 from infer_app.observe.trace import Trace
-from infer_app.records import ChunkResult, NewImage, RunReport
+from infer_app.places import as_location, is_local
+from infer_app.records import ChunkResult, ImageRef, NewImage, RunReport
 from infer_app.settings.sections import rejection_budget
 from infer_app.stop import Stop
 
@@ -38,6 +42,9 @@ log = logging.getLogger(__name__)
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # of each worker, at least; the first is cold
 DRY_RUN_ID = "dry-run"
+FILES_AT_ONCE = 5000  # rejected files that are looked at by one process
+LOOK_LIMIT_S = 30.0  # for so many
+SOME_DONE = 200  # images whose locations are looked at where no other's is allowed
 WAIT_S = 2.0  # between two looks at a day that is held
 
 
@@ -53,7 +60,8 @@ def run_day(
         with ExitStack() as held:
             # In one order whatever the command's: two runs that wait can't each hold what the other waits for.
             for number, model in sorted(enumerate(job.models), key=lambda one: one[1].model_id):
-                legs.append(Leg(number, model, _take_day(job, day, model, stop), job.tables.database))
+                run_id = _take_day(job, day, model, stop)
+                legs.append(Leg(number, model, run_id, job.tables.database, job.max_rejected))
                 held.enter_context(ledger.beating([legs[-1].run_id]))  # the next one may be waited for
             legs.sort(key=lambda leg: leg.number)
             held.enter_context(bound(date=str(day), run_id=", ".join(leg.run_id for leg in legs)))
@@ -62,13 +70,13 @@ def run_day(
                 ride_out(partial(forget_changed, job, day, leg.model.model_id))
                 ride_out(partial(_say_what_is_done, job, day, leg))
             reports = _flow(job, [day], legs, stop, progress, limit, trace)
+            for report in reports:
+                ride_out(partial(ledger.close_run, report))
     except BaseException as error:
         exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
         for leg in legs:
             ledger.fail_run(leg.run_id, exit_code, _in_words(error))
         raise
-    for report in reports:
-        ride_out(partial(ledger.close_run, report))
     return reports
 
 
@@ -120,7 +128,7 @@ def dry_run(
     with open_rehearsal(job.tables.database) as rehearsal:
         if rehearsal.is_sqlite:  # every commit counts in the run's row: without one it would write a page less
             Ledger(rehearsal).open_run(days[-1], job.models[0], job.executor.name, job.executor.device, DRY_RUN_ID)
-        legs = [Leg(number, model, DRY_RUN_ID, rehearsal) for number, model in enumerate(job.models)]
+        legs = [Leg(number, model, DRY_RUN_ID, rehearsal, job.max_rejected) for number, model in enumerate(job.models)]
         return _flow(job, days, legs, stop, progress, limit, trace)
 
 
@@ -133,12 +141,12 @@ def _flow(
     limit: int | None,
     trace: Trace | None,
 ) -> list[RunReport]:
-    """source → executor (read, decode, transform, collate, model, outputs) → sink."""
+    """source → executor (read, decode, transform, collate, model, outputs) → failure budget → sink."""
     tally, chunk_size = Tally(job.executor.num_lanes), ChunkSize(job.chunk_size)
     new = islice(select_new(job, days, tally, trace), limit)
-    chunks = cut_into_chunks(stop.until(new), chunk_size)
+    chunks = cut_into_chunks(_still_wanted(stop.until(new), legs), chunk_size)
     with progress.of_day(days[-1], lambda: _count_new(job, days), limit) as advance:
-        for result in hold_back(job.executor.run(chunks), job.read):
+        for result in hold_back(job.executor.run(chunks), job.read, partial(_is_any_done_allowed, job, days)):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
             with clock.time("write"):
@@ -150,7 +158,38 @@ def _flow(
             if trace:
                 trace.add(result.worker, result.spans)
                 trace.add(os.getpid(), clock.spans)
+        for leg in legs:
+            leg.settle()
     return [_report(job, days[-1], leg, tally, stop) for leg in legs]
+
+
+def _still_wanted(new: Iterable[NewImage], legs: Sequence[Leg]) -> Iterator[NewImage]:
+    """Leave out the models that were stopped; `legs` are in the order of their numbers."""
+    for image in new:
+        wanted = tuple(number for number in image.models if legs[number].stopped is None)
+        if wanted:
+            yield image if wanted == image.models else replace(image, models=wanted)
+        elif all(leg.stopped is not None for leg in legs):
+            return
+
+
+def _is_any_done_allowed(job: Job, days: Sequence[Day]) -> bool:
+    """Return whether the location of an image of the days that has a result of any model is allowed."""
+    books = job.tables.books
+
+    def read() -> list[ImageRef]:
+        stored = chain.from_iterable(
+            rows(day) for day in days for rows in (books.read_predictions, books.read_rejections)
+        )
+        return [ImageRef(row["image_id"], as_location(row["location"])) for row in islice(stored, SOME_DONE)]
+
+    done = job.tables.database.ride_out(read)
+    if not done:
+        return False
+    try:  # in another process, since resolving links can hang
+        return len(run_in_process(refused_among, done, job.read, timeout_s=LOOK_LIMIT_S)) < len(done)
+    except InferError as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted? its images stay pending") from None
 
 
 def _count_new(job: Job, days: Sequence[Day]) -> int:
@@ -161,13 +200,14 @@ def _count_new(job: Job, days: Sequence[Day]) -> int:
 class Leg:
     """One model's share of a run: where its results go, and what became of its images."""
 
-    def __init__(self, number: int, model: RunModel, run_id: str, database: Database) -> None:
+    def __init__(self, number: int, model: RunModel, run_id: str, database: Database, max_rejected: str) -> None:
         self.number = number  # of the model, among the job's
         self.model = model
         self.run_id = run_id
         self.predicted = 0
         self.reasons: Counter[str] = Counter()
         self._sink = Sink(database, model.model_id, model.variant, run_id)
+        self._budget = FailureBudget(max_rejected)
 
     @property
     def rejected(self) -> int:
@@ -177,13 +217,28 @@ class Leg:
     def selected(self) -> int:
         return self.predicted + self.rejected
 
+    @property
+    def stopped(self) -> str | None:
+        """Why no more of its images should be taken; None while they should."""
+        return self._budget.stopped
+
     def commit(self, result: ChunkResult) -> None:
-        own = result.of_model(self.number)
-        if not own.num_images:
-            return
-        written = self._sink.commit_chunk(own)
-        self.predicted += len(written.predictions)
-        self.reasons.update(broken.reason.value for broken in written.broken)
+        """Write what the failure budget admits of the model's share of a chunk."""
+        self._write(self._budget.admit(result.of_model(self.number)))
+
+    def settle(self) -> None:
+        """Write at the end of the day what was kept back until then."""
+        self._write(self._budget.settle())
+
+    def _write(self, admitted: Iterable[ChunkResult]) -> None:
+        was_stopped = self.stopped is not None
+        for result in admitted:
+            if result.num_images:
+                written = self._sink.commit_chunk(result)
+                self.predicted += len(written.predictions)
+                self.reasons.update(broken.reason.value for broken in written.broken)
+        if self.stopped and not was_stopped:
+            log.error("%s: %s", self.model.name, self.stopped)
 
 
 def select_new(job: Job, days: Sequence[Day], tally: Tally, trace: Trace | None) -> Iterator[NewImage]:
@@ -206,13 +261,25 @@ def _clock(trace: Trace | None) -> StageClock:
 
 
 def forget_changed(job: Job, day: Day, model_id: str) -> int:
-    """Makes final rejections pending again whose file is no longer the one that was rejected."""
+    """Make final rejections pending again whose file is no longer the one that was rejected.
+
+    The files are looked at by another process: storage that does not answer holds a process that no signal ends.
+    """
     books = job.tables.books
-    changed = []
-    for rejected in books.final_rejections(day, model_id):
-        now = stat_facts(rejected.location, job.read.path_map)
-        if now.size is not None and rejected.differs(now):
-            changed.append(rejected.image_id)
+    changed: list[str] = []
+    try:
+        with closing(books.final_rejections(day, model_id)) as stored:  # an open read keeps SQLite's writers out
+            rejections = (one for one in stored if is_local(one.location))
+            while some := list(islice(rejections, FILES_AT_ONCE)):
+                locations = [rejected.location for rejected in some]
+                files = run_in_process(stat_all, locations, job.read.path_map, timeout_s=LOOK_LIMIT_S)
+                changed += [
+                    rejected.image_id
+                    for rejected, now in zip(some, files, strict=True)
+                    if now.size is not None and rejected.differs(now)
+                ]
+    except ModelError:
+        log.warning("rejected images of %s were not looked at again: their storage does not answer", day)
     return books.forget_rejections(changed, model_id)
 
 
@@ -221,7 +288,7 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
     cost = _cost(job.executor, tally)
     rates = limits(cost)
     limit = min(rates.values(), default=None)
-    too_many = leg.rejected > rejection_budget(job.max_rejected, leg.selected)
+    too_many = leg.stopped is not None or leg.rejected > rejection_budget(job.max_rejected, leg.selected)
     return RunReport(
         date=day.date,
         model=leg.model.name,
@@ -251,6 +318,7 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
         num_workers=job.executor.num_workers + bool(job.executor.device_stages),
         passed_over=leg.model.passed_over,
         nodes=tally.nodes(),
+        stopped=leg.stopped,
     )
 
 

@@ -81,7 +81,7 @@ meaning() {
     case $1 in
         1) echo "the run failed (a bug, or workers that kept dying); the lines below say why" ;;
         2) echo "a wrong flag or setting" ;;
-        3) echo "done, but more images were rejected than --max-rejected allows; \`infer rejects\` lists them" ;;
+        3) echo "more images were rejected than --max-rejected allows (\`infer rejects\` lists them), or the model failed on most" ;;
         10) echo "the database can't be reached; the next run catches up" ;;
         11) echo "the tables are not up to date; run \`infer db upgrade\`" ;;
         12) echo "the model is missing, changed, or fails its golden images" ;;

@@ -6,12 +6,14 @@ TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead of private on
 from __future__ import annotations
 
 import fcntl
+import importlib.util
 import io
 import logging
 import os
 import random
+import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from datetime import date, datetime
 from pathlib import Path
 
@@ -37,11 +39,13 @@ from tests.s3server import s3_server as run_s3_server
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
 TESTS = Path(__file__).parent
+WHOLE_RUNS = {"built_models", "models"}  # fixtures of tests that run the program, on a model it has built
 DATABASES = ("sqlite", "postgres", "mariadb")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full", action="store_true", help="also the long fault tests, as `make faults`")
+    parser.addoption("--sqlite-journal", choices=["wal", "delete"], default="wal", help="of the files that runs write")
     parser.addoption("--seed", type=int, help="of random faults; 0, and another each time by --full")
 
 
@@ -55,6 +59,9 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        if WHOLE_RUNS & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)
     if not config.option.full:
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
@@ -133,27 +140,61 @@ def kind(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+PrivateServer = Callable[[str], servers.Server]
+
+
 @pytest.fixture(scope="session")
-def server(kind: str) -> Iterator[servers.Server | None]:
-    """A private one that may be stopped and started; None for SQLite, and where a server was named to be used."""
+def private_server() -> Iterator[PrivateServer]:
+    """private_server("postgres") is this session's, which a test may stop and start; skips where none can be had."""
     with ExitStack() as stack:
-        try:
-            is_private = kind != "sqlite" and f"TEST_{kind.upper()}_URL" not in os.environ
-            yield stack.enter_context(getattr(servers, kind)()) if is_private else None
-        except servers.NoServer as missing:
-            pytest.skip(str(missing))
+        found: dict[str, servers.Server | servers.NoServer] = {}
+
+        def get(kind: str) -> servers.Server:
+            if kind not in found:
+                try:
+                    found[kind] = stack.enter_context(getattr(servers, kind)())
+                except servers.NoServer as missing:
+                    found[kind] = missing
+            server = found[kind]
+            if isinstance(server, servers.NoServer):
+                pytest.skip(str(server))
+            if not server.is_running:  # a test that failed has left it so
+                server.start()
+            return server
+
+        yield get
 
 
-@pytest.fixture(scope="session")
-def server_url(kind: str, server: servers.Server | None) -> str | None:
-    """Of the server's maintenance database; None for SQLite."""
-    return server.url if server else os.environ.get(f"TEST_{kind.upper()}_URL")
+def named_server(kind: str) -> str | None:
+    """URL of a server to use instead of a private one."""
+    return os.environ.get(f"TEST_{kind.upper()}_URL")
 
 
 @pytest.fixture
-def url(server_url: str | None, tmp_path: Path) -> Iterator[str]:
-    """Of a new, empty database."""
+def server(kind: str, private_server: PrivateServer) -> servers.Server | None:
+    """None for SQLite, and where a server was named to be used."""
+    return None if kind == "sqlite" or named_server(kind) else private_server(kind)
+
+
+@pytest.fixture
+def server_url(kind: str, server: servers.Server | None) -> str | None:
+    """Of the server's maintenance database; None for SQLite."""
+    return server.url if server else named_server(kind)
+
+
+def make_users_file(path: Path) -> None:
+    """A database of the user's own, which keeps SQLite's rollback journal."""
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE their_own (x)")
+        connection.commit()
+
+
+@pytest.fixture
+def url(server_url: str | None, tmp_path: Path, pytestconfig: pytest.Config) -> Iterator[str]:
+    """Of a new database that holds nothing of ours."""
     if server_url is None:
+        if pytestconfig.option.sqlite_journal == "delete":
+            make_users_file(tmp_path / "infer.db")
         yield f"sqlite:///{tmp_path / 'infer.db'}"
         return
     with servers.new_database(server_url) as created:
@@ -162,9 +203,23 @@ def url(server_url: str | None, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
-    pytest.importorskip("moto")
+    need("moto", "s3fs")
     with run_s3_server() as server:
         yield server
+
+
+def need(*packages: str) -> None:
+    """Skip where one of them is not installed; none is imported, which for some takes seconds."""
+    for package in packages:
+        if not is_installed(package):
+            pytest.skip(f"{package} is not installed", allow_module_level=True)
+
+
+def is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # the one that it lies in
+        return False
 
 
 def jpeg(width: int = 32, height: int = 24, color: tuple[int, int, int] = (200, 60, 30)) -> bytes:

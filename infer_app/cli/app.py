@@ -26,6 +26,7 @@ from infer_app.cli.flags import (
     MaxDuration,
     MaxRejected,
     Model,
+    ModelOrVersion,
     Models,
     Quiet,
     RayAddress,
@@ -199,19 +200,21 @@ def backfill(
 @app.command()
 def predictions(
     date: Date = "yesterday",
-    model: Model = None,
+    model: ModelOrVersion = None,
     csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """What was predicted for a day."""
+    """List the predictions of a day: one for each image and model name, of the newest version that has one."""
     from infer_app.cli.look import show_predictions
 
     show_predictions(date, model, csv, as_json, config)
 
 
 @app.command()
-def rejects(date: Date = "yesterday", model: Model = None, as_json: Json = False, config: Config = None) -> None:
+def rejects(
+    date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
+) -> None:
     """What was rejected of a day, and why."""
     from infer_app.cli.look import show_rejections
 
@@ -221,7 +224,7 @@ def rejects(date: Date = "yesterday", model: Model = None, as_json: Json = False
 @app.command()
 def retry(
     date: Date = "yesterday",
-    model: Model = None,
+    model: ModelOrVersion = None,
     reason: Annotated[list[str] | None, typer.Option(help="Only these reasons.")] = None,
     as_json: Json = False,
     config: Config = None,
@@ -245,7 +248,9 @@ def status(
 
 
 @app.command()
-def verify(date: Date = "yesterday", model: Model = None, as_json: Json = False, config: Config = None) -> None:
+def verify(
+    date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
+) -> None:
     """Close the books of a day: eligible = predicted + rejected + pending, from rows. Exit code 1 if not."""
     from infer_app.cli.look import verify as close_books
 
@@ -257,7 +262,9 @@ def report(
     date: Date = "yesterday",
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", "-m", help="Name of a model; may be repeated.  [default: all that ran]"),
+        typer.Option(
+            "--model", "-m", help="Name of a model, or the id of a version; may be repeated.  [default: all that ran]"
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="The page.  [default: reports/DATE-MODEL.html]")
@@ -289,7 +296,7 @@ def explain(
     date: Annotated[
         str | None, typer.Option("--date", "-d", help="Its day, to find it faster.  [default: any]")
     ] = None,
-    model: Model = None,
+    model: ModelOrVersion = None,
     replay: Annotated[bool, typer.Option("--replay", help="Score it again now and show the difference.")] = False,
     as_json: Json = False,
     config: Config = None,

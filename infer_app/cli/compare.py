@@ -13,6 +13,7 @@ from infer_app.database.disagreement import Disagreement, Overlap, Pair
 from infer_app.database.figures import Figures
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
+from infer_app.places import as_location
 from infer_app.places import shown as shown_location
 from infer_app.settings.load import load_settings
 from infer_app.similarity import cosine, mean_difference, numbers_of
@@ -56,15 +57,11 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
 
 def _version(tables: Tables, day: Day, name: str) -> Version:
     """The newest version of that name, or the version of that id, that has predictions on the day."""
-    known = tables.books.models_of()
-    for model, model_id in known:
+    for model, model_id in tables.books.models_of(name):
         figures = Figures(tables.database, tables.source, model_id)
-        if name in (model, model_id) and figures.count_predicted(day):
+        if figures.count_predicted(day):
             kind = figures.manifest().get("output", {}).get("kind", "classification")
             return Version(model, model_id, kind)
-    if not any(name in one for one in known):
-        names = ", ".join(sorted({model for model, _ in known})) or "none"
-        raise UsageError(f"no model {name!r} has run on this database", f"those that have: {names}")
     raise UsageError(
         f"{name} has predicted no image of {day}", f"`infer run --date {day} --model NAME` does, `infer status` lists"
     )
@@ -94,7 +91,7 @@ def _measure(sides: Disagreement, a: Version, b: Version, limit: int) -> dict[st
             incomparable += 1
             continue
         count, total = count + 1, total + value
-        pair = {"image_id": row["image_id"], "location": shown_location(str(row["location"])), "value": value}
+        pair = {"image_id": row["image_id"], "location": shown_location(as_location(row["location"])), "value": value}
         heapq.heappush(furthest, (sign * value, row["image_id"], pair))
         if len(furthest) > limit:
             heapq.heappop(furthest)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
+from datetime import date
 from itertools import chain, islice
 from pathlib import Path
 
@@ -19,15 +20,18 @@ from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, UsageError, gravest
 from infer_app.executors.machine import usable_cores
 from infer_app.executors.spec import LaneSpec, ModelSpec
+from infer_app.holdback import MAX_FAILED_READS, describe_refusal, how_to_allow, nothing_allowed
 from infer_app.images.decode import decoder_name, has_turbo
-from infer_app.images.location import ReadLimits
+from infer_app.images.location import ReadLimits, refused_among
 from infer_app.job import choose_artifacts
 from infer_app.models.device import Host, describe_host
 from infer_app.models.variants import OPENVINO_FP32, missing_for
+from infer_app.observe.escape import one_line
 from infer_app.placement import check_nodes, plan_run, read_limits
+from infer_app.records import ImageRef
 from infer_app.settings.load import load_settings
 from infer_app.settings.loaded import LoadedSettings
-from infer_app.tables import Tables, open_database, open_source, open_tables
+from infer_app.tables import open_database, open_source, open_tables
 from infer_app.tune import broken_tensorrt
 
 LITTLE_DISK_BYTES = 1 << 30
@@ -60,9 +64,9 @@ def examine(
         return exit_code
     for finding in findings:
         sign = "FAIL" if finding.exit_code else "note" if finding.fix else "ok"
-        print(f"{sign:4}  {finding.check}: {finding.found}")
+        print(f"{sign:4}  {finding.check}: {one_line(finding.found)}")
         if finding.fix:
-            print(f"      fix: {finding.fix}")
+            print(f"      fix: {one_line(finding.fix)}")
     return exit_code
 
 
@@ -113,7 +117,32 @@ def _source(loaded: LoadedSettings, source: Source, is_foreign: bool) -> Iterato
     timeless = source.count_without_time()
     if timeless:
         yield Finding("source", f"{timeless:,} images have no time and so no day", "give them one: no run sees them")
-    yield Finding("source", f"{loaded.settings.source.table}: {described}; days begin in {zone}", fix)
+    settings = loaded.settings.source
+    name = settings.table if settings.query is None else "the query of [source]"
+    yield Finding("source", f"{name}: {described}; days begin in {zone}", fix)
+    if loaded.roots or loaded.remote.places:  # without any, no image may be read, which is a finding of its own
+        yield from _locations(loaded, source, nearest)
+
+
+def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> Iterator[Finding]:
+    """Judge the first images of the days that a run looks at, and of the nearest: it ends where none is allowed."""
+    zone, limits = loaded.settings.run.time_zone, read_limits(loaded)
+    yesterday = Day.of(parse_date("yesterday", zone), zone)
+    days = {yesterday.before(n).date for n in range(loaded.settings.run.lookback + 1)}
+    num_images = num_refused = 0
+    for day in sorted(days if nearest is None else {*days, nearest}):
+        refs = _some_images(source, Day.of(day, zone), MAX_FAILED_READS)
+        refused = refused_among(refs, limits)
+        num_images, num_refused = num_images + len(refs), num_refused + len(refused)
+        if refused and len(refused) == len(refs):
+            error = nothing_allowed(refused, limits)
+            yield Finding("locations", f"{day}: {error}", error.hint, error.exit_code)
+        elif refused:
+            told = f"{len(refused):,} of {len(refs):,} images have no allowed location, for example"
+            fix = how_to_allow(refused[0], limits)
+            yield Finding("locations", f"{day}: {told} {describe_refusal(refused[0], limits)}", fix)
+    if num_images and not num_refused:
+        yield Finding("locations", f"{num_images:,} looked at, all are allowed")
 
 
 def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
@@ -177,18 +206,13 @@ def _tensorrt(host: Host) -> Iterator[Finding]:
     yield Finding("tensorrt", found, fix)
 
 
-def _gpu_decoder(loaded: LoadedSettings) -> Iterator[Finding]:
-    """Only where a model is built for one."""
+def _model(loaded: LoadedSettings) -> Iterator[Finding]:
     for artifact in choose_artifacts(loaded):
+        artifact.verify()
         if artifact.manifest.recipe.decode == "gpu":
             from infer_app.images.gpu_decode import GpuDecoder  # torch
 
             yield Finding("gpu decoder", f"{GpuDecoder.here().name}, for {artifact.manifest.name}")
-
-
-def _model(loaded: LoadedSettings) -> Iterator[Finding]:
-    for artifact in choose_artifacts(loaded):
-        artifact.verify()
         images = loaded.settings.images
         plan = plan_run(loaded, artifact)
         model = ModelSpec(artifact.folder, plan.variant, plan.batch_size)
@@ -206,8 +230,11 @@ def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
     from infer_app.executors.cluster import Cluster, ClusterSpec
     from infer_app.executors.survey import Survey, survey
 
+    zone = loaded.settings.run.time_zone
     with open_tables(loaded, read_only=True) as tables:
-        locations = _latest(loaded, tables)
+        nearest = tables.source.nearest_date(Day.of(parse_date("today", zone), zone))
+        latest = _some_images(tables.source, Day.of(nearest, zone), SAMPLED_IMAGES) if nearest else []
+    locations = [ref.location for ref in latest]
     cluster = Cluster(ClusterSpec(**dict(loaded.settings.ray)), usable_cores())
     try:
         answers = cluster.on_each_node(survey, locations, read_limits(loaded))
@@ -233,14 +260,10 @@ def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
             yield Finding("ray", f"{found}, reads {answer.num_tried} of {answer.num_tried} images")
 
 
-def _latest(loaded: LoadedSettings, tables: Tables) -> list[str]:
-    """Locations of some images of the latest day that has any."""
-    zone = loaded.settings.run.time_zone
-    nearest = tables.source.nearest_date(Day.of(parse_date("today", zone), zone))
-    if nearest is None:
-        return []
-    new_for_none = tables.source.select_pages(Day.of(nearest, zone), "")
-    return [new.ref.location for new in islice(chain.from_iterable(new_for_none), SAMPLED_IMAGES)]
+def _some_images(source: Source, day: Day, count: int) -> list[ImageRef]:
+    """Return the first images of a day, whether or not they have a result."""
+    new_for_none = source.select_pages(day, "")
+    return [new.ref for new in islice(chain.from_iterable(new_for_none), count)]
 
 
 CHECKS: tuple[Check, ...] = (
@@ -252,7 +275,6 @@ CHECKS: tuple[Check, ...] = (
     _roots,
     _map,
     _remote,
-    _gpu_decoder,
     _model,
     _ray,
 )

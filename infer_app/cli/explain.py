@@ -75,7 +75,8 @@ def _plain(value: object) -> str:
 
 def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
     yield f"image     {found.image_id}"
-    yield f"location  {shown_location(found.location) if found.location else 'the source lists it no longer'}"
+    location = "the source lists it no longer" if found.location is None else shown_location(found.location) or "none"
+    yield f"location  {location}"
     if found.location is not None:
         at = f", {found.time:%Y-%m-%d %H:%M} UTC" if found.time else ""
         yield f"day       {found.day or 'none: it has no time'}{at}"

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from infer_app.errors import EXIT_BUG, InferError
-from infer_app.observe.escape import printable
+from infer_app.observe.escape import one_line
 from infer_app.observe.unheard import forget
 
 log = logging.getLogger(__name__)
@@ -52,9 +52,9 @@ def heard(stream: TextIO) -> Iterator[None]:
 def _tell(message: str, hint: str, bug: Exception | None) -> None:
     if bug:
         traceback.print_exception(bug, file=sys.stderr)
-    print(f"infer: {printable(message)}", file=sys.stderr)
+    print(f"infer: {one_line(message)}", file=sys.stderr)
     if hint:
-        print(f"  hint: {printable(hint)}", file=sys.stderr)
+        print(f"  hint: {one_line(hint)}", file=sys.stderr)
 
 
 def _logs_json() -> bool:

@@ -20,6 +20,9 @@ Models = Annotated[
     ),
 ]
 Model = Annotated[str | None, typer.Option("--model", "-m", help="Name of a model.")]
+ModelOrVersion = Annotated[
+    str | None, typer.Option("--model", "-m", help="Name of a model, or the id of one of its versions.")
+]
 AllowInt8 = Annotated[
     bool | None,
     typer.Option("--allow-int8/--no-allow-int8", help="auto may take int8.  [default: [run] allow_int8]"),
@@ -38,7 +41,8 @@ Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so ma
 FinishBy = Annotated[str | None, typer.Option("--finish-by", help="Stop cleanly at HH:MM (exit code 75).")]
 MaxDuration = Annotated[float | None, typer.Option("--max-duration", min=0, help="Stop cleanly after so many seconds.")]
 MaxRejected = Annotated[
-    str | None, typer.Option("--max-rejected", help="More than this ends with exit code 3: 5% (at least 10) or 25.")
+    str | None,
+    typer.Option("--max-rejected", help="Stop a day with exit code 3 above this: 5% (at least 10) or 25."),
 ]
 Wait = Annotated[
     bool | None, typer.Option("--wait", help="Wait for another run that holds the day, instead of exit code 13.")

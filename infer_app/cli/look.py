@@ -28,13 +28,8 @@ def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, 
     loaded = load_settings(config)
     day = _day(loaded, date)
     with open_tables(loaded, read_only=True) as tables:
-        names = {model_id: name for name, model_id in reversed(tables.books.models_of())}
-        wanted = _model_ids(tables, model)
-        rows = (
-            shown(row) | {"model": names.get(row["model_id"])}
-            for row in tables.books.read_predictions(day)
-            if row["model_id"] in wanted
-        )
+        versions = tables.books.models_of(model)
+        rows = (shown(row) for row in tables.books.read_current_predictions(day, versions))
         if as_json:
             _print_json_list({"date": str(day)}, "predictions", rows)
         elif as_csv:
@@ -52,7 +47,9 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
         if as_json:
             _print_json_list({"date": str(day)}, "rejections", rows)
             return
-        cells = [(row["image_id"], row["location"], row["reason"], row["attempts"], row["detail"]) for row in rows]
+        cells = [
+            (row["image_id"], row["location"] or "", row["reason"], row["attempts"], row["detail"]) for row in rows
+        ]
     if cells:
         show_table(("id", "image", "reason", "attempts", "detail"), cells, f"{day}: {len(cells):,} rejected")
     else:
@@ -106,12 +103,10 @@ def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> 
     loaded = load_settings(config)
     day = _day(loaded, date)
     with open_tables(loaded, read_only=True) as tables:
-        wanted = _model_ids(tables, model)
         books = tables.books
-        known = [(name, model_id) for name, model_id in books.models_of(model) if model_id in wanted]
         checked = [
             Checked(name, model_id, books.count_day(day, model_id), books.find_problems(day, model_id))
-            for name, model_id in known
+            for name, model_id in books.models_of(model)
         ]
         checked = checked or [Checked(None, None, books.count_day(day, ""), [])]
     balanced = not any(one.problems for one in checked)
@@ -129,14 +124,8 @@ def _day(loaded: LoadedSettings, text: str) -> Day:
     return Day.of(parse_date(text, zone), zone)
 
 
-def _model_ids(tables: Tables, name: str | None) -> set[str]:
-    """Ids of the models of that name that ever ran; of all without a name."""
-    known = tables.books.models_of()
-    ids = {model_id for known_name, model_id in known if name in (None, known_name)}
-    if name is not None and not ids:
-        names = ", ".join(sorted({known_name for known_name, _ in known})) or "none"
-        raise UsageError(f"no model {name!r} has run on this database", f"those that have: {names}")
-    return ids
+def _model_ids(tables: Tables, wanted: str | None) -> set[str]:
+    return {model_id for _, model_id in tables.books.models_of(wanted)}
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:
@@ -156,9 +145,17 @@ def _print_predictions(rows: Iterator[dict[str, Any]], day: Day) -> None:
         print(f"{day}: no predictions")
         return
     cells = [
-        (row["image_id"], row["location"], row["model"], row["label"] or "", _number(row["score"])) for row in shown
+        (
+            row["image_id"],
+            row["location"] or "",
+            row["model"],
+            row["model_id"],
+            row["label"] or "",
+            _number(row["score"]),
+        )
+        for row in shown
     ]
-    show_table(("id", "image", "model", "label", "score"), cells, str(day))
+    show_table(("id", "image", "model", "version", "label", "score"), cells, str(day))
     if more:
         print(f"and {more:,} more: --csv or --json gives all of them")
 

@@ -19,7 +19,7 @@ from infer_app.images.location import ReadLimits
 from infer_app.models import openvino
 from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants, check_gpu_variants
 from infer_app.models.add_variants import add_variants
-from infer_app.models.artifact import find_artifact, list_artifacts
+from infer_app.models.artifact import find_artifact, list_artifacts, scan_artifacts
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.calibration import Calibration
 from infer_app.models.device import Host, describe_host
@@ -28,6 +28,7 @@ from infer_app.models.source import make_module
 from infer_app.models.specs import OutputSpec
 from infer_app.models.tuning import load_all, load_tuning
 from infer_app.models.variants import OPENVINO_FP32, missing_for, runnable
+from infer_app.observe.escape import one_line
 from infer_app.records import Recipe
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.tune import measure_layouts, measure_speeds
@@ -170,7 +171,8 @@ def build(
         print(json.dumps(found | {"reused": is_reused, "variants": list(manifest.variants)}))
         return
     if is_same:
-        print(f"{manifest.name} {manifest.model_id} is there already and was left as it is: {artifact.folder}")
+        print(f"{manifest.name} {manifest.model_id} is there already, its files are unchanged: {artifact.folder}")
+        print(f"the next run of {manifest.name} takes it")
         return
     print(f"built {manifest.name} {manifest.model_id} in {time.monotonic() - started:.1f} s: {artifact.folder}")
     print(f"recipe: {_recipe_in_words(manifest)}")
@@ -184,10 +186,14 @@ def build(
 
 def list_models(as_json: bool, config: Path | None) -> None:
     folder = _models_folder(config)
-    found = [artifact.manifest for artifact in list_artifacts(folder)]
+    artifacts, damaged = scan_artifacts(folder)
+    found = [artifact.manifest for artifact in artifacts]
+    for error in damaged:
+        say(one_line(f"damaged: {error} ({error.hint})"))
     if as_json:
         keys = ("name", "model_id", "created_at", "source")
-        print(json.dumps({"models": [{key: getattr(manifest, key) for key in keys} for manifest in found]}))
+        models = [{key: getattr(manifest, key) for key in keys} for manifest in found]
+        print(json.dumps({"models": models, "damaged": [str(error) for error in damaged]}))
     elif found:
         cells = [(m.name, m.model_id, m.created_at, m.output.kind, m.recipe.kind, m.source) for m in found]
         show_table(("model", "id", "built", "output", "recipe", "source"), cells)

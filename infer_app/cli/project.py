@@ -86,7 +86,7 @@ folder = "models"
 # workers = 0                 # 0: as many processes as `infer model tune` found best here
 # chunk_size = 0              # images in one transaction; 0: as many as a worker does in a quarter of a second
 # wait = false                # for another run that holds the day, instead of ending with exit code 13
-# max_rejected = "5%"         # more than this ends with exit code 3 (a share allows at least 10)
+# max_rejected = "5%"         # more than this stops a day with exit code 3 (a share allows at least 10)
 
 # How others hear of `infer run`; jobs/README.md says more. None of it changes how a run ends. The addresses are
 # secrets: better as variables, INFER_PING__URL and INFER_WEBHOOK__URL.

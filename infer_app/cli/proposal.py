@@ -12,7 +12,10 @@ from pydantic import SecretStr
 from infer_app.cli.project import TEMPLATE, init
 from infer_app.cli.tables import show_table
 from infer_app.database.connect import Database
-from infer_app.database.propose import Proposal, TimeColumn, propose
+from infer_app.database.propose import FOLDER, Proposal, TimeColumn, propose
+from infer_app.errors import DatabaseUnavailable
+from infer_app.observe.escape import one_line
+from infer_app.places import is_remote, storage_of
 from infer_app.settings.load import DEFAULT_CONFIG, variable
 from infer_app.settings.loaded import LoadedSettings
 from infer_app.settings.masks import has_password
@@ -34,6 +37,9 @@ def init_from(results: str | None, source: str | None = None, folder: Path | Non
     urls = {"database.url": loaded.database_url, "source.database_url": loaded.source_url}
     secret = [key for key, url in given.items() if url is not None and has_password(urls[key])]
     with Database(loaded.source_url, read_only=True) as database:
+        file = database.sqlite_file
+        if file is not None and not file.exists():
+            raise DatabaseUnavailable(f"{database.shown_url} does not exist", "name the one that lists your images")
         proposals = propose(database)
     if proposals:
         _show(proposals[0])
@@ -58,9 +64,21 @@ def _show(proposal: Proposal) -> None:
     for time in (proposal.time, *proposal.other_times):
         print(f"{time.name}: {_about_zone(time)}")
     if proposal.folder is None:
-        print("locations have no folder in common: name those that may be read in [images] roots")
+        print(_about_folders(proposal))
     if proposal.index:
         print(f"a day is found by reading the whole table; faster with\n  {proposal.index}")
+
+
+def _about_folders(proposal: Proposal) -> str:
+    odd = proposal.not_local
+    if odd is None:
+        return "locations have no folder in common: name those that may be read in [images] roots"
+    if is_remote(odd):
+        return f'locations are URLs: name the places that may be read in [remote] allow = ["{storage_of(odd)}/"]'
+    return (
+        f"locations such as {one_line(odd)} are no absolute paths, which a run needs: put their folder before each,"
+        f" here {FOLDER}\n  [source] query = '''{proposal.query}'''\n  [images] roots = [\"{FOLDER}\"]"
+    )
 
 
 def _about_zone(time: TimeColumn) -> str:

@@ -29,6 +29,7 @@ RECIPE = Recipe(kind="crop-resize", size=224, crop=0.875, interpolation="bicubic
 
 def quickstart(folder: Path) -> None:
     """Safe to repeat: what is there already is kept."""
+    demo.check_installed()  # before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     config = project.init(folder)
     loaded = load_settings(config)

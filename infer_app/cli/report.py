@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -79,8 +79,9 @@ def write_reports(wanted: Wanted, out: Path | None = None) -> list[Written]:
         chosen = choose_models(tables, day, wanted.models)
         if out and len(chosen) > 1:
             raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
+        usual = dict(choose_models(tables, day, [name for name, _ in chosen]))
         gathered = [_gather(tables, day, *one, run.max_rejected, timeline) for one in chosen]
-    return [_write(loaded, one, out or default_file(loaded, day.date, one.model)) for one in gathered]
+    return [_write(loaded, one, out or _file_of(loaded, one, usual)) for one in gathered]
 
 
 def run_and_report(run: Callable[[], int], wanted: Wanted) -> int:
@@ -126,21 +127,25 @@ def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
     return file, len(rows)
 
 
-def choose_models(tables: Tables, day: Day, names: Sequence[str] | None) -> list[tuple[str, str]]:
-    """(name, id): of each name the version that ran on the day last, or else its newest.
+def choose_models(tables: Tables, day: Day, wanted: Sequence[str] | None) -> list[tuple[str, str]]:
+    """Choose (name, id): of each name the version that ran on the day last, or else its current one; of an id itself.
 
-    Without names those that ran on the day, or else all. Raises UsageError where none is known.
+    If none is wanted, those that ran on the day, or else all. Raises UsageError where none is known.
     """
     known = tables.books.models_of()
     of_day = [(model, model_id) for _, model, model_id in days_run(tables.database, MAX_DAYS, day.date)]
-    newest = dict(reversed(known)) | dict(reversed(of_day))
-    wanted = list(dict.fromkeys(names or dict(of_day) or dict(known)))
-    unknown = [name for name in wanted if name not in newest]
-    if unknown or not wanted:
-        those = f"those that have: {', '.join(sorted(newest))}" if newest else "`infer run` first"
-        what = f"no model {unknown[0]!r}" if unknown else "no model"
-        raise UsageError(f"{what} has run on this database", those)
-    return [(name, newest[name]) for name in wanted]
+    by_name = dict(reversed(known)) | dict(reversed(of_day))
+    names = wanted or list(dict(of_day) or dict(known))
+    if not names:
+        raise UsageError("no model has run on this database", "`infer run` first")
+    chosen = [(name, by_name[name]) if name in by_name else tables.books.models_of(name)[0] for name in names]
+    return list(dict.fromkeys(chosen))
+
+
+def _file_of(loaded: LoadedSettings, report: DayReport, usual: Mapping[str, str]) -> Path:
+    """Name another version's page by its id: the overview links to that of the `usual` one, by name."""
+    is_usual = usual[report.model] == report.model_id
+    return default_file(loaded, report.date, report.model if is_usual else f"{report.model}-{report.model_id}")
 
 
 def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:

@@ -120,7 +120,7 @@ def _run_days(
             try:
                 with open_job(loaded, artifacts, trace=trace is not None) as job:
                     answers += _run_job(job, days, limits, stop, Progress(voice.quiet), trace)
-                    nearest = job.tables.source.nearest_date(days[-1]) if not answers[-1].last.day.eligible else None
+                    nearest = _nearest_date(job, days[-1]) if not answers[-1].last.day.eligible else None
             except (DayHeld, ModelError) as error:
                 if len(artifacts) > 1:  # whichever it is, the others do without it
                     left.extendleft([artifact] for artifact in reversed(artifacts))
@@ -159,8 +159,13 @@ def _run_job(
                 raise
             log.warning("%s left out: %s (%s)", day, error, error.hint)
             left_out.append(error.exit_code)
-    ended_early = bool(stop.exit_code) or limits.left([reports[0] for reports in by_day]) == 0
+    was_stopped = any(report.stopped for reports in by_day for report in reports)
+    ended_early = bool(stop.exit_code) or was_stopped or limits.left([reports[0] for reports in by_day]) == 0
     return [_answer(job, days, list(reports), left_out, ended_early) for reports in zip(*by_day, strict=True)]
+
+
+def _nearest_date(job: Job, day: Day) -> date | None:
+    return job.tables.source.database.ride_out(lambda: job.tables.source.nearest_date(day))
 
 
 def _answer(job: Job, days: Sequence[Day], reports: list[RunReport], left_out: list[int], ended_early: bool) -> Answer:
@@ -172,7 +177,8 @@ def _answer(job: Job, days: Sequence[Day], reports: list[RunReport], left_out: l
 
 def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:
     """How long a run would take for what this one has left undone; by the day of it that says most about speed."""
-    pending = sum(job.tables.books.count_new(day, reports[-1].model_id) for day in days)
+    books, model_id = job.tables.books, reports[-1].model_id
+    pending = job.tables.database.ride_out(lambda: sum(books.count_new(day, model_id) for day in days))
     return forecast(max(reports, key=lambda report: report.selected), pending) if pending else None
 
 

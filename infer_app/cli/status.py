@@ -27,20 +27,20 @@ STATES = {  # symbol and colour
 
 
 def show_status(days: int, as_json: bool, config: Path | None) -> None:
-    """The last days of each model's newest version: images, results and the last run."""
+    """The last days of each model's current version: images, results and the last run."""
     loaded = load_settings(config)
     zone = loaded.settings.run.time_zone
     today = Day.of(parse_date("today", zone), zone)
     with open_tables(loaded, read_only=True) as tables:
-        newest: dict[str, str] = {}
+        current: dict[str, str] = {}
         for name, model_id in tables.books.models_of():
-            newest.setdefault(name, model_id)
-        newest = newest or {"(no model has run)": ""}
+            current.setdefault(name, model_id)
+        current = current or {"(no model has run)": ""}
         runs = tables.books.last_runs(1000)
         living = tables.ledger.living_runs()
         rows = []
         for day in (today.before(n) for n in range(days)):
-            for name, model_id in newest.items():
+            for name, model_id in current.items():
                 counts = tables.books.count_day(day, model_id)
                 last = next((run for run in runs if run["day"] == day.date and run["model_id"] == model_id), None)
                 if counts.eligible or last:

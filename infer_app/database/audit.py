@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Subquery, Table, func, inspect, or_, select
 
-from infer_app.database.matching import count_rows, has_prediction, has_rejection
+from infer_app.database.matching import count_rows, has_prediction, has_rejection, join_results
 from infer_app.database.schema import predictions, rejections, runs
 from infer_app.database.source import Source
 from infer_app.day import Day
@@ -29,8 +29,8 @@ class Scope:
 
     def rows_of(self, table: Table, *columns: Any) -> Select[Any]:
         """Of `table` those of the images."""
-        joined = self.images.join(table, table.c.image_id == self.images.c[3])
-        return select(*columns or (table.c.image_id,)).select_from(joined).where(table.c.model_id == self.model_id)
+        joined = join_results(self.images, table, self.images.c[3], self.model_id)
+        return select(*columns or (table.c.image_id,)).select_from(joined)
 
 
 def with_both(scope: Scope) -> Select[Any]:

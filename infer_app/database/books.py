@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, Subquery, delete, or_, select
 
 from infer_app.database.audit import audit
 from infer_app.database.connect import Database
-from infer_app.database.matching import count_rows, has_prediction, has_rejection, is_new
+from infer_app.database.matching import count_rows, has_prediction, has_rejection, is_new, join_results
 from infer_app.database.schema import models, predictions, rejections, runs
 from infer_app.database.source import PAGE_SIZE, Source
 from infer_app.day import Day
+from infer_app.errors import UsageError
+from infer_app.places import as_location
 from infer_app.records import TRANSIENT_REASONS, DayCounts, FileFacts, Reason
 
 EXAMINED = 500_000  # images: of ten million, looking at each would take longer than most nights
@@ -78,11 +82,33 @@ class Books:
         with self._database.read() as connection:
             return problems + list(audit(connection, self._source, day, model_id))
 
-    def models_of(self, name: str | None = None) -> list[tuple[str, str]]:
-        """(name, id) of the models that ever ran, the newest first."""
-        known = select(models.c.name, models.c.id).order_by(models.c.created_at.desc())
+    def models_of(self, wanted: str | None = None) -> list[tuple[str, str]]:
+        """List (name, id) of the models that ever ran, the one that ran last first: of each name the first is current.
+
+        `wanted`: a name, or the id of a version; UsageError where neither has run.
+        """
+        ordered = select(models.c.name, models.c.id).order_by(models.c.created_at.desc(), models.c.id.desc())
         with self._database.read() as connection:
-            return [(row.name, row.id) for row in connection.execute(known) if name in (None, row.name)]
+            known = [(row.name, row.id) for row in connection.execute(ordered)]
+        found = [version for version in known if wanted is None or wanted in version]
+        if wanted is not None and not found:
+            names = ", ".join(sorted({name for name, _ in known}))
+            hint = f"those that have: {names}" if names else "`infer run` first"
+            raise UsageError(f"no model {wanted!r} has run on this database", hint)
+        return found
+
+    def read_current_predictions(self, day: Day, versions: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
+        """Read one prediction of each image for each name: that of the first version that has one.
+
+        `versions`: as `models_of` lists them. Of all of them it is what infer_current_predictions shows.
+        """
+        for _, rows in groupby(self.read_predictions(day), key=itemgetter("image_id")):
+            of_version = {row["model_id"]: row for row in rows}
+            current: dict[str, str] = {}
+            for name, model_id in versions:
+                if model_id in of_version:
+                    current.setdefault(name, model_id)
+            yield from (of_version[model_id] | {"model": name} for name, model_id in sorted(current.items()))
 
     def read_predictions(self, day: Day, model_id: str | None = None) -> Iterator[dict[str, Any]]:
         """The day's predictions with their locations, as rows in order of time; vectors are left in the database."""
@@ -92,12 +118,12 @@ class Books:
     def read_rejections(self, day: Day, model_id: str | None = None) -> Iterator[dict[str, Any]]:
         yield from self._read_joined(day, rejections, list(rejections.columns), model_id)
 
-    def final_rejections(self, day: Day, model_id: str) -> Iterator[StoredRejection]:
+    def final_rejections(self, day: Day, model_id: str) -> Generator[StoredRejection]:
         """The day's rejections that stand because of the content, with what was recorded of the file."""
         for row in self.read_rejections(day, model_id):
             if row["reason"] not in TRANSIENT_REASONS:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])
-                yield StoredRejection(row["image_id"], row["location"], row["reason"], facts)
+                yield StoredRejection(row["image_id"], as_location(row["location"]), row["reason"], facts)
 
     def forget_rejections(self, image_ids: list[str], model_id: str) -> int:
         """Makes these images pending again; returns how many there were."""
@@ -119,10 +145,8 @@ class Books:
         with self._database.read() as connection:
             streaming = connection.execution_options(yield_per=PAGE_SIZE)
             for images in self._source.parts(connection, day):
-                statement = select(*wanted, images.c[1].label("image_location")).select_from(images)
-                statement = statement.join(table, table.c.image_id == images.c[3])
-                if model_id is not None:
-                    statement = statement.where(table.c.model_id == model_id)
+                joined = join_results(images, table, images.c[3], model_id)
+                statement = select(*wanted, images.c[1].label("image_location")).select_from(joined)
                 ordered = statement.order_by(images.c[2], images.c[0], table.c.model_id)
                 for row in streaming.execute(ordered):
                     found = dict(row._mapping)

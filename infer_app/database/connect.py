@@ -22,7 +22,7 @@ from sqlalchemy.exc import (
 )
 
 from infer_app.database.patience import OUTAGE_S, ConnectionLost, Deadlocked, Forbidden, Patience, ride_out
-from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, connect_sqlite, remember_file
+from infer_app.database.sqlite import BUSY_TIMEOUT_S, begin_sqlite, commit_sqlite, connect_sqlite, remember_file
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings.masks import mask_text, mask_url
 
@@ -33,7 +33,8 @@ DRIVERS = {
     "mariadb": "mariadb+pymysql",
 }
 EXTRAS = {"psycopg": "'infer_app[postgres]'", "pymysql": "'infer_app[mariadb]'"}
-HINT_DOCTOR = "`infer doctor` checks the connection"
+HINT_SERVER = "does the server run, and are host, port, database, user and password of the URL right?"
+HINT_FILE = "is the file's folder there and writable?"
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that says nothing for so long has frozen
 # MariaDB's errors that are about a row and not about the server, which PyMySQL doesn't tell apart: of a trigger, a
@@ -202,6 +203,7 @@ class Database:
         engine = create_engine(self._url, creator=lambda: connect_sqlite(path, self._read_only), hide_parameters=True)
         event.listen(engine, "connect", lambda _, record: remember_file(record, path))
         event.listen(engine, "begin", partial(begin_sqlite, path))
+        event.listen(engine, "commit", commit_sqlite)
         return engine
 
     @contextmanager
@@ -214,15 +216,15 @@ class Database:
                 raise  # a statement that is wrong: a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:
-            raise DatabaseUnavailable(
-                f"{self.shown_url}: {error}", "is the file's folder there and writable?"
-            ) from None
+            raise DatabaseUnavailable(f"{self.shown_url}: {error}", HINT_FILE) from None
 
     def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
         message = mask_text(first_line, self._url)
         kind = self._kind_of(error)
-        hint = "the role must be allowed to read and write the infer_ tables" if kind is Forbidden else HINT_DOCTOR
+        hint = HINT_FILE if self.is_sqlite else HINT_SERVER
+        if kind is Forbidden:
+            hint = "the role must be allowed to read and write the infer_ tables"
         return kind(f"{self.shown_url}: {message}", hint)
 
     def _kind_of(self, error: DBAPIError) -> type[DatabaseUnavailable]:

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, FromClause, Subquery, and_, case, func, select
 
 from infer_app.database.connect import Database
-from infer_app.database.matching import added_up, count_each, count_rows
+from infer_app.database.matching import added_up, count_each, count_rows, join_results
 from infer_app.database.schema import predictions
 from infer_app.database.source import PAGE_SIZE, Source
 from infer_app.database.types import AsText
@@ -108,6 +108,5 @@ class Disagreement:
     def _joined(self, images: Subquery, is_outer: bool = False) -> FromClause:
         joined: FromClause = images
         for side, model_id in zip((_A, _B), self._models, strict=True):
-            on = and_(side.c.image_id == images.c[3], side.c.model_id == model_id)
-            joined = joined.join(side, on, isouter=is_outer)
+            joined = join_results(joined, side, images.c[3], model_id, is_outer=is_outer)
         return joined

@@ -14,10 +14,11 @@ from typing import Any
 from sqlalchemy import FromClause, Select, Subquery, and_, func, or_, select
 
 from infer_app.database.connect import Database
-from infer_app.database.matching import added_up, count_each, count_rows, has_prediction
+from infer_app.database.matching import added_up, count_each, count_rows, has_prediction, join_results
 from infer_app.database.schema import models, predictions, rejections, runs
 from infer_app.database.source import Source
 from infer_app.day import Day
+from infer_app.places import as_location
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +94,9 @@ class Figures:
                     self._predicted(images)
                 )
                 ordered = wanted.where(score.is_not(None)).order_by(score * sign, images.c[3]).limit(limit)
-                found += [ScoredImage(row[0], str(row[1]), row[2], row[3]) for row in connection.execute(ordered)]
+                found += [
+                    ScoredImage(row[0], as_location(row[1]), row[2], row[3]) for row in connection.execute(ordered)
+                ]
                 found = sorted(found, key=lambda one: (sign * one.score, one.image_id))[:limit]
         return found
 
@@ -106,7 +109,7 @@ class Figures:
                 wanted = select(images.c[3], images.c[1], *columns).select_from(self._rejected(images))
                 of_reason = wanted.where(self._has_no_prediction(images), rejections.c.reason == reason)
                 ordered = of_reason.order_by(images.c[3]).limit(limit)
-                found += [RejectedImage(row[0], str(row[1]), *row[2:]) for row in connection.execute(ordered)]
+                found += [RejectedImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
                 found = sorted(found, key=lambda one: one.image_id)[:limit]
         return found
 
@@ -122,7 +125,7 @@ class Figures:
         return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100))
 
     def manifest(self) -> dict[str, Any]:
-        """As it was when the model first ran; empty for a model that never did."""
+        """As it was when the model last ran; empty for a model that never did."""
         with self._database.read() as connection:
             return connection.scalar(select(models.c.manifest).where(models.c.id == self._model_id).limit(1)) or {}
 
@@ -149,12 +152,10 @@ class Figures:
         return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
 
     def _predicted(self, images: Subquery) -> FromClause:
-        on = and_(predictions.c.image_id == images.c[3], predictions.c.model_id == self._model_id)
-        return images.join(predictions, on)
+        return join_results(images, predictions, images.c[3], self._model_id)
 
     def _rejected(self, images: Subquery) -> FromClause:
-        on = and_(rejections.c.image_id == images.c[3], rejections.c.model_id == self._model_id)
-        return images.join(rejections, on)
+        return join_results(images, rejections, images.c[3], self._model_id)
 
     def _has_no_prediction(self, images: Subquery) -> Any:
         """An image with both counts as predicted, as in the books."""

@@ -29,9 +29,9 @@ class ModelHistory:
 
 
 def read_history(database: Database, versions: Iterable[tuple[str, str]], image_id: str) -> list[ModelHistory]:
-    """Of every version that has a result, and of the newest version of every name.
+    """Read the history of every version that has a result, and of the current version of every name.
 
-    `versions`: (name, id) of models, the newest first, as the result is.
+    `versions`: (name, id) of models, the one that ran last first, as the result is.
     """
     predicted = _by_model(database, predictions, image_id)
     rejected = _by_model(database, rejections, image_id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import platform
 import secrets
@@ -15,22 +16,25 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from infer_app import __version__
 from infer_app.database.connect import Database
 from infer_app.database.schema import models, runs
 from infer_app.database.sqlite import BUSY_TIMEOUT_S
 from infer_app.database.types import UtcNow
-from infer_app.database.upsert import upsert
+from infer_app.database.upsert import keep_known, upsert
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.records import RunReport
+
+log = logging.getLogger(__name__)
 
 BEAT_S = 15.0
 # A running row whose owner can't be looked at (it runs on another host or in another container) and whose heartbeat is
 # older has lost its owner. An owner that lives after all finds out when it next commits, and stops.
 LEASE_S = 90.0
+BEFORE_ALL = datetime(1970, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,9 @@ class Ledger:
         With the same `run_id` once more it changes nothing: of a first time whose answer was lost.
         """
         run_id = run_id or new_run_id()
+        self._introduce_model(model)
         with self._database.write() as connection:
+            self._lock_model(connection, model)
             if connection.scalar(select(runs.c.id).where(runs.c.id == run_id)):
                 return run_id
             now = connection.execute(select(UtcNow())).scalar_one()
@@ -104,6 +110,7 @@ class Ledger:
             limit_images_per_second=report.limit_images_per_second,
             throughput=_throughput(report),
             exit_code=report.exit_code,
+            error=report.stopped,
         )
 
     def fail_run(self, run_id: str, exit_code: int, error: str) -> None:
@@ -127,10 +134,32 @@ class Ledger:
                 if _is_alive(row, now)
             }
 
+    def _introduce_model(self, model: RunModel) -> None:
+        """Commit a row for the model where it has none by this name, so that there is one to lock.
+
+        Its time is before that of any version that ran: only a run that takes its day makes a version the current one.
+        """
+        row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": BEFORE_ALL}
+        with self._database.write() as connection:
+            connection.execute(keep_known(self._database.dialect.name, models), row)
+
+    def _lock_model(self, connection: Connection, model: RunModel) -> None:
+        """Keep other runs of the model from taking a day until the transaction ends.
+
+        Checking for a living run and inserting a new one exclude nobody at READ COMMITTED. These rows are the lock: of
+        two runs, whatever names they have for the model, the one that introduced itself later sees the row of the
+        other, which both lock. In SQLite the transaction itself is exclusive.
+        """
+        rows = select(models.c.id).where(models.c.id == model.model_id).order_by(models.c.name).with_for_update()
+        connection.execute(rows).all()
+
     def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
-        row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": now}
-        keep_first = {"created_at": lambda _: models.c.created_at}
-        connection.execute(upsert(self._database.dialect.name, models, keep_first), row)
+        """Make the model the current version of its name, also where the clock stands still or was set back."""
+        others = select(func.max(models.c.created_at)).where(models.c.name == model.name, models.c.id != model.model_id)
+        latest = connection.scalar(others)
+        begun = now if latest is None else max(now, latest + timedelta(microseconds=1))
+        row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": begun}
+        connection.execute(upsert(self._database.dialect.name, models), row)
 
     def _take_over(self, connection: Connection, day: Day, model: RunModel, now: datetime) -> None:
         running = select(runs).where(
@@ -147,13 +176,15 @@ class Ledger:
 
     def _close(self, run_id: str, patience_s: float = BUSY_TIMEOUT_S, **values: Any) -> None:
         with self._database.write(patience_s) as connection:
-            connection.execute(update(runs).where(runs.c.id == run_id).values(ended_at=UtcNow(), **values))
+            not_done = update(runs).where(runs.c.id == run_id, runs.c.state != "done")
+            connection.execute(not_done.values(ended_at=UtcNow(), **values))
 
 
 class _Heart(Thread):
     """Beats until the end of its `with` block, over a connection of its own: SQLite's belong to one thread.
 
-    A beat that fails is left out. The database may be away, and then nobody else can take the day.
+    A beat that fails is left out. The database may be away, and then nobody else can take the day; of any other error
+    the log tells once.
     """
 
     def __init__(self, url: str, run_ids: Sequence[str]) -> None:
@@ -163,10 +194,19 @@ class _Heart(Thread):
         self._ended = Event()
 
     def run(self) -> None:
+        has_told = False
         with Database(self._url) as database:
             while not self._ended.wait(BEAT_S):
-                with contextlib.suppress(DatabaseUnavailable), database.write(patience_s=0) as connection:
-                    connection.execute(self._beat)
+                try:
+                    with database.write(patience_s=0) as connection:
+                        connection.execute(self._beat)
+                except DatabaseUnavailable:
+                    continue
+                except Exception as error:
+                    if not has_told:
+                        first_line = str(error).partition("\n")[0]
+                        log.warning("a heartbeat failed, others go on: %s: %s", type(error).__name__, first_line)
+                    has_told = True
 
     def __enter__(self) -> None:
         self.start()

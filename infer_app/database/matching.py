@@ -1,4 +1,4 @@
-"""Whether our tables have results of an image, as conditions on its id."""
+"""Find an image's rows in our tables by their key, whatever the database's statistics say of these tables."""
 
 from __future__ import annotations
 
@@ -9,15 +9,18 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     FromClause,
+    Join,
     Select,
+    Table,
     and_,
     case,
-    exists,
     func,
     literal_column,
     or_,
     select,
 )
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.selectable import NamedFromClause
 
 from infer_app.database.schema import predictions, rejections
 from infer_app.records import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
@@ -33,20 +36,67 @@ def new_among(listed: Select[Any], image_id: ColumnElement[str], model_ids: Sequ
 
 
 def is_new(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
-    """By two searches for each image. A planner may turn NOT EXISTS into reading all results, once for each page; a
-    scalar it can't."""
-    one: ColumnElement[int] = literal_column("1")
-    predicted = select(one).where(predictions.c.image_id == image_id, predictions.c.model_id == model_id)
-    rejected = select(one).where(rejections.c.image_id == image_id, rejections.c.model_id == model_id, stands())
-    return and_(predicted.scalar_subquery().is_(None), rejected.scalar_subquery().is_(None))
+    return and_(~has_prediction(image_id, model_id), ~has_rejection(image_id, model_id, stands()))
 
 
 def has_prediction(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
-    return exists().where(predictions.c.image_id == image_id, predictions.c.model_id == model_id)
+    return _has_row(predictions, image_id, model_id)
 
 
-def has_rejection(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
-    return exists().where(rejections.c.image_id == image_id, rejections.c.model_id == model_id)
+def has_rejection(image_id: ColumnElement[str], model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return _has_row(rejections, image_id, model_id, *conditions)
+
+
+def _has_row(
+    table: Table, image_id: ColumnElement[str], model_id: str, *conditions: ColumnElement[bool]
+) -> ColumnElement[bool]:
+    """Search the key once for each image.
+
+    A planner may turn EXISTS into reading all rows of a model, for each page anew; a scalar it can't. The limit is for
+    a table that has lost its key, which the audit reports.
+    """
+    one: ColumnElement[int] = literal_column("1")
+    of_both = (table.c.image_id == image_id, table.c.model_id == model_id)
+    return select(one).where(*of_both, *conditions).limit(one).scalar_subquery().is_not(None)
+
+
+def join_results(
+    left: FromClause,
+    table: NamedFromClause,
+    image_id: ColumnElement[str],
+    model_id: str | None = None,
+    *,
+    is_outer: bool = False,
+) -> FromClause:
+    """Join the rows that a table of results has of each image: of one model, or of all."""
+    on = [table.c.image_id == image_id] + ([] if model_id is None else [table.c.model_id == model_id])
+    return KeyedJoin(left, table, and_(*on), is_outer)
+
+
+class KeyedJoin(Join):
+    """A join that looks up the right side's row for each row of the left side.
+
+    Left to itself PostgreSQL reads all rows of a model once for each page, and compares each with every image of the
+    page, as long as no statistics tell it how many they are. A LATERAL subquery that can't be merged, because of its
+    OFFSET, leaves only one order. The other databases choose that order anyway.
+    """
+
+    inherit_cache = True
+    right: NamedFromClause
+
+
+@compiles(KeyedJoin)
+def _keyed_join(join: KeyedJoin, compiler: Any, **how: Any) -> str:
+    return str(compiler.visit_join(join, **how))
+
+
+@compiles(KeyedJoin, "postgresql")
+def _lateral_join(join: KeyedJoin, compiler: Any, **how: Any) -> str:
+    how |= {"asfrom": True}
+    left, right = (compiler.process(side, **how) for side in (join.left, join.right))
+    on = compiler.process(join.onclause, **how)
+    kind, name = "LEFT JOIN" if join.isouter else "JOIN", compiler.preparer.quote(join.right.name)
+    return f"{left} {kind} LATERAL (SELECT * FROM {right} WHERE {on} OFFSET 0) AS {name} ON true"
 
 
 def stands() -> ColumnElement[bool]:

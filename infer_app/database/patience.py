@@ -12,6 +12,7 @@ from infer_app.errors import DatabaseUnavailable
 
 OUTAGE_S = 300.0  # a restart or an upgrade of a server; a longer one ends the run
 SILENCE_S = 30.0  # of a statement's server, after which it is asked whether it is there
+LOCK_LIMIT_S = 300.0  # for a lock that another session holds, perhaps one that somebody forgot to end
 MAX_PAUSE_S = 5.0
 DEADLOCK_TRIES = 10
 T = TypeVar("T")

@@ -16,6 +16,31 @@ from infer_app.errors import DayHeld, UsageError
 Storage = Literal["bytes", "pgvector"]
 BATCH = 500  # vectors in memory while they are converted
 _VIEW = "infer_current_predictions"
+# The statements that give a new view and a new column of vectors the owner, the options and the grants of the old ones.
+_RIGHTS = f"""
+SELECT statement FROM (
+    SELECT 0 AS place, format('ALTER VIEW {_VIEW} SET (%s)', array_to_string(reloptions, ', ')) AS statement
+    FROM pg_class WHERE oid = '{_VIEW}'::regclass AND reloptions IS NOT NULL
+    UNION ALL
+    SELECT 1, format('ALTER VIEW {_VIEW} OWNER TO %I', pg_get_userbyid(relowner))
+    FROM pg_class WHERE oid = '{_VIEW}'::regclass
+    UNION ALL
+    SELECT 2, format(
+        'GRANT %s ON %s TO %s%s', rights.what, rights.relation,
+        CASE rights.grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(rights.grantee)) END,
+        CASE WHEN rights.is_grantable THEN ' WITH GRANT OPTION' ELSE '' END
+    )
+    FROM (
+        SELECT a.privilege_type AS what, c.oid::regclass AS relation, c.relowner, a.grantee, a.is_grantable
+        FROM pg_class c, aclexplode(c.relacl) a WHERE c.oid = '{_VIEW}'::regclass
+        UNION ALL
+        SELECT format('%s (%I)', a.privilege_type, t.attname), c.oid::regclass, c.relowner, a.grantee, a.is_grantable
+        FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
+        WHERE c.oid = '{_VIEW}'::regclass OR (c.oid = 'infer_predictions'::regclass AND t.attname = 'vector')
+    ) AS rights
+    WHERE rights.grantee <> rights.relowner
+) AS statements ORDER BY place
+"""
 
 
 def store_vectors(database: Database, storage: Storage) -> int:
@@ -52,8 +77,9 @@ def _extension_type(connection: Connection) -> str:
 
 
 def _convert(connection: Connection, storage: Storage, type_name: str) -> int:
-    """The view names the column, so it is made again; who may read it is then for its owner to say again."""
+    """Copy the vectors into a column of the other type, and make the view, which names the column, again."""
     definition = connection.scalar(text(f"SELECT pg_get_viewdef('{_VIEW}'::regclass)"))
+    rights = connection.scalars(text(_RIGHTS)).all()
     connection.exec_driver_sql(f"ALTER TABLE infer_predictions ADD COLUMN converted {type_name}")
     converted = 0
     last = ("", "")
@@ -66,6 +92,7 @@ def _convert(connection: Connection, storage: Storage, type_name: str) -> int:
         "ALTER TABLE infer_predictions DROP COLUMN vector",
         "ALTER TABLE infer_predictions RENAME COLUMN converted TO vector",
         f"CREATE VIEW {_VIEW} AS {definition}",
+        *rights,
     ):
         connection.exec_driver_sql(statement.replace("%", "%%"))
     return converted

@@ -15,6 +15,9 @@ from psycopg.pq import Format
 from infer_app.database import patience
 from infer_app.database.arrays import BinaryArray
 
+# Nothing behind a pooler, whose numbers of sessions are its own.
+_WAITS_FOR_LOCK = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
+
 
 class _AsItIs(Dumper):
     format = Format.BINARY
@@ -27,14 +30,14 @@ class WatchedConnection(psycopg.Connection[Any]):
     """One that gives up a server that answers neither it nor a new connection, as of a machine that is paused or whose
     disk hangs. Its kernel still confirms what arrives, so that no time limit of TCP sees it."""
 
-    reconnect: partial[psycopg.Connection[Any]]
+    reconnect: partial[WatchedConnection]
 
     @classmethod
     def open(cls, *arguments: Any, **options: Any) -> WatchedConnection:
         opened = cls.connect(*arguments, **options)
         assert isinstance(opened, cls)
         opened.adapters.register_dumper(BinaryArray, _AsItIs)
-        opened.reconnect = partial(psycopg.connect, *arguments, **options)
+        opened.reconnect = partial(cls.open, *arguments, **options)
         opened._write_dates_as_iso()
         return opened
 
@@ -61,27 +64,31 @@ class WatchedConnection(psycopg.Connection[Any]):
 
     def _watched(self, gen: Any) -> Generator[Any, Any, Any]:
         """The same, which psycopg resumes with nothing, every tenth of a second, while the server is silent."""
-        silent_since = time.monotonic()
+        began_at = silent_since = time.monotonic()
         try:
             wanted = next(gen)
             while True:
                 ready = yield wanted
                 now = time.monotonic()
                 if ready:
-                    silent_since = now
+                    began_at = silent_since = now
                 elif now - silent_since > patience.SILENCE_S:
-                    self._ask_another_way()
+                    self._ask_another_way(waited_s=now - began_at)
                     silent_since = time.monotonic()
                 wanted = gen.send(ready)
         except StopIteration as end:
             return end.value
 
-    def _ask_another_way(self) -> None:
-        """Raises OperationalError, and is closed, where no new connection is answered either."""
+    def _ask_another_way(self, waited_s: float) -> None:
+        """Close and raise OperationalError where no new connection is answered either, or a lock is held too long."""
         try:
-            self.reconnect().close()
+            with self.reconnect() as other:
+                waits_for_lock = other.execute(_WAITS_FOR_LOCK, [self.info.backend_pid]).fetchone()
         except ConnectionTimeout:
             self.close()
             raise OperationalError(f"no answer for {patience.SILENCE_S:.0f} s, nor to a new connection") from None
         except OperationalError:
             return  # an answer
+        if waits_for_lock is not None and waited_s > patience.LOCK_LIMIT_S:
+            self.close()
+            raise OperationalError(f"another session has held a lock for {waited_s:.0f} s: pg_stat_activity names it")

@@ -9,14 +9,40 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
-from sqlalchemy import Column, Connection, Inspector, MetaData, Table, inspect, select
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Date,
+    DateTime,
+    Enum,
+    Inspector,
+    Integer,
+    MetaData,
+    Numeric,
+    String,
+    Table,
+    Uuid,
+    case,
+    func,
+    inspect,
+    literal_column,
+    null,
+    select,
+)
+from sqlalchemy import column as untyped
 from sqlalchemy.exc import SQLAlchemyError
 
 from infer_app.database.connect import Database
 from infer_app.database.timecolumn import read_time
+from infer_app.places import is_local
 
 LOOKED_AT = 200  # rows of each table
 SHOWN = 5
+FOLDER = "/srv/photos"  # stands for the one that relative locations are relative to
+MAX_CHARS = 4096  # of a text that is looked at, as a path may have
+_SMALL = (Boolean, Date, DateTime, Enum, Integer, Numeric, Uuid)  # types without large values
 _IMAGE = re.compile(r"\.(jpe?g|png|webp|bmp|gif|tiff?)([?#].*)?$", re.IGNORECASE)
 _OWN = "infer_"
 _SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast", "mysql", "performance_schema", "sys")
@@ -53,6 +79,8 @@ class Proposal:
     samples: tuple[tuple[Any, str, Any], ...]  # id, location, time
     index: str | None  # the statement that would make reading a day fast, where it is missing
     folder: str | None  # that all local locations looked at lie in
+    not_local: str | None  # a location that is no absolute path: relative or a URL
+    query: str  # what lists the same with absolute paths, where they are relative to FOLDER
     share: float  # of the locations looked at that name an image
 
 
@@ -77,14 +105,17 @@ def _look(connection: Connection, name: str, schema: str | None) -> Proposal | N
     """None where no column names images, none tells them apart, or none is a time; or where it can't be read."""
     try:
         table = Table(name, MetaData(), schema=schema, autoload_with=connection)
-        rows = connection.execute(select(table).limit(LOOKED_AT)).mappings().all()
+        identity, is_sqlite = _identity_of(connection, table), connection.dialect.name == "sqlite"
+        if identity is None:
+            return None
+        values = [_looked_at(one, identity, is_sqlite).label(one.name) for one in table.columns]
+        rows = connection.execute(select(*values).select_from(table).limit(LOOKED_AT)).mappings().all()
     except SQLAlchemyError:
         connection.rollback()
         return None
     location, share = _location_among(table, rows)
-    identity = _identity_of(connection, table)
     times = sorted(_times_among(table, rows), key=_unlikeliness)
-    if location is None or identity is None or not times:
+    if location is None or not times:
         return None
     time, *other_times = times
     seen = [str(row[location]) for row in rows if row[location]]
@@ -97,8 +128,25 @@ def _look(connection: Connection, name: str, schema: str | None) -> Proposal | N
         samples=tuple((row[identity], str(row[location]), row[time.name]) for row in rows[:SHOWN]),
         index=_missing_index(connection, table, time.name, identity),
         folder=_common_folder(seen),
+        not_local=next((one for one in seen if not is_local(one)), None),
+        query=_absolute_query(connection, table, identity, location, time.name),
         share=share,
     )
+
+
+def _looked_at(column: Column[Any], identity: str, is_sqlite: bool) -> ColumnElement[Any]:
+    """Return what is read of a column: texts cut short, NULL for bytes and for types that may be large.
+
+    A table may hold the images themselves: reading whole rows would read gigabytes.
+    """
+    if is_sqlite:  # a value need not be of its column's type
+        value: ColumnElement[Any] = untyped(column.name)
+        short = func.substr(value, 1, MAX_CHARS)
+        return case((func.typeof(value) == "blob", null()), (func.typeof(value) == "text", short), else_=value)
+    kind = getattr(column.type, "data_type", column.type)  # a domain's is that of its values
+    if column.name == identity or isinstance(kind, _SMALL):
+        return column
+    return func.substr(column, 1, MAX_CHARS) if isinstance(kind, String) else null()
 
 
 def _location_among(table: Table, rows: Sequence[Any]) -> tuple[str | None, float]:
@@ -160,6 +208,13 @@ def _missing_index(connection: Connection, table: Table, time: str, identity: st
     quote = connection.dialect.identifier_preparer.quote
     where = ".".join(quote(part) for part in (table.schema, table.name) if part)
     return f"CREATE INDEX {quote(f'ix_{table.name}_{time}')} ON {where} ({quote(time)}, {quote(identity)});"
+
+
+def _absolute_query(connection: Connection, table: Table, identity: str, location: str, time: str) -> str:
+    """Return a SELECT of id, location and time under their own names, with FOLDER before each location."""
+    absolute = literal_column(f"'{FOLDER}/'", String).concat(table.c[location]).label(location)
+    query = select(table.c[identity], absolute, table.c[time])
+    return " ".join(str(query.compile(dialect=connection.dialect)).split())
 
 
 def _common_folder(locations: Sequence[str]) -> str | None:

@@ -78,7 +78,9 @@ def _copy_tables(database: Database, rehearsal: Database) -> None:
     statements = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid"
     with database.read() as connection:
         found = connection.exec_driver_sql(statements).scalars().all()
+        journal_mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
     with contextlib.closing(sqlite3.connect(rehearsal.sqlite_file or "")) as copy:
+        copy.execute(f"PRAGMA journal_mode={journal_mode}")
         copy.execute("BEGIN")
         for statement in found:
             with contextlib.suppress(sqlite3.Error):

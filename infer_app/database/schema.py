@@ -45,6 +45,8 @@ models = Table(
     Column("id", String(64), primary_key=True),
     Column("name", String(128), primary_key=True),
     Column("manifest", JSON, nullable=False),
+    # When a run of it last began: of the rows of a name the latest is the current version. Earlier releases kept the
+    # time of the first run.
     Column("created_at", Microseconds, nullable=False),
 )
 

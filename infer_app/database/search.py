@@ -10,6 +10,7 @@ from infer_app.database.source import Source
 from infer_app.database.timecolumn import read_time
 from infer_app.database.types import AsText
 from infer_app.day import Day
+from infer_app.places import as_location
 
 SOME = 5  # shown to a person
 
@@ -22,7 +23,7 @@ def find_by_id(source: Source, image_id: str, day: Day | None = None) -> list[tu
     with source.database.read() as connection:
         among = source.listed() if day is None else source.in_day(connection, day)
         rows = connection.execute(among.where(source.id_text == image_id).limit(SOME)).all()
-    return [(str(row[1]), read_time(row[2], source.zone)) for row in rows]
+    return [(as_location(row[1]), read_time(row[2], source.zone)) for row in rows]
 
 
 def find_similar(source: Source, text: str) -> list[tuple[str, str]]:
@@ -33,4 +34,4 @@ def find_similar(source: Source, text: str) -> list[tuple[str, str]]:
     )
     with source.database.read() as connection:
         rows = connection.execute(source.listed().where(or_(begins, holds)).limit(SOME)).all()
-    return [(row[3], str(row[1])) for row in rows]
+    return [(row[3], as_location(row[1])) for row in rows]

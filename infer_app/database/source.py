@@ -31,6 +31,7 @@ from infer_app.database.timecolumn import day_bounds, read_time
 from infer_app.database.types import AsText, is_utf8
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
+from infer_app.places import as_location
 from infer_app.records import ROW, ImageRef, NewImage
 from infer_app.settings.sections import SourceSettings
 
@@ -184,7 +185,7 @@ def new_image(row: Row[Any]) -> NewImage:
     """Of id, location, time, id as text and, where there are several models, whether it is new for each."""
     _, location, _, id_text, *is_new = tuple(row)
     models = tuple(place for place, new in enumerate(is_new) if new) if is_new else (0,)
-    return NewImage(ImageRef(storable_id(id_text), str(location)), models)
+    return NewImage(ImageRef(storable_id(id_text), as_location(location)), models)
 
 
 def storable_id(text: str) -> str:

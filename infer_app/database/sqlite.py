@@ -28,9 +28,12 @@ def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
     if read_only:
         connection.execute("PRAGMA query_only=ON")
         return connection
-    connection.execute("PRAGMA journal_mode=WAL")
-    # Safe in WAL mode against a crash of the program; after a power cut the last commits may be gone, whole.
-    connection.execute("PRAGMA synchronous=NORMAL")
+    if connection.execute("PRAGMA page_count").fetchone() == (0,):
+        connection.execute("PRAGMA journal_mode=WAL")  # kept by the file; one that others made keeps theirs
+    is_wal = connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    # In WAL mode NORMAL is safe against a crash of the program; after a power cut the last commits may be gone, whole.
+    # With a rollback journal a power cut could leave half of one.
+    connection.execute(f"PRAGMA synchronous={'NORMAL' if is_wal else 'FULL'}")
     return connection
 
 
@@ -39,22 +42,36 @@ def remember_file(record: ConnectionPoolEntry, path: Path) -> None:
 
 
 def begin_sqlite(path: Path, connection: Connection) -> None:
-    """What the execution option `sqlite_begin` says; waits for the lock as long as `sqlite_patience_s` says.
+    """Run what the execution option `sqlite_begin` says, or begin a read that no writer can interrupt.
 
     Raises DatabaseUnavailable for a write into a file that was replaced or removed since it was opened.
     """
     options = connection.get_execution_options()
-    deadline = time.monotonic() + options.get("sqlite_patience_s", BUSY_TIMEOUT_S)
+    if "sqlite_begin" in options:
+        _wait_for_lock(connection, options["sqlite_begin"])
+        _check_file(path, connection.info[FILE])
+        return
+    connection.exec_driver_sql("BEGIN")
+    _wait_for_lock(connection, "SELECT 1 FROM sqlite_master LIMIT 1")  # takes the lock that BEGIN leaves for later
+
+
+def commit_sqlite(connection: Connection) -> None:
+    """Commit once nobody reads: with a rollback journal readers keep a writer out, and in WAL mode nobody does."""
+    _wait_for_lock(connection, "COMMIT")
+
+
+def _wait_for_lock(connection: Connection, statement: str) -> None:
+    """Execute the statement, again and again while another connection has the lock, for `sqlite_patience_s`."""
+    patience_s = connection.get_execution_options().get("sqlite_patience_s", BUSY_TIMEOUT_S)
+    deadline = time.monotonic() + patience_s
     while True:
         try:
-            connection.exec_driver_sql(options.get("sqlite_begin", "BEGIN"))
+            connection.exec_driver_sql(statement).close()
         except OperationalError as error:
             if "locked" not in str(error.orig) or time.monotonic() > deadline:
                 raise
         else:
-            break
-    if "sqlite_begin" in options:
-        _check_file(path, connection.info[FILE])
+            return
 
 
 def _check_file(path: Path, opened: os.stat_result) -> None:
@@ -76,8 +93,9 @@ def _read_mode(path: Path) -> str:
     Opening and closing a database that a crash left behind would write its log into it, so that one is opened with
     mode=ro. That mode can't remove the empty log it makes itself, so it is not for the others; and in a folder where
     nothing may be written it can't make one: a file that needs one is then read as one that nobody else writes.
+    What a crash left in a rollback journal is put back by whoever opens the file next: it can't be read before.
     """
-    if any(path.with_name(f"{path.name}{log}").exists() for log in ("-wal", "-journal")):
+    if path.with_name(f"{path.name}-wal").exists():
         return "ro"
     if not os.access(path.parent, os.W_OK):
         return "ro&immutable=1" if _keeps_log(path) else "ro"

@@ -21,7 +21,6 @@ from infer_app.errors import InferError
 from infer_app.executors.cpu import CpuExecutor
 from infer_app.executors.cuda import CudaExecutor
 from infer_app.executors.spec import LaneSpec
-from infer_app.images.roots import check_roots
 from infer_app.loading.worker import Logged
 from infer_app.models.parcel import Parcel, unpack
 from infer_app.records import Chunk, ChunkResult
@@ -93,8 +92,6 @@ class ExecutorActor:
             self._waiting[number] = waiting
         self._inbox.put(replace(chunk, number=number))
         results = tuple(replace(result, number=chunk.number) for result in waiting.answer.result())
-        for result in results:
-            check_roots(result, self._limits)
         return Answer(results, self._log.take())
 
     def worker_pids(self) -> list[int]:

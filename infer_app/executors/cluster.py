@@ -12,7 +12,7 @@ import socket
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,22 +62,27 @@ class Cluster:
         """`num_cpus` of this machine, for a local Ray. Raises UsageError where there is no Ray or no cluster."""
         self._ray = import_ray()
         self._folder: Path | None = None
+        self._closing = ExitStack()
         self.is_ours = not self._ray.is_initialized()
         if not self.is_ours:
             return
-        self._stdout, sys.stdout = sys.stdout, IntoLog()
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-        try:
-            with signals_blocked():  # Ray's processes too may be in the group that a terminal or systemd signals
-                self._connect(spec, num_cpus)
-        except (OSError, RuntimeError, ValueError) as error:
-            self.close()
-            raise UsageError(
-                f"no Ray cluster at {spec.address}: {_first_line(error)}", "`ray status` there, or [ray] address"
-            ) from error
-        finally:
-            for number, handler in handlers.items():  # Ray has put its own in place of ours
-                signal.signal(number, handler)
+        with ExitStack() as closing:
+            closing.callback(setattr, sys, "stdout", sys.stdout)
+            closing.callback(self._remove_folder)
+            closing.callback(self._shut_down)
+            sys.stdout = IntoLog()
+            handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+            try:
+                with signals_blocked():  # Ray's processes too may be in the group that a terminal or systemd signals
+                    self._connect(spec, num_cpus)
+            except (OSError, RuntimeError, ValueError) as error:
+                raise UsageError(
+                    f"no Ray cluster at {spec.address}: {_first_line(error)}", "`ray status` there, or [ray] address"
+                ) from error
+            finally:
+                for number, handler in handlers.items():  # Ray has put its own in place of ours
+                    signal.signal(number, handler)
+            self._closing = closing.pop_all()
 
     def nodes(self) -> list[Node]:
         """Those that live, the smallest first."""
@@ -105,12 +110,14 @@ class Cluster:
         return {node: self._answer(ref) for node, ref in asked.items()}
 
     def close(self) -> None:
-        if not self.is_ours:
-            return
+        self._closing.close()
+
+    def _shut_down(self) -> None:
         with suppress(AttributeError):  # private: where it changes, this only takes longer
             _end_at_once(self._ray._private.worker._global_node)
         self._ray.shutdown()
-        sys.stdout = self._stdout
+
+    def _remove_folder(self) -> None:
         if self._folder is not None:
             _end_all_in(self._folder)
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -178,12 +185,20 @@ def _end_at_once(node: Any) -> None:
 
 
 def _end_all_in(folder: Path) -> None:
-    """Ray's agents outlive their raylet for some seconds; what is ours is known by its environment."""
+    """Kill Ray's agents, which outlive their raylet for some seconds: this user's processes that were given the folder.
+
+    By a descriptor that is opened before the environment is read, so that no later process of that pid is hit.
+    """
     mark = f"TMPDIR={folder}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if mark in (process / "environ").read_bytes().split(b"\0"):
-                os.kill(int(process.name), signal.SIGKILL)
+            descriptor = os.pidfd_open(int(process.name))
+            try:
+                is_own = process.stat().st_uid == os.getuid()
+                if is_own and mark in (process / "environ").read_bytes().split(b"\0"):
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            finally:
+                os.close(descriptor)
 
 
 def _temporary_folder() -> Path:

@@ -16,6 +16,7 @@ from time import thread_time
 import torch
 from torch import Tensor
 
+from infer_app.executors.device_errors import device_loss_raised
 from infer_app.executors.halving import Halving
 from infer_app.executors.loader import Loader
 from infer_app.executors.predictor import LaneModel
@@ -105,6 +106,11 @@ class DeviceLane:
     def open(cls, spec: DeviceSpec) -> DeviceLane:
         """A lane that has proved itself on the golden images, by the way of each decoder. Raises ModelError."""
         torch.set_num_threads(spec.lane.num_threads)
+        with device_loss_raised():
+            return cls._open(spec)
+
+    @classmethod
+    def _open(cls, spec: DeviceSpec) -> DeviceLane:
         stream = open_stream(spec.device)
         stream.page_lock(spec.ring.pixels)
         models = [_open_model(number, model, spec, stream) for number, model in enumerate(spec.lane.models)]
@@ -153,7 +159,7 @@ class DeviceLane:
         buffer = self._buffers.get()
         pixels = buffer[: len(chunk.refs)]
         slot = self._slots[chunk.slot]
-        with clock.time("copy"), self._sending:
+        with clock.time("copy"), self._sending, device_loss_raised():
             files = {
                 row: slot[row].view(-1)[:size].numpy().tobytes() for row, size in enumerate(chunk.num_bytes) if size
             }

@@ -1,4 +1,4 @@
-"""A model on a device whose memory may not be enough for the batch it was planned with."""
+"""A model whose device may have too little memory for the batch it was planned with."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from infer_app.executors.device_errors import is_out_of_memory
 from infer_app.models.fixed_batch import FixedBatch
 
 log = logging.getLogger(__name__)
@@ -16,14 +17,16 @@ log = logging.getLogger(__name__)
 class Halving:
     """Takes (n, H, W, 3) uint8 of any n in batches; halves the batch when the device is out of memory, and keeps it."""
 
-    def __init__(self, open_model: Callable[[int], FixedBatch], batch_size: int) -> None:
-        """Raises torch.OutOfMemoryError where not even one image fits."""
+    def __init__(
+        self, open_model: Callable[[int], FixedBatch], batch_size: int, model: FixedBatch | None = None
+    ) -> None:
+        """`model`: the one for `batch_size` where it is open already, else it is opened at the first call."""
         self._open_model = open_model
-        self._model: FixedBatch | None = None
+        self._model = model
         self.batch_size = batch_size
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """(n, D) float32 on the device."""
+        """Return (n, D) float32 on the device. Raises what the model raises where not even one image fits."""
         while True:
             rows = self._try(pixels)
             if rows is not None:
@@ -33,14 +36,14 @@ class Halving:
             if pixels.is_cuda:
                 torch.cuda.empty_cache()
             self.batch_size //= 2
-            log.warning("the device is out of memory: batches of %d from now on", self.batch_size)
+            log.warning("memory is too small for the batch: batches of %d from now on", self.batch_size)
 
     def _try(self, pixels: Tensor) -> Tensor | None:
         try:
             self._model = self._model or self._open_model(self.batch_size)
             step = self.batch_size
             return torch.cat([self._model(pixels[first : first + step]) for first in range(0, len(pixels), step)])
-        except torch.OutOfMemoryError:
-            if self.batch_size == 1:
+        except (RuntimeError, MemoryError) as error:
+            if self.batch_size == 1 or not is_out_of_memory(error):
                 raise
             return None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 
+from infer_app.executors.halving import Halving
 from infer_app.executors.loader import Loader
 from infer_app.executors.predictor import LaneModel
 from infer_app.executors.spec import LaneSpec, ModelSpec
@@ -67,5 +69,7 @@ class CpuLane:
 
 def _open_model(number: int, spec: ModelSpec, num_threads: int) -> LaneModel:
     artifact = open_artifact(spec.artifact)
-    predict = open_variant(artifact, spec.variant, spec.batch_size, num_threads)
-    return LaneModel(number, artifact, spec.variant, predict.batch_size, predict)
+    open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads)
+    model = open_batch(spec.batch_size)
+    predict = Halving(open_batch, model.batch_size, model)
+    return LaneModel(number, artifact, spec.variant, model.batch_size, predict)

@@ -18,12 +18,13 @@ from infer_app.images.decode import DecodeLimits, decode_image, decoder_name
 from infer_app.images.gpu_jpeg import suits_gpu
 from infer_app.images.image_bytes import ImageBytes
 from infer_app.images.location import ReadLimits, read_ahead, read_image
+from infer_app.images.roots import ROOT_FAILURES, check_root
 from infer_app.images.transform import transform
 from infer_app.loading.mark import Mark
 from infer_app.models.artifact import Artifact
 from infer_app.models.manifest import PREPROCESS_FILE
 from infer_app.observe.stages import StageClock
-from infer_app.places import is_remote
+from infer_app.places import is_local, is_remote
 from infer_app.records import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 
 if TYPE_CHECKING:
@@ -33,7 +34,10 @@ WORTHWHILE_WAIT = 0.02  # of a chunk's time, spent waiting for its files
 
 
 class Loader:
-    """Never raises for an image: what can't be loaded is told apart from its neighbours."""
+    """Never raises for an image: what can't be loaded is told apart from its neighbours.
+
+    Raises StorageUnavailable where an image is not found because the folder of all of them is gone.
+    """
 
     def __init__(self, spec: LaneSpec, artifact: Artifact, has_gpu_decoder: bool = False) -> None:
         """With a GPU decoder behind it, it leaves files to that where they suit it."""
@@ -113,6 +117,8 @@ class Loader:
             if leaves_some and self._suits_gpu(image.data, clock):
                 return Sample(ref, _packed(image.data, self.recipe.size), facts, len(image.data))
         except (BadImage, MemoryError) as error:
+            if isinstance(error, BadImage) and error.reason in ROOT_FAILURES and is_local(ref.location):
+                check_root(ref.location, self._read_limits)
             return _broken(ref, error, "read", facts)
         return self.decode(ref, image.data, facts, position, mark, clock)
 

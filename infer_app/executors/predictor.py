@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from infer_app.errors import DeviceLost
+from infer_app.executors.device_errors import device_loss_raised, is_out_of_memory
 from infer_app.models.artifact import Artifact
 from infer_app.models.golden import check_golden
 from infer_app.models.outputs import decode_outputs
@@ -40,10 +42,15 @@ class LaneModel:
             yield Batch(batch.pixels[first:until], batch.samples[first:until], ())
 
     def infer(self, batch: Batch, clock: StageClock) -> Iterator[Prediction | Broken]:
-        """A batch the model refuses is tried again image by image, so that only the culprit is rejected."""
+        """Predict; a batch the model refuses is tried again image by image, so that only the culprit is rejected.
+
+        Raises DeviceLost.
+        """
         try:
-            with clock.time("model"):
+            with clock.time("model"), device_loss_raised():
                 raw = self.predict(batch.pixels)
+        except DeviceLost:
+            raise
         except Exception as error:  # the model is the user's code, and torch.jit.Error is no RuntimeError
             yield from self._one_by_one(batch, error, clock)
             return
@@ -58,7 +65,7 @@ class LaneModel:
 
     def _one_by_one(self, batch: Batch, error: Exception, clock: StageClock) -> Iterator[Prediction | Broken]:
         if len(batch.samples) == 1:
-            reason = Reason.OUT_OF_MEMORY if isinstance(error, MemoryError) else Reason.MODEL_ERROR
+            reason = Reason.OUT_OF_MEMORY if is_out_of_memory(error) else Reason.MODEL_ERROR
             yield self._broke(batch.samples[0], reason, _first_line(error), "model")
             return
         for i, sample in enumerate(batch.samples):

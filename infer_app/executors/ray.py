@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 
 from infer_app.errors import UsageError
 from infer_app.executors.actor import ActorSpec
@@ -39,18 +40,20 @@ class RayExecutor:
         self.chunk_size = slot and slot[0]
         self.num_threads = lane.num_threads
         cpus_here = max(usable_cores(), spec.num_cpus, num_workers * lane.num_threads)
-        self.cluster = Cluster(spec, cpus_here)
         self._spec = spec
-        self._num_cpus = spec.num_cpus or num_workers * lane.num_threads or self._smallest_node()
-        self._workers_each = num_workers or max(1, self._num_cpus // lane.num_threads)
-        level = log.getEffectiveLevel()
-        self._actor_spec = ActorSpec(lane, self._workers_each, timeout_s, level, slot)
-        self._crew = Crew(self.cluster, spec, self._actor_spec, self._num_cpus)
-        self._fit = self._crew.wanted()
-        if not self._fit:
-            told = no_room(self._num_cpus, spec.num_gpus, self.cluster.nodes())
-            self.__exit__()
-            raise UsageError(*told)
+        with ExitStack() as closing:
+            self.cluster = Cluster(spec, cpus_here)
+            closing.callback(self.cluster.close)
+            self._num_cpus = spec.num_cpus or num_workers * lane.num_threads or self._smallest_node()
+            self._workers_each = num_workers or max(1, self._num_cpus // lane.num_threads)
+            level = log.getEffectiveLevel()
+            self._actor_spec = ActorSpec(lane, self._workers_each, timeout_s, level, slot)
+            self._crew = Crew(self.cluster, spec, self._actor_spec, self._num_cpus)
+            self._fit = self._crew.wanted()
+            if not self._fit:
+                raise UsageError(*no_room(self._num_cpus, spec.num_gpus, self.cluster.nodes()))
+            closing.callback(self._crew.close)
+            self._closing = closing.pop_all()
 
     @property
     def num_cores(self) -> int:
@@ -83,8 +86,7 @@ class RayExecutor:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-        self.cluster.close()
+        self._closing.close()
 
     def _smallest_node(self) -> int:
         """CPUs of the smallest that has any: a head node often gives none away."""

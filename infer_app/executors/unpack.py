@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from infer_app.errors import ModelError
+from infer_app.executors.device_errors import device_loss_raised
 from infer_app.executors.loader import Loader
 from infer_app.images.gpu_decode import GpuDecoder
 from infer_app.images.gpu_jpeg import suits_gpu
@@ -73,7 +73,5 @@ class Unpacker:
         return found.cpu()
 
     def _decoded(self, files: Sequence[bytes], are_whole: bool = False) -> list[Tensor | None]:
-        try:
+        with device_loss_raised():  # in a new process each image is alone, and decoded by the CPU
             return self._decoder.pixels(files, self._loader.recipe, are_whole)
-        except torch.AcceleratorError:
-            os.abort()  # as if it had crashed: in a new process each image is alone, and the CPU's

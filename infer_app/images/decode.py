@@ -159,15 +159,20 @@ def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLi
                 _check_pixels(*_tile_size(image), limits)
             if scale > 1:
                 image.draft(image.mode, (image.width // scale, image.height // scale))
-            image.load()
-            rgb = _rgb_of(image)
-            return rgb if recipe.exif == "ignore" else _upright(rgb, _orientation_of(image))
+            return rgb_of(image, recipe.exif)
 
 
 def _tile_size(image: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:
     """Of a TIFF: a tile is decoded whole, however small the picture in it."""
     width, height = (image.tag_v2.get(tag, 1) for tag in (TiffImagePlugin.TILEWIDTH, TiffImagePlugin.TILELENGTH))
     return int(width), int(height)
+
+
+def rgb_of(image: Image.Image, exif: str = "apply") -> Pixels:
+    """Load an opened image as RGB pixels, by the one rule above; BadImage for modes without a fixed range."""
+    image.load()
+    rgb = _rgb_of(image)
+    return rgb if exif == "ignore" else _upright(rgb, _orientation_of(image))
 
 
 def _rgb_of(image: Image.Image) -> Pixels:

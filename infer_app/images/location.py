@@ -9,7 +9,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,7 +20,9 @@ from urllib.parse import unquote, urlsplit
 from infer_app.images.bad_image import BadImage
 from infer_app.images.image_bytes import ImageBytes, too_large
 from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, RemoteAccess, is_remote
-from infer_app.records import ROW, FileFacts, Reason
+from infer_app.records import ROW, Broken, FileFacts, ImageRef, Reason
+
+OUTSIDE = "outside the allowed roots"
 
 
 class Rows(Protocol):
@@ -62,6 +64,25 @@ def read_image(location: str, limits: ReadLimits) -> ImageBytes:
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from error
     except OSError as error:
         raise _refusal(path, limits, error) from error
+
+
+def refused_among(refs: Sequence[ImageRef], limits: ReadLimits) -> list[Broken]:
+    """Return the images that `read_image` would refuse for their locations alone. None of them is read."""
+    return [Broken(ref, Reason.LOCATION_NOT_ALLOWED, why, "read") for ref in refs if (why := _why_refused(ref, limits))]
+
+
+def _why_refused(ref: ImageRef, limits: ReadLimits) -> str:
+    try:
+        if is_remote(ref.location):
+            from infer_app.images.remote import allowed_url
+
+            allowed_url(ref.location, limits.remote)
+        elif limits.rows is None or not ref.location.startswith(ROW):
+            path = local_path(ref.location, limits.path_map)
+            return "" if _is_allowed(os.path.realpath(path), limits) else OUTSIDE
+    except (BadImage, ValueError) as error:
+        return error.detail if isinstance(error, BadImage) else str(error)
+    return ""
 
 
 def _read_row(rows: Rows, image_id: str, max_bytes: int) -> ImageBytes:
@@ -106,6 +127,11 @@ def stat_facts(location: str, path_map: PathMap = NOTHING_MAPPED) -> FileFacts:
         return FileFacts()
 
 
+def stat_all(locations: Sequence[str], path_map: PathMap) -> list[FileFacts]:
+    """Return `stat_facts` of each location."""
+    return [stat_facts(location, path_map) for location in locations]
+
+
 def _facts_of(path: str) -> FileFacts:
     try:
         found = os.stat(path)  # noqa: PTH116 - a Path costs more than the call
@@ -118,6 +144,8 @@ def _facts_of(path: str) -> FileFacts:
 
 def local_path(location: str, path_map: PathMap = NOTHING_MAPPED) -> str:
     """The absolute path under which a location is read; BadImage for everything that is not on this machine."""
+    if not location:
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, "no location")
     if location.startswith("/"):
         return path_map.here(location)
     if location.startswith("file://"):
@@ -155,7 +183,7 @@ def _read_pinned(pinned: int, limits: ReadLimits) -> ImageBytes:
     """
     link = f"/proc/self/fd/{pinned}"
     if not _is_allowed(os.readlink(link), limits):  # noqa: PTH115 - a Path costs more than the call
-        raise BadImage(Reason.LOCATION_NOT_ALLOWED, "outside the allowed roots")
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, OUTSIDE)
     found = os.fstat(pinned)
     facts = FileFacts(size=found.st_size, modified=found.st_mtime)
     if not stat.S_ISREG(found.st_mode):
@@ -191,6 +219,12 @@ def _is_allowed(real_path: str, limits: ReadLimits) -> bool:
     return real_path.startswith(_resolved_roots(limits.roots))
 
 
+def leads_elsewhere(root: Path, limits: ReadLimits) -> bool:
+    """Return whether a link on the way to a root was changed since this process first read from it."""
+    known = _resolved_roots(limits.roots)[limits.roots.index(root)]
+    return os.path.realpath(root).rstrip("/") + "/" != known
+
+
 @lru_cache(maxsize=64)
 def _resolved_roots(roots: tuple[Path, ...]) -> tuple[str, ...]:
     """Each root without symlinks and with one closing slash, so that /data does not allow /database."""
@@ -200,7 +234,7 @@ def _resolved_roots(roots: tuple[Path, ...]) -> tuple[str, ...]:
 def _refusal(path: str, limits: ReadLimits, error: OSError) -> BadImage:
     """What a failed open or read means; outside the roots it says nothing about what exists there."""
     if not _is_allowed(os.path.realpath(path), limits):
-        return BadImage(Reason.LOCATION_NOT_ALLOWED, "outside the allowed roots")
+        return BadImage(Reason.LOCATION_NOT_ALLOWED, OUTSIDE)
     reason = _REASON_OF_ERRNO.get(error.errno or 0, Reason.READ_ERROR)
     facts = FileFacts() if reason is Reason.NOT_FOUND else _facts_of(path)
     return BadImage(reason, os.strerror(error.errno) if error.errno else str(error), facts)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from infer_app.loading.mark import InHand
+from infer_app.loading.worker import DEVICE_LOST
 from infer_app.records import Broken, Chunk, ImageRef, Reason
 
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
@@ -48,6 +49,8 @@ class Verdict:
 
 def judge(task: Task, death: Death) -> Verdict:
     """Every ref of the task is in exactly one of the verdict's parts."""
+    if death.exitcode == DEVICE_LOST:
+        return _device(task, death)
     crashed = -death.exitcode in CRASH_SIGNALS
     if death.in_hand.task != task.number or not (crashed or death.timed_out):
         return _nobody(task, death)
@@ -78,6 +81,16 @@ def _model(task: Task, death: Death) -> Verdict:
     return Verdict(
         (_broken(task.chunk.refs[0], Reason.MODEL_ERROR, f"the model {cause} twice on this image alone", death),)
     )
+
+
+def _device(task: Task, death: Death) -> Verdict:
+    """Try the images one by one. A worker that is replaced has proved the device on golden images before its first."""
+    if len(task.chunk.refs) > 1:
+        return Verdict(retry=_one_by_one(task))
+    if not task.suspect:
+        return Verdict(retry=(replace(task, suspect=True),))
+    detail = "the GPU failed twice with this image alone, and worked in between"
+    return Verdict((Broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, "model", death.in_hand.file),))
 
 
 def _nobody(task: Task, death: Death) -> Verdict:

@@ -8,7 +8,7 @@ from multiprocessing.connection import Connection
 from typing import TypeVar, TypeVarTuple
 
 from infer_app.errors import ModelError
-from infer_app.loading.nursery import context, die_with_parent, start_process
+from infer_app.loading.nursery import context, die_with_parent, end_process, silence_output, start_process
 
 TIMEOUT_S = 1800.0  # measuring the largest of models takes minutes; what takes longer hangs
 
@@ -31,8 +31,7 @@ def run_in_process(function: Callable[[*Args], T], *args: *Args, timeout_s: floa
     except EOFError:
         raise ModelError(f"{function.__name__}: its process was killed or crashed", "is there memory enough?") from None
     finally:
-        process.kill()
-        process.join()
+        end_process(process)
         receiver.close()
     if error is not None:
         raise error
@@ -42,6 +41,7 @@ def run_in_process(function: Callable[[*Args], T], *args: *Args, timeout_s: floa
 
 def _answer(sender: Connection, function: Callable[[*Args], T], args: tuple[*Args]) -> None:
     die_with_parent()
+    silence_output()
     try:
         answer: tuple[T | None, Exception | None] = function(*args), None
     except Exception as error:

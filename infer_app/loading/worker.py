@@ -14,10 +14,12 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from infer_app.errors import InferError
+from infer_app.errors import DeviceLost, InferError
 from infer_app.loading.mark import Mark
-from infer_app.loading.nursery import die_with_parent
+from infer_app.loading.nursery import die_with_parent, silence_output
 from infer_app.records import Chunk
+
+DEVICE_LOST = 76  # exit code of a worker whose GPU failed: another process may be able to use it
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
@@ -83,8 +85,9 @@ def work(pipe: Connection, memory: Any, open_lane: OpenLane[R], log_level: int) 
         signal.signal(number, signal.SIG_IGN)
     if log_level > logging.DEBUG:
         # Libraries print: libtiff a line for each odd tag of a broken file. Errors travel through the pipe.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    os.dup2(2, 1)  # standard output holds the JSON of the run and nothing else
+        silence_output()
+    else:
+        os.dup2(2, 1)  # standard output holds the JSON of the run and nothing else
     tasks: SimpleQueue[tuple[int, Chunk]] = SimpleQueue()  # bounded by the supervisor: TASKS_AHEAD
     lanes: list[Lane[R]] = []  # the one lane, once it is open
     say = Voice(pipe)
@@ -95,10 +98,8 @@ def work(pipe: Connection, memory: Any, open_lane: OpenLane[R], log_level: int) 
         _answer(say, tasks, Mark(memory), lanes[0])
     except (BrokenPipeError, ConnectionResetError):
         os._exit(0)  # nobody is there to hear the result
-    except InferError as error:
-        say(Failed(error))
-    except BaseException as error:  # a bug: it ends the run, with the traceback of where it happened
-        say(Failed(InferError(f"a worker failed: {type(error).__name__}: {error}", traceback.format_exc())))
+    except BaseException as error:
+        _fail(say, error, is_open=bool(lanes))
 
 
 class Voice:
@@ -143,18 +144,43 @@ def _answer(say: Voice, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, lane:
 
 
 def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], lanes: Sequence[Lane[R]], say: Voice) -> None:
-    """Takes tasks off the pipe at once, so that supervisor and worker never both wait to send.
+    """Take tasks off the pipe at once, so that supervisor and worker never both wait to send.
 
     The pipe ends when the supervisor closes it or dies, even by SIGKILL; the worker then ends too, whatever it has
-    in hand: nobody would hear the result, and the interpreter's own shutdown would only take time.
+    in hand: nobody would hear the result, and the interpreter's own shutdown would only take time. Whatever fails here
+    ends the worker as well: no task would reach it any more.
     """
     try:
-        while True:
-            number, chunk = pipe.recv()
+        while (received := _receive(pipe)) is not None:
+            number, chunk = received
             if any(lane.take(chunk) for lane in lanes):
                 say(Taken(number))
             tasks.put((number, chunk))
             for lane in lanes:
                 lane.expect(chunk)
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # of `say`: the supervisor is gone
+    except BaseException as error:
+        _fail(say, error, is_open=bool(lanes))
+        os._exit(1)
+    os._exit(0)
+
+
+def _receive(pipe: Connection) -> tuple[int, Chunk] | None:
+    """Return the next task, None where the pipe has ended."""
+    try:
+        received: tuple[int, Chunk] = pipe.recv()
     except (EOFError, OSError):
-        os._exit(0)
+        return None
+    return received
+
+
+def _fail(say: Voice, error: BaseException, is_open: bool) -> None:
+    """Tell the supervisor, whose run ends with the error; a device that worked before is left to another process."""
+    with suppress(BrokenPipeError, ConnectionResetError):
+        if isinstance(error, DeviceLost) and is_open:
+            say(Logged(__name__, logging.ERROR, str(error), say.chunk))
+            os._exit(DEVICE_LOST)
+        if not isinstance(error, InferError):  # a bug: with the traceback of where it happened
+            error = InferError(f"a worker failed: {type(error).__name__}: {error}", traceback.format_exc())
+        say(Failed(error))

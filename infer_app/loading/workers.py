@@ -14,6 +14,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Container, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing import connection as mp_connection
 from multiprocessing.context import ForkServerContext
@@ -21,8 +22,8 @@ from typing import Any, Generic, TypeVar
 
 from infer_app.errors import ModelError, WorkersKilled
 from infer_app.loading.blame import Death, Task, Verdict, judge
-from infer_app.loading.mark import Mark
-from infer_app.loading.nursery import SERVER_GONE, context, start_process
+from infer_app.loading.mark import InHand, Mark
+from infer_app.loading.nursery import SERVER_GONE, context, end_process, start_process
 from infer_app.loading.ring import Ring
 from infer_app.loading.worker import Done, Failed, Logged, OpenLane, Ready, Taken, work
 from infer_app.records import Chunk, ChunkResult
@@ -34,6 +35,7 @@ R = TypeVar("R")
 TASKS_AHEAD = 2
 LOOK_EVERY_S = 0.5  # how late a hanging worker is noticed, beyond its time limit
 START_LIMIT_S = 120.0  # a library that hangs while it is loaded must not hang the run
+GRACE = 0.2  # of the limit of one image, for a worker that is late, before it is ended
 MODEL_PATIENCE = 10  # the model has a whole chunk in hand: so many times the limit of one image
 MAX_DEATHS_IN_A_ROW = 10  # without one result in between, and no sooner than
 PATIENCE_S = 60  # seconds after the last result
@@ -48,12 +50,15 @@ class Worker(Generic[R]):
         self.process = start_process(work, theirs, self.mark.memory, open_lane, log.getEffectiveLevel(), daemon=True)
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()
-        self.started_at = time.monotonic()
+        self.started_at = self.given_at = time.monotonic()
         self.is_ready = False
-        self.timed_out = False
+        self.late: InHand | None = None  # the step that has taken too long, and since when that is known
+        self.late_since = 0.0
+        self.overdue: InHand | None = None  # the step that it was killed for
 
     def give(self, task: Task) -> None:
         self.tasks.append(task)
+        self.given_at = time.monotonic()
         try:
             self.pipe.send((task.number, task.chunk))
         except (BrokenPipeError, ConnectionResetError):
@@ -68,10 +73,11 @@ class Worker(Generic[R]):
             return
 
     def end(self) -> None:
-        self.process.kill()
-        self.process.join()
+        if self.overdue is None:  # else it was ended when that was seen
+            end_process(self.process)
         self.pipe.close()
-        self.process.close()
+        with suppress(ValueError):  # one that could not be ended
+            self.process.close()
 
 
 class Workers(Generic[R]):
@@ -188,30 +194,50 @@ class Workers(Generic[R]):
         if was_stopped:
             self._awake_since = time.monotonic()
         for worker in list(self._workers):
-            if self._is_overdue(worker) or worker.pipe in ready or worker.process.sentinel in ready:
+            worker.overdue = self._overdue_step(worker)
+            if worker.overdue or worker.pipe in ready or worker.process.sentinel in ready:
                 yield from self._attend(worker)
 
     def sources(self) -> list[Any]:
         """What becomes ready when a worker has something to say or ends."""
         return [source for worker in self._workers for source in (worker.pipe, worker.process.sentinel)]
 
-    def _is_overdue(self, worker: Worker[R]) -> bool:
+    def _overdue_step(self, worker: Worker[R]) -> InHand | None:
+        """Return what the worker is to be ended for, or None.
+
+        It is given some time more once it is known to be late: all of us may have been stopped (docker pause) while
+        nobody looked, as during a long commit.
+        """
+        late, now = self._late_step(worker), time.monotonic()
+        if late != worker.late:
+            worker.late, worker.late_since = late, now
+        return late if now - worker.late_since >= GRACE * self._timeout_s else None
+
+    def _late_step(self, worker: Worker[R]) -> InHand | None:
+        """Return what the worker has been at for longer than it may, or None.
+
+        A worker that has a task and is at rest is overdue too: what listens to its pipe hangs. What it said may not
+        have been read yet, after minutes in which the database let nobody write.
+        """
         in_hand = worker.mark.look()
         if not worker.is_ready:
-            # What it said may not have been heard yet, after minutes in which the database let nobody write.
-            since, limit = (time.monotonic() if worker.pipe.poll() else worker.started_at), START_LIMIT_S
+            since, limit = worker.started_at, START_LIMIT_S
+        elif in_hand.stage:
+            since, limit = in_hand.since, self._timeout_s * (MODEL_PATIENCE if in_hand.stage == "model" else 1)
+        elif worker.tasks:
+            since, limit = max(in_hand.since, worker.given_at), self._timeout_s
         else:
-            since = in_hand.since if in_hand.stage else time.monotonic()
-            limit = self._timeout_s * (MODEL_PATIENCE if in_hand.stage == "model" else 1)
-        worker.timed_out = time.monotonic() - max(since, self._awake_since) > limit
-        return worker.timed_out
+            return None
+        if time.monotonic() - max(since, self._awake_since) <= limit:
+            return None
+        is_known_to_hang = worker.is_ready and in_hand.stage
+        return in_hand if is_known_to_hang or not worker.pipe.poll() else None
 
     def _attend(self, worker: Worker[R]) -> Iterator[tuple[Task, R | ChunkResult]]:
-        if worker.timed_out:
-            worker.process.kill()
-            worker.process.join()
+        if worker.overdue:
+            end_process(worker.process)
         # Whether it lives is asked before its messages are read: one that dies after its last message is still heard.
-        has_ended = not worker.process.is_alive()
+        has_ended = worker.overdue is not None or not worker.process.is_alive()
         for message in worker.received():
             if isinstance(message, Failed):
                 raise message.error
@@ -241,21 +267,25 @@ class Workers(Generic[R]):
 
     def _bury(self, worker: Worker[R]) -> Iterator[tuple[Task, R | ChunkResult]]:
         """Judges the task in hand, queues the others again. The next feeding starts a replacement."""
-        death = Death(worker.process.exitcode or 0, worker.timed_out, worker.mark.look())
+        in_hand = worker.mark.look()
+        # A step that ended just before the kill was slow and did not hang, and the next one had hardly begun.
+        exitcode = -signal.SIGKILL if worker.process.exitcode is None else worker.process.exitcode
+        death = Death(exitcode, in_hand == worker.overdue, in_hand)
         self._workers.remove(worker)
         worker.end()
         tasks = deque(map(self._free_slot, worker.tasks))
         chunk = {"chunk": tasks[0].chunk.number} if tasks else {}
-        in_hand_stage = death.in_hand.stage or "nothing"
-        log.info("a worker ended with exit code %s, in hand: %s", death.exitcode, in_hand_stage, extra=chunk)
+        log.info(
+            "a worker ended with exit code %s, in hand: %s", death.exitcode, in_hand.stage or "nothing", extra=chunk
+        )
         self._check_deaths(worker, death)
         if not tasks:
             return
-        in_hand = tasks.popleft()
-        verdict = judge(in_hand, death) if worker.is_ready else Verdict(retry=(in_hand,))
+        task = tasks.popleft()
+        verdict = judge(task, death) if worker.is_ready else Verdict(retry=(task,))
         self._again.extendleft(reversed([*verdict.retry, *tasks]))
         if verdict.broken:
-            yield in_hand, ChunkResult(in_hand.chunk.number, (), verdict.broken, in_hand.chunk.models)
+            yield task, ChunkResult(task.chunk.number, (), verdict.broken, task.chunk.models)
 
     def _check_deaths(self, worker: Worker[R], death: Death) -> None:
         self._deaths_in_a_row += 1
@@ -268,7 +298,7 @@ class Workers(Generic[R]):
         if self._deaths_in_a_row >= MAX_DEATHS_IN_A_ROW and waited_s > PATIENCE_S:
             raise WorkersKilled(
                 f"{self._deaths_in_a_row} workers ended one after another and {waited_s:.0f} s passed without a result",
-                "is there memory enough? try fewer with --workers; what was committed stays, the rest is pending",
+                "is there memory enough, or does a step hang? try fewer --workers; the rest stays pending",
             )
 
     def abandon(self) -> None:

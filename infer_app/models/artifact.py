@@ -36,6 +36,7 @@ __all__ = [
     "open_artifact",
     "record_variant",
     "save_manifest",
+    "scan_artifacts",
 ]
 
 MANIFEST_FILE = "manifest.json"
@@ -114,16 +115,24 @@ def open_artifact(folder: Path) -> Artifact:
 def find_artifact(models_folder: Path, name: str) -> Artifact:
     """The newest model of a name; ModelError naming those that exist."""
     check_name(name)
-    candidates = [open_artifact(folder) for folder in _model_folders(models_folder / name)]
-    if candidates:
-        return max(candidates, key=lambda artifact: (artifact.manifest.created_at, artifact.manifest.model_id))
+    if versions := _undamaged(*_scan_versions(models_folder / name)):
+        return versions[0]
     raise _no_such_model(models_folder, name)
 
 
 def list_artifacts(models_folder: Path) -> list[Artifact]:
-    """All models, by name and age."""
-    artifacts = [open_artifact(folder) for name in _names(models_folder) for folder in _model_folders(name)]
-    return sorted(artifacts, key=lambda artifact: (artifact.manifest.name, artifact.manifest.created_at))
+    """List all models by name, the newest of a name first. Raises ModelError for one that can't be opened."""
+    return _undamaged(*scan_artifacts(models_folder))
+
+
+def scan_artifacts(models_folder: Path) -> tuple[list[Artifact], list[ModelError]]:
+    """List all models by name, the newest of a name first, and what is wrong with those that can't be opened."""
+    artifacts, damaged = list[Artifact](), list[ModelError]()
+    for name_folder in _names(models_folder):
+        versions, errors = _scan_versions(name_folder)
+        artifacts += versions
+        damaged += errors
+    return artifacts, damaged
 
 
 def check_name(name: str) -> None:
@@ -189,6 +198,23 @@ def _names(models_folder: Path) -> list[Path]:
         return sorted(path for path in models_folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
     except OSError as error:
         raise ModelError(f"{models_folder}: {error.strerror}", "it must be readable") from error
+
+
+def _scan_versions(name_folder: Path) -> tuple[list[Artifact], list[ModelError]]:
+    """List the models of one name, the newest first, and what is wrong with those that can't be opened."""
+    artifacts, damaged = list[Artifact](), list[ModelError]()
+    for folder in _model_folders(name_folder):
+        try:
+            artifacts.append(open_artifact(folder))
+        except ModelError as error:
+            damaged.append(error)
+    return sorted(artifacts, key=lambda one: (one.manifest.created_at, one.manifest.model_id), reverse=True), damaged
+
+
+def _undamaged(artifacts: list[Artifact], damaged: list[ModelError]) -> list[Artifact]:
+    if damaged:
+        raise damaged[0]
+    return artifacts
 
 
 def _model_folders(name_folder: Path) -> list[Path]:

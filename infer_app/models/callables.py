@@ -22,6 +22,9 @@ def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., Any
     module_name, colon, attribute = spec.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(f"{spec!r} names no function", "write package.module:function, for example my_model:make")
+    if module_name.endswith(".py") and Path(module_name).is_file():
+        dotted = ".".join(Path(module_name).with_suffix("").parts)
+        raise UsageError(f"{module_name} is a file and not a module's name", f"did you mean {dotted}:{attribute}?")
     module = _import(module_name, [Path.cwd(), *([folder] if folder else [])])
     return _attribute(module, attribute)
 

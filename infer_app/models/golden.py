@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from infer_app.errors import ModelError
+from infer_app.images.bad_image import BadImage
 from infer_app.models.artifact import Artifact
 from infer_app.models.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
 from infer_app.models.outputs import decode_outputs
@@ -71,7 +72,7 @@ def check_golden(
     expected_pixels, expected = golden_pixels(artifact), golden_outputs(artifact)
     pixels = torch.stack(
         [
-            _checked_pixels(load_pixels(artifact.read(path)), expected_pixels[number], levels, number)
+            _checked_pixels(_loaded(load_pixels, artifact.read(path), number), expected_pixels[number], levels, number)
             for number, path in enumerate(artifact.manifest.golden)
         ]
     )
@@ -106,6 +107,14 @@ def load_array(data: bytes) -> np.ndarray:
     """The array in the bytes of a .npy file."""
     array: np.ndarray = np.load(io.BytesIO(data), allow_pickle=False)
     return array
+
+
+def _loaded(load_pixels: Callable[[bytes], Tensor], data: bytes, number: int) -> Tensor:
+    """Load a golden image; that it can't be says that a decoder or the preprocess function doesn't work here."""
+    try:
+        return load_pixels(data)
+    except BadImage as bad:
+        raise _failed(number, bad.detail or str(bad.reason)) from bad
 
 
 def _checked_pixels(actual: Tensor, expected: Tensor, allowed: int, number: int) -> Tensor:

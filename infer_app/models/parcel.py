@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import tempfile
+import stat
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from infer_app.errors import ModelError
+from infer_app.loading.temporary import run_folder
 from infer_app.models.artifact import MANIFEST_FILE, Artifact, write_file
 
 KEPT_S = 30 * 86_400.0  # after it was last needed
@@ -40,34 +40,49 @@ def pack(artifact: Artifact, variant: str) -> Parcel:
 
 
 def unpack(parcel: Parcel) -> Path:
-    """The folder where its files lie, kept between runs. Raises ModelError where it was changed on its way."""
+    """Write the files into a folder that only this user may change: what is loaded from there is code.
+
+    It is kept between runs where the user has a home, and else gone with this run. Raises ModelError where the parcel
+    was changed on its way.
+    """
     if _sha256(parcel.files) != parcel.sha256:
         raise ModelError("a model was changed on its way to this machine", "run it again; is the memory sound?")
     errors = []
-    for cache in _caches():
-        folder = cache / parcel.sha256
+    for name, find_cache in (("the user's cache", _home_cache), ("the temporary folder", _run_cache)):
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            if cache.stat().st_uid != os.getuid():
-                raise PermissionError(0, "belongs to somebody else", str(cache))
+            folder = find_cache() / parcel.sha256
+            folder.mkdir(mode=0o700, exist_ok=True)
             for relative, data in parcel.files.items():
                 path = folder / relative
                 if not path.is_file() or path.read_bytes() != data:
                     write_file(folder, relative, data)
             os.utime(folder)
-            _forget_old(cache)
+            _forget_old(folder.parent)
         except OSError as error:
-            errors.append(f"{folder}: {error.strerror}")
+            errors.append(f"{error.filename or name}: {error.strerror}")
             continue
         return folder
     raise ModelError(f"a model can't be kept on this machine: {'; '.join(errors)}", "free some space, or set TMPDIR")
 
 
-def _caches() -> Iterator[Path]:
-    """The user's, or one under the temporary folder where there is no home to write to."""
+def _home_cache() -> Path:
+    """Raises PermissionError where anybody else may change a folder on the way to it."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
-    yield home.expanduser() / "infer_app" / "parcels"
-    yield Path(tempfile.gettempdir()) / f"infer_app-{os.getuid()}" / "parcels"
+    cache = (home.expanduser() / "infer_app" / "parcels").resolve()
+    for folder in (*reversed(cache.parents), cache):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.stat()
+        is_shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+        if is_shared or found.st_uid not in (0, os.getuid()):
+            raise PermissionError(0, "others may change what is in it", str(folder))
+    return cache
+
+
+def _run_cache() -> Path:
+    """A new one in the temporary folder, under a name that nobody could know before."""
+    cache = run_folder() / "parcels"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    return cache
 
 
 def _forget_old(cache: Path) -> None:

@@ -20,6 +20,7 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.models.callables import resolve_callable
 from infer_app.models.specs import InputSpec
 from infer_app.models.torchscript import first_line, trace_module
+from infer_app.models.trial import check_batches
 
 _INSTALLED = ("site-packages", "dist-packages")
 _NUM_NAMED = 3  # keys, of those that are missing or too many
@@ -47,7 +48,7 @@ def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: 
     if weights is None and _state_sha256(module) != _state_sha256(_make(function, source)):
         raise ModelError(f"{source} gives other weights at each call", "name the trained ones: --weights FILE")
     sha256 = hashlib.sha256(source_code(function) + _state_sha256(module).encode()).hexdigest()
-    return Source("callable", trace_module(module, _example(input_spec, size)), sha256)
+    return Source("callable", _trace(module, input_spec, size), sha256)
 
 
 def make_module(source: str, weights: Path | None) -> nn.Module:
@@ -172,13 +173,29 @@ def _state_sha256(module: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
-        digest.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        # Not contiguous(): it returns a tensor with one element as it is, whatever its stride, and view needs stride 1.
+        values = tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+        digest.update(values.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
+
+
+def _trace(module: nn.Module, spec: InputSpec, size: int) -> bytes:
+    """Trace a module; ModelError where that fails, with what is wrong with the module if it doesn't run by itself."""
+    try:
+        return trace_module(module, _example(spec, size))
+    except ModelError:
+        check_batches(module, spec, _pictures(3, size))
+        raise
 
 
 def _example(spec: InputSpec, size: int) -> Tensor:
     """Two pictures to trace on: with one alone, a squeeze would lose the batch."""
-    random = torch.Generator().manual_seed(0)
     if spec.kind == "uint8-nhwc":
-        return torch.randint(0, 256, (2, size, size, 3), dtype=torch.uint8, generator=random)
-    return torch.rand(2, 3, size, size, generator=random)
+        return _pictures(2, size)
+    return torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def _pictures(count: int, size: int) -> Tensor:
+    """Random pixels, (count, size, size, 3) uint8; the same ones at each call."""
+    random = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (count, size, size, 3), dtype=torch.uint8, generator=random)

@@ -50,7 +50,7 @@ def trace_module(module: nn.Module, example: Tensor) -> bytes:
     except Exception as error:  # a trace runs the user's code
         raise ModelError(
             f"can't trace the module on an input of {tuple(example.shape)} {example.dtype}: {first_line(error)}",
-            "check --size and --input; the module must take one tensor and return one",
+            "script it and build from that file: torch.jit.script(module.eval()).save(FILE)",
         ) from error
 
 
@@ -75,7 +75,7 @@ def load_runnable(module: bytes, device: torch.device) -> Any:
 def load_frozen(module: bytes, device: torch.device) -> Any:
     """The same with its weights folded in: what never changes needn't be computed for each batch. Raises ModelError."""
     with _no_deprecations(), torch.inference_mode():
-        return _jit.freeze(load_runnable(module, device))
+        return _freeze(load_runnable(module, device))
 
 
 def run_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Any:
@@ -143,8 +143,19 @@ def _frozen(source: bytes, spec: InputSpec, size: int, batch_size: int, *, chann
     wrapped = _Normalised(load_torchscript(source), spec, channels_last=channels_last).eval()
     example = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8)
     with _no_deprecations(), torch.no_grad():
-        frozen = _jit.freeze(_jit.trace(wrapped, example, check_trace=False))
+        frozen = _freeze(_jit.trace(wrapped, example, check_trace=False))
     fold_padding(frozen.graph)
+    return frozen
+
+
+def _freeze(module: Any) -> Any:
+    """Fold the weights into the code.
+
+    The result keeps the module alive: for the message of an error in it torch 2.13 reads the functions that it was
+    inlined from, and crashes where they are gone. That takes no memory, since the two share their weights.
+    """
+    frozen = _jit.freeze(module)
+    object.__setattr__(frozen, "inlined_from", module)
     return frozen
 
 

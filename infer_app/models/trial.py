@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,12 +27,9 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
     ModelError with what to do for a module that can't run on them, knows one batch size only, gives anything but one
     tensor, gives other outputs each time or in other company, or gives numbers that are not finite.
     """
-
-    def run(batch: Tensor) -> Any:
-        return run_source(module, spec, batch)
-
+    run = partial(run_source, module, spec)
     trial = torch.cat([pixels, pixels.flip(1), 255 - pixels])[:3]
-    _check_batches(run, trial)
+    check_batches(module, spec, trial)
     together = run(trial).float()
     _check_repeatable(together, run(trial).float())
     _check_company(together, torch.cat([run(trial[:1]), run(trial[1:])]).float())
@@ -39,6 +37,30 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
     if not outputs.isfinite().all():
         raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
     return outputs
+
+
+def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor) -> None:
+    """Refuse a module that can't run on one, two and three pictures alike, or that gives anything but one tensor.
+
+    `trial`: (3, H, W, 3) uint8. Raises ModelError with what to do.
+    """
+    run = partial(run_source, module, spec)
+    failures = {size: failure for size in (1, 2, 3) if (failure := _failure(run, trial[:size]))}
+    if not failures:
+        return
+    size, failure = next(iter(failures.items()))
+    if isinstance(failure, ModelError):
+        raise failure
+    fits = [n for n in (1, 2, 3) if n not in failures] or _other_batches(run, trial)
+    if fits:
+        raise ModelError(
+            f"the module runs on {fits[0]} at a time but not on {size}: {first_line(failure)}", _BATCH_HINT
+        )
+    height, width = trial.shape[1:3]
+    raise ModelError(
+        f"the module can't run on pictures of {height}x{width}: {first_line(failure)}",
+        "check --size, and --input: float-nchw is normalised float32 (n, 3, H, W), uint8-nhwc is (n, H, W, 3)",
+    ) from failure
 
 
 def check_meaning(outputs: Tensor, spec: OutputSpec, num_labels: int | None) -> None:
@@ -66,25 +88,6 @@ def _check_classes(rows: Tensor, spec: OutputSpec) -> None:
         raise ModelError("the outputs are probabilities already", "build with --activation none")
     if not are_probabilities and spec.activation == "none":
         raise ModelError("the outputs are not probabilities that sum to 1", "build with --activation softmax")
-
-
-def _check_batches(run: _Run, trial: Tensor) -> None:
-    failures = {size: failure for size in (1, 2, 3) if (failure := _failure(run, trial[:size]))}
-    if not failures:
-        return
-    size, failure = next(iter(failures.items()))
-    if isinstance(failure, ModelError):
-        raise failure
-    fits = [n for n in (1, 2, 3) if n not in failures] or _other_batches(run, trial)
-    if fits:
-        raise ModelError(
-            f"the module runs on {fits[0]} at a time but not on {size}: {first_line(failure)}", _BATCH_HINT
-        )
-    height, width = trial.shape[1:3]
-    raise ModelError(
-        f"the module can't run on pictures of {height}x{width}: {first_line(failure)}",
-        "check --size, and --input: float-nchw is normalised float32 (n, 3, H, W), uint8-nhwc is (n, H, W, 3)",
-    ) from failure
 
 
 def _failure(run: _Run, batch: Tensor) -> Exception | None:

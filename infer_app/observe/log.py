@@ -19,6 +19,7 @@ from infer_app.observe.unheard import forget
 
 JSON = "json"
 FIRST = ("timestamp", "level", "event", "date", "model", "run_id", "chunk")  # of a JSON line's keys
+OF_FORMATTERS = ("message", "asctime")  # attributes that any formatter leaves on a record
 SHOWN = ("timestamp", "level", "event", "chunk", "exc_info")  # to people, whose first and last line name the rest
 
 
@@ -71,7 +72,7 @@ def _formatter(style: str, is_terminal: bool) -> logging.Formatter:
     time = (
         processors.TimeStamper(fmt="iso", utc=True) if is_json else processors.TimeStamper("%Y-%m-%d %H:%M:%S", False)
     )
-    gather: list[Processor] = [stdlib.ExtraAdder(), contextvars.merge_contextvars, stdlib.add_log_level, time]
+    gather: list[Processor] = [_add_extra, contextvars.merge_contextvars, stdlib.add_log_level, time]
     # Plain tracebacks: those with the values of variables would show passwords.
     if is_json:
         gather.append(stdlib.add_logger_name)
@@ -82,6 +83,12 @@ def _formatter(style: str, is_terminal: bool) -> logging.Formatter:
     return stdlib.ProcessorFormatter(
         foreign_pre_chain=gather, processors=[stdlib.ProcessorFormatter.remove_processors_meta, *render]
     )
+
+
+def _add_extra(_: Any, __: str, line: EventDict) -> EventDict:
+    """Add what was passed as `extra`, and not what a record factory or another handler's formatter adds."""
+    not_given = {*logging.makeLogRecord({}).__dict__, *OF_FORMATTERS}
+    return {**line, **{name: value for name, value in line["_record"].__dict__.items() if name not in not_given}}
 
 
 def _for_people(_: Any, __: str, line: EventDict) -> EventDict:

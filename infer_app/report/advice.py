@@ -159,7 +159,9 @@ def _steps(of: Situation) -> Iterator[Step]:
             "1 image of an earlier day is" if of.older_pending == 1 else f"{of.older_pending:,} of earlier days are"
         )
         yield Step(f"{images} pending", f"infer backfill --from … --to … --model {shlex.quote(of.model)}")
-    if of.too_many_rejected:
+    if of.last and of.last.error and of.last.exit_code == EXIT_TOO_MANY_REJECTED:
+        yield Step(f"The last run stopped: {of.last.error}")
+    elif of.too_many_rejected:
         yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {day}")
     elif of.reasons:
         yield Step(_about_rejections(of.reasons), f"infer rejects {day}")

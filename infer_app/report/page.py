@@ -128,7 +128,7 @@ def _printable(value: Any) -> Any:
 
 
 def _name(location: str) -> str:
-    return shown_location(location).rstrip("/").rpartition("/")[2] or location
+    return shown_location(location).rstrip("/").rpartition("/")[2] or location or "no location"
 
 
 def _href(file: str) -> str:

@@ -8,10 +8,11 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PIL import Image, ImageFile, ImageOps
+from PIL import Image, ImageFile
 
 from infer_app.errors import InferError
 from infer_app.images.bad_image import BadImage
+from infer_app.images.decode import rgb_of
 from infer_app.images.location import ReadLimits, read_image
 from infer_app.loading.once import run_in_process
 from infer_app.records import Reason
@@ -97,12 +98,10 @@ def _thumbnail(location: str, limits: ThumbnailLimits) -> bytes | None:
 
 
 def _small(image: Image.Image) -> Image.Image:
+    """Shrink the pixels that the model gets, upright."""
     image.draft("RGB", (2 * SIZE, 2 * SIZE))
-    image.thumbnail((2 * SIZE, 2 * SIZE), reducing_gap=2.0)
-    upright = ImageOps.exif_transpose(image)
-    upright = upright.convert("RGBA") if "transparency" in upright.info or upright.mode in ("LA", "PA") else upright
-    small = upright.convert("RGB")
-    small.thumbnail((SIZE, SIZE))
+    small = Image.fromarray(rgb_of(image))
+    small.thumbnail((SIZE, SIZE), reducing_gap=2.0)
     return small
 
 

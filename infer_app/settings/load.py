@@ -65,12 +65,19 @@ def _read_toml(path: Path) -> dict[str, Any]:
 
 
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """INFER_SECTION__KEY variables; a value that reads as a list is one (INFER_IMAGES__ROOTS=/a:/b)."""
+    """Read INFER_SECTION__KEY variables; a value that reads as a list is one (INFER_IMAGES__ROOTS=/a:/b).
+
+    Other names that begin with INFER_ belong to other programs: Kubernetes sets INFER_DB_SERVICE_HOST and more for a
+    service called infer-db. Only a setting's name with a single underscore can't be meant for anybody else.
+    """
     flat: dict[str, Any] = {}
+    single = {variable(dotted).replace("__", "_") for dotted in _known_keys()}
     for name, text in environ.items():
-        if not name.startswith("INFER_") or name == "INFER_CONFIG":
+        if not name.startswith("INFER_"):
             continue
-        section, _, key = name.removeprefix("INFER_").lower().partition("__")
+        section, separator, key = name.removeprefix("INFER_").lower().partition("__")
+        if not (section and separator) and name not in single:
+            continue
         dotted = f"{section}.{key}"
         if dotted not in _known_keys():
             close = difflib.get_close_matches(dotted, _known_keys(), 1, 0.5)

@@ -131,7 +131,7 @@ class RunSettings(Section):
     workers: int = Field(0, ge=0)  # 0: one for each core that this process may use
     chunk_size: int = Field(0, ge=0, le=256)  # images in a transaction; 0: a quarter second's work
     wait: bool = False  # for another run that holds the day, instead of ending with exit code 13
-    max_rejected: str = "5%"  # more than this ends with exit code 3: a share (at least 10 images) or a number
+    max_rejected: str = "5%"  # more than this stops a day with exit code 3: a share (at least 10 images) or a number
 
     @field_validator("max_rejected")
     @classmethod

@@ -13,7 +13,6 @@ from sqlalchemy import create_engine
 
 from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade
-from tests.conftest import DATABASES
 from tests.databases import servers
 from tests.faults.conftest import NUM_PHOTOS, Hit, a_day, models, seeded, uninterrupted  # noqa: F401
 from tests.integration.conftest import Project, built_models  # noqa: F401
@@ -97,30 +96,14 @@ def project(make_server_project):
     return make_server_project("project")
 
 
-@pytest.fixture(scope="session")
-def running_servers() -> Iterator[dict[str, servers.Server | servers.NoServer]]:
-    """Of every kind, for tests of two databases; or why there is none."""
-    with ExitStack() as stack:
-        found: dict[str, servers.Server | servers.NoServer] = {}
-        for kind in DATABASES[1:]:
-            try:
-                found[kind] = stack.enter_context(getattr(servers, kind)())
-            except servers.NoServer as missing:
-                found[kind] = missing
-        yield found
-
-
 @pytest.fixture
-def new_url(running_servers, tmp_path):
+def new_url(private_server, tmp_path):
     """new_url("postgres", "name") is that of a new, empty database; the name is of a SQLite file."""
     with ExitStack() as stack:
 
         def create(kind, name):
             if kind == "sqlite":
                 return f"sqlite:///{tmp_path / name}.db"
-            server = running_servers[kind]
-            if isinstance(server, servers.NoServer):
-                pytest.skip(str(server))
-            return stack.enter_context(servers.new_database(server.url))
+            return stack.enter_context(servers.new_database(private_server(kind).url))
 
         yield create

@@ -4,8 +4,10 @@ import json
 import os
 import random
 import threading
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import pytest
 from alembic import command
 from sqlalchemy import insert, inspect, make_url, select, text, update
 
+from infer_app.cli.proposal import init_from
 from infer_app.database import bulk, migrate
 from infer_app.database import source as source_module
 from infer_app.database.books import Books
@@ -23,7 +26,17 @@ from infer_app.database.migrate import check_schema, upgrade
 from infer_app.database.propose import propose
 from infer_app.database.registry import add_images, count_images
 from infer_app.database.rehearsal import open_rehearsal
-from infer_app.database.schema import MAX_ID, VERSION, VERSION_TABLE, images, metadata, predictions, rejections, runs
+from infer_app.database.schema import (
+    MAX_ID,
+    VERSION,
+    VERSION_TABLE,
+    images,
+    metadata,
+    models,
+    predictions,
+    rejections,
+    runs,
+)
 from infer_app.database.sink import Sink
 from infer_app.database.source import Source
 from infer_app.database.source_checks import check_ids, check_source
@@ -110,8 +123,9 @@ def relations(database):
         return {*inspector.get_table_names(), *inspector.get_view_names()}
 
 
-def test_the_view_shows_the_newest_model_of_a_name(database):
-    ledger = Ledger(database)
+def test_the_view_shows_the_newest_model_of_a_name_and_so_do_the_books(database, register):
+    ledger, books = Ledger(database), Books(database, Source(database, SourceSettings()))
+    register("/1.jpg", "/2.jpg")
     for number in (1, 2):
         model = type(MODEL)(MODEL.name, f"{number}" * 16, "cpu-torchscript", {"a": "😀"})
         ledger.open_run(DAY, model, "cpu", "cpu")
@@ -119,6 +133,53 @@ def test_the_view_shows_the_newest_model_of_a_name(database):
     with database.read() as connection:
         found = connection.execute(text("SELECT image_id, model_id FROM infer_current_predictions ORDER BY image_id"))
         assert [tuple(row) for row in found] == [("1", "1" * 16), ("2", "2" * 16)]
+    listed = books.read_current_predictions(DAY, books.models_of())
+    assert [(row["image_id"], row["model_id"]) for row in listed] == [("1", "1" * 16), ("2", "2" * 16)]
+
+
+def test_the_version_that_was_run_last_is_the_current_one(database):
+    """Whatever the clock said: here version 2 was first run in the year 2099, and the others within one tick."""
+    ledger, books = Ledger(database), Books(database, Source(database, SourceSettings()))
+
+    def run(version):
+        model = type(MODEL)(MODEL.name, version * 16, "cpu-torchscript", {})
+        ledger.open_run(DAY.before(len(books.last_runs(100))), model, "cpu", "cpu")
+        commit(database, predicted("1"), model_id=model.model_id)
+
+    def current():
+        with database.read() as connection:
+            found = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars().all()
+        assert [model_id for _, model_id in books.models_of()][:1] == found
+        return found[0][0]
+
+    run("2")
+    with database.write() as connection:
+        connection.execute(update(models).values(created_at=datetime(2099, 1, 1)))
+    for version in "1213321":
+        run(version)
+        assert current() == version
+
+
+def test_a_run_that_is_refused_leaves_the_current_version_as_it_was(database):
+    ledger, books = Ledger(database), Books(database, Source(database, SourceSettings()))
+    first, second = (type(MODEL)(MODEL.name, version * 16, "cpu-torchscript", {}) for version in "12")
+    for model in (first, second):
+        ledger.open_run(DAY, model, "cpu", "cpu")
+    with pytest.raises(DayHeld):
+        ledger.open_run(DAY, first, "cpu", "cpu")
+    assert books.models_of()[0] == (MODEL.name, second.model_id)
+
+
+def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database):
+    """As a database of an earlier release may have them."""
+    row = {"name": MODEL.name, "manifest": {}, "created_at": datetime(2026, 1, 1)}
+    with database.write() as connection:
+        connection.execute(insert(models), [row | {"id": version * 16} for version in "132"])
+    for version in "123":
+        commit(database, predicted("1"), model_id=version * 16)
+    with database.read() as connection:
+        (current,) = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars()
+    assert Books(database, Source(database, SourceSettings())).models_of()[0] == (MODEL.name, current)
 
 
 # What is written is what is read
@@ -482,6 +543,48 @@ def test_a_users_table_is_found_among_others(database, execute, kind):
     assert (recent.table, recent.id, recent.index) == ("recent", "id", None)
 
 
+def test_a_table_of_large_values_is_proposed_without_reading_them(database, execute, kind):
+    large = 4 << 20
+    types = {"sqlite": ("BLOB", "TEXT"), "postgres": ("BYTEA", "TEXT"), "mariadb": ("LONGBLOB", "LONGTEXT")}
+    blob, text_ = types[kind]
+    execute(f"CREATE TABLE scans (nr INTEGER PRIMARY KEY, picture {blob}, notes {text_}, name TEXT, uploaded DATE)")
+    row = {"picture": b"x" * large, "notes": "y" * large}
+    for number in range(3):
+        execute((f"INSERT INTO scans VALUES ({number}, :picture, :notes, '{number}.jpg', '2026-11-20')", [row]))
+    del row
+    tracemalloc.start()
+    try:
+        (found,) = propose(database)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (found.table, found.id, found.location, found.time.name) == ("scans", "nr", "name", "uploaded")
+    assert [sample[:2] for sample in found.samples] == [(number, f"{number}.jpg") for number in range(3)]
+    assert peak < large
+
+
+def test_a_server_or_database_that_is_not_there_is_told_with_what_to_check(url, kind, tmp_path):
+    if kind == "sqlite":
+        pytest.skip("a file that is not there has a test of its own")
+    gone = make_url(url).set(database="nodb").render_as_string(hide_password=False)
+    with pytest.raises(DatabaseUnavailable, match="nodb") as caught:
+        init_from(gone, folder=tmp_path)
+    assert "database, user and password of the URL" in caught.value.hint
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_table_with_types_of_its_own_is_proposed(database, execute, kind):
+    if kind != "postgres":
+        pytest.skip("it has neither domains nor enums of their own name")
+    execute("CREATE DOMAIN place AS TEXT CHECK (VALUE LIKE '/%')", "CREATE TYPE state AS ENUM ('new', 'old')")
+    execute("CREATE TABLE shots (id UUID PRIMARY KEY, path place, state state, about JSONB, came TIMESTAMPTZ)")
+    key = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
+    execute(f"INSERT INTO shots VALUES ('{key}', '/srv/a.jpg', 'new', '[]', '2026-11-20 08:00+00')")
+    (found,) = propose(database)
+    assert (found.id, found.location, found.time.name) == ("id", "path", "came")
+    assert [tuple(map(str, sample[:2])) for sample in found.samples] == [(key, "/srv/a.jpg")]
+
+
 @pytest.mark.parametrize("size", [1, 3, 7])
 def test_pages_of_any_size_give_each_image_once(database, register, monkeypatch, size):
     monkeypatch.setattr(source_module, "PAGE_SIZE", size)
@@ -533,15 +636,32 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     assert books.last_runs(5)[0]["predicted"] == 3
 
 
+def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, database, register, execute):
+    register("/1.jpg", "/2.jpg")
+    commit(database, predicted("1"), run_id="nobody's")
+    twice = "INSERT INTO infer_predictions SELECT * FROM infer_predictions"
+    if database.is_sqlite:
+        execute("DROP VIEW infer_current_predictions", "CREATE TABLE kept AS SELECT * FROM infer_predictions")
+        execute("DROP TABLE infer_predictions", "ALTER TABLE kept RENAME TO infer_predictions", twice)
+    elif database.dialect.name == "postgresql":
+        execute("ALTER TABLE infer_predictions DROP CONSTRAINT infer_predictions_pkey", twice)
+    else:
+        execute("ALTER TABLE infer_predictions DROP PRIMARY KEY", twice)
+    assert tables.books.count_day(DAY, ID) == DayCounts(eligible=2, predicted=1, rejected=0, pending=1)
+    lost = "infer_predictions has lost its primary key: an image may have two rows of one model"
+    assert lost in tables.books.find_problems(DAY, ID)
+
+
 def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
-    """On a fresh database too, where the model isn't registered yet."""
+    """On a fresh database too, where the model isn't registered yet, and by any of its names."""
     ready = threading.Barrier(6)
 
-    def start(_):
+    def start(number):
+        model = replace(MODEL, name=f"name {number % 3}")
         with Database(url) as own, own.read():
             ready.wait()
             try:
-                return Ledger(own).open_run(DAY, MODEL, "cpu", "cpu")
+                return own.ride_out(lambda: Ledger(own).open_run(DAY, model, "cpu", "cpu"))
             except DayHeld:
                 return None
 
@@ -550,6 +670,51 @@ def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
     assert len([run for run in started if run]) == 1
     with database.read() as connection:
         assert len(connection.execute(select(runs.c.id)).all()) == 1
+
+
+@pytest.mark.parametrize("is_registered", [True, False], ids=["known model", "new model"])
+@pytest.mark.parametrize("names", [("stub", "stub"), ("stub", "other")], ids=["one name", "two names"])
+def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, monkeypatch, names, is_registered):
+    """By whichever names of the model: predictions are kept by its id."""
+    starts = [replace(MODEL, name=name) for name in names]
+    take_over, both_looked = Ledger._take_over, threading.Barrier(2)
+    if is_registered:
+        for model in starts:
+            Ledger(database).fail_run(Ledger(database).open_run(DAY, model, "cpu", "cpu"), 1, "")
+        monkeypatch.setattr(Ledger, "_register_model", lambda *_: None)  # what it locks is not what is relied on
+
+    def look(*given):
+        take_over(*given)
+        with suppress(threading.BrokenBarrierError):
+            both_looked.wait(2)
+
+    monkeypatch.setattr(Ledger, "_take_over", look)
+
+    def start(model):
+        with Database(url) as own:
+            try:
+                return own.ride_out(lambda: Ledger(own).open_run(DAY, model, "cpu", "cpu"))
+            except DayHeld as held:
+                return str(held)
+
+    with ThreadPoolExecutor(2) as threads:
+        outcomes = list(threads.map(start, starts))
+    with database.read() as connection:
+        (run_id,) = connection.scalars(select(runs.c.id).where(runs.c.state == "running"))
+    assert both_looked.broken
+    assert run_id in outcomes
+    assert sum(f"is held by run {run_id}" in outcome for outcome in outcomes) == 1
+
+
+def test_a_start_that_is_refused_makes_no_version_current(database):
+    """As of a model that runs by another name, under which it was never run before."""
+    ledger, older = Ledger(database), replace(MODEL, name="other", model_id="older")
+    ledger.open_run(DAY, older, "cpu", "cpu")
+    ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    with pytest.raises(DayHeld):
+        ledger.open_run(DAY, replace(MODEL, name="other"), "cpu", "cpu")
+    books = Books(database, Source(database, SourceSettings()))
+    assert books.models_of("other")[0] == ("other", "older")
 
 
 def test_a_row_that_a_dead_run_left_is_closed_by_the_next(database):

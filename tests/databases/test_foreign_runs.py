@@ -190,14 +190,15 @@ def test_the_tables_of_the_other_database_are_looked_at_and_written_down(day, tm
 
 
 @pytest.mark.parametrize("kinds", [("postgres", "sqlite"), ("postgres", "mariadb")], indirect=True)
-def test_an_outage_of_either_server_is_ridden_out(day, running_servers, kinds):
+def test_an_outage_of_either_server_is_ridden_out(day, private_server, kinds):
     run = day.start_run("--json")
     day.wait_for_results(run, 12)
     for kind in kinds:
         if kind != "sqlite":
-            running_servers[kind].end(signal.SIGQUIT if kind == "postgres" else signal.SIGKILL)
+            server = private_server(kind)
+            server.end(signal.SIGQUIT if kind == "postgres" else signal.SIGKILL)
             time.sleep(1)
-            running_servers[kind].start()
+            server.start()
     out, err = run.communicate(timeout=100)
     assert run.returncode == 0, out + err
     assert len(day.results()) == NUM_PHOTOS

@@ -31,6 +31,19 @@ def test_a_statement_that_takes_long_is_no_frozen_server(impatient):
         assert connection.scalar(text("SELECT 7 FROM pg_sleep(2)")) == 7
 
 
+def test_a_lock_that_another_session_holds_is_not_waited_for_for_ever(impatient, monkeypatch):
+    monkeypatch.setattr(patience, "LOCK_LIMIT_S", 1.0)
+    with impatient.write() as connection:
+        connection.execute(text("CREATE TABLE locked (id int)"))
+    with impatient.write() as holder:
+        holder.execute(text("LOCK TABLE locked"))
+        with pytest.raises(ConnectionLost, match="another session has held a lock"), impatient.write() as connection:
+            connection.execute(text("INSERT INTO locked VALUES (1)"))
+    with impatient.write() as connection:
+        connection.execute(text("INSERT INTO locked VALUES (2)"))
+        assert connection.scalars(text("SELECT id FROM locked")).all() == [2]
+
+
 @contextmanager
 def frozen(server):
     main = psutil.Process(server.process.pid)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sqlalchemy import text
+from sqlalchemy import make_url, text
 
 from infer_app.database import pgvector
 from infer_app.database.disagreement import Disagreement
@@ -123,6 +123,60 @@ def test_a_run_at_work_keeps_its_vectors_as_they_are(database, with_extension):
     with database.write() as connection:
         connection.execute(text("UPDATE infer_runs SET state = 'done'"))
     assert store_vectors(database, "pgvector") == 0
+
+
+RIGHTS = """
+SELECT r.rolname, a.privilege_type, a.is_grantable FROM pg_class c, aclexplode(c.relacl) a
+LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE c.relname = 'infer_current_predictions'
+UNION ALL
+SELECT r.rolname, a.privilege_type || ' ' || c.relname || '.' || t.attname, a.is_grantable
+FROM pg_class c JOIN pg_attribute t ON t.attrelid = c.oid, aclexplode(t.attacl) a
+LEFT JOIN pg_roles r ON r.oid = a.grantee WHERE c.relname LIKE 'infer_%'
+UNION ALL
+SELECT pg_get_userbyid(relowner), 'owns', false FROM pg_class WHERE relname = 'infer_current_predictions'
+UNION ALL
+SELECT unnest(reloptions), 'is set', false FROM pg_class WHERE relname = 'infer_current_predictions'
+"""
+
+
+@pytest.fixture
+def roles(database, url, kind):
+    """Names of two roles that log in."""
+    names = [f'{make_url(url).database}-"{name}"' for name in ("owner", "reader")] if kind == "postgres" else []
+    quoted = [database.dialect.identifier_preparer.quote(name) for name in names]
+    with database.write() as connection:
+        for name in quoted:
+            connection.exec_driver_sql(f"CREATE ROLE {name} LOGIN")
+    yield quoted
+    with database.write() as connection:
+        for name in quoted:
+            connection.exec_driver_sql(f"DROP OWNED BY {name}")
+            connection.exec_driver_sql(f"DROP ROLE {name}")
+
+
+def test_whoever_may_read_the_view_and_the_vectors_still_may_after_they_were_converted(
+    database, with_extension, roles, execute
+):
+    owner, reader = roles
+    execute(
+        f"GRANT CREATE ON SCHEMA public TO {owner}",
+        f"ALTER VIEW infer_current_predictions OWNER TO {owner}",
+        f"GRANT SELECT ON infer_current_predictions TO {reader} WITH GRANT OPTION",
+        "GRANT SELECT (label, vector) ON infer_current_predictions TO PUBLIC",
+        f"GRANT SELECT (image_id, vector) ON infer_predictions TO {reader}",
+        "ALTER VIEW infer_current_predictions SET (security_barrier = true, security_invoker = true)",
+    )
+    before = rights(database)
+    assert [right[0] for right in before].count(reader[1:-1].replace('""', '"')) == 3
+    store_vectors(database, "pgvector")
+    assert rights(database) == before
+    store_vectors(database, "bytes")
+    assert rights(database) == before
+
+
+def rights(database):
+    with database.read() as connection:
+        return sorted((tuple(row) for row in connection.execute(text(RIGHTS))), key=repr)
 
 
 def test_a_database_that_can_not_is_told_apart(database, kind):

@@ -18,6 +18,7 @@ def day(project):
     return project
 
 
+@pytest.mark.always
 @pytest.mark.timeout(240)
 def test_a_day_from_registering_to_verifying(day):
     before = day.results()

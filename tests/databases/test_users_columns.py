@@ -7,6 +7,7 @@ from sqlalchemy import create_engine, make_url
 
 from infer_app.database.connect import Database
 from infer_app.database.migrate import upgrade
+from infer_app.database.rows import RowReader
 from infer_app.database.sink import Sink
 from infer_app.database.source import Source
 from infer_app.database.source_checks import check_ids, check_source
@@ -51,6 +52,23 @@ def test_ids_of_bytes_that_are_no_text_are_refused_before_the_run(database, exec
     execute(("INSERT INTO shots VALUES (:id, '/a.jpg', '2026-11-20')", [row]))
     with pytest.raises(UsageError, match="bytes that are not text"):
         check_source(source)
+
+
+def test_an_image_in_a_column_is_found_by_its_own_id_only(url, execute, kind):
+    bytes_, is_uuid = {"sqlite": "BLOB", "postgres": "BYTEA", "mariadb": "BLOB"}[kind], kind == "postgres"
+    execute(
+        f"CREATE TABLE shots (id INTEGER PRIMARY KEY, tag {'UUID' if is_uuid else 'VARCHAR(80)'}, picture {bytes_})"
+    )
+    tag = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
+    execute((f"INSERT INTO shots VALUES (17, '{tag}', :picture)", [{"picture": b"data"}]))
+    for column, own, others in (
+        ("id", "17", ["scan-7", "017", "9" * 19, "9" * 30, ""]),
+        ("tag", tag, [tag.upper(), "17", ""]),
+    ):
+        reader = RowReader(url, SourceSettings(table="shots", id=column, bytes="picture", time="id"))
+        assert reader.read(own, 100) == (4, b"data")
+        assert [reader.read(other, 100) for other in others] == [None] * len(others)
+        reader._open[0].close()
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "UTF8"])

@@ -13,7 +13,7 @@ import psutil
 import pytest
 import torch
 
-from tests.conftest import DATABASES
+from tests.conftest import DATABASES, make_users_file
 from tests.faults.night import Night
 from tests.integration.conftest import DATE, INFER, ChannelMeans, Project
 
@@ -91,10 +91,13 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def a_day(tmp_path_factory, models):
+def a_day(tmp_path_factory, models, pytestconfig):
     """A project with a day of NUM_PHOTOS registered and nothing predicted."""
     project = Hit(tmp_path_factory.mktemp("a-day") / "project")
     project.init()
+    if pytestconfig.option.sqlite_journal == "delete":
+        make_users_file(project.folder / "infer.db")
+        project.upgrade()
     project.use_models(models)
     project.add_photos(NUM_PHOTOS)
     for number, content in BROKEN.items():

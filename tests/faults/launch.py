@@ -10,6 +10,7 @@ silence_s       after how long a server that says nothing is taken for frozen
 lease           false: no run holds a day
 host            as if on this machine, so that a run lives by its heartbeat; it is too old after `lease_s`, two beats
 max_pages       that SQLite's file may have
+lost_read       the server ends the connection of the number-th read, before its question; standard error says so
 crash           an exception in the middle of a run that is nobody's fault, to see what a traceback shows
 """
 
@@ -44,6 +45,8 @@ def let_in(faults: dict) -> None:
         Ledger._take_over = lambda *_: None
     if "host" in faults:
         _live_elsewhere(faults["host"], faults["lease_s"])
+    if "lost_read" in faults:
+        _lose_connection(faults["lost_read"])
     if "max_pages" in faults:
         _limit_pages(faults["max_pages"])
     if faults.get("crash"):
@@ -75,6 +78,26 @@ def _kill_at(point: str, number: int) -> None:
         reach("after commit")
 
     Database.write = failing
+
+
+def _lose_connection(number: int) -> None:
+    from infer_app.database.connect import Database
+
+    read, numbers = Database.read, count(1)
+
+    @contextmanager
+    def losing(self):
+        with read(self) as connection:
+            if next(numbers) == number:
+                is_postgres = self.dialect.name == "postgresql"
+                own = connection.exec_driver_sql(f"SELECT {'pg_backend_pid' if is_postgres else 'connection_id'}()")
+                end = "SELECT pg_terminate_backend(%s)" if is_postgres else "KILL %s"
+                with self._engine.connect() as other:
+                    other.exec_driver_sql(end % own.scalar())
+                print(f"lost read {number}", file=sys.stderr)
+            yield connection
+
+    Database.read = losing
 
 
 def _live_elsewhere(host: str, lease_s: float) -> None:

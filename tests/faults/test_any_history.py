@@ -86,7 +86,7 @@ class History(RuleBasedStateMachine):
         self.server.end(signal.SIGQUIT)
         self.server.start()
 
-    @rule(number=st.integers(1, 5), point=st.sampled_from(POINTS))
+    @rule(number=st.integers(1, 6), point=st.sampled_from(POINTS))
     def be_killed(self, number, point):
         ended = self.night.run("--model", self.model, date=self.date, number=number, point=point)
         assert ended.exit_code in (0, 3, 14, -9), ended.err

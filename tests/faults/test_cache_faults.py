@@ -81,6 +81,7 @@ def test_a_reader_beside_two_writers_finds_no_wrong_byte(folder):
         assert cache.misses > 100
 
 
+@pytest.mark.always
 @pytest.mark.parametrize("kills", [10])
 def test_what_killed_writers_leave_is_right_or_missing(folder, seeded, kills):
     hits = 0
@@ -158,6 +159,7 @@ def test_a_full_disk_at_the_start_means_no_new_images_and_one_warning(small_disk
     ]
 
 
+@pytest.mark.always
 def test_a_limit_on_file_size_ends_the_writing_only(folder, caplog):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:

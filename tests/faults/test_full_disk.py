@@ -6,6 +6,7 @@ from tests.faults.conftest import on
 from tests.faults.night import Night, photos
 
 
+@pytest.mark.always
 @on("sqlite")
 @pytest.mark.timeout(200)
 def test_a_file_that_may_not_grow_ends_the_run_and_the_next_completes(night, kind):

@@ -23,7 +23,7 @@ def _each_executor(request, monkeypatch):
 
 
 @pytest.mark.usefixtures("_each_executor")
-@pytest.mark.parametrize("count", [0, 40])  # test_random_kills.py has the other moments
+@pytest.mark.parametrize("count", [0, pytest.param(40, marks=pytest.mark.always)])  # others: test_random_kills.py
 def test_a_run_that_was_killed_is_finished_by_the_next(project, uninterrupted, seeded, count):
     """Everything at once, as by a power cut; `count` images were done, or none and the workers were starting."""
     run = project.start_run("--json")
@@ -143,6 +143,7 @@ def test_a_signal_while_the_workers_start_is_no_failure_of_theirs(project, numbe
     assert "died" not in err
 
 
+@pytest.mark.always
 def test_a_second_signal_ends_at_once_and_the_next_run_completes(project, uninterrupted):
     run = project.start_run("--json")
     project.wait_for_results(run, 10)

@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.faults.conftest import on
-from tests.faults.night import photos
+from tests.faults.night import DATE, photos
 from tests.faults.proxy import Proxy
 from tests.faults.stub import GOOD
 
@@ -22,9 +22,7 @@ TIMES_FULL = 12
 def stoppable(server):
     if server is None:
         pytest.skip("a server of one's own is needed to stop it")
-    yield server
-    if server.process.poll() is not None:
-        server.start()
+    return server
 
 
 @pytest.fixture
@@ -37,6 +35,7 @@ def stop(server):
     server.end(signal.SIGQUIT if "postgres" in server.url else signal.SIGKILL)
 
 
+@pytest.mark.always
 @on("postgres")
 @pytest.mark.timeout(600)
 def test_a_server_that_is_stopped_and_started_again_costs_nothing_but_time(night, stoppable, seeded, times):
@@ -148,12 +147,12 @@ def test_sigterm_while_the_server_is_away_ends_the_run_in_time(night, stoppable)
 @on("postgres")
 @pytest.mark.timeout(600)
 def test_a_commit_whose_answer_is_lost_is_done_once(night, kind):
-    """The first to the last of a run: its opening, four chunks, its closing.
+    """The first to the last of a run: two of its opening, four chunks, its closing.
 
     MariaDB's driver commits as it connects; and whoever was never reached is not waited for.
     """
     night.add(photos(14))
-    for number in range(2 if kind == "mariadb" else 1, 7):
+    for number in range(2 if kind == "mariadb" else 1, 8):
         night.reset()
         with Proxy(night.url, cut_at=number) as proxy:
             night.configure(proxy.url)
@@ -165,14 +164,51 @@ def test_a_commit_whose_answer_is_lost_is_done_once(night, kind):
         night.finish()
 
 
+@on("postgres")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("flags", "date"), [(("--limit", "4"), DATE), ((), "2026-11-25")], ids=["limit", "empty day"])
+def test_a_lost_connection_fails_no_run_that_has_taken_its_day(night, kind, flags, date):
+    """In each of its reads in turn: after the last commit it asks how much is left, and for the nearest day."""
+    if kind == "sqlite":
+        pytest.skip("no connection can be lost")
+    night.add(photos(14))
+    number, is_lost = 0, True
+    while is_lost:
+        number += 1
+        night.reset()
+        ended = night.run(*flags, date=date, lost_read=number)
+        is_lost = f"lost read {number}\n" in ended.err
+        states = night.rows("SELECT state FROM infer_runs")
+        assert (ended.exit_code, states) in [(0, [("done",)]), (10, [])], f"read {number}: {ended.err}"
+    assert states
+
+
+@on("sqlite")
+@pytest.mark.timeout(100)
+def test_a_run_whose_row_can_not_be_closed_says_so_in_it(night, kind):
+    if kind != "sqlite":
+        pytest.skip("SQLite's triggers")
+    night.add(photos(6))
+    night.execute(
+        "CREATE TRIGGER refuse BEFORE UPDATE OF state ON infer_runs WHEN new.state = 'done'"
+        " BEGIN SELECT RAISE(ABORT, 'not done at all'); END"
+    )
+    ended = night.run()
+    assert ended.exit_code == 1, ended.err
+    ((state, exit_code, error),) = night.rows("SELECT state, exit_code, error FROM infer_runs")
+    assert (state, exit_code) == ("failed", 1)
+    assert "not done at all" in error
+    assert night.results() == night.expected()
+
+
 @on()
 @pytest.mark.timeout(100)
 def test_a_commit_whose_answer_is_lost_is_counted_once(night):
     """Of a run that dies before it writes its true counts at its end."""
     night.add(photos(16))  # four chunks of four, in whatever order they end
-    with Proxy(night.url, cut_at=2) as proxy:
+    with Proxy(night.url, cut_at=3) as proxy:
         night.configure(proxy.url)
-        night.run(point="before write", number=6)
+        night.run(point="before write", number=7)
     assert len(night.results()) == 12
     assert night.rows("SELECT selected FROM infer_runs") == [(12,)]
 

@@ -36,6 +36,7 @@ def project(tmp_path):
     return project
 
 
+@pytest.mark.always
 def test_only_the_image_whose_score_is_no_number_is_rejected(project):
     project.add_photos(20)
     Image.new("RGB", (20, 20), "white").save(project.photos / "white.png")

@@ -81,6 +81,7 @@ def test_with_a_cache_every_result_is_the_same(photos, tmp_path):
             assert [Lane(tmp_path, cache).load(photo) for photo in photos] == expected
 
 
+@pytest.mark.always
 def test_a_second_model_decodes_nothing_but_what_was_rejected(photos, tmp_path):
     decoded = []
     for _ in range(2):

@@ -42,7 +42,8 @@ def test_commands_are_completed(tmp_path):
 
 
 def test_it_is_installed_into_the_home_of_whoever_asks(tmp_path):
-    command = [str(INFER), "--install-completion", "bash"]
+    """From a shell, which is looked for among the processes above."""
+    command = ["bash", "-c", '"$0" --install-completion; exit $?', str(INFER)]
     done = subprocess.run(command, env=os.environ | {"HOME": str(tmp_path)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "infer.sh" in (tmp_path / ".bashrc").read_text()

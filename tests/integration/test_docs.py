@@ -21,11 +21,13 @@ from PIL import Image
 from sqlalchemy import make_url
 
 from infer_app import errors
+from tests.conftest import named_server, need
 from tests.databases import servers
 from tests.integration.conftest import ChannelMeans
 
 DOCS = Path(__file__).parents[2] / "docs"
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+NEEDED = {"gpu-decoding": ("nvidia.nvimgcodec",)}  # packages of a page whose commands are run
 BLOCK = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = ("sh", "toml", "sql")
 SCRIPT = """\
@@ -109,6 +111,7 @@ def run(script: str, folder: Path, environ: dict[str, str]) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_tutorial_ends_in_a_night_that_balances(after_tutorial):
     _, _, said = after_tutorial
@@ -126,28 +129,22 @@ def prepare(page: Path, folder: Path) -> None:
             connection.executemany("INSERT INTO photos (path, uploaded_at) VALUES (?, ?)", rows)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
-def test_every_command_of_a_how_to_works(project, page):
+def test_every_command_of_a_how_to_works(project, page, private_server):
+    need(*NEEDED.get(page.stem, ()))
     prepare(page, project)
     with ExitStack() as stack:
         environ = {}
         if page.stem == "postgresql" and shutil.which("psql"):
-            environ["INFER_DATABASE__URL"] = new_database(stack)
+            server_url = named_server("postgres") or private_server("postgres").url
+            environ["INFER_DATABASE__URL"] = stack.enter_context(servers.new_database(server_url))
         said = follow(page, project, **environ)
     if page.stem == "own-table":
         assert "12 = 11 predicted + 1 rejected" in said
     if environ:
         assert "20 Nov: 12 = 11 predicted + 1 rejected" in said
-
-
-def new_database(stack: ExitStack) -> str:
-    given = os.environ.get("TEST_POSTGRES_URL")
-    try:
-        server = given or stack.enter_context(servers.postgres()).url
-    except servers.NoServer as missing:
-        pytest.skip(str(missing))
-    return stack.enter_context(servers.new_database(server))
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)

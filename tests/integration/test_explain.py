@@ -40,6 +40,7 @@ def id_of(project, name):
     return project.rows(f"SELECT CAST(id AS TEXT) FROM infer_images WHERE location LIKE '%{name}'")[0][0]
 
 
+@pytest.mark.always
 def test_a_prediction_with_its_file_and_run(night):
     found = explained(night, "1")
     (model,) = found["models"]
@@ -100,6 +101,7 @@ def test_a_new_image_is_pending(night):
     assert [model["state"] for model in found["models"]] == ["pending"]
 
 
+@pytest.mark.always
 def test_a_replay_gives_the_same_again(night):
     (model,) = explained(night, "2", "--replay")["models"]
     replay = model["replay"]

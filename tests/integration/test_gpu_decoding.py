@@ -94,7 +94,7 @@ def test_without_the_library_neither_a_build_nor_a_night_begins(night: Project, 
     assert error["error"].startswith("decoding on a GPU needs nvImageCodec")
     assert night.rows("SELECT * FROM infer_predictions") == []
     findings = night.infer_json("doctor", "--model", "by-gpu", exit_code=12, PYTHONPATH=path)["findings"]
-    assert [one["exit_code"] for one in findings if one["check"] == "gpu_decoder"] == [12]
+    assert [one["exit_code"] for one in findings if one["check"] == "model"] == [12]
 
 
 def test_a_function_of_ones_own_gets_pixels_of_the_cpu(night: Project):

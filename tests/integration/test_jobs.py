@@ -45,6 +45,7 @@ def test_a_good_night_is_silent(project):
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(5,)]
 
 
+@pytest.mark.always
 def test_a_bad_night_says_what_ran_how_it_ended_and_why(project):
     """The database is named as a crontab would: a line of its own, on its way to infer as it is."""
     elsewhere = "sqlite:////nowhere/infer.db"

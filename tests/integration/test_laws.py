@@ -61,6 +61,7 @@ def test_all_broken_is_rows_in_rejections_and_no_prediction(project):
     ]
 
 
+@pytest.mark.always
 def test_a_broken_neighbour_changes_nothing(make_project):
     whole, broken = make_project("whole"), make_project("broken")
     whole.add_photos(20)
@@ -75,6 +76,7 @@ def test_a_broken_neighbour_changes_nothing(make_project):
     assert [row for row in broken.results() if row[2] != "truncated"] == expected
 
 
+@pytest.mark.always
 def test_a_second_run_changes_nothing_and_says_so(project):
     project.add_photos(10)
     run(project)
@@ -107,6 +109,7 @@ def test_rows_belong_to_their_images_whatever_the_workers_and_the_order(make_pro
     assert {location.rsplit("/", 1)[1]: label for location, label in rows} == colors
 
 
+@pytest.mark.always
 def test_more_broken_than_the_budget_is_exit_3_and_what_was_written_stays(project):
     project.add_photos(6)
     (project.photos / "0001.jpg").write_text("no photo")

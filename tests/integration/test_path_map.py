@@ -25,6 +25,7 @@ def run(project, variables):
     return day["predicted"], day["rejected"], day["pending"]
 
 
+@pytest.mark.always
 def test_a_night_reads_what_was_moved_and_sees_what_has_changed(moved):
     project, variables = moved
     assert run(project, variables) == (9, 1, 0)
@@ -59,7 +60,8 @@ def test_doctor_tells_where_photos_lie(moved):
     told = [finding["found"] for finding in findings if finding["check"] == "map"]
     assert told == [f"what is recorded in {project.photos} is read in {project.folder}/mounted"]
     nowhere = {"INFER_IMAGES__MAP": f"{project.photos}=/nowhere"}
-    assert "/nowhere is no folder here" in project.infer("doctor", exit_code=14, **variables | nowhere)
+    assert "/nowhere is no folder here" in project.infer("doctor", exit_code=2, **variables | nowhere)
+    project.infer("run", "--date", DATE, exit_code=2, **variables | nowhere)
     variables["INFER_IMAGES__MAP"] += ":/srv=/usr"
     assert "fix: nothing in it may be read: add /usr to [images] roots" in project.infer("doctor", **variables)
 

@@ -177,6 +177,7 @@ def test_a_second_night_tries_transient_reasons_again_and_changes_nothing_else(p
     assert {path: hits - before[path] for path, hits in server.hits.items() if hits != before[path]} == {"/7.jpg": 1}
 
 
+@pytest.mark.always
 def test_nothing_remote_is_read_unless_it_is_allowed(project, servers):
     server, _ = servers
     server.serve("/a.jpg", photo())

@@ -1,18 +1,23 @@
 """The report through the real commands, in a real browser where one is installed, and under files that do harm."""
 
+import html
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import threading
 import time
+from datetime import date
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
 from infer_app.images.location import ReadLimits
+from infer_app.records import DayCounts
 from infer_app.report import thumbnails
+from infer_app.report.page import IndexRow, render_index
 from infer_app.report.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
 from tests.conftest import jpeg
 from tests.integration.conftest import DATE
@@ -24,6 +29,7 @@ needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium: apt-get
 PAGE = f"reports/{DATE}-colors.html"
 
 
+@pytest.mark.always
 def test_a_run_ends_in_its_report(project):
     project.add_photos(9)
     (project.photos / "cut.jpg").write_bytes(jpeg()[:300])
@@ -203,13 +209,15 @@ def hanging(locations, limits):
     return thumbnails_of(locations, limits)
 
 
-@pytest.mark.parametrize("harm", [killing, hanging])
-def test_a_file_that_kills_or_hangs_its_process_costs_its_thumbnail_alone(tmp_path, monkeypatch, harm):
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("harm", "timeout_s"), [(killing, 60.0), (hanging, 10.0)])  # one more process takes a second
+def test_a_file_that_kills_or_hangs_its_process_costs_its_thumbnail_alone(tmp_path, monkeypatch, harm, timeout_s):
     good = [save(tmp_path / f"{n}.jpg", jpeg()) for n in range(4)]
     bad = [save(tmp_path / name, jpeg()) for name in ("killer.jpg", "hanger.jpg")]
-    make_thumbnails(good, ThumbnailLimits(ReadLimits((tmp_path,), 10**6), 10**6))  # the fork server is up from here on
+    limits = ThumbnailLimits(ReadLimits((tmp_path,), 10**6), 10**6, timeout_s, all_timeout_s=200.0)
+    make_thumbnails(good, limits)  # the fork server is up from here on
     monkeypatch.setattr(thumbnails, "thumbnails_of", harm)
-    made = make_thumbnails([*good[:2], *bad, *good[2:]], ThumbnailLimits(ReadLimits((tmp_path,), 10**6), 10**6, 3.0))
+    made = make_thumbnails([*good[:2], *bad, *good[2:]], limits)
     assert set(good) <= set(made)
     assert len(made) == 5
 
@@ -217,3 +225,28 @@ def test_a_file_that_kills_or_hangs_its_process_costs_its_thumbnail_alone(tmp_pa
 def test_when_the_time_is_over_a_report_goes_on_without_pictures(tmp_path):
     location = save(tmp_path / "a.jpg", jpeg())
     assert make_thumbnails([location], ThumbnailLimits(ReadLimits((tmp_path,), 10**6), 10**6, all_timeout_s=0.0)) == {}
+
+
+MEASURE = """<title></title><iframe srcdoc="{page}" style="border: 0" width="{width}" height="3000"></iframe><script>
+onload = () => {{
+  const {{document: page, innerWidth}} = frames[0];
+  const lines = cell => {{
+    const text = page.createRange();
+    text.selectNodeContents(cell);
+    return new Set([...text.getClientRects()].map(line => line.top)).size;
+  }};
+  const names = [...page.querySelectorAll("td:nth-child(2)")].map(lines);
+  document.title = JSON.stringify([innerWidth, page.documentElement.scrollWidth, ...names]);
+}};
+</script>"""
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1100, 700, 390])
+def test_a_model_name_in_the_overview_is_not_broken_and_nothing_is_cut_off(tmp_path, width):
+    told = (DayCounts(123_456, 123_000, 456, 0), "attention", "too many rejected", "a.html")
+    rows = [IndexRow(date(2026, 11, 20), name, *told) for name in ("efficientnet-lite0", "a" * 128)]
+    page = tmp_path / "page.html"
+    page.write_text(MEASURE.format(page=html.escape(render_index(rows, "now")), width=width))
+    dom, _ = browse(page, tmp_path / "profile")
+    assert json.loads(re.search("<title>(.*)</title>", dom)[1])[:3] == [width, width, 1]

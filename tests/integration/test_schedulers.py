@@ -113,6 +113,12 @@ def test_the_pod_has_no_more_rights_than_it_needs(cronjob):
     assert mounted == {volume["name"] for volume in pod["volumes"]}
 
 
+def test_pods_get_no_variables_for_services_of_their_namespace(cronjob, rayjob):
+    """For a service whose name begins with infer-, as KubeRay's does, it would set INFER_…_SERVICE_HOST and others."""
+    pods = [pod_of(cronjob), *(group["template"]["spec"] for group in ray_groups(rayjob))]
+    assert [pod.get("enableServiceLinks") for pod in pods] == [False, False, False]
+
+
 def test_what_the_pod_runs_runs_with_what_it_sets(project, cronjob):
     project.add_photos(2, date="yesterday")
     (container,) = pod_of(cronjob)["containers"]

@@ -61,6 +61,7 @@ def decoded(project, *names):
     return {image: images.count(image) for image in images}
 
 
+@pytest.mark.always
 def test_two_models_get_what_each_would_get_alone(project, make_project):
     alone = make_project("alone")
     alone.use_models(project.folder / "models")
@@ -187,3 +188,21 @@ def test_two_runs_that_wait_for_the_same_models_in_another_order_both_end(projec
         second.kill()
     assert [code for *_, code in ended] == [0, 0], ended
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(2 * 29,)]
+
+
+def test_two_names_of_one_model_do_not_wait_for_each_other(project, models):
+    """Predictions are kept by the model's id: by the second name they are there already."""
+    project.use_models(models, copied=True)
+    folder = project.folder / "models"
+    shutil.copytree(folder / "colors", folder / "same")
+    (manifest,) = (folder / "same").glob("*/manifest.json")
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | {"name": "same"}))
+    told = run(project, "colors", "same", more=("--wait", "--max-duration", "90"))
+    assert [(one["model"], one["predicted"], one["day"]["pending"]) for one in told["models"]] == [
+        ("colors", 29, 0),
+        ("same", 0, 0),
+    ]
+    assert project.rows("SELECT model, count(*) FROM infer_current_predictions GROUP BY model ORDER BY model") == [
+        ("colors", 29),
+        ("same", 29),
+    ]

@@ -12,9 +12,11 @@ from PIL import Image
 from infer_app.executors.machine import usable_cores
 from infer_app.models.artifact import find_artifact
 from infer_app.models.tuning import Speed, new_tuning, save_tuning
+from tests.conftest import need
 from tests.integration.conftest import DATE, ChannelMeans, Project
 from tests.unit.models.small_models import save_photos
 
+pytestmark = pytest.mark.slow
 TORCHSCRIPT, FP32, INT8 = "cpu-torchscript", "cpu-openvino-fp32", "cpu-openvino-int8"
 SPEEDS = {TORCHSCRIPT: Speed(4, 14.0), FP32: Speed(2, 11.5), INT8: Speed(8, 6.0)}
 BUILD = ("--name", "colors", "--labels", "labels.txt", "--recipe", "stretch", "--size", "16")
@@ -26,6 +28,7 @@ IS_NOT_INSTALLED = {"sitecustomize.py": "import sys\nsys.modules['openvino'] = N
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory) -> Project:
     """A day of twelve images, and `colors` with int8, which is said to be the faster one."""
+    need("openvino", "nncf")
     project = Project(tmp_path_factory.mktemp("workshop") / "project")
     project.init()
     torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(project.folder / "colors.ts"))
@@ -105,6 +108,7 @@ def test_a_build_makes_the_variants_and_shows_what_each_keeps(workshop):
     assert workshop.infer_json("model", "verify", "colors") == {"verified": [workshop.built["model_id"]]}
 
 
+@pytest.mark.always
 def test_the_fastest_fp32_is_run_and_the_rows_say_so_with_one_worker_too(project):
     report = run(project, "--workers", "1")
     assert (report["variant"], report["predicted"], report["num_workers"]) == (FP32, 12, 1)

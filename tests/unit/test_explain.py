@@ -29,6 +29,19 @@ def compared(now, /, **stored):
     return explain._compared(Replay("cpu-torchscript"), Prediction(REF, now, None), row)
 
 
+@pytest.mark.parametrize(
+    ("image_id", "hint"),
+    [
+        ("17", "`infer predictions --date D` lists the ids of a day"),
+        ("photos/new.jpg", "no location holds it either: `infer images add FILE` registers an image"),
+        ("photos/old.jpg", "did you mean 1 (/srv/photos/old.jpg)?"),
+    ],
+)
+def test_the_hint_for_an_unknown_image_leads_on(tables, register, image_id, hint):
+    register("/srv/photos/old.jpg")
+    assert explain._unknown(tables, image_id).hint == hint
+
+
 def test_a_label_and_its_score():
     found = compared(Output("dog", 0.75), label="cat", score=0.5)
     assert (found.same_label, found.score_difference, found.cosine) == (False, 0.25, None)

@@ -1,7 +1,7 @@
 import pytest
 
 from infer_app import holdback
-from infer_app.errors import StorageUnavailable, UsageError
+from infer_app.errors import NothingAllowed, StorageUnavailable, UsageError
 from infer_app.holdback import MAX_FAILED_READS
 from infer_app.images.location import ReadLimits
 from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, Place, RemoteAccess
@@ -15,8 +15,8 @@ def root(tmp_path):
     return tmp_path
 
 
-def hold_back(results, roots, remote=NOTHING_REMOTE, path_map=NOTHING_MAPPED):
-    return holdback.hold_back(results, ReadLimits(tuple(roots), 1 << 20, remote, path_map))
+def hold_back(results, roots, remote=NOTHING_REMOTE, path_map=NOTHING_MAPPED, is_any_done_allowed=bool):
+    return holdback.hold_back(results, ReadLimits(tuple(roots), 1 << 20, remote, path_map), is_any_done_allowed)
 
 
 def failed(root, reason=Reason.READ_ERROR, count=1):
@@ -53,19 +53,38 @@ def test_one_success_proves_the_storage(root):
     assert list(hold_back(results, [root])) == results
 
 
-@pytest.mark.parametrize("gone", ["missing", "empty"])
-def test_a_root_that_is_gone_ends_the_run_before_any_not_found(tmp_path, gone):
-    root = tmp_path / "mount"
-    if gone == "empty":
-        root.mkdir()
-    with pytest.raises(StorageUnavailable, match="gone or empty"):
-        list(hold_back([failed(root, Reason.NOT_FOUND)], [root]))
-
-
 def test_when_no_location_is_allowed_the_root_to_allow_is_shown(root):
     with pytest.raises(UsageError) as caught:
         list(hold_back([failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED)], [root]))
     assert 'roots = ["/elsewhere"]' in caught.value.hint
+
+
+@pytest.mark.parametrize("count", [1, MAX_FAILED_READS + 1])
+def test_where_an_image_that_is_done_is_allowed_those_that_are_not_are_rejections(root, count):
+    results = [failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED, count), located("", Reason.LOCATION_NOT_ALLOWED)]
+    assert list(hold_back(results, [root], is_any_done_allowed=lambda: True)) == results
+
+
+def test_images_that_are_done_are_not_asked_for_beside_an_allowed_one(root):
+    results = [predicted(root), failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED, MAX_FAILED_READS)]
+    assert list(hold_back(results, [root], is_any_done_allowed=lambda: pytest.fail("asked"))) == results
+
+
+@pytest.mark.parametrize(
+    ("locations", "said"),
+    [
+        (["", ""], "none of 2 images to predict has an allowed location (allowed: {root}), for example image 0 has no"),
+        (["", "x.jpg"], "for example image 1, x.jpg: why"),
+        (["/srv/x.jpg"], "no image to predict has an allowed location (allowed: {root}), for example image 0, /srv/x"),
+    ],
+)
+def test_it_is_told_how_many_have_no_allowed_location_and_what_is_wrong_with_one(root, locations, said):
+    refs = [ImageRef(str(number), location) for number, location in enumerate(locations)]
+    refused = tuple(Broken(ref, Reason.LOCATION_NOT_ALLOWED, "why", "read") for ref in refs)
+    with pytest.raises(NothingAllowed) as caught:
+        list(hold_back([ChunkResult(0, (), refused)], [root]))
+    assert said.format(root=root) in caught.value.message
+    assert ("[source] query" in caught.value.hint) == (locations != ["/srv/x.jpg"])
 
 
 def test_where_a_location_lies_here_is_told_and_allowed(root):
@@ -76,10 +95,10 @@ def test_where_a_location_lies_here_is_told_and_allowed(root):
     assert 'roots = ["/photos"]' in caught.value.hint
 
 
-def test_a_root_that_is_gone_is_seen_behind_the_map(tmp_path):
-    root, path_map = tmp_path / "mount", PathMap.of({"/srv/photos": str(tmp_path / "mount")})
-    with pytest.raises(StorageUnavailable, match="gone or empty"):
-        list(hold_back([failed("/srv/photos", Reason.NOT_FOUND)], [root], NOTHING_REMOTE, path_map))
+def test_a_folder_above_the_root_is_not_proposed(root):
+    with pytest.raises(UsageError) as caught:
+        list(hold_back([failed(f"{root}/../..", Reason.LOCATION_NOT_ALLOWED)], [root]))
+    assert "without .." in caught.value.hint
 
 
 def test_a_few_that_are_not_allowed_are_rejections(root):

@@ -56,6 +56,49 @@ def test_a_misspelt_variable_is_named_with_the_right_one(tmp_path, dotted):
     assert variable in caught.value.hint
 
 
+@pytest.mark.parametrize("dotted", KEYS)
+def test_a_variable_with_one_underscore_is_named_with_the_right_one(tmp_path, dotted):
+    right = "INFER_" + dotted.replace(".", "__").upper()
+    wrong = right.replace("__", "_")
+    with pytest.raises(UsageError, match=f"unknown variable {wrong}") as caught:
+        load_settings(write(tmp_path, ""), environ={wrong: "1"})
+    assert caught.value.hint == f"did you mean {right}?"
+
+
+def kubernetes_variables(service, port):
+    """The variables that a pod gets for a service: https://kubernetes.io/docs/concepts/services-networking/service/."""
+    prefix, port = (name.upper().replace("-", "_") for name in (service, port))
+    names = ["SERVICE_HOST", "SERVICE_PORT", f"SERVICE_PORT_{port}", "PORT", "PORT_5432_TCP"]
+    names += [f"PORT_5432_TCP_{part}" for part in ("PROTO", "PORT", "ADDR")]
+    return {f"{prefix}_{name}": "tcp://10.0.0.1:5432" for name in names}
+
+
+@pytest.mark.parametrize(
+    "service", ["infer", "infer-db", "infer--db", *(f"infer-{name}" for name in Settings.model_fields)]
+)
+def test_variables_that_kubernetes_sets_for_a_service_are_ignored(tmp_path, service):
+    config = write(tmp_path, "")
+    loaded = load_settings(config, environ=kubernetes_variables(service, "web-ui"))
+    assert loaded.settings == load_settings(config, environ={}).settings
+
+
+@pytest.mark.parametrize("name", ["INFER_HOME", "INFER_CONFIG", "INFER_NONSENSE", "INFER_", "INFER___X"])
+def test_a_variable_that_names_no_section_is_ignored(tmp_path, name):
+    config = write(tmp_path, "")
+    assert load_settings(config, environ={name: "1"}).settings == load_settings(config, environ={}).settings
+
+
+def test_a_variable_of_an_unknown_section_is_named_with_the_right_one(tmp_path):
+    with pytest.raises(UsageError, match="unknown variable INFER_DATABSE__URL") as caught:
+        load_settings(write(tmp_path, ""), environ={"INFER_DATABSE__URL": "sqlite:///other.db"})
+    assert caught.value.hint == "did you mean INFER_DATABASE__URL?"
+
+
+def test_a_variable_of_a_section_without_a_key_is_refused(tmp_path):
+    with pytest.raises(UsageError, match="unknown variable INFER_RUN__"):
+        load_settings(write(tmp_path, ""), environ={"INFER_RUN__": "1"})
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -37,7 +37,7 @@ def test_the_last_words_of_a_run_are_cut_short_too(monkeypatch):
         for _ in range(2):
             with pytest.raises(Interrupted):
                 time.sleep(9)
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 9
 
 
 def test_a_deadline_counts_only_when_it_left_something_undone():

@@ -15,6 +15,7 @@ from infer_app.models.tuning import FOLDER, Layout, Speed, load_tuning, new_tuni
 from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.records import Alternative
 from infer_app.tune import Plan, measure_layouts, measure_speeds, plan
+from tests.conftest import need
 from tests.unit.models.small_models import Means, Network, built
 
 CORES = 4
@@ -37,6 +38,7 @@ def _one_thread():
 
 @pytest.fixture(scope="module")
 def built_once(tmp_path_factory):
+    need("openvino")
     return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print).folder
 
 

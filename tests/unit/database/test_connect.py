@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from contextlib import closing
 
@@ -12,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from infer_app.database.connect import Database
 from infer_app.errors import DatabaseUnavailable, InferError, UsageError
+from tests.conftest import need
 
 SECRET = "canary-pässword"
 HOLD_THE_LOCK = """
@@ -284,6 +286,7 @@ def test_an_option_that_the_driver_does_not_know_is_a_usage_error(url):
 
 
 def test_what_a_driver_repeats_of_the_url_is_masked_like_it():
+    need("psycopg")
     with (
         pytest.raises(DatabaseUnavailable, match=r'service "\*\*\*"') as refused,
         Database("postgresql://user@/name?host=/nowhere&service=canary") as database,
@@ -291,3 +294,112 @@ def test_what_a_driver_repeats_of_the_url_is_masked_like_it():
     ):
         pass
     assert "canary" not in f"{refused.value} {refused.value.hint}"
+
+
+# A file that another program made, in SQLite's default mode with a rollback journal
+
+CRASH_IN_ROLLBACK = """
+import os, sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size=1")
+connection.execute("BEGIN")
+connection.execute("UPDATE t SET x = x + 1000")
+connection.execute("INSERT INTO t SELECT zeroblob(100000) FROM t")
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def theirs(file):
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("INSERT INTO t VALUES (1)")
+        yield connection
+
+
+def mode_of(database):
+    with database.write() as connection:
+        return [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+
+
+NORMAL, FULL = 1, 2
+
+
+def test_a_file_that_is_made_here_is_in_wal_mode(file):
+    with Database(f"sqlite:///{file}") as database:
+        assert mode_of(database) == ["wal", NORMAL]
+
+
+def test_a_file_that_was_in_wal_mode_stays_so(theirs, file):
+    theirs.execute("PRAGMA journal_mode=WAL")
+    with Database(f"sqlite:///{file}") as database:
+        assert mode_of(database) == ["wal", NORMAL]
+
+
+def test_a_file_that_others_made_keeps_its_journal_mode_and_survives_a_power_cut(theirs, file):
+    with Database(f"sqlite:///{file}") as database:
+        insert(database, 2)
+        assert mode_of(database) == ["delete", FULL]
+    assert theirs.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def later(theirs, *statements):
+    """These statements by the other program, after its locks were waited for longer than SQLite itself waits."""
+
+    def end():
+        for statement in statements:
+            theirs.execute(statement)
+
+    timer = threading.Timer(2.5, end)
+    timer.start()
+    return timer
+
+
+@pytest.mark.parametrize("is_read_only", [False, True])
+def test_a_read_waits_for_a_writer_that_keeps_readers_out(theirs, file, is_read_only):
+    with Database(f"sqlite:///{file}", read_only=is_read_only) as database:
+        assert values(database) == [1]
+        theirs.execute("BEGIN EXCLUSIVE")
+        theirs.execute("INSERT INTO t VALUES (2)")
+        end = later(theirs, "COMMIT")
+        assert values(database) == [1, 2]
+        end.join()
+
+
+def test_a_commit_waits_for_a_reader(theirs, file):
+    with Database(f"sqlite:///{file}") as database:
+        theirs.execute("BEGIN")
+        theirs.execute("SELECT * FROM t").fetchall()
+        end = later(theirs, "ROLLBACK")
+        insert(database, 2)
+        end.join()
+        assert values(database) == [1, 2]
+
+
+def test_a_commit_that_waits_longer_than_its_patience_writes_nothing(theirs, file):
+    with Database(f"sqlite:///{file}") as database:
+        theirs.execute("BEGIN")
+        theirs.execute("SELECT * FROM t").fetchall()
+        with pytest.raises(DatabaseUnavailable, match="locked"), database.write(patience_s=0) as connection:
+            connection.exec_driver_sql("INSERT INTO t VALUES (2)")
+        theirs.execute("ROLLBACK")
+        insert(database, 3)
+        assert values(database) == [1, 3]
+
+
+@pytest.mark.parametrize("is_read_only", [False, True])
+def test_what_a_crashed_program_had_not_committed_is_not_read(theirs, file, is_read_only):
+    subprocess.run([sys.executable, "-c", CRASH_IN_ROLLBACK, file], check=True)
+    assert file.with_name("some.db-journal").exists()
+    with Database(f"sqlite:///{file}", read_only=is_read_only) as database:
+        assert values(database) == [1]
+
+
+def test_a_read_only_connection_reads_while_a_transaction_of_another_is_open(theirs, file):
+    theirs.execute("BEGIN IMMEDIATE")
+    theirs.execute("INSERT INTO t VALUES (2)")
+    assert file.with_name("some.db-journal").exists()
+    with read_only(file) as look:
+        assert values(look) == [1]
+        theirs.execute("COMMIT")
+        assert values(look) == [1, 2]

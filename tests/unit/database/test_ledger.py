@@ -250,6 +250,27 @@ def test_the_heart_beats_on_after_the_database_was_away(database, ledger, monkey
         wait_until(lambda: row_of(database, run_id)["heartbeat_at"] > now() - timedelta(minutes=1))
 
 
+def test_the_heart_beats_on_after_any_error_and_says_so_once(database, ledger, monkeypatch, caplog):
+    monkeypatch.setattr("infer_app.database.ledger.BEAT_S", 0.05)
+    run_id = open_run(ledger)
+    with database.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE refused (x)")
+        connection.exec_driver_sql(
+            "CREATE TRIGGER refuse BEFORE UPDATE OF heartbeat_at ON infer_runs WHEN (SELECT count(*) FROM refused) = 0"
+            " BEGIN SELECT RAISE(ABORT, 'no beat at all'); END"
+        )
+    with ledger.beating([run_id]):
+        wait_until(lambda: caplog.records)
+        time.sleep(0.5)
+        with database.write() as connection:
+            connection.exec_driver_sql("INSERT INTO refused VALUES (1)")
+        change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
+        wait_until(lambda: row_of(database, run_id)["heartbeat_at"] > now() - timedelta(minutes=1))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "no beat at all" in record.getMessage()
+
+
 def test_the_heart_stops_with_its_run(database, ledger, monkeypatch):
     monkeypatch.setattr("infer_app.database.ledger.BEAT_S", 0.05)
     run_id = open_run(ledger)
@@ -299,6 +320,15 @@ def test_a_failed_run_frees_its_day_and_says_why(database, ledger):
     open_run(ledger)
 
 
+def test_a_run_that_was_closed_is_not_failed_afterwards(database, ledger):
+    """As where the row of another model of the same run can't be closed."""
+    run_id = open_run(ledger)
+    ledger.close_run(report(run_id))
+    ledger.fail_run(run_id, 10, "the other row can't be closed")
+    row = row_of(database, run_id)
+    assert (row["state"], row["exit_code"], row["error"]) == ("done", 3, None)
+
+
 def test_every_commit_is_a_heartbeat_and_counts_in_the_run(database, ledger):
     run_id = open_run(ledger)
     change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
@@ -311,15 +341,16 @@ def test_every_commit_is_a_heartbeat_and_counts_in_the_run(database, ledger):
     assert row["heartbeat_at"] > row["started_at"]
 
 
-def test_a_model_keeps_the_time_it_was_first_run_at(database, ledger):
+def test_a_model_has_the_time_and_the_manifest_of_its_last_run(database, ledger):
     open_run(ledger)
     with database.read() as connection:
-        first = connection.execute(select(models)).all()
-    open_run(ledger, day=DAY.before(1))
-    open_run(ledger, replace(MODEL, manifest={"variants": {"new": {}}}), DAY.before(2))
+        first = connection.execute(select(models)).one()
+    run_id = open_run(ledger, replace(MODEL, manifest={"variants": {"new": {}}}), DAY.before(2))
+    started_at = row_of(database, run_id)["started_at"]
+    assert started_at >= first.created_at
     with database.read() as connection:
         assert connection.execute(select(models)).all() == [
-            (MODEL.model_id, "stub", {"variants": {"new": {}}}, first[0].created_at)
+            (MODEL.model_id, "stub", {"variants": {"new": {}}}, started_at)
         ]
 
 

@@ -95,3 +95,11 @@ def test_a_view_that_can_not_be_read_is_passed_over(proposals):
         *rows("t", "1, '/x/a.jpg', '2026-11-20'"),
     )
     assert [one.table for one in found] == ["t"]
+
+
+def test_values_of_another_type_than_their_column_are_judged_as_they_are(proposals):
+    create = "CREATE TABLE t (id BLOB PRIMARY KEY, path BLOB, thumb TEXT, added DATETIME, size INTEGER)"
+    values = ["'a', '/x/a.jpg', x'ffd8', 1763600000, 'large'", "7, '/x/b.jpg', x'ffd8', '2026-11-20', 3"]
+    (found,) = proposals(create, *rows("t", *values))
+    assert (found.location, found.time.name, found.time.example) == ("path", "added", 1763600000)
+    assert found.samples == (("a", "/x/a.jpg", 1763600000), (7, "/x/b.jpg", "2026-11-20"))

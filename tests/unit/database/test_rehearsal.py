@@ -1,5 +1,6 @@
 import sqlite3
 import tempfile
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,18 @@ def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
     assert [broken.reason for broken in written.broken] == [Reason.WRITE_ERROR]
     with sqlite3.connect(database.sqlite_file) as connection:
         assert connection.execute("SELECT count(*) FROM mine").fetchone() == (0,)
+
+
+@pytest.mark.parametrize("mode", ["wal", "delete"])
+def test_the_copy_has_the_journal_mode_of_the_file(database, mode):
+    """What a commit costs is a matter of that."""
+    database.close()
+    with closing(sqlite3.connect(database.sqlite_file)) as connection:
+        assert connection.execute(f"PRAGMA journal_mode={mode}").fetchone() == (mode,)
+    with open_rehearsal(database) as rehearsal:
+        commit(rehearsal)
+        with rehearsal.read() as connection:
+            assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == mode
 
 
 def test_without_a_temporary_folder_it_says_what_to_do(database, monkeypatch):

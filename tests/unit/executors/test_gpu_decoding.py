@@ -24,6 +24,7 @@ from infer_app.executors.spec import DeviceSpec, LaneSpec, LoaderSpec, ModelSpec
 from infer_app.executors.unpack import Unpacker
 from infer_app.images.gpu_decode import GpuDecoder
 from infer_app.images.location import ReadLimits
+from infer_app.loading.mark import SIZE as MARK_SIZE
 from infer_app.loading.mark import Mark
 from infer_app.loading.ring import Ring
 from infer_app.loading.ring_workers import RingWorkers, slots_for
@@ -220,7 +221,7 @@ def test_every_file_becomes_what_the_cpu_executor_makes_of_it(executor, folder, 
 def test_a_slot_holds_files_and_pixels(folder, artifact):
     with Ring(1, len(FILES), SIZE) as ring:
         lane = LoaderLane.open(LoaderSpec(lane_spec(folder, artifact), ring))
-        loaded = lane.process(replace(Chunk(1, refs(folder, FILES)), slot=0), Mark(bytearray(128)))
+        loaded = lane.process(replace(Chunk(1, refs(folder, FILES)), slot=0), Mark(bytearray(MARK_SIZE)))
         del lane
         kinds = dict(zip((ref.image_id for ref in loaded.chunk.refs), loaded.chunk.num_bytes, strict=True))
         sizes = {name: len(data) for name, data in (GPU | REFUSED).items()}

@@ -7,11 +7,17 @@ from infer_app.models.fixed_batch import FixedBatch
 SIZE = 4
 
 
+CPU_MESSAGE = "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to"
+CUDA_IN_TORCHSCRIPT = "The following operation failed in the TorchScript interpreter.\nCUDA out of memory. Tried to"
+ERRORS = [torch.OutOfMemoryError("CUDA out of memory"), RuntimeError(CPU_MESSAGE), RuntimeError(CUDA_IN_TORCHSCRIPT)]
+
+
 class Device:
     """Has memory for so many images at a time; remembers the batches that it opened a model for."""
 
-    def __init__(self, room: int) -> None:
+    def __init__(self, room: int, error: Exception = ERRORS[0]) -> None:
         self.room = room
+        self.error = error
         self.opened: list[int] = []
 
     def open_model(self, batch_size: int) -> FixedBatch:
@@ -20,7 +26,7 @@ class Device:
 
     def means(self, pixels: torch.Tensor) -> torch.Tensor:
         if len(pixels) > self.room:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise self.error
         return pixels.float().mean((1, 2))
 
 
@@ -28,8 +34,9 @@ def pictures(num_images: int) -> torch.Tensor:
     return torch.randint(0, 255, (num_images, SIZE, SIZE, 3), dtype=torch.uint8)
 
 
-def test_a_batch_that_does_not_fit_is_halved_and_stays_so():
-    device = Device(room=5)
+@pytest.mark.parametrize("error", ERRORS)
+def test_a_batch_that_does_not_fit_is_halved_and_stays_so(error):
+    device = Device(room=5, error=error)
     model = Halving(device.open_model, 16)
     for num_images in (16, 3, 9):
         pixels = pictures(num_images)

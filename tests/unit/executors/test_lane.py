@@ -8,18 +8,21 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.errors import ModelError
+from infer_app.errors import DeviceLost, ModelError, StorageUnavailable
 from infer_app.executors import loader as loader_module
 from infer_app.executors.lane import CpuLane
+from infer_app.executors.predictor import LaneModel
 from infer_app.executors.spec import LaneSpec, ModelSpec
 from infer_app.images.location import ReadLimits
+from infer_app.loading.mark import SIZE as MARK_SIZE
 from infer_app.loading.mark import Mark
 from infer_app.loading.workers import Workers
 from infer_app.models.build import BuildRequest, build_model
 from infer_app.models.fixed_batch import FixedBatch
 from infer_app.models.torchscript import BATCH_SIZE
 from infer_app.models.variants import TORCHSCRIPT
-from infer_app.records import Broken, Chunk, FileFacts, ImageRef, Reason, Recipe
+from infer_app.observe.stages import StageClock
+from infer_app.records import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Recipe, Sample
 from tests.conftest import jpeg
 
 SIZE = 16
@@ -59,11 +62,25 @@ class RefusesWhite(nn.Module):
         return 8.0 * means
 
 
+class NeedsMemoryForWhite(nn.Module):
+    """Asks torch for more memory than there is, by an allocation that really fails."""
+
+    def __init__(self, num_images_that_fit: int) -> None:
+        super().__init__()
+        self.num_images_that_fit = num_images_that_fit
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        if bool((means.amin(1) > 0.999).any()) and pixels.shape[0] > self.num_images_that_fit:
+            means = means + torch.empty([1 << 45]).sum()
+        return 8.0 * means
+
+
 class LogMark(Mark):
     """A mark that keeps all that was held."""
 
     def __init__(self):
-        super().__init__(bytearray(128))
+        super().__init__(bytearray(MARK_SIZE))
         self.held = []
 
     def hold(self, position, stage, file=FileFacts()):  # noqa: B008
@@ -80,7 +97,7 @@ def _one_thread():
 
 
 def build(folder, module):
-    has_branches = isinstance(module, CannotDoWhite | RefusesWhite)
+    has_branches = not isinstance(module, Means | NotANumberForWhite)
     script = torch.jit.script(module) if has_branches else torch.jit.trace(module, torch.zeros(2, 3, SIZE, SIZE))
     script.save(str(folder / "model.ts"))
     (folder / "labels.txt").write_text("red\ngreen\nblue\n")
@@ -208,8 +225,39 @@ def test_a_model_that_raises_for_an_image_rejects_it_alone(lanes, photos, module
     assert detail in result.broken[0].detail
 
 
+def test_a_batch_that_memory_does_not_hold_is_halved_and_all_are_predicted(tmp_path, photos):
+    lane = open_lane(build(tmp_path, NeedsMemoryForWhite(1)), Path(photos["white"].location).parent)
+    result = process(lane, photos["0"], photos["white"], photos["1"])
+    assert result.broken == ()
+    assert {one.ref.image_id for one in result.predictions} == {"0", "white", "1"}
+
+
+def test_an_image_that_memory_does_not_hold_alone_is_tried_again_another_day(tmp_path, photos):
+    lane = open_lane(build(tmp_path, NeedsMemoryForWhite(0)), Path(photos["white"].location).parent)
+    result = process(lane, photos["0"], photos["white"], photos["1"])
+    assert outcomes(result) == {"0": "red", "white": (Reason.OUT_OF_MEMORY, "model"), "1": "green"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.AcceleratorError("an illegal memory access was encountered"),
+        RuntimeError(
+            "The following operation failed in the TorchScript interpreter.\nCUDA error: an illegal memory access"
+        ),
+    ],
+)
+def test_a_device_that_fails_is_no_failure_of_an_image(error, photos):
+    def predict(pixels):
+        raise error
+
+    samples = tuple(Sample(photos[name], torch.zeros(SIZE, SIZE, 3), FileFacts()) for name in "01")
+    batch = Batch(torch.zeros(2, SIZE, SIZE, 3, dtype=torch.uint8), samples, ())
+    with pytest.raises(DeviceLost, match="the GPU failed: .*an illegal memory access"):
+        list(LaneModel(0, None, TORCHSCRIPT, 4, predict).infer(batch, StageClock(False)))  # type: ignore[arg-type]
+
+
 def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
-    """In a worker, as a run has it: torch 2.13 crashes now and then in a TorchScript module that raises repeatedly."""
     folder = tmp_path / "model"
     folder.mkdir()
     artifact = build(folder, CannotDoWhite())
@@ -219,6 +267,7 @@ def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
     with Workers(spec.open, 1, 30) as workers:
         broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]
     assert {one.reason for one in broken} == {Reason.MODEL_ERROR}
+    assert {"is invalid for input of size" in one.detail for one in broken} == {True}  # it raised and did not crash
     assert sorted(one.ref.image_id for one in broken) == [str(i) for i in range(BATCH_SIZE + 1)]
 
 
@@ -246,6 +295,12 @@ def test_what_lies_outside_the_roots_is_not_read(lanes, photos, tmp_path_factory
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     result = process(open_lane(artifact, elsewhere), photos["0"])
     assert outcomes(result) == {"0": (Reason.LOCATION_NOT_ALLOWED, "read")}
+
+
+def test_an_image_that_is_not_found_since_its_root_is_gone_is_no_failure_of_an_image(tmp_path, photos):
+    lane = open_lane(build(tmp_path, Means()), tmp_path / "unmounted", Path(photos["0"].location).parent)
+    with pytest.raises(StorageUnavailable):
+        process(lane, photos["0"], ImageRef("gone", str(tmp_path / "unmounted" / "a.jpg")))
 
 
 def test_no_memory_for_an_image_is_its_own_trouble(lanes, photos, monkeypatch):

@@ -65,4 +65,4 @@ def test_floods_of_markers_cost_little_time(junk):
     start = time.process_time()
     with contextlib.suppress(BadImage):
         decode_image(whole[:20] + junk * (8_000_000 // len(junk)) + whole[20:], *PLAIN)
-    assert time.process_time() - start < 2
+    assert time.process_time() - start < 30  # two seconds where it is slow; work for each pair of them would take hours

@@ -18,7 +18,8 @@ from infer_app.loading.blame import (
     judge,
 )
 from infer_app.loading.mark import NOTHING, STAGES, InHand
-from infer_app.records import Broken, Chunk, FileFacts, ImageRef, Reason
+from infer_app.loading.worker import DEVICE_LOST
+from infer_app.records import TRANSIENT_REASONS, Broken, Chunk, FileFacts, ImageRef, Reason
 
 A, B, C = (ImageRef(name, f"/{name}.jpg") for name in "abc")
 FACTS = FileFacts(7, 1.5, "ab" * 32)
@@ -53,6 +54,18 @@ def test_dying_twice_the_second_time_alone_is_a_decoder_crash(ended_by):
     detail = f"the decoder died twice by {ended_by.name}, the second time alone"
     verdict = judge(task(B, suspect=True), death(0, ended_by=ended_by))
     assert verdict == Verdict((rejected(B, Reason.DECODER_CRASH, detail),))
+
+
+def lost_device(number=5):
+    return Death(DEVICE_LOST, False, InHand(number, 0, "model", 0.0, FACTS))
+
+
+def test_after_the_gpu_failed_each_image_is_tried_alone_and_never_rejected_for_good():
+    assert judge(task(A, B), lost_device()) == Verdict(retry=(task(A), task(B)))
+    assert judge(task(A), lost_device()) == Verdict(retry=(task(A, suspect=True),))
+    (broken,) = judge(task(A, suspect=True), lost_device()).broken
+    assert (broken.ref, broken.reason) == (A, Reason.OUT_OF_MEMORY)
+    assert broken.reason in TRANSIENT_REASONS
 
 
 def test_an_image_that_came_alone_is_tried_once_more_too():

@@ -1,6 +1,9 @@
 import multiprocessing
 import time
 
+import pytest
+from mark_writer import step, write_for_ever
+
 from infer_app.loading.mark import NOTHING, STAGES, InHand, Mark
 from infer_app.records import FileFacts
 
@@ -57,3 +60,52 @@ def test_the_time_is_that_of_the_step():
     mark.hold(0, "decode")
     assert before <= first.since <= mark.look().since <= time.monotonic()
     assert isinstance(first, InHand)
+
+
+@pytest.mark.parametrize("num_writers", [1, pytest.param(16, marks=pytest.mark.full)])
+def test_no_look_sees_parts_of_two_records(num_writers):
+    """Writers and a reader at full speed: each field of what is seen belongs to one record, and so does its time."""
+    marks = [Mark.create(CONTEXT) for _ in range(num_writers)]
+    writers = [CONTEXT.Process(target=write_for_ever, args=(mark.memory,), daemon=True) for mark in marks]
+    began_at = time.monotonic()
+    for writer in writers:
+        writer.start()
+    try:
+        look_until = time.monotonic() + (60 if num_writers > 1 else 2)
+        num_seen = 0
+        while num_seen < 10_000 or time.monotonic() < look_until:
+            for mark in marks:
+                seen = mark.look()
+                if seen.stage:
+                    num_seen += 1
+                    assert (seen.task, seen.position, seen.stage, seen.file) == step(seen.task)
+                    assert began_at <= seen.since <= time.monotonic()
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.join()
+
+
+def test_a_record_that_its_writer_did_not_finish_leaves_the_one_before():
+    """A worker may be killed, or not scheduled for long, in the middle of writing."""
+    mark = Mark.create(CONTEXT)
+    mark.begin_task(7)
+    for position in range(4):
+        mark.hold(position, "decode", FileFacts(position, 1.5, "ab" * 32))
+        before = bytes(mark.memory)
+        mark.hold(position + 1, "read")
+        after = bytes(mark.memory)
+        changed = [place for place in range(len(before)) if before[place] != after[place]]
+        for place in changed[:-1]:
+            mark.memory[:] = after[: place + 1] + before[place + 1 :]
+            assert seen(mark) == (7, position, "decode", FileFacts(position, 1.5, "ab" * 32))
+        mark.memory[:] = after
+
+
+def test_a_worker_that_takes_over_a_mark_goes_on_after_what_was_written():
+    mark = Mark.create(CONTEXT)
+    mark.hold(0, "read")
+    theirs = Mark(mark.memory)
+    theirs.begin_task(3)
+    theirs.hold(5, "decode")
+    assert seen(mark) == (3, 5, "decode", FileFacts())

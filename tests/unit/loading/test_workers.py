@@ -10,9 +10,9 @@ from multiprocessing import forkserver
 
 import psutil
 import pytest
-from toy_lanes import FACTS, OpenOnce, Swollen, open_dying, open_refused, open_toy
+from toy_lanes import FACTS, OpenOnce, OpenUntilLost, SteppingLane, Swollen, open_dying, open_refused, open_toy
 
-from infer_app.errors import InferError, WorkersKilled
+from infer_app.errors import DeviceLost, InferError, WorkersKilled
 from infer_app.loading import nursery
 from infer_app.loading import workers as workers_module
 from infer_app.loading.workers import Workers
@@ -26,6 +26,14 @@ def pool():
     """Two workers for all tests of this file that don't need their own: whatever one does to them, the next runs."""
     with pytest.MonkeyPatch.context() as patch, Workers(open_toy, 2, TIMEOUT_S) as workers:
         patch.setattr(workers_module, "LOOK_EVERY_S", 0.05)
+        yield workers
+
+
+@pytest.fixture
+def lonely(pool):
+    """One worker whose lane is open: what comes before that is not taken by the listening thread."""
+    with Workers(open_toy, 1, TIMEOUT_S) as workers:
+        run(workers, chunk(0, "a"))
         yield workers
 
 
@@ -105,6 +113,42 @@ def test_a_decoder_that_dies_names_its_image_at_each_position_of_a_chunk(pool, p
     locations[position] = "decode:SIGSEGV"
     expected: dict[str, object] = {"1.0": "a", "1.1": "b", "1.2": "c", "2.0": "d"}
     assert run(pool, chunk(1, *locations), chunk(2, "d")) == expected | {f"1.{position}": Reason.DECODER_CRASH}
+
+
+@pytest.mark.parametrize("step", ["take", "expect"])
+@pytest.mark.parametrize("error", ["raise", "OSError"])
+def test_what_fails_in_the_thread_that_listens_ends_the_run(lonely, step, error):
+    with pytest.raises(InferError, match="a worker failed: (ValueError: a bug in the lane|OSError: not of the pipe)"):
+        run(lonely, chunk(1, f"{step}:{error}"), *[chunk(n, "b") for n in range(2, 9)])
+
+
+def test_a_worker_that_never_begins_its_task_is_replaced(lonely, tmp_path):
+    """Its listening thread hangs, as in a copy to a device: the main thread waits for a task that never comes."""
+    hanging, before = f"once:{tmp_path / 'x'}:take:hang", pids(lonely)
+    assert run(lonely, chunk(1, "a"), chunk(2, hanging), chunk(3, "b")) == {"1.0": "a", "2.0": hanging, "3.0": "b"}
+    assert pids(lonely).isdisjoint(before)
+
+
+def test_a_gpu_that_fails_once_rejects_nothing(pool, tmp_path):
+    failing = f"once:{tmp_path / 'x'}:model:lost"
+    assert run(pool, chunk(0, "a", failing, "b")) == {"0.0": "a", "0.1": failing, "0.2": "b"}
+
+
+def test_a_gpu_that_does_not_come_back_ends_the_run_and_rejects_nothing(tmp_path):
+    with Workers(OpenUntilLost(tmp_path / "x"), 1, TIMEOUT_S) as workers:
+        results = workers.run([chunk(0, "a", "model:lost", "b")])
+        with pytest.raises(DeviceLost) as caught:
+            list(results)
+    assert caught.value.exit_code == 12
+
+
+def test_a_gpu_that_fails_on_one_image_again_and_again_rejects_it_for_now_and_no_other(pool, tmp_path):
+    assert run(pool, chunk(0, "a", "model:lost", "b"), chunk(1, "c")) == {
+        "0.0": "a",
+        "0.1": Reason.OUT_OF_MEMORY,
+        "0.2": "b",
+        "1.0": "c",
+    }
 
 
 def test_what_is_known_of_the_file_survives_the_crash(pool):
@@ -305,3 +349,15 @@ def test_what_a_worker_logs_is_said_by_the_supervisor_with_chunk_and_worker(capl
     said = [(record.name, record.message, record.chunk, record.worker) for record in caplog.records]
     first = ("infer_app.toy", "a line of a worker", 7, pid)
     assert said == [first, *([("infer_app.toy", "less", 7, pid)] if level == "INFO" else [])]
+
+
+@pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=[pytest.mark.full, pytest.mark.timeout(900)])])
+def test_no_healthy_worker_is_ended(seconds):
+    """Each message has the supervisor look at every worker, thousands of times beyond the time limit of a step."""
+    started = time.monotonic()
+    numbers = itertools.takewhile(lambda _: time.monotonic() < started + seconds, itertools.count())
+    with Workers(SteppingLane, 2, timeout_s=1.0) as workers:
+        chunks = (chunk(number, *"abcdefgh") for number in numbers)
+        results = [(len(result.predictions), result.broken) for result in workers.run(chunks)]
+        assert set(results) == {(8, ())}
+        assert len(pids(workers)) == 2

@@ -1,7 +1,8 @@
 """Lanes whose images say by their location what happens to the worker that has them in hand.
 
 `read:log` logs; `decode:SIGSEGV` raises that signal on itself while the mark says decode; `read:hang` never ends;
-`once:FILE:…` does so only the first time, when FILE is not there yet. Everything else becomes a prediction.
+`take:` and `expect:` do it in the thread that listens to the pipe; `model:lost` loses the GPU. `once:FILE:…` does so
+only the first time, when FILE is not there yet. Everything else becomes a prediction.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from infer_app.errors import ModelError
+from infer_app.errors import DeviceLost, ModelError
 from infer_app.loading.mark import Mark
 from infer_app.records import Chunk, ChunkResult, FileFacts, Output, Prediction
 
@@ -25,10 +26,13 @@ class ToyLane:
     """A prediction's label is the location, its score the pid of the worker that made it."""
 
     def take(self, chunk: Chunk) -> bool:
+        for ref in chunk.refs:
+            happen(ref.location, "take")
         return False
 
     def expect(self, chunk: Chunk) -> None:
-        pass
+        for ref in chunk.refs:
+            happen(ref.location, "expect")
 
     def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
         for position, ref in enumerate(chunk.refs):
@@ -61,7 +65,24 @@ def happen(location: str, stage: str) -> None:
         return
     if what == "raise":
         raise ValueError("a bug in the lane")
+    if what == "OSError":
+        raise OSError("not of the pipe")
+    if what == "lost":
+        raise DeviceLost("the GPU failed: CUDA error: unspecified launch failure", "look at it")
     os.kill(os.getpid(), signal.Signals[what])
+
+
+class SteppingLane(ToyLane):
+    """Records the steps of every image and costs nothing else."""
+
+    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
+        until = time.monotonic() + 0.02
+        while time.monotonic() < until:
+            for position in range(len(chunk.refs)):
+                mark.hold(position, "read")
+                mark.hold(position, "decode", FACTS)
+            mark.hold(0, "model")
+        return ChunkResult(chunk.number, tuple(Prediction(ref, Output("a"), None) for ref in chunk.refs), ())
 
 
 def open_toy() -> ToyLane:
@@ -87,6 +108,19 @@ class OpenOnce:
         if not self.file.exists():
             self.file.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        return open_toy()
+
+
+@dataclass(frozen=True)
+class OpenUntilLost:
+    """Opens until the GPU has failed once, and then finds none."""
+
+    file: Path
+
+    def __call__(self) -> ToyLane:
+        if self.file.exists():
+            raise DeviceLost("the GPU failed: CUDA error: no CUDA-capable device is detected", "look at it")
+        self.file.touch()
         return open_toy()
 
 

@@ -87,11 +87,21 @@ def test_find_takes_the_newest_of_a_name(tmp_path):
     assert find_artifact(models, "colours").manifest.model_id == older.manifest.model_id
 
 
-def test_list_gives_all_models_by_name_and_age(tmp_path):
+def test_list_gives_all_models_by_name_the_newest_of_a_name_first(tmp_path):
     one = built(tmp_path, name="b")
     two = built(tmp_path, name="a")
     three = built(tmp_path, name="b", recipe=Recipe("stretch", RECIPE.size))
-    assert list_artifacts(tmp_path / "models") == [two, one, three]
+    assert list_artifacts(tmp_path / "models") == [two, three, one]
+
+
+def test_the_first_of_a_name_in_the_list_is_the_one_that_is_found(tmp_path):
+    """Also where two were built at the same moment."""
+    built(tmp_path)
+    built(tmp_path, recipe=Recipe("stretch", RECIPE.size))
+    models = tmp_path / "models"
+    for artifact in list_artifacts(models):
+        save_manifest(artifact.folder, replace(artifact.manifest, created_at="2026-01-01T00:00:00+00:00"))
+    assert list_artifacts(models)[0] == find_artifact(models, "colours")
 
 
 def test_list_of_a_folder_that_is_not_there_is_empty(tmp_path):

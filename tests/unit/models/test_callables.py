@@ -47,6 +47,16 @@ def test_a_wrong_name_says_which_part_is_wrong(user_folder, spec, message, hint)
     assert hint in caught.value.hint
 
 
+@pytest.mark.parametrize("spec", ["own/my_script.py:predict", "./own/my_script.py:predict"])
+def test_a_file_in_place_of_a_module_is_told_how_to_name_it(user_folder, spec):
+    (user_folder / "own").mkdir()
+    (user_folder / "own" / "my_script.py").write_text("def predict(path):\n    return path\n")
+    with pytest.raises(UsageError, match="is a file") as caught:
+        resolve_callable(spec)
+    assert caught.value.hint == "did you mean own.my_script:predict?"
+    assert resolve_callable("own.my_script:predict")(7) == 7
+
+
 def test_a_module_that_fails_to_import_says_why(user_folder):
     (user_folder / "broken_at_import.py").write_text("1 / 0\n")
     with pytest.raises(UsageError, match="importing broken_at_import failed: ZeroDivisionError"):

@@ -9,10 +9,12 @@ from PIL import Image
 from small_models import Means, built, random_pixels
 
 from infer_app.errors import ModelError
+from infer_app.images.bad_image import BadImage
 from infer_app.models.golden import check_golden, golden_outputs, golden_pixels, measure_parity
 from infer_app.models.golden_images import made_images
 from infer_app.models.golden_set import load_pixels
 from infer_app.models.torchscript import build_cpu_variant, make_cpu_variant
+from infer_app.records import Reason
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +34,14 @@ def predict(artifact):
 
 def test_a_model_passes_its_own_check(artifact, load, predict):
     check_golden(artifact, load, predict, "cpu-torchscript")
+
+
+def test_a_preprocess_function_that_raises_fails_the_check(artifact, predict):
+    def load(data):
+        raise BadImage(Reason.MODEL_ERROR, "preprocess: FileNotFoundError: /srv/table.npy")
+
+    with pytest.raises(ModelError, match="golden check failed: image 1: preprocess: FileNotFoundError: /srv/table.npy"):
+        check_golden(artifact, load, predict, "cpu-torchscript")
 
 
 def test_golden_images_are_varied_and_the_same_every_time():

@@ -12,6 +12,7 @@ from infer_app.models.artifact import record_variant
 from infer_app.models.fixed_batch import FixedBatch
 from infer_app.models.measure import measure_in_worker, measure_models, measure_variants
 from infer_app.models.variants import OPENVINO_FP32, TORCHSCRIPT, runnable
+from tests.conftest import need
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +24,7 @@ def _quick(monkeypatch):
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
     """With both fp32 variants."""
+    need("openvino")
     return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print)
 
 

@@ -7,7 +7,7 @@ from small_models import SIZE, Network, save
 from torch import nn
 
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.source import read_source, source_code
+from infer_app.models.source import _state_sha256, read_source, source_code
 from infer_app.models.specs import InputSpec
 from infer_app.models.torchscript import load_torchscript
 
@@ -21,6 +21,30 @@ def make():
 def seeded():
     torch.manual_seed(1)
     return make()
+
+def expanded():
+    module = seeded()
+    module.register_buffer("scale", torch.tensor(2.0).expand(1))
+    return module
+
+class Head(nn.Module):
+    def __init__(self, batch, wrap=None):
+        super().__init__()
+        torch.manual_seed(1)
+        self.batch, self.wrap, self.linear = batch, wrap, nn.Linear(768, 4)
+
+    def forward(self, x):
+        scores = self.linear(x.reshape(self.batch, 768))
+        return self.wrap(scores) if self.wrap else scores
+
+def one_at_a_time():
+    return Head(1)
+
+def in_a_dict():
+    return Head(-1, lambda scores: {"logits": scores})
+
+def untraceable():
+    return Head(-1, lambda scores: 1 / 0 if torch.jit.is_tracing() else scores)
 
 def number():
     return 3
@@ -80,6 +104,17 @@ def test_the_hash_of_a_callable_is_that_of_its_code_and_weights(user):
     assert read("user_net:seeded").sha256 != once
 
 
+def test_a_buffer_that_is_a_view_is_hashed_by_its_values(user):
+    once = read("user_net:expanded").sha256
+    assert read("user_net:expanded").sha256 == once
+    module = sys.modules["user_net"].expanded()
+    copied = sys.modules["user_net"].expanded()
+    copied.scale = torch.tensor([2.0])
+    assert _state_sha256(module) == _state_sha256(copied)
+    copied.scale = torch.tensor([3.0])
+    assert _state_sha256(module) != _state_sha256(copied)
+
+
 @pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
 def test_weights_reach_the_module(user, name):
     torch.manual_seed(5)
@@ -89,6 +124,31 @@ def test_weights_reach_the_module(user, name):
     with torch.no_grad():
         traced = load_torchscript(read("user_net:make", user / name).model)
         torch.testing.assert_close(traced(pictures), module(pictures))
+
+
+def test_a_batch_of_one_baked_into_a_callables_module_is_named(user):
+    with pytest.raises(ModelError, match=r"^the module runs on 1 at a time but not on 2: shape '\[1, 768\]'") as caught:
+        read("user_net:one_at_a_time")
+    assert "any batch" in caught.value.hint
+
+
+def test_a_callables_module_that_returns_a_dict_is_refused_in_one_whole_sentence(user):
+    with pytest.raises(ModelError) as caught:
+        read("user_net:in_a_dict")
+    assert caught.value.message == "the module returns a dict, not a tensor"
+    assert "wrap it" in caught.value.hint
+
+
+def test_a_callables_module_for_another_size_is_refused(user):
+    with pytest.raises(ModelError, match="can't run on pictures of 20x20") as caught:
+        read_source("user_net:one_at_a_time", None, InputSpec(), 20)
+    assert "--size" in caught.value.hint
+
+
+def test_a_module_that_runs_and_can_not_be_traced_is_not_blamed_on_its_input(user):
+    with pytest.raises(ModelError, match="can't trace the module.*division by zero") as caught:
+        read("user_net:untraceable")
+    assert "--size" not in caught.value.hint
 
 
 def test_random_weights_are_refused(user):

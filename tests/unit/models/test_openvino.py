@@ -21,7 +21,9 @@ from infer_app.models import openvino
 from infer_app.models.artifact import record_variant
 from infer_app.models.specs import OutputSpec
 from infer_app.models.torchscript import run_artifact
+from tests.conftest import need
 
+need("openvino")
 VARIANT = "cpu-openvino-fp32"
 
 

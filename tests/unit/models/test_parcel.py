@@ -1,8 +1,13 @@
 """A model that travels: what is sent, what is kept where it arrives, what is refused."""
 
 import os
+import pickle
+import subprocess
+import sys
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from small_models import built
@@ -66,14 +71,57 @@ def test_a_parcel_that_was_changed_on_its_way_is_refused(artifact):
         unpack(replace(parcel, files=parcel.files | {"labels.txt": b"others"}))
 
 
-def test_without_a_home_to_write_to_it_lies_in_the_temporary_folder(artifact, tmp_path, monkeypatch):
+def unpack_elsewhere(parcel, **environ):
+    """The folder that a process of its own unpacks it to, and the modes of that and its parents."""
+    code = (
+        "import pickle, sys; from infer_app.models.parcel import unpack\n"
+        "folder = unpack(pickle.load(sys.stdin.buffer))\n"
+        "print(folder, *(oct(one.stat().st_mode)[-4:] for one in (folder, *folder.parents)))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(parcel), capture_output=True, env=os.environ | environ
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    folder, *modes = ended.stdout.decode().split()
+    return Path(folder), modes
+
+
+def test_without_a_home_each_run_has_a_folder_that_only_its_user_may_enter(artifact, tmp_path):
+    """A name that can be guessed might be another user's, who would exchange the model before it is loaded."""
     (tmp_path / "cache").write_text("no folder")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    assert unpack(pack(artifact, "x")).is_relative_to(tmp_path / "tmp")
+    parcel = pack(artifact, "x")
+    with tempfile.TemporaryDirectory(dir="/tmp") as short:  # a longer path is not used: sockets lie in it
+        guessed = Path(short) / f"infer_app-{os.getuid()}"
+        (guessed / "parcels").mkdir(parents=True)
+        folders = [unpack_elsewhere(parcel, TMPDIR=short) for _ in range(2)]
+        assert folders[0][0] != folders[1][0]
+        for folder, modes in folders:
+            assert folder.is_relative_to(short)
+            assert not folder.is_relative_to(guessed)
+            assert set(modes[: len(folder.relative_to(short).parts)]) == {"0700"}
+            assert not folder.exists()  # gone with its run
+
+
+@pytest.mark.parametrize("place", [".", "infer_app", "infer_app/parcels"])
+def test_a_folder_of_the_users_in_which_others_may_write_is_not_used(artifact, cache, place):
+    open_to_all = cache.parents[1] / place
+    open_to_all.mkdir(parents=True)
+    open_to_all.chmod(0o777)
+    assert not unpack(pack(artifact, "x")).is_relative_to(cache)
+
+
+def test_a_folder_that_is_made_for_the_user_is_used_whatever_the_umask(artifact, cache):
+    parcel = pack(artifact, "x")
+    before = os.umask(0)
+    try:
+        folders = [unpack(parcel), unpack(parcel)]
+    finally:
+        os.umask(before)
+    assert folders == [cache / parcel.sha256] * 2
 
 
 def test_where_nothing_can_be_written_it_says_where_it_tried(artifact, tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("no folder")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "cache"))
+    monkeypatch.setattr("infer_app.models.parcel.run_folder", lambda: tmp_path / "cache")
     with pytest.raises(ModelError, match="can't be kept on this machine"):
         unpack(pack(artifact, "x"))

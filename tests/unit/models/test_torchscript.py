@@ -1,5 +1,7 @@
 import io
 import pickle
+import subprocess
+import sys
 import zipfile
 
 import pytest
@@ -172,6 +174,40 @@ def test_a_module_that_needs_the_usual_layout_gets_it():
     pixels = random_pixels(3)
     variant = make_cpu_variant(script_bytes(script), SPEC, SIZE)
     torch.testing.assert_close(variant(pixels), run_source(script, SPEC, pixels), rtol=1e-4, atol=1e-5)
+
+
+RAISING = """
+import gc, sys, warnings
+warnings.simplefilter("ignore")
+import torch
+from infer_app.models.specs import InputSpec
+from infer_app.models.torchscript import make_cpu_variant
+
+model = make_cpu_variant(open(sys.argv[1], "rb").read(), InputSpec(), 8)
+gc.collect()
+for _ in range(20):
+    try:
+        model(torch.full((1, 8, 8, 3), 255, dtype=torch.uint8))
+    except RuntimeError as error:
+        print(str(error).splitlines()[-1])
+"""
+
+
+class NeedsMemoryForWhite(nn.Module):
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        if bool(means.max() > 0.999):
+            means = means + torch.empty([1 << 45]).sum()
+        return means
+
+
+def test_a_variant_that_raises_can_be_asked_again(tmp_path):
+    """In a process of its own: torch would crash it if the module that was frozen were gone."""
+    file = tmp_path / "model.ts"
+    file.write_bytes(script_bytes(torch.jit.script(NeedsMemoryForWhite())))
+    run = subprocess.run([sys.executable, "-c", RAISING, str(file)], capture_output=True, text=True, timeout=100)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("can't allocate memory") == 20
 
 
 def test_outputs_with_ones_behind_become_rows():

@@ -28,10 +28,10 @@ def test_a_problem_is_told_in_words_and_of_a_bug_only_the_name():
 
 def test_nobody_waits_beyond_the_deadline_for_all_of_them():
     held = threading.Event()
-    errands = [Errand("e", held.wait) for _ in range(3)]
+    errands = [Errand("e", held.wait) for _ in range(50)]  # one after the other they would take 15 s
     began = time.monotonic()
     wait_for(errands, began + 0.3, never)
-    assert 0.25 < time.monotonic() - began < 1
+    assert 0.25 < time.monotonic() - began < 10
     assert {errand.problem for errand in errands} == {"no answer"}
     held.set()
 
@@ -40,5 +40,5 @@ def test_a_signal_ends_the_waiting():
     held = threading.Event()
     began = time.monotonic()
     wait_for([Errand("e", held.wait)], began + 30, lambda: time.monotonic() > began + 0.2)
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20
     held.set()

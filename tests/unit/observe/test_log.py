@@ -1,3 +1,4 @@
+import io
 import json
 import logging
 import warnings
@@ -22,7 +23,6 @@ def test_a_json_line_has_the_context_and_the_figures(capsys):
         log.info("%s done", "5", extra={"done": 5, "chunk": 3})
     (line,) = map(json.loads, lines(capsys))
     assert line.pop("timestamp").endswith("Z")
-    line.pop("message", None)  # of pytest's own handler
     assert line == {
         "level": "info",
         "event": "5 done",
@@ -33,6 +33,29 @@ def test_a_json_line_has_the_context_and_the_figures(capsys):
         "chunk": 3,
     }
     assert logs_json()
+
+
+def test_a_json_line_has_no_fields_of_other_programs(capsys):
+    """A record factory, as Ray installs one, and the formatter of another handler add attributes to every record."""
+    before = logging.getLogRecordFactory()
+
+    def make_stamped_record(*args, **kwargs):
+        record = before(*args, **kwargs)
+        record._stamp_ns = 1
+        return record
+
+    other = logging.StreamHandler(io.StringIO())
+    other.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logging.setLogRecordFactory(make_stamped_record)
+    logging.getLogger().addHandler(other)  # before ours: it sees the record first
+    try:
+        log_to_stderr("json")
+        log.info("5 done", extra={"done": 5})
+    finally:
+        logging.getLogger().removeHandler(other)
+        logging.setLogRecordFactory(before)
+    (line,) = map(json.loads, lines(capsys))
+    assert line.keys() == {"timestamp", "level", "event", "logger", "done"}
 
 
 def test_for_people_the_text_and_what_it_belongs_to(capsys):

@@ -1,10 +1,13 @@
 import io
 import os
 
+import numpy as np
 import pytest
 from PIL import Image
 
+from infer_app.images.decode import DecodeLimits, decode_image
 from infer_app.images.location import ReadLimits
+from infer_app.records import Recipe
 from infer_app.report import thumbnails
 from infer_app.report.thumbnails import FORMATS, MAX_BYTES, SIZE, ThumbnailLimits, thumbnails_of
 from tests.conftest import jpeg
@@ -44,6 +47,42 @@ def test_a_thumbnail_is_a_small_jpeg(tmp_path, limits, here, kind, mode):
     location = save(tmp_path / "a", encoded(Image.new("RGB", (600, 300), (9, 200, 9)).convert(mode), kind))
     with Image.open(io.BytesIO(here([location], limits)[location])) as small:
         assert (small.format, small.mode, small.size) == ("JPEG", "RGB", (SIZE, SIZE // 2))
+
+
+def deep_grey(value):
+    return Image.fromarray(np.full((90, 120), value, np.uint16))
+
+
+def half_clear(mode):
+    return Image.new("RGBA", (120, 90), (200, 90, 30, 40)).convert(mode)
+
+
+@pytest.mark.parametrize(
+    ("image", "kind"),
+    [
+        (deep_grey(4000), "PNG"),
+        (deep_grey(4000), "TIFF"),
+        (deep_grey(60000), "PNG"),
+        (Image.new("I", (120, 90), 40000), "TIFF"),
+        (half_clear("RGBA"), "PNG"),
+        (half_clear("LA"), "PNG"),
+        (half_clear("RGBA").quantize(8), "PNG"),
+        (Image.new("CMYK", (120, 90), (10, 90, 160, 20)), "JPEG"),
+        (Image.new("1", (120, 90), 1), "PNG"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else f"{value.mode}-{value.getpixel((0, 0))}",
+)
+def test_a_thumbnail_shows_what_the_model_gets(tmp_path, limits, here, image, kind):
+    location = save(tmp_path / "a", encoded(image, kind))
+    read = decode_image((tmp_path / "a").read_bytes(), Recipe("stretch", 16), DecodeLimits(limits.max_pixels)).rgb
+    with Image.open(io.BytesIO(here([location], limits)[location])) as small:
+        shown = np.asarray(small)
+    np.testing.assert_allclose(shown.mean((0, 1)), read.mean((0, 1)), atol=3)  # a JPEG rounds
+
+
+def test_what_the_model_can_not_get_has_no_thumbnail(tmp_path, limits, here):
+    location = save(tmp_path / "a", encoded(Image.new("F", (120, 90), 0.5), "TIFF"))
+    assert here([location], limits) == {}
 
 
 def test_it_is_upright_and_has_no_metadata(tmp_path, limits, here):

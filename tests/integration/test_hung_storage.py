@@ -1,0 +1,36 @@
+"""Storage that stops answering holds workers, which are left behind, and never the run."""
+
+import pytest
+
+from infer_app.errors import ModelError
+from infer_app.images.location import stat_all
+from infer_app.loading import nursery
+from infer_app.loading.once import run_in_process
+from infer_app.places import NOTHING_MAPPED
+from tests.integration.conftest import DATE
+from tests.stalled_folder import stalled
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_process_that_no_signal_ends_is_left_behind(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(nursery, "KILL_LIMIT_S", 0.5)
+    with stalled(tmp_path), pytest.raises(ModelError, match="no answer within 1 s"):
+        run_in_process(stat_all, [str(tmp_path / "a.jpg")], NOTHING_MAPPED, timeout_s=1.0)
+    assert "left behind" in caplog.text
+
+
+def test_a_run_over_storage_that_does_not_answer_ends_and_rejects_nothing_for_good(project):
+    """A rejected file is looked at again before the run, three new ones are read by it: each look hangs."""
+    project.add_photos(6)
+    cut_off = project.photos / "0000.jpg"
+    cut_off.write_bytes(cut_off.read_bytes()[:100])
+    project.infer("run", "--date", DATE)
+    project.write("DELETE FROM infer_predictions WHERE image_id IN ('2', '3', '4')")
+    with stalled(project.photos):
+        report = project.infer_json("run", "--date", DATE, "--workers", "2", INFER_IMAGES__TIMEOUT_S="2")
+    assert report["day"] == {"eligible": 6, "predicted": 2, "rejected": 4, "pending": 0}
+    assert report["reasons"] == {"read_timeout": 3}
+    assert "were not looked at again: their storage does not answer" in project.errors
+    project.infer("run", "--date", DATE)
+    assert project.rows("SELECT reason FROM infer_rejections") == [("truncated",)]

@@ -1,0 +1,111 @@
+"""A model or a preprocess function that fails on every image is one fault and rejects none of them, on each executor.
+
+The project's photos are of a size that no golden image has, so that the fault shows in the run and not before.
+"""
+
+import shutil
+import subprocess
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from infer_app.failure_budget import PROBATION_IMAGES
+from tests.integration import conftest
+from tests.integration.conftest import INFER, Project
+
+pytestmark = pytest.mark.slow
+
+DATES = ("2026-11-17", "2026-11-18", "2026-11-19", "2026-11-20")
+
+PREPROCESS = """
+from pathlib import Path
+import numpy as np
+
+def crop(rgb):
+    if rgb.shape[:2] == (33, 47) and Path("LIBRARY_IS_GONE").exists():
+        raise ImportError("a library is gone")
+    return np.ascontiguousarray(np.resize(rgb, (16, 16, 3)))
+"""
+
+
+class NeedsMemory(nn.Module):
+    """Asks torch for more memory than any machine has, for a white image in a batch of too many images."""
+
+    def __init__(self, num_images_that_fit: int) -> None:
+        super().__init__()
+        self.num_images_that_fit = num_images_that_fit
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        if pixels.shape[0] > self.num_images_that_fit:  # the size is no constant, which OpenVINO would try to fold
+            means = means + torch.empty([int((means.amin(1) > 0.999).sum()) << 45]).sum()
+        return 8.0 * means
+
+
+@pytest.fixture(params=["cpu", "cuda"], autouse=True, scope="module")
+def _executor(request):
+    with pytest.MonkeyPatch.context() as patch:
+        variables = {"INFER_RUN__EXECUTOR": request.param, "INFER_RUN__VARIANT": "cpu-torchscript"}
+        patch.setattr(conftest, "EVERYWHERE", variables)
+        yield
+
+
+def add_white_photos(project: Project, date: str, count: int) -> None:
+    folder = project.photos / date
+    folder.mkdir()
+    Image.new("RGB", (47, 33), "white").save(folder / "0.png")
+    for number in range(1, count):
+        shutil.copy(folder / "0.png", folder / f"{number}.png")
+    project.add(f"photos/{date}", date=date)
+
+
+def build(project: Project, *source: str) -> None:
+    (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    shutil.rmtree(project.folder / "models", ignore_errors=True)
+    (project.folder / "models").unlink(missing_ok=True)
+    command = [str(INFER), "model", "build", *source, "--name", "own", "--labels", "labels.txt", "--size", "16"]
+    subprocess.run([*command, "--mean", "0,0,0", "--std", "1,1,1", "--no-tune"], cwd=project.folder, check=True)
+
+
+def script(project: Project, module: nn.Module) -> None:
+    torch.jit.script(module).save(str(project.folder / "own.ts"))
+    build(project, "own.ts", "--recipe", "stretch")
+
+
+def counts(project: Project) -> tuple[int, int]:
+    return tuple(project.rows(f"SELECT count(*) FROM infer_{table}")[0][0] for table in ("predictions", "rejections"))  # type: ignore[return-value]
+
+
+def test_a_preprocess_that_fails_on_every_image_rejects_none_and_once_it_works_one_run_predicts_all(project):
+    torch.jit.trace(conftest.ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(project.folder / "own.ts"))
+    (project.folder / "own.py").write_text(PREPROCESS)
+    build(project, "own.ts", "--preprocess", "own:crop")
+    for date, num_photos in zip(DATES, (400, 100, 500, 1000), strict=True):
+        add_white_photos(project, date, num_photos)
+    (project.folder / "LIBRARY_IS_GONE").touch()
+    report = project.infer_json("run", "--date", DATES[-1], exit_code=3)
+    assert counts(project) == (0, 0)
+    assert report["day"] == {"eligible": 1000, "predicted": 0, "rejected": 0, "pending": 1000}
+    assert "preprocess: ImportError: a library is gone" in report["stopped"]
+    assert "preprocess: ImportError: a library is gone" in project.errors
+    (project.folder / "LIBRARY_IS_GONE").unlink()
+    report = project.infer_json("run", "--date", DATES[-1])
+    assert report["stopped"] is None
+    assert counts(project) == (2000, 0)
+
+
+def test_a_model_that_has_no_memory_for_a_batch_predicts_all(project):
+    script(project, NeedsMemory(1))
+    add_white_photos(project, DATES[-1], 50)
+    report = project.infer_json("run", "--date", DATES[-1])
+    assert report["day"] == {"eligible": 50, "predicted": 50, "rejected": 0, "pending": 0}
+
+
+def test_a_model_that_has_no_memory_for_any_image_rejects_none(project):
+    script(project, NeedsMemory(0))
+    add_white_photos(project, DATES[-1], PROBATION_IMAGES + 50)
+    report = project.infer_json("run", "--date", DATES[-1], exit_code=3)
+    assert counts(project) == (0, 0)
+    assert "can't allocate memory" in report["stopped"]

@@ -1,0 +1,48 @@
+"""A backfill over days that were begun with another variant than the one that is chosen now."""
+
+from datetime import date
+from pathlib import Path
+
+from PIL import Image
+
+from infer_app.database.ledger import Ledger, RunModel
+from infer_app.day import Day
+from infer_app.job import choose_artifacts, open_job
+from infer_app.observe.progress import Progress
+from infer_app.run import run_day
+from infer_app.settings.load import load_settings
+from infer_app.stop import Stop
+
+TORCHSCRIPT, FP32 = "cpu-torchscript", "cpu-openvino-fp32"  # each goes on where the other is not there
+DAYS = [Day.of(date(2026, 11, number), "UTC") for number in (18, 19, 20)]
+
+
+def num_rings() -> int:
+    """Rings of slots whose memory this process has mapped."""
+    return Path("/proc/self/maps").read_text().count("/memfd:infer-ring")
+
+
+def test_each_resumed_day_closes_its_executor(project):
+    for day in DAYS:
+        folder = project.photos / str(day)
+        folder.mkdir()
+        Image.new("RGB", (20, 20), "red").save(folder / "red.jpg")
+        project.add(f"photos/{day}", date=str(day))
+    loaded = load_settings(project.folder / "infer.toml", {"run.executor": "cuda", "run.workers": 1})
+    before, during = num_rings(), []
+    with open_job(loaded, choose_artifacts(loaded)) as job:
+        (model,) = job.models
+        other = RunModel(model.name, model.model_id, FP32 if model.variant == TORCHSCRIPT else TORCHSCRIPT, {})
+        for day in DAYS:
+            Ledger(job.tables.database).open_run(day, other, "cpu", "cpu")
+        project.write("UPDATE infer_runs SET predicted = 1, state = 'done'")
+        with Stop(None) as stop:
+            for day in DAYS:
+                with job.for_day(day) as resumed:
+                    assert resumed is not job
+                    (report,) = run_day(resumed, day, stop, Progress(quiet=True))
+                    during.append(num_rings() - before)
+                assert (report.predicted, report.day.pending) == (1, 0)
+                during.append(num_rings() - before)
+    assert during == [2, 1] * len(DAYS)
+    assert num_rings() == before

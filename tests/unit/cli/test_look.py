@@ -1,0 +1,125 @@
+"""`infer predictions` and its neighbours over two versions of a model, as a person and as a script see them."""
+
+import csv
+import io
+import json
+from datetime import datetime
+
+import pytest
+from sqlalchemy import insert
+
+from infer_app.cli.explain import show_image
+from infer_app.cli.look import retry, show_predictions, show_rejections, verify
+from infer_app.cli.report import Wanted, write_reports
+from infer_app.database.schema import models, predictions, rejections
+from infer_app.errors import UsageError
+from tests.conftest import DAY
+
+AT = datetime(2026, 11, 21, 3)
+OLD, NEW, DOG = "0" * 16, "1" * 16, "d" * 16
+
+
+@pytest.fixture
+def two_versions(database, register, monkeypatch, tmp_path):
+    """Cats of two versions, of which the newer one has not seen image 3, and dogs; image 4 was rejected."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "infer.toml").touch()
+    register(*(f"/p/{number}.jpg" for number in range(1, 5)))
+    versions = [("cats", OLD, 1), ("cats", NEW, 3), ("dogs", DOG, 2)]
+    result = {"run_id": "r", "created_at": AT}
+    rejected = {"image_id": "4", "reason": "corrupt", "detail": "", "stage": "decode", "attempts": 1}
+    rejected |= {"location": "/p/4.jpg", "decoder": "d", "size": 1, "sha256": "0" * 64}
+    with database.write() as connection:
+        made = [
+            {"id": model_id, "name": name, "manifest": {}, "created_at": datetime(2026, 11, day)}
+            for name, model_id, day in versions
+        ]
+        connection.execute(insert(models), made)
+        seen = [(image, OLD) for image in "123"] + [(image, NEW) for image in "12"] + [("1", DOG)]
+        row = {"variant": "v", "label": "x", "output": "{}"} | result
+        connection.execute(insert(predictions), [row | {"image_id": i, "model_id": m} for i, m in seen])
+        connection.execute(insert(rejections), [rejected | result | {"model_id": m} for m in (OLD, NEW)])
+
+
+def listed(capsys, model=None):
+    """(image, name, version) of `--csv`, which must be those of `--json` and of the table."""
+    capsys.readouterr()
+    show_predictions(str(DAY), model, True, False, None)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    found = [(row["image_id"], row["model"], row["model_id"]) for row in rows]
+    show_predictions(str(DAY), model, False, True, None)
+    of_json = json.loads(capsys.readouterr().out)["predictions"]
+    assert [(row["image_id"], row["model"], row["model_id"]) for row in of_json] == found
+    show_predictions(str(DAY), model, False, False, None)
+    table = capsys.readouterr().out
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in table.splitlines() if line.startswith("│")]
+    assert [(image, name, version) for image, _, name, version, *_ in cells] == found
+    return found
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_each_image_is_listed_once_for_a_name_by_the_version_that_the_view_has(database, capsys):
+    found = listed(capsys)
+    assert found == [("1", "cats", NEW), ("1", "dogs", DOG), ("2", "cats", NEW), ("3", "cats", OLD)]
+    with database.read() as connection:
+        view = connection.exec_driver_sql("SELECT image_id, model, model_id FROM infer_current_predictions")
+        assert sorted(tuple(row) for row in view) == sorted(found)
+    assert listed(capsys, "cats") == [one for one in found if one[1] == "cats"]
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_a_version_is_named_by_its_id(capsys):
+    assert listed(capsys, OLD) == [(image, "cats", OLD) for image in "123"]
+    assert listed(capsys, NEW) == [(image, "cats", NEW) for image in "12"]
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_one_model_under_two_names_is_listed_for_each(database, capsys):
+    with database.write() as connection:
+        row = {"id": DOG, "name": "hounds", "manifest": {}, "created_at": AT}
+        connection.execute(insert(models), row)
+    assert listed(capsys, "hounds") == [("1", "hounds", DOG)]
+    assert listed(capsys, "dogs") == [("1", "dogs", DOG)]
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_rejections_books_explanations_and_retries_are_those_of_the_version_that_is_named(capsys):
+    def told(command, *arguments):
+        capsys.readouterr()
+        command(*arguments)
+        return json.loads(capsys.readouterr().out)
+
+    assert [row["model_id"] for row in told(show_rejections, str(DAY), OLD, True, None)["rejections"]] == [OLD]
+    assert [one["model_id"] for one in told(verify, str(DAY), OLD, True, None)["models"]] == [OLD]
+    assert [one["model_id"] for one in told(show_image, "1", None, OLD, False, True, None)["models"]] == [OLD]
+    assert told(retry, str(DAY), OLD, [], True, None)["retried"] == 1
+    assert [row["model_id"] for row in told(show_rejections, str(DAY), None, True, None)["rejections"]] == [NEW]
+
+
+@pytest.mark.usefixtures("two_versions")
+def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
+    def written(*names):
+        return [(one.report.model_id, one.html.name) for one in write_reports(Wanted(str(DAY), names, None, None))]
+
+    assert written("cats") == [(NEW, f"{DAY}-cats.html")]
+    assert written(NEW, "cats") == [(NEW, f"{DAY}-cats.html")]
+    assert written(OLD) == [(OLD, f"{DAY}-cats-{OLD}.html")]
+
+
+@pytest.mark.usefixtures("two_versions")
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda name: show_predictions(str(DAY), name, False, False, None),
+        lambda name: show_rejections(str(DAY), name, False, None),
+        lambda name: verify(str(DAY), name, False, None),
+        lambda name: retry(str(DAY), name, [], False, None),
+        lambda name: show_image("1", None, name, False, False, None),
+        lambda name: write_reports(Wanted(str(DAY), [name], None, None)),
+    ],
+    ids=["predictions", "rejects", "verify", "retry", "explain", "report"],
+)
+def test_what_no_database_knows_is_refused_with_what_it_knows(ask):
+    with pytest.raises(UsageError, match="no model 'bird' has run on this database") as caught:
+        ask("bird")
+    assert caught.value.hint == "those that have: cats, dogs"

@@ -1,0 +1,44 @@
+"""Images in a column of SQLite, whose columns hold values of any type."""
+
+import sqlite3
+
+import pytest
+
+from infer_app.database.rows import RowReader
+from infer_app.images.bad_image import BadImage
+from infer_app.images.location import ReadLimits, read_image
+from infer_app.records import ROW, Reason
+from infer_app.settings.sections import SourceSettings
+
+MAX_BYTES = 1 << 20
+COLUMNS = {"untyped": "id", "integer": "id INTEGER", "text": "id TEXT"}
+
+
+@pytest.fixture
+def read(tmp_path):
+    """read(declaration, ids, id): what a worker reads of that id, where each row holds its own id as bytes."""
+
+    def read_one(declaration, ids, image_id):
+        file = tmp_path / "scans.db"
+        with sqlite3.connect(file) as connection:
+            connection.execute(f"CREATE TABLE scans ({declaration}, picture BLOB, came TEXT)")
+            rows = [(value, repr(value).encode()) for value in ids]
+            connection.executemany("INSERT INTO scans VALUES (?, ?, '2026-11-20')", rows)
+        reader = RowReader(f"sqlite:///{file}", SourceSettings(table="scans", bytes="picture", time="came"))
+        return read_image(ROW + image_id, ReadLimits((), MAX_BYTES, rows=reader)).data
+
+    return read_one
+
+
+@pytest.mark.parametrize("declaration", COLUMNS.values(), ids=COLUMNS)
+@pytest.mark.parametrize("image_id", ["scan-7", "9" * 30, "1_7", " 17", "017", "١٧", "", "\x00"])
+def test_an_id_that_no_row_has_is_not_found_beside_ids_that_are_numbers(read, declaration, image_id):
+    with pytest.raises(BadImage) as caught:
+        read(declaration, [17, 18], image_id)
+    assert caught.value.reason is Reason.NOT_FOUND
+
+
+@pytest.mark.parametrize("image_id", ["17", "scan-7", "18", "1_7", "9" * 30])
+@pytest.mark.parametrize("ids", [[17, "scan-7", "18", "1_7", "9" * 30], ["scan-7", 17, "18", "1_7", "9" * 30]])
+def test_each_id_of_an_untyped_column_is_read_whatever_type_the_first_has(read, ids, image_id):
+    assert read("id", ids, image_id) == repr(17 if image_id == "17" else image_id).encode()

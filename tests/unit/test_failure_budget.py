@@ -1,0 +1,147 @@
+"""What may be rejected of a day: results come in, and what may be written comes out, in one row of calls."""
+
+from dataclasses import replace
+
+import pytest
+
+from infer_app.failure_budget import FEW_FAILURES, PROBATION_IMAGES, FailureBudget
+from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+
+CHUNK = 10
+
+
+def chunk(reason=None, stage="model", num_images=CHUNK):
+    """One with as many predictions, or as many images that failed alike."""
+    refs = [ImageRef(str(number), f"/photos/{number}.jpg") for number in range(num_images)]
+    if reason is None:
+        return ChunkResult(0, tuple(Prediction(ref, Output(), None) for ref in refs), ())
+    return ChunkResult(0, (), tuple(Broken(ref, reason, "ValueError: no", stage) for ref in refs))
+
+
+FINE = chunk()
+FAULT = chunk(Reason.MODEL_ERROR)
+CUT_OFF = chunk(Reason.TRUNCATED, "read")
+ONE_FAILURE = replace(FINE, broken=chunk(Reason.MODEL_ERROR, num_images=1).broken)
+
+
+def admit(results, max_rejected="5%"):
+    """The budget, and how many predictions and rejections were written, those of the day's end included."""
+    budget, written = FailureBudget(max_rejected), []
+    for result in results:
+        written += budget.admit(result)
+    written += budget.settle()
+    return budget, sum(len(one.predictions) for one in written), sum(len(one.broken) for one in written)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(FAULT, id="model"),
+        pytest.param(chunk(Reason.MODEL_ERROR, "transform"), id="preprocess"),
+        pytest.param(chunk(Reason.NON_FINITE_OUTPUT, "outputs"), id="no number"),
+        pytest.param(chunk(Reason.OUT_OF_MEMORY), id="no memory for any"),
+        pytest.param(chunk(Reason.DECODER_CRASH, "transform"), id="preprocess that crashes"),
+        pytest.param(chunk(Reason.DECODE_TIMEOUT, "transform"), id="preprocess that hangs"),
+    ],
+)
+@pytest.mark.parametrize("num_chunks", [2, 20, 200])
+def test_a_model_that_fails_on_every_image_rejects_none(fault, num_chunks):
+    budget, predicted, rejected = admit([fault] * num_chunks)
+    assert (predicted, rejected) == (0, 0)
+    assert "images failed in the model or its preprocessing" in budget.stopped or "more than" in budget.stopped
+    assert "ValueError: no" in budget.stopped
+
+
+def test_a_model_that_begins_to_fail_rejects_none():
+    budget, predicted, rejected = admit([FINE] * 500 + [FAULT] * 100)
+    assert (predicted, rejected) == (500 * CHUNK, 0)
+    assert budget.stopped
+
+
+def test_no_image_is_asked_for_once_a_fault_is_sure():
+    budget = FailureBudget("5%")
+    num_chunks = 0
+    while budget.stopped is None:
+        list(budget.admit(FAULT))
+        num_chunks += 1
+    assert num_chunks * CHUNK == PROBATION_IMAGES
+
+
+def test_a_few_failures_beside_images_that_succeed_are_rejections():
+    budget, predicted, rejected = admit([FINE, FINE, FINE, chunk(Reason.MODEL_ERROR, num_images=FEW_FAILURES)])
+    assert (budget.stopped, predicted, rejected) == (None, 3 * CHUNK, FEW_FAILURES)
+
+
+@pytest.mark.parametrize("num_images", [2, FEW_FAILURES])
+def test_a_few_failures_of_a_day_on_which_nothing_succeeds_reject_none(num_images):
+    budget, predicted, rejected = admit([chunk(Reason.MODEL_ERROR, num_images=num_images)])
+    assert (budget.stopped is None, predicted, rejected) == (False, 0, 0)
+
+
+def test_most_of_a_few_images_failing_reject_none():
+    budget, predicted, rejected = admit([chunk(num_images=1), chunk(Reason.MODEL_ERROR, num_images=9)])
+    assert (budget.stopped is None, predicted, rejected) == (False, 1, 0)
+
+
+def test_a_fault_at_the_end_of_a_large_day_rejects_none():
+    budget, predicted, rejected = admit([FINE] * 500 + [FAULT] * 20)
+    assert (budget.stopped is None, predicted, rejected) == (False, 500 * CHUNK, 0)
+
+
+@pytest.mark.parametrize("max_rejected", ["500", "60%"])
+def test_a_large_budget_is_no_leave_to_reject_all(max_rejected):
+    budget, predicted, rejected = admit([FINE] * 4 + [FAULT] * 36, max_rejected)
+    assert (budget.stopped is None, predicted, rejected) == (False, 4 * CHUNK, 0)
+
+
+def test_the_only_image_of_a_day_is_rejected():
+    """Nothing can be told from it, and it must not wait for ever."""
+    budget, predicted, rejected = admit([chunk(Reason.MODEL_ERROR, num_images=1)])
+    assert (budget.stopped, predicted, rejected) == (None, 0, 1)
+
+
+def test_a_fault_of_some_images_rejects_none_in_the_next_run_either():
+    """What an earlier run left of the day is less than it takes to stop a day early."""
+    budget, predicted, rejected = admit([FINE, FINE, FINE, FAULT, FAULT] * 2)
+    assert (budget.stopped is None, predicted, rejected) == (False, 6 * CHUNK, 0)
+
+
+def test_failures_of_single_images_are_rejections():
+    budget, predicted, rejected = admit([FINE, ONE_FAILURE, FINE, FINE] * 100)
+    assert (budget.stopped, predicted, rejected) == (None, 400 * CHUNK, 100)
+
+
+def test_many_failures_one_after_another_within_the_budget_of_a_large_day_are_rejections():
+    """A camera that was overexposed for a while."""
+    budget, predicted, rejected = admit([FINE] * 200 + [FAULT] * 10 + [FINE] * 200)
+    assert (budget.stopped, predicted, rejected) == (None, 400 * CHUNK, 100)
+
+
+def test_broken_files_are_rejected_at_once():
+    budget = FailureBudget("5%")
+    assert list(budget.admit(CUT_OFF)) == [CUT_OFF]
+
+
+def test_too_many_broken_files_stop_the_day_after_some_hundred():
+    budget, predicted, rejected = admit([FINE, CUT_OFF] * 100)
+    assert budget.stopped
+    assert "more than --max-rejected 5% allows" in budget.stopped
+    assert predicted == 100 * CHUNK  # what is in flight when it stops is written still
+    assert rejected < PROBATION_IMAGES
+
+
+def test_a_day_that_is_allowed_to_be_broken_is_not_stopped():
+    budget, predicted, rejected = admit([FINE, CUT_OFF, FAULT] * 100, "100%")
+    assert (budget.stopped, predicted, rejected) == (None, 100 * CHUNK, 200 * CHUNK)
+
+
+def test_one_broken_file_does_not_stop_a_day_that_may_have_none():
+    """The exit code tells of it."""
+    budget, predicted, rejected = admit([replace(FINE, broken=chunk(Reason.TRUNCATED, "read", 1).broken)] * 5, "0")
+    assert (budget.stopped, predicted, rejected) == (None, 5 * CHUNK, 5)
+
+
+def test_rejections_that_are_tried_again_by_themselves_do_not_stop_a_day():
+    missing = chunk(Reason.NOT_FOUND, "read")
+    budget, predicted, rejected = admit([FINE, missing] * 100)
+    assert (budget.stopped, predicted, rejected) == (None, 100 * CHUNK, 100 * CHUNK)
