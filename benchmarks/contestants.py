@@ -174,7 +174,7 @@ def told_by_infer(run: Run) -> dict[str, Any]:
 
 def _trace_lite0(path: Path) -> None:
     """EfficientNet-Lite0 as people save it: traced, nothing frozen."""
-    from infer_app.demo import efficientnet_lite0
+    from infer_app.cli.project.demo_assets import efficientnet_lite0
 
     _trace(efficientnet_lite0().eval(), path)
 

@@ -1,6 +1,6 @@
 """What the driver of a cluster costs without images and a network: refs in, stub predictions out.
 
-The dispatch is the real one (`infer_app.executors.crew.Crew`), and so is every message: chunks of refs to actors, and
+The dispatch is the real one (`infer_app.cluster.actor_pool.Crew`), and so is every message: chunks of refs to actors, and
 back a prediction for each ref. Actors answer at once. With --commit results are written by the real sink, into SQLite.
 With --ranges one ref stands for all of its chunk, so that dispatch alone is left, and 100 million take minutes. Figures
 are those of the driver's process: its time grows with the chunks, and its memory must not.
@@ -23,15 +23,15 @@ from typing import Any
 from machine import describe_machine
 from peers import RESULTS
 
-from infer_app.database.connect import Database
-from infer_app.database.migrate import upgrade
-from infer_app.database.sink import Sink
-from infer_app.executors.actor import ActorSpec, Answer, Opened
-from infer_app.executors.cluster import Cluster, ClusterSpec
-from infer_app.executors.crew import Actor, Crew
-from infer_app.executors.spec import LaneSpec
-from infer_app.images.location import ReadLimits
-from infer_app.records import Chunk, ChunkResult, ImageRef, Output, Prediction
+from infer_app.cluster.actor_pool import Actor, Crew
+from infer_app.cluster.node_actor import ActorSpec, Answer, Opened
+from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Chunk, ChunkResult, ImageRef, Output, Prediction
+from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.images.read.read_image import ReadLimits
 
 OUTPUT = Output("tabby cat", 0.93, '{"top": [["tabby cat", 0.93], ["tiger cat", 0.04], ["lynx", 0.01]]}')
 SHA256 = "0" * 64

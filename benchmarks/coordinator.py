@@ -23,22 +23,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sqlalchemy import insert
 
-from infer_app.database.books import Books
-from infer_app.database.connect import Database
-from infer_app.database.ledger import Ledger, RunModel
-from infer_app.database.migrate import upgrade
-from infer_app.database.schema import images
-from infer_app.database.source import Source
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.source import Source
+from infer_app.database.project_database import Tables
+from infer_app.database.queries.day_queries import Books
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.runs import Ledger, RunModel
+from infer_app.database.results.schema import images
 from infer_app.day import Day
-from infer_app.images.location import ReadLimits
-from infer_app.job import Job
-from infer_app.observe.progress import Progress
-from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE
-from infer_app.records import Chunk, ChunkResult, Output, Prediction
-from infer_app.run import run_day
+from infer_app.domain import Chunk, ChunkResult, Output, Prediction
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.locations import NOTHING_MAPPED, NOTHING_REMOTE
+from infer_app.pipeline.job import Job
+from infer_app.pipeline.run_day import run_day
+from infer_app.pipeline.stop import Stop
 from infer_app.settings.sections import SourceSettings
-from infer_app.stop import Stop
-from infer_app.tables import Tables
+from infer_app.telemetry.progress import Progress
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DAY = Day.of(date(2026, 11, 20), "UTC")

@@ -32,16 +32,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from sqlalchemy import insert, text
 
 from infer_app.bench.processes import busy_seconds
-from infer_app.database.connect import Database
-from infer_app.database.ledger import Ledger, RunModel
-from infer_app.database.migrate import upgrade
-from infer_app.database.schema import images, metadata, predictions
-from infer_app.database.sink import Sink
-from infer_app.database.source import Source
-from infer_app.database.sqlite import connect_sqlite
-from infer_app.database.upsert import upsert
+from infer_app.database.engine.connect import Database
+from infer_app.database.engine.sqlite import connect_sqlite
+from infer_app.database.listing.source import Source
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.runs import Ledger, RunModel
+from infer_app.database.results.schema import images, metadata, predictions
+from infer_app.database.results.sink import Sink
+from infer_app.database.results.upsert import upsert
 from infer_app.day import Day
-from infer_app.records import ChunkResult, ImageRef, Output, Prediction
+from infer_app.domain import ChunkResult, ImageRef, Output, Prediction
 from infer_app.settings.sections import SourceSettings
 from tests.databases import servers
 

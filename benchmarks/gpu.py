@@ -24,19 +24,19 @@ from photos import collect_photos, find_photos
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from infer_app.executors.cuda import CudaExecutor
-from infer_app.executors.spec import LaneSpec, ModelSpec
-from infer_app.executors.stream import open_stream
-from infer_app.images.decode import DecodeLimits, decode_image
-from infer_app.images.location import ReadLimits
-from infer_app.images.transform import transform
-from infer_app.loading.ring import Ring
-from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants
-from infer_app.models.artifact import Artifact
-from infer_app.models.build import BuildRequest, build_model
-from infer_app.models.fixed_batch import FixedBatch
-from infer_app.models.variants import CUDA_FP16, TORCHSCRIPT, open_variant
-from infer_app.records import Chunk, ImageRef, Recipe
+from infer_app.domain import Chunk, ImageRef, Recipe
+from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.handlers.copy_stream import open_stream
+from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.transform.to_pixels import transform
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT, open_variant
+from infer_app.workers.shared_ring import Ring
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SIZE = 224

@@ -19,10 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from infer_app.images.location import ReadLimits, read_image
-from infer_app.images.prefetch import Prefetch
-from infer_app.places import Place, RemoteAccess
-from infer_app.records import Chunk, ImageRef
+from infer_app.domain import Chunk, ImageRef
+from infer_app.images.read.prefetch import Prefetch
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import Place, RemoteAccess
 from tests.webserver import WebServer
 
 CHUNK = 64

@@ -22,13 +22,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from sqlalchemy import insert
 
-from infer_app.database.books import Books
-from infer_app.database.bulk import BulkUpsert
-from infer_app.database.connect import Database
-from infer_app.database.foreign import PAGE_SIZE, ForeignSource
-from infer_app.database.migrate import upgrade
-from infer_app.database.schema import images, predictions
-from infer_app.database.source import Source
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.cross_database_source import PAGE_SIZE, ForeignSource
+from infer_app.database.listing.source import Source
+from infer_app.database.queries.day_queries import Books
+from infer_app.database.results.bulk import BulkUpsert
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.schema import images, predictions
 from infer_app.day import Day
 from infer_app.settings.sections import SourceSettings
 

@@ -22,16 +22,16 @@ from PIL import Image
 from sqlalchemy import insert
 from structlog.contextvars import clear_contextvars
 
-from infer_app.database.books import Books
-from infer_app.database.connect import Database
-from infer_app.database.ledger import Ledger, RunModel
-from infer_app.database.migrate import upgrade
-from infer_app.database.schema import images
-from infer_app.database.source import Source
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.source import Source
+from infer_app.database.project_database import Tables
+from infer_app.database.queries.day_queries import Books
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.runs import Ledger, RunModel
+from infer_app.database.results.schema import images
 from infer_app.day import Day
-from infer_app.observe.log import StderrHandler
 from infer_app.settings.sections import SourceSettings
-from infer_app.tables import Tables
+from infer_app.telemetry.log import StderrHandler
 from tests.databases import servers
 from tests.s3server import S3Server
 from tests.s3server import s3_server as run_s3_server

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 
 from infer_app.bench.workload import BATCH_SIZE, Ways
-from infer_app.images.bad_image import BadImage
-from infer_app.loading.mark import Mark
-from infer_app.records import Broken, Chunk, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.images.read.bad_image import BadImage
+from infer_app.workers.heartbeat import Mark
 
 
 @dataclass(frozen=True)

@@ -12,14 +12,14 @@ from infer_app.bench import dataloaders
 from infer_app.bench.dataloaders import NotHere
 from infer_app.bench.loading_lane import OpenLane
 from infer_app.bench.workload import Pixels, Workload
-from infer_app.images.cache import PixelCache
-from infer_app.images.cachekey import CacheKey
-from infer_app.images.location import read_image
-from infer_app.loading.workers import Workers
-from infer_app.models.manifest import PREPROCESS_FILE
-from infer_app.models.variants import open_variant
-from infer_app.placement import open_executor, plan_run
-from infer_app.records import Chunk, ImageRef
+from infer_app.domain import Chunk, ImageRef
+from infer_app.images.cache.cache_key import CacheKey
+from infer_app.images.cache.pixel_cache import PixelCache
+from infer_app.images.read.read_image import read_image
+from infer_app.models.artifact.manifest import PREPROCESS_FILE
+from infer_app.models.runtimes.variants import open_variant
+from infer_app.pipeline.executor_factory import open_executor, plan_run
+from infer_app.workers.pool import Workers
 
 CACHE_BYTES = 4 << 30
 

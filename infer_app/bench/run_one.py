@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 
 import torch
 
+from infer_app.bench.benchmark_request import Order
 from infer_app.bench.dataloaders import NotHere
-from infer_app.bench.order import Order
 from infer_app.bench.processes import tree_cpu_seconds
 from infer_app.bench.strategies import Strategy, find_strategy
 from infer_app.bench.workload import Workload

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from PIL import Image, ImageOps
 
-from infer_app.images.decode import DecodeLimits, decode_image
-from infer_app.images.location import ReadLimits, read_image
-from infer_app.images.picture import Picture
-from infer_app.images.transform import reference_transform, transform
-from infer_app.models.artifact import Artifact
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.transform.picture import Picture
+from infer_app.images.transform.to_pixels import reference_transform, transform
+from infer_app.models.artifact.artifact import Artifact
 
 if TYPE_CHECKING:
     from infer_app.settings.loaded import LoadedSettings

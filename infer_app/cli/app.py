@@ -11,7 +11,8 @@ from typing import Annotated
 import typer
 
 from infer_app import __version__
-from infer_app.cli.flags import (
+from infer_app.cli.model.model_app import model_app
+from infer_app.cli.options import (
     AllowInt8,
     Config,
     Date,
@@ -36,8 +37,7 @@ from infer_app.cli.flags import (
     Wait,
     Workers,
 )
-from infer_app.cli.groups import cache_app, config_app, db_app, images_app
-from infer_app.cli.model_app import model_app
+from infer_app.cli.project.groups import cache_app, config_app, db_app, images_app
 
 app = typer.Typer(
     name="infer",
@@ -75,7 +75,7 @@ def quickstart(
     folder: Annotated[Path, typer.Argument(help="Where to make the project.")] = Path("demo"),
 ) -> None:
     """Make a project with real photos and a real model, run it, and show the result."""
-    from infer_app.cli.quickstart import quickstart as make
+    from infer_app.cli.project.quickstart import quickstart as make
 
     make(folder)
 
@@ -91,11 +91,11 @@ def init(
 ) -> None:
     """Write a commented infer.toml here; an existing one is left alone."""
     if database is not None or source is not None:
-        from infer_app.cli.proposal import init_from
+        from infer_app.cli.project.proposal import init_from
 
         init_from(database, source)
         return
-    from infer_app.cli.project import init as write
+    from infer_app.cli.project.project import init as write
 
     write()
 
@@ -126,12 +126,12 @@ def run(
     config: Config = None,
 ) -> None:
     """Predict the new images of a day and write the results back."""
-    from infer_app.loading.nursery import start_early
+    from infer_app.workers.fork_server import start_early
 
     start_early()  # workers load torch while this process loads the database
-    from infer_app.cli import run as command
-    from infer_app.cli.answers import Voice
-    from infer_app.cli.report import Wanted, run_and_report
+    from infer_app.cli.look.report import Wanted, run_and_report
+    from infer_app.cli.run import run as command
+    from infer_app.cli.run.run_output import Voice
 
     flags = command.run_flags(
         model,
@@ -177,11 +177,11 @@ def backfill(
     config: Config = None,
 ) -> None:
     """The same for each day of a range."""
-    from infer_app.loading.nursery import start_early
+    from infer_app.workers.fork_server import start_early
 
     start_early()
-    from infer_app.cli import run as command
-    from infer_app.cli.answers import Voice
+    from infer_app.cli.run import run as command
+    from infer_app.cli.run.run_output import Voice
 
     flags = command.run_flags(
         model,
@@ -206,7 +206,7 @@ def predictions(
     config: Config = None,
 ) -> None:
     """List the predictions of a day: one for each image and model name, of the newest version that has one."""
-    from infer_app.cli.look import show_predictions
+    from infer_app.cli.look.results import show_predictions
 
     show_predictions(date, model, csv, as_json, config)
 
@@ -216,7 +216,7 @@ def rejects(
     date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
 ) -> None:
     """What was rejected of a day, and why."""
-    from infer_app.cli.look import show_rejections
+    from infer_app.cli.look.results import show_rejections
 
     show_rejections(date, model, as_json, config)
 
@@ -230,7 +230,7 @@ def retry(
     config: Config = None,
 ) -> None:
     """Make a day's rejected images pending again."""
-    from infer_app.cli.look import retry as forget
+    from infer_app.cli.look.results import retry as forget
 
     forget(date, model, reason or [], as_json, config)
 
@@ -242,7 +242,7 @@ def status(
     config: Config = None,
 ) -> None:
     """Days and their state at a glance."""
-    from infer_app.cli.status import show_status
+    from infer_app.cli.look.status import show_status
 
     show_status(days, as_json, config)
 
@@ -252,7 +252,7 @@ def verify(
     date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
 ) -> None:
     """Close the books of a day: eligible = predicted + rejected + pending, from rows. Exit code 1 if not."""
-    from infer_app.cli.look import verify as close_books
+    from infer_app.cli.look.results import verify as close_books
 
     raise typer.Exit(close_books(date, model, as_json, config))
 
@@ -279,12 +279,12 @@ def report(
     config: Config = None,
 ) -> None:
     """Write a day as one HTML page, to be read in the morning, with the same as JSON beside it."""
-    from infer_app.cli import report as command
+    from infer_app.cli.look import report as command
 
     if index:
         command.show_index(as_json, config)
         return
-    from infer_app.loading.nursery import start_early
+    from infer_app.workers.fork_server import start_early
 
     start_early()  # thumbnails are made in a process of their own, which starts while this one counts
     command.report(command.Wanted(date, model, trace, config), out, as_json)
@@ -302,10 +302,10 @@ def explain(
     config: Config = None,
 ) -> None:
     """Everything about one image: its file, what each model made of it, and the run that did."""
-    from infer_app.loading.nursery import start_early
+    from infer_app.workers.fork_server import start_early
 
     start_early()  # the file is looked at in a process of its own
-    from infer_app.cli.explain import show_image
+    from infer_app.cli.look.explain import show_image
 
     raise typer.Exit(show_image(image, date, model, replay, as_json, config))
 
@@ -319,7 +319,7 @@ def compare(
     config: Config = None,
 ) -> None:
     """Where two models disagree over a day: counts, pairs of labels, the most telling images."""
-    from infer_app.cli.compare import compare as show
+    from infer_app.cli.look.compare import compare as show
 
     show(date, models, limit, as_json, config)
 
@@ -333,7 +333,7 @@ def doctor(
     config: Config = None,
 ) -> None:
     """Check everything a run needs, and print the fix for each failure."""
-    from infer_app.cli.doctor import examine
+    from infer_app.cli.project.doctor import examine
 
     raise typer.Exit(examine(model, as_json, config, executor, ray_address))
 
@@ -352,6 +352,6 @@ def bench(
     config: Config = None,
 ) -> None:
     """Measure loading techniques on your images and model: what limits a run, and what each would buy."""
-    from infer_app.cli.bench import bench as measure
+    from infer_app.cli.run.bench import bench as measure
 
     measure(images, date, model, limit, only or [], workers, as_json, config)

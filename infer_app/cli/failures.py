@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from infer_app.errors import EXIT_BUG, InferError
-from infer_app.observe.escape import one_line
-from infer_app.observe.unheard import forget
+from infer_app.telemetry.closed_streams import forget
+from infer_app.telemetry.printable import one_line
 
 log = logging.getLogger(__name__)
 
@@ -59,5 +59,5 @@ def _tell(message: str, hint: str, bug: Exception | None) -> None:
 
 def _logs_json() -> bool:
     """Not where nothing was loaded that could."""
-    log = sys.modules.get("infer_app.observe.log")
+    log = sys.modules.get("infer_app.telemetry.log")
     return log is not None and bool(log.logs_json())

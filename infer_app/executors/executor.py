@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol
 
-from infer_app.executors.spec import LaneSpec
-from infer_app.records import Chunk, ChunkResult
+from infer_app.domain import Chunk, ChunkResult
+from infer_app.handlers.handler_spec import LaneSpec
 
 
 class Executor(Protocol):

@@ -11,7 +11,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from infer_app.errors import UsageError
-from infer_app.places import PathMap, Place, RemoteAccess
+from infer_app.locations import PathMap, Place, RemoteAccess
 from infer_app.settings.masks import mask_address, mask_url
 from infer_app.settings.sections import Settings
 

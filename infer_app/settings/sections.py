@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from infer_app.day import find_zone
 from infer_app.errors import UsageError
-from infer_app.places import Place, shown
+from infer_app.locations import Place, shown
 
 MIB = 1 << 20
 

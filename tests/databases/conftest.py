@@ -11,8 +11,8 @@ from contextlib import ExitStack
 import pytest
 from sqlalchemy import create_engine
 
-from infer_app.database.connect import Database
-from infer_app.database.migrate import upgrade
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.migrate import upgrade
 from tests.databases import servers
 from tests.faults.conftest import NUM_PHOTOS, Hit, a_day, models, seeded, uninterrupted  # noqa: F401
 from tests.integration.conftest import Project, built_models  # noqa: F401

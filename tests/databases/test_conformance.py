@@ -16,17 +16,20 @@ import pytest
 from alembic import command
 from sqlalchemy import insert, inspect, make_url, select, text, update
 
-from infer_app.cli.proposal import init_from
-from infer_app.database import bulk, migrate
-from infer_app.database import source as source_module
-from infer_app.database.books import Books
-from infer_app.database.connect import Database
-from infer_app.database.ledger import LEASE_S, Ledger, process_identity
-from infer_app.database.migrate import check_schema, upgrade
-from infer_app.database.propose import propose
-from infer_app.database.registry import add_images, count_images
-from infer_app.database.rehearsal import open_rehearsal
-from infer_app.database.schema import (
+from infer_app.cli.project.proposal import init_from
+from infer_app.database.engine.column_types import UtcNow
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing import source as source_module
+from infer_app.database.listing.image_registry import add_images, count_images
+from infer_app.database.listing.propose_mapping import propose
+from infer_app.database.listing.source import Source
+from infer_app.database.listing.source_checks import check_ids, check_source
+from infer_app.database.queries.day_queries import Books
+from infer_app.database.results import bulk, migrate
+from infer_app.database.results.dry_run_database import open_rehearsal
+from infer_app.database.results.migrate import check_schema, upgrade
+from infer_app.database.results.runs import LEASE_S, Ledger, process_identity
+from infer_app.database.results.schema import (
     MAX_ID,
     VERSION,
     VERSION_TABLE,
@@ -37,13 +40,10 @@ from infer_app.database.schema import (
     rejections,
     runs,
 )
-from infer_app.database.sink import Sink
-from infer_app.database.source import Source
-from infer_app.database.source_checks import check_ids, check_source
-from infer_app.database.types import UtcNow
+from infer_app.database.results.sink import Sink
 from infer_app.day import Day
+from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
-from infer_app.records import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from infer_app.database.disagreement import Disagreement, Overlap
-from infer_app.database.registry import add_images
-from infer_app.database.search import find_by_id, find_similar
-from infer_app.database.source import Source
+from infer_app.database.listing.image_registry import add_images
+from infer_app.database.listing.search import find_by_id, find_similar
+from infer_app.database.listing.source import Source
+from infer_app.database.queries.disagreement import Disagreement, Overlap
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
 from tests.databases.test_conformance import commit, predicted

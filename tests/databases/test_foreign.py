@@ -9,22 +9,22 @@ from datetime import datetime, timedelta
 import pytest
 from sqlalchemy import insert, text, update
 
-from infer_app.database import foreign
-from infer_app.database.books import Books
-from infer_app.database.connect import Database
-from infer_app.database.disagreement import Disagreement
-from infer_app.database.figures import Figures
-from infer_app.database.foreign import ForeignSource
-from infer_app.database.ledger import Ledger
-from infer_app.database.migrate import upgrade
-from infer_app.database.schema import images, predictions, rejections, runs
-from infer_app.database.search import find_by_id, find_similar
-from infer_app.database.source import Source
-from infer_app.database.source_checks import check_ids, check_source
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing import cross_database_source
+from infer_app.database.listing.cross_database_source import ForeignSource
+from infer_app.database.listing.search import find_by_id, find_similar
+from infer_app.database.listing.source import Source
+from infer_app.database.listing.source_checks import check_ids, check_source
+from infer_app.database.project_database import Tables
+from infer_app.database.queries.day_queries import Books
+from infer_app.database.queries.disagreement import Disagreement
+from infer_app.database.queries.figures import Figures
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.runs import Ledger
+from infer_app.database.results.schema import images, predictions, rejections, runs
+from infer_app.domain import Reason
 from infer_app.errors import UsageError
-from infer_app.records import Reason
 from infer_app.settings.sections import SourceSettings
-from infer_app.tables import Tables
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.databases.test_conformance import ODD_IDS, broken, commit, predicted
 
@@ -66,7 +66,11 @@ def fill(theirs):
     """fill(table, [(id, location, time)]) makes a table in the source's database."""
 
     def fill_table(name, rows, id_type="VARCHAR(300)"):
-        exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if theirs.dialect.name in foreign.FAMILY else ""
+        exact = (
+            " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin"
+            if theirs.dialect.name in cross_database_source.FAMILY
+            else ""
+        )
         clock = {"sqlite": "TIMESTAMP", "postgresql": "TIMESTAMP"}.get(theirs.dialect.name, "DATETIME(6)")
         charset = exact if id_type.startswith("VARCHAR") else ""
         with theirs.write() as connection:
@@ -158,9 +162,9 @@ def answers(tables):
     }
 
 
-@pytest.mark.parametrize("size", [7, 40, foreign.PAGE_SIZE])  # 40: a day that fills its page
+@pytest.mark.parametrize("size", [7, 40, cross_database_source.PAGE_SIZE])  # 40: a day that fills its page
 def test_every_question_has_the_answer_that_one_database_gives(fill, open_source, results, tmp_path, monkeypatch, size):
-    monkeypatch.setattr(foreign, "PAGE_SIZE", size)
+    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", size)
     rows = [*A_NIGHT, *EARLIER, ("500", "/no-time.jpg", None)]
     fill("shots", rows)
     with Database(f"sqlite:///{tmp_path / 'one.db'}") as one:
@@ -187,7 +191,7 @@ def test_a_day_without_images_has_books(fill, open_source, results):
 
 
 def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fill, open_source, results, monkeypatch):
-    monkeypatch.setattr(foreign, "PAGE_SIZE", 4)
+    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", 4)
     ids = [*ODD_IDS, "x" * 300, "😀" * 300]
     fill("shots", [(i, f"/{n}/{i}\\ '%s' \t😀.jpg", NOON) for n, i in enumerate(ids)])
     source = open_source(table="shots")
@@ -203,7 +207,7 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
 
 @pytest.mark.parametrize("id_type", ["BIGINT", "UUID", "NUMERIC(20, 0)"])
 def test_ids_of_a_type_are_matched_with_their_results(fill, open_source, results, monkeypatch, id_type):
-    monkeypatch.setattr(foreign, "PAGE_SIZE", 2)
+    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", 2)
     ids = [f"123e4567-e89b-12d3-a456-42661417400{n}" if id_type == "UUID" else 10**10 + n for n in range(7)]
     fill("shots", [(i, f"/{i}.jpg", NOON) for i in ids], id_type)
     source = open_source(table="shots")
@@ -214,7 +218,7 @@ def test_ids_of_a_type_are_matched_with_their_results(fill, open_source, results
 
 
 def test_what_is_written_while_a_day_is_read_leaves_no_image_out(fill, open_source, results, monkeypatch):
-    monkeypatch.setattr(foreign, "PAGE_SIZE", 3)
+    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", 3)
     fill("shots", A_NIGHT)
     found = []
     for ref in open_source(table="shots").select_new(DAY, ID):

@@ -9,19 +9,19 @@ import psutil
 import pytest
 from sqlalchemy import text
 
-from infer_app import stop as stop_module
-from infer_app.database import patience
-from infer_app.database.connect import Database
-from infer_app.database.patience import ConnectionLost
+from infer_app.database.engine import reconnect
+from infer_app.database.engine.connect import Database
+from infer_app.database.engine.reconnect import ConnectionLost
 from infer_app.errors import Interrupted
-from infer_app.stop import Stop
+from infer_app.pipeline import stop as stop_module
+from infer_app.pipeline.stop import Stop
 
 
 @pytest.fixture
 def impatient(url, kind, server, monkeypatch):
     if kind != "postgres" or server is None:
         pytest.skip("of PostgreSQL's connections, with a server of one's own")
-    monkeypatch.setattr(patience, "SILENCE_S", 0.5)
+    monkeypatch.setattr(reconnect, "SILENCE_S", 0.5)
     with Database(f"{url}&connect_timeout=2") as database:
         yield database
 
@@ -32,7 +32,7 @@ def test_a_statement_that_takes_long_is_no_frozen_server(impatient):
 
 
 def test_a_lock_that_another_session_holds_is_not_waited_for_for_ever(impatient, monkeypatch):
-    monkeypatch.setattr(patience, "LOCK_LIMIT_S", 1.0)
+    monkeypatch.setattr(reconnect, "LOCK_LIMIT_S", 1.0)
     with impatient.write() as connection:
         connection.execute(text("CREATE TABLE locked (id int)"))
     with impatient.write() as holder:
@@ -59,7 +59,7 @@ def frozen(server):
 
 def test_a_signal_ends_a_transaction_of_a_frozen_server(impatient, server, monkeypatch):
     """Its rollback is not waited for, nor is the transaction begun again."""
-    monkeypatch.setattr(patience, "SILENCE_S", 30)
+    monkeypatch.setattr(reconnect, "SILENCE_S", 30)
     monkeypatch.setattr(stop_module, "GRACE_S", 1)
 
     def freeze_and_ask(connection):

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from sqlalchemy import make_url, text
 
-from infer_app.database import pgvector
-from infer_app.database.disagreement import Disagreement
-from infer_app.database.history import read_history
-from infer_app.database.ledger import Ledger
-from infer_app.database.pgvector import store_vectors
-from infer_app.database.rehearsal import open_rehearsal
-from infer_app.database.schema import predictions
-from infer_app.database.source import Source
+from infer_app.database.listing.source import Source
+from infer_app.database.queries.disagreement import Disagreement
+from infer_app.database.queries.image_history import read_history
+from infer_app.database.results import pgvector
+from infer_app.database.results.dry_run_database import open_rehearsal
+from infer_app.database.results.pgvector import store_vectors
+from infer_app.database.results.runs import Ledger
+from infer_app.database.results.schema import predictions
+from infer_app.domain import ImageRef, Output, Prediction, Reason
 from infer_app.errors import DayHeld, UsageError
-from infer_app.records import ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 from tests.databases.test_conformance import commit, stored

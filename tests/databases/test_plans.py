@@ -12,17 +12,17 @@ from functools import partial
 import pytest
 from sqlalchemy import event, insert, text
 
-from infer_app.database.books import Books
-from infer_app.database.connect import Database
-from infer_app.database.disagreement import Disagreement, Overlap
-from infer_app.database.figures import Figures
-from infer_app.database.foreign import PAGE_SIZE, ForeignSource
-from infer_app.database.ledger import Ledger
-from infer_app.database.migrate import upgrade
-from infer_app.database.schema import images, predictions, rejections
-from infer_app.database.sink import Sink
-from infer_app.database.source import Source, plan_for_pages
-from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.cross_database_source import PAGE_SIZE, ForeignSource
+from infer_app.database.listing.source import Source, plan_for_pages
+from infer_app.database.queries.day_queries import Books
+from infer_app.database.queries.disagreement import Disagreement, Overlap
+from infer_app.database.queries.figures import Figures
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.runs import Ledger
+from infer_app.database.results.schema import images, predictions, rejections
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL, named_server
 from tests.databases import servers

@@ -5,14 +5,14 @@ import uuid
 import pytest
 from sqlalchemy import create_engine, make_url
 
-from infer_app.database.connect import Database
-from infer_app.database.migrate import upgrade
-from infer_app.database.rows import RowReader
-from infer_app.database.sink import Sink
-from infer_app.database.source import Source
-from infer_app.database.source_checks import check_ids, check_source
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.row_images import RowReader
+from infer_app.database.listing.source import Source
+from infer_app.database.listing.source_checks import check_ids, check_source
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
-from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
 

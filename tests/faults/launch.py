@@ -32,15 +32,15 @@ def let_in(faults: dict) -> None:
     if faults.get("is_stub"):
         _stub_lanes()
     if "outage_s" in faults:
-        from infer_app.database import patience
+        from infer_app.database.engine import reconnect
 
-        patience.OUTAGE_S = faults["outage_s"]
+        reconnect.OUTAGE_S = faults["outage_s"]
     if "silence_s" in faults:
-        from infer_app.database import connect, patience
+        from infer_app.database.engine import connect, reconnect
 
-        patience.SILENCE_S = connect.READ_TIMEOUT_S = faults["silence_s"]
+        reconnect.SILENCE_S = connect.READ_TIMEOUT_S = faults["silence_s"]
     if not faults.get("lease", True):
-        from infer_app.database.ledger import Ledger
+        from infer_app.database.results.runs import Ledger
 
         Ledger._take_over = lambda *_: None
     if "host" in faults:
@@ -50,7 +50,7 @@ def let_in(faults: dict) -> None:
     if "max_pages" in faults:
         _limit_pages(faults["max_pages"])
     if faults.get("crash"):
-        from infer_app.database.sink import Sink
+        from infer_app.database.results.sink import Sink
 
         def crash(self, *_):
             raise RuntimeError(f"crash with {self._database._engine!r}")
@@ -59,7 +59,7 @@ def let_in(faults: dict) -> None:
 
 
 def _kill_at(point: str, number: int) -> None:
-    from infer_app.database.connect import Database
+    from infer_app.database.engine.connect import Database
 
     write, numbers = Database.write, count(1)
 
@@ -81,7 +81,7 @@ def _kill_at(point: str, number: int) -> None:
 
 
 def _lose_connection(number: int) -> None:
-    from infer_app.database.connect import Database
+    from infer_app.database.engine.connect import Database
 
     read, numbers = Database.read, count(1)
 
@@ -103,14 +103,14 @@ def _lose_connection(number: int) -> None:
 def _live_elsewhere(host: str, lease_s: float) -> None:
     import socket
 
-    from infer_app.database import ledger
+    from infer_app.database.results import runs
 
     socket.gethostname = lambda: host
-    ledger.LEASE_S, ledger.BEAT_S = lease_s, lease_s / 2
+    runs.LEASE_S, runs.BEAT_S = lease_s, lease_s / 2
 
 
 def _limit_pages(number: int) -> None:
-    from infer_app.database import connect
+    from infer_app.database.engine import connect
 
     connect_sqlite = connect.connect_sqlite
 
@@ -123,12 +123,12 @@ def _limit_pages(number: int) -> None:
 
 
 def _stub_lanes() -> None:
-    import infer_app.placement
-    from infer_app.loading import nursery
+    import infer_app.pipeline.executor_factory
+    from infer_app.workers import fork_server
     from tests.faults.stub import StubSpec
 
-    infer_app.placement.LaneSpec = StubSpec
-    nursery.PRELOAD = ("infer_app.loading.orphan", "tests.faults.stub")
+    infer_app.pipeline.executor_factory.LaneSpec = StubSpec
+    fork_server.PRELOAD = ("infer_app.workers.parent_death", "tests.faults.stub")
 
 
 if __name__ == "__main__":

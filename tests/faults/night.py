@@ -22,9 +22,9 @@ import psutil
 from sqlalchemy import bindparam, create_engine, text
 from sqlalchemy.pool import NullPool
 
-from infer_app.database.connect import Database
-from infer_app.database.migrate import upgrade
-from infer_app.records import Output, Reason
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.migrate import upgrade
+from infer_app.domain import Output, Reason
 from tests.faults.stub import GOOD, answer
 from tests.leftovers import shared_memory
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from infer_app.executors.spec import LaneSpec
-from infer_app.records import Broken, ChunkResult, FileFacts, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, FileFacts, Output, Prediction, Reason
+from infer_app.handlers.handler_spec import LaneSpec
 
 LABELS = ("red", "green", "blue")
 IMAGE_S, SLOW_IMAGE_S = 0.004, 0.06

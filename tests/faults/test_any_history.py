@@ -22,7 +22,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from infer_app.records import Output
+from infer_app.domain import Output
 from tests.databases import servers
 from tests.faults.conftest import on
 from tests.faults.launch import POINTS

@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infer_app.images.cache import PixelCache
-from infer_app.images.cachekey import CacheKey
-from infer_app.records import Recipe
+from infer_app.domain import Recipe
+from infer_app.images.cache.cache_key import CacheKey
+from infer_app.images.cache.pixel_cache import PixelCache
 
 SIZE = 224
 KEY = CacheKey(Recipe("stretch", SIZE), 10**6)
@@ -139,7 +139,9 @@ def test_a_disk_that_fills_up_ends_the_writing_only(small_disk, caplog):
 
 
 def test_a_disk_without_a_free_byte_ends_the_writing_only(small_disk, caplog, monkeypatch):
-    monkeypatch.setattr("infer_app.images.cache.MIN_FREE_BYTES", -1)  # as if another had just taken the rest
+    monkeypatch.setattr(
+        "infer_app.images.cache.pixel_cache.MIN_FREE_BYTES", -1
+    )  # as if another had just taken the rest
     with PixelCache.open(small_disk / "cache", 10**9, KEY) as cache:
         for number in range(80):
             cache.put(sha256(number), pixels(number))

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert, select
 from sqlalchemy.exc import OperationalError
 
-from infer_app.database.schema import images, predictions, runs
+from infer_app.database.results.schema import images, predictions, runs
 from tests.faults.conftest import on
 from tests.faults.night import DATE
 from tests.faults.stub import GOOD

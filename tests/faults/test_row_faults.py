@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.records import Reason
+from infer_app.domain import Reason
 from tests.faults.conftest import Hit
 from tests.integration.conftest import DATE, INFER
 from tests.integration.test_broken_corpus import broken

@@ -7,18 +7,18 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.executors.cpu import CpuExecutor
-from infer_app.executors.cuda import CudaExecutor
-from infer_app.executors.halving import Halving
-from infer_app.executors.spec import LaneSpec, ModelSpec
-from infer_app.executors.stream import CudaStream
-from infer_app.images.location import ReadLimits
-from infer_app.loading.ring import Ring
-from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants
-from infer_app.models.build import BuildRequest, build_model
-from infer_app.models.fixed_batch import FixedBatch
-from infer_app.models.variants import CUDA_FP16, TORCHSCRIPT
-from infer_app.records import Chunk, ImageRef, Recipe
+from infer_app.domain import Chunk, ImageRef, Recipe
+from infer_app.executors.cpu_executor import CpuExecutor
+from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.handlers.adaptive_batch import Halving
+from infer_app.handlers.copy_stream import CudaStream
+from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
+from infer_app.workers.shared_ring import Ring
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 

@@ -8,20 +8,20 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.executors.cpu import CpuExecutor
-from infer_app.executors.cuda import CudaExecutor
-from infer_app.executors.spec import LaneSpec, ModelSpec
-from infer_app.executors.unpack import GPU_LEVELS
-from infer_app.images.decode import DecodeLimits, decode_image
-from infer_app.images.gpu_decode import GpuDecoder
-from infer_app.images.gpu_jpeg import suits_gpu
-from infer_app.images.gpu_transform import transform_on_device
-from infer_app.images.location import ReadLimits
-from infer_app.images.transform import reference_transform
-from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants
-from infer_app.models.build import BuildRequest, build_model
-from infer_app.models.variants import CUDA_FP16, TORCHSCRIPT
-from infer_app.records import Broken, Chunk, ImageRef, Recipe
+from infer_app.domain import Broken, Chunk, ImageRef, Recipe
+from infer_app.executors.cpu_executor import CpuExecutor
+from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.handlers.gpu_decode_stage import GPU_LEVELS
+from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.decode.gpu_decoder import GpuDecoder
+from infer_app.images.decode.gpu_jpeg import suits_gpu
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.transform.gpu_transform import transform_on_device
+from infer_app.images.transform.to_pixels import reference_transform
+from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 pytest.importorskip("nvidia.nvimgcodec")

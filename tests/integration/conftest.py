@@ -17,7 +17,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.cli import project as commands
+from infer_app.cli.project import project as commands
 
 INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"

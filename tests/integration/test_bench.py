@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.cli.bench import bench
+from infer_app.cli.run.bench import bench
 from infer_app.errors import UsageError
-from infer_app.observe.verdict import told_of_others
+from infer_app.telemetry.summary_line import told_of_others
 
 
 def test_a_folder_is_measured_its_broken_file_named_and_the_bottleneck_said(project):

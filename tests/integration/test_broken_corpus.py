@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infer_app.images.bad_image import BadImage
-from infer_app.images.decode import DecodeLimits, decode_image
-from infer_app.images.location import ReadLimits, read_image
-from infer_app.records import Reason, Recipe
+from infer_app.domain import Reason, Recipe
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, read_image
 
 DATA = Path(os.environ.get("TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
 RECIPE = Recipe("stretch", size=8)

@@ -7,9 +7,9 @@ import subprocess
 import pytest
 import torch
 
-from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants
-from infer_app.models.artifact import find_artifact, record_variant
-from infer_app.models.device import Gpu, Host, describe_host
+from infer_app.models.artifact.artifact import find_artifact, record_variant
+from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.runtimes.gpu_probe import Gpu, Host, describe_host
 from tests.integration.conftest import ChannelMeans, Project
 
 pytestmark = [

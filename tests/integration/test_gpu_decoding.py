@@ -8,7 +8,7 @@ import pytest
 import torch
 from PIL import Image
 
-from infer_app.models.device import describe_host
+from infer_app.models.runtimes.gpu_probe import describe_host
 from tests.integration.conftest import DATE, ChannelMeans, Project
 
 pytest.importorskip("nvidia.nvimgcodec")

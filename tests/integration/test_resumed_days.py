@@ -5,13 +5,13 @@ from pathlib import Path
 
 from PIL import Image
 
-from infer_app.database.ledger import Ledger, RunModel
+from infer_app.database.results.runs import Ledger, RunModel
 from infer_app.day import Day
-from infer_app.job import choose_artifacts, open_job
-from infer_app.observe.progress import Progress
-from infer_app.run import run_day
+from infer_app.pipeline.job import choose_artifacts, open_job
+from infer_app.pipeline.run_day import run_day
+from infer_app.pipeline.stop import Stop
 from infer_app.settings.load import load_settings
-from infer_app.stop import Stop
+from infer_app.telemetry.progress import Progress
 
 TORCHSCRIPT, FP32 = "cpu-torchscript", "cpu-openvino-fp32"  # each goes on where the other is not there
 DAYS = [Day.of(date(2026, 11, number), "UTC") for number in (18, 19, 20)]

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from infer_app.cli.explain import show_image
-from infer_app.cli.status import show_status
+from infer_app.cli.look.explain import show_image
+from infer_app.cli.look.status import show_status
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -13,12 +13,12 @@ import pytest
 import torch
 
 from infer_app.errors import ModelError, UsageError
-from infer_app.loading.once import run_in_process
-from infer_app.models.add_gpu_variants import check_gpu_variants
-from infer_app.models.artifact import open_artifact, record_variant
-from infer_app.models.device import Host
-from infer_app.models.torchscript import run_artifact
-from infer_app.models.variants import TORCHSCRIPT, missing_for
+from infer_app.models.artifact.artifact import open_artifact, record_variant
+from infer_app.models.build.add_gpu_variants import check_gpu_variants
+from infer_app.models.runtimes.gpu_probe import Host
+from infer_app.models.runtimes.torchscript import run_artifact
+from infer_app.models.runtimes.variants import TORCHSCRIPT, missing_for
+from infer_app.workers.isolated_call import run_in_process
 from tests.standin import errands
 from tests.standin.build import HERE, compile_runtime, lay_out
 from tests.standin.errands import HOST

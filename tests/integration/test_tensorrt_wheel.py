@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from infer_app import tune
-from infer_app.loading.once import run_in_process
-from infer_app.models import device, tensorrt
+from infer_app.models.runtimes import gpu_probe, tensorrt
+from infer_app.pipeline import execution_plan
+from infer_app.workers.isolated_call import run_in_process
 from tests.standin.build import HERE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -44,12 +44,12 @@ def package(request):
 @pytest.fixture
 def broken(package, monkeypatch):
     """This machine with the wheel and without TensorRT."""
-    if device.describe_host().tensorrt is not None:
+    if gpu_probe.describe_host().tensorrt is not None:
         pytest.skip("TensorRT is installed here")
     monkeypatch.syspath_prepend(package.parent)
-    tune.broken_tensorrt.cache_clear()
+    execution_plan.broken_tensorrt.cache_clear()
     yield package.parent
-    tune.broken_tensorrt.cache_clear()
+    execution_plan.broken_tensorrt.cache_clear()
 
 
 def function(path, name):
@@ -125,9 +125,11 @@ def test_the_stand_in_has_the_real_fields_in_the_real_order(package):
 
 def test_the_format_of_embedded_plans_is_the_one_we_expect_of_this_version(package):
     text = (package / "include/torch_tensorrt/core/runtime/runtime.h").read_text()
-    assert re.search(r'ABI_VERSION = "(\d+)"', text)[1] == device.Host("", torch_tensorrt=VERSION).abi
+    assert re.search(r'ABI_VERSION = "(\d+)"', text)[1] == gpu_probe.Host("", torch_tensorrt=VERSION).abi
     layout = (package / "dynamo/runtime/_serialized_engine_layout.py").read_text()
-    assert re.search(r'^ABI_VERSION = "(\d+)"', layout, re.MULTILINE)[1] == device.Host("", torch_tensorrt=VERSION).abi
+    assert (
+        re.search(r'^ABI_VERSION = "(\d+)"', layout, re.MULTILINE)[1] == gpu_probe.Host("", torch_tensorrt=VERSION).abi
+    )
 
 
 def test_the_runtime_refuses_in_the_words_that_we_look_for(package):
@@ -144,7 +146,7 @@ def test_the_extra_asks_for_this_very_version():
 
 def test_the_real_package_without_tensorrt_is_told_and_prints_nothing(broken, capfd):
     """It raises a bare Exception and prints, on standard output where the answer of a command belongs."""
-    message, hint = run_in_process(device.why_tensorrt_fails)
+    message, hint = run_in_process(gpu_probe.why_tensorrt_fails)
     assert message.startswith("torch-tensorrt can't be loaded: ")
     assert f"found torch-tensorrt {VERSION} with torch " in hint
     assert "TensorRT missing: they must be an exact set, pip install 'infer_app[trt]'" in hint
@@ -152,9 +154,9 @@ def test_the_real_package_without_tensorrt_is_told_and_prints_nothing(broken, ca
 
 
 def test_a_plan_is_passed_over_where_torch_tensorrt_is_installed_and_does_not_load(broken, monkeypatch):
-    monkeypatch.setattr(tune, "missing_for", lambda *_: None)  # as where GPU and versions are the right ones
-    assert tune.missing_or_broken("trt-fp16", {}).startswith("torch-tensorrt can't be loaded: ")
-    assert tune.missing_or_broken("cuda-fp16", {}) is None
+    monkeypatch.setattr(execution_plan, "missing_for", lambda *_: None)  # as where GPU and versions are the right ones
+    assert execution_plan.missing_or_broken("trt-fp16", {}).startswith("torch-tensorrt can't be loaded: ")
+    assert execution_plan.missing_or_broken("cuda-fp16", {}) is None
 
 
 def test_doctor_explains_it_on_standard_error_and_in_its_answer(broken, project):

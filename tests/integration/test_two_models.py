@@ -10,8 +10,8 @@ import time
 import pytest
 import torch
 
-from infer_app.database.ledger import process_identity
-from infer_app.observe.metrics import read_samples
+from infer_app.database.results.runs import process_identity
+from infer_app.telemetry.metrics import read_samples
 from tests.integration.conftest import DATE, INFER, ChannelMeans
 
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from infer_app.executors.machine import usable_cores
-from infer_app.models.artifact import find_artifact
-from infer_app.models.tuning import Speed, new_tuning, save_tuning
+from infer_app.machine import usable_cores
+from infer_app.models.artifact.artifact import find_artifact
+from infer_app.models.selection.tuning import Speed, new_tuning, save_tuning
 from tests.conftest import need
 from tests.integration.conftest import DATE, ChannelMeans, Project
 from tests.unit.models.small_models import save_photos

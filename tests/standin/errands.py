@@ -7,12 +7,12 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from infer_app.models import add_gpu_variants as add_gpu_variants_module
-from infer_app.models import tensorrt
-from infer_app.models.add_gpu_variants import Workshop, add_gpu_variants
-from infer_app.models.artifact import open_artifact
-from infer_app.models.device import Gpu, Host
-from infer_app.models.variants import open_variant
+from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.build import add_gpu_variants as add_gpu_variants_module
+from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.runtimes import tensorrt
+from infer_app.models.runtimes.gpu_probe import Gpu, Host
+from infer_app.models.runtimes.variants import open_variant
 from tests.unit.models.small_models import Network
 
 CPU = torch.device("cpu")  # where the stand-in runs its plans

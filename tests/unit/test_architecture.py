@@ -120,13 +120,19 @@ def test_help_loads_neither_torch_nor_a_database():
 
 
 def test_the_coordinator_of_a_run_loads_no_torch():
-    script = "import sys, infer_app.cli.run; print('torch' in sys.modules)"
+    script = "import sys, infer_app.cli.run.run; print('torch' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == "False\n"
 
 
 def test_a_run_over_local_files_loads_nothing_that_reads_remote_ones():
-    names = ("fsspec", "s3fs", "infer_app.images.remote", "infer_app.images.http", "infer_app.images.prefetch")
-    script = f"import sys, infer_app.cli.run; print([name for name in {names} if name in sys.modules])"
+    names = (
+        "fsspec",
+        "s3fs",
+        "infer_app.images.read.remote",
+        "infer_app.images.read.http",
+        "infer_app.images.read.prefetch",
+    )
+    script = f"import sys, infer_app.cli.run.run; print([name for name in {names} if name in sys.modules])"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == "[]\n"

@@ -2,8 +2,8 @@ from itertools import islice
 
 import pytest
 
-from infer_app.chunks import CHUNK_S, FEW_IMAGES, MAX_IMAGES, ChunkSize, chunks_of, cut_into_chunks
-from infer_app.records import Broken, Chunk, ChunkResult, ImageRef, NewImage, Reason
+from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, NewImage, Reason
+from infer_app.pipeline.chunking import CHUNK_S, FEW_IMAGES, MAX_IMAGES, ChunkSize, chunks_of, cut_into_chunks
 
 
 def refs(count):

@@ -1,6 +1,6 @@
 import pytest
 
-from infer_app.demo import CUT_PHOTO, copy_photos
+from infer_app.cli.project.demo_assets import CUT_PHOTO, copy_photos
 
 pytest.importorskip("skimage", reason="the demo extra is not installed")
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infer_app import explain
-from infer_app.database.history import ModelHistory
-from infer_app.explain import FileNow, Replay, is_same_file
-from infer_app.images.location import ReadLimits
-from infer_app.records import ROW, FileFacts, ImageRef, Output, Prediction
+from infer_app.database.queries.image_history import ModelHistory
+from infer_app.domain import ROW, FileFacts, ImageRef, Output, Prediction
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.reporting import image_report
+from infer_app.reporting.image_report import FileNow, Replay, is_same_file
 from infer_app.settings.loaded import LoadedSettings
 from infer_app.settings.sections import ImagesSettings, Settings
 
@@ -26,7 +26,7 @@ class Hanging:
 
 def compared(now, /, **stored):
     row = dict.fromkeys(("label", "score", "vector", "vector_dtype")) | {"output": {}} | stored
-    return explain._compared(Replay("cpu-torchscript"), Prediction(REF, now, None), row)
+    return image_report._compared(Replay("cpu-torchscript"), Prediction(REF, now, None), row)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ def compared(now, /, **stored):
 )
 def test_the_hint_for_an_unknown_image_leads_on(tables, register, image_id, hint):
     register("/srv/photos/old.jpg")
-    assert explain._unknown(tables, image_id).hint == hint
+    assert image_report._unknown(tables, image_id).hint == hint
 
 
 def test_a_label_and_its_score():
@@ -83,9 +83,9 @@ def test_a_file_that_nobody_can_see_is_neither():
 
 
 def test_a_read_that_hangs_is_ended(monkeypatch):
-    monkeypatch.setattr(explain, "read_limits", lambda loaded: ReadLimits((), 100, rows=Hanging()))
-    monkeypatch.setattr(explain, "STARTING_S", 0.0)
+    monkeypatch.setattr(image_report, "read_limits", lambda loaded: ReadLimits((), 100, rows=Hanging()))
+    monkeypatch.setattr(image_report, "STARTING_S", 0.0)
     loaded = LoadedSettings(Settings(images=ImagesSettings(timeout_s=0.5)), Path("/srv/infer.toml"), {})
-    found = explain._look(loaded, f"{ROW}1")
+    found = image_report._look(loaded, f"{ROW}1")
     assert (found.reason, found.facts) == ("read_timeout", FileFacts())
     assert "no answer within 0.5 s" in found.detail

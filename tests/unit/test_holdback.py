@@ -1,11 +1,11 @@
 import pytest
 
-from infer_app import holdback
+from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.errors import NothingAllowed, StorageUnavailable, UsageError
-from infer_app.holdback import MAX_FAILED_READS
-from infer_app.images.location import ReadLimits
-from infer_app.places import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, Place, RemoteAccess
-from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.locations import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, Place, RemoteAccess
+from infer_app.pipeline import outage_guard
+from infer_app.pipeline.outage_guard import MAX_FAILED_READS
 from tests.webserver import web_server
 
 
@@ -16,7 +16,7 @@ def root(tmp_path):
 
 
 def hold_back(results, roots, remote=NOTHING_REMOTE, path_map=NOTHING_MAPPED, is_any_done_allowed=bool):
-    return holdback.hold_back(results, ReadLimits(tuple(roots), 1 << 20, remote, path_map), is_any_done_allowed)
+    return outage_guard.hold_back(results, ReadLimits(tuple(roots), 1 << 20, remote, path_map), is_any_done_allowed)
 
 
 def failed(root, reason=Reason.READ_ERROR, count=1):

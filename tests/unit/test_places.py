@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infer_app.errors import UsageError
-from infer_app.places import PathMap, Place, RemoteUrl, find_place, is_remote, parse_url, shown, storage_of
+from infer_app.locations import PathMap, Place, RemoteUrl, find_place, is_remote, parse_url, shown, storage_of
 from infer_app.settings.load import load_settings
 
 HOST = Place.parse("https://images.example.org/photos/")

@@ -6,19 +6,19 @@ from types import SimpleNamespace
 import pytest
 from sqlalchemy import insert
 
-from infer_app import run
-from infer_app.database.books import Books
-from infer_app.database.connect import Database
-from infer_app.database.ledger import Ledger
-from infer_app.database.migrate import upgrade
-from infer_app.database.schema import images
-from infer_app.database.sink import Sink
-from infer_app.database.source import Source
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.source import Source
+from infer_app.database.project_database import Tables
+from infer_app.database.queries.day_queries import Books
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.runs import Ledger
+from infer_app.database.results.schema import images
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Reason
 from infer_app.errors import ModelError
-from infer_app.places import NOTHING_MAPPED
-from infer_app.records import Broken, ChunkResult, FileFacts, ImageRef, Reason
+from infer_app.locations import NOTHING_MAPPED
+from infer_app.pipeline import run_day
 from infer_app.settings.sections import SourceSettings
-from infer_app.tables import Tables
 from tests.conftest import DAY, MODEL, make_users_file
 
 
@@ -42,7 +42,7 @@ def job(tmp_path):
 
 def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answering(job, monkeypatch):
     """The read that lists the rejected ones has ended by then: it would keep the write out."""
-    monkeypatch.setattr(run, "FILES_AT_ONCE", 1)
+    monkeypatch.setattr(run_day, "FILES_AT_ONCE", 1)
     looks = iter([[FileFacts(2, 2.0, None)], [FileFacts(1, 1.0, None)]])
 
     def look(*_, **__):
@@ -51,6 +51,6 @@ def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answe
         except StopIteration:
             raise ModelError("no answer within 30 s") from None
 
-    monkeypatch.setattr(run, "run_in_process", look)
-    assert run.forget_changed(job, DAY, MODEL.model_id) == 1
+    monkeypatch.setattr(run_day, "run_in_process", look)
+    assert run_day.forget_changed(job, DAY, MODEL.model_id) == 1
     assert [one.image_id for one in job.tables.books.final_rejections(DAY, MODEL.model_id)] == ["2", "3"]

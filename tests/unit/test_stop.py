@@ -5,9 +5,9 @@ from datetime import datetime
 
 import pytest
 
-from infer_app import stop as stop_module
 from infer_app.errors import Interrupted, UsageError, gravest
-from infer_app.stop import Stop, seconds_until
+from infer_app.pipeline import stop as stop_module
+from infer_app.pipeline.stop import Stop, seconds_until
 
 
 def test_a_signal_ends_the_items_and_decides_the_exit_code():

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from infer_app import tune
+from infer_app.domain import Alternative
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.add_variants import add_variants
-from infer_app.models.artifact import open_artifact, record_variant
-from infer_app.models.choice import Choice, Wish
-from infer_app.models.tuning import FOLDER, Layout, Speed, load_tuning, new_tuning, save_tuning
-from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
-from infer_app.records import Alternative
-from infer_app.tune import Plan, measure_layouts, measure_speeds, plan
+from infer_app.models.artifact.artifact import open_artifact, record_variant
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.models.selection.tuning import FOLDER, Layout, Speed, load_tuning, new_tuning, save_tuning
+from infer_app.models.selection.variant_selection import Choice, Wish
+from infer_app.pipeline import execution_plan
+from infer_app.pipeline.execution_plan import Plan, measure_layouts, measure_speeds, plan
 from tests.conftest import need
 from tests.unit.models.small_models import Means, Network, built
 
@@ -25,8 +25,8 @@ SLOWER = {TORCHSCRIPT: "slower here: 14.00 ms per image"}
 
 @pytest.fixture(autouse=True)
 def _four_cores_and_memory_enough(monkeypatch):
-    monkeypatch.setattr(tune, "usable_cores", lambda: CORES)
-    monkeypatch.setattr("infer_app.executors.machine.usable_memory", lambda: None)
+    monkeypatch.setattr(execution_plan, "usable_cores", lambda: CORES)
+    monkeypatch.setattr("infer_app.machine.usable_memory", lambda: None)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -64,7 +64,7 @@ def _no_measuring(monkeypatch):
     def refuse(*_):
         raise AssertionError("nothing has to be measured here")
 
-    monkeypatch.setattr(tune, "run_in_process", refuse)
+    monkeypatch.setattr(execution_plan, "run_in_process", refuse)
 
 
 @pytest.mark.usefixtures("_no_measuring")
@@ -91,7 +91,7 @@ def test_workers_that_are_asked_for_override_the_layout(artifact, measured, work
 @pytest.mark.usefixtures("_no_measuring")
 def test_fewer_workers_where_there_is_not_the_memory_for_more(artifact, measured, monkeypatch, caplog):
     measured(Layout(4, 1, 170.0), worker_bytes=300 << 20)
-    monkeypatch.setattr("infer_app.executors.machine.usable_memory", lambda: 1000 << 20)
+    monkeypatch.setattr("infer_app.machine.usable_memory", lambda: 1000 << 20)
     found = plan(artifact, Wish())
     assert (found.workers, found.threads) == (3, 1)
     assert [record.getMessage() for record in caplog.records] == [
@@ -130,7 +130,7 @@ def test_the_first_run_here_measures_once_and_keeps_it(artifact, monkeypatch):
     tuning = load_tuning(artifact.folder, CORES)
     assert set(tuning.speeds) == {TORCHSCRIPT, OPENVINO_FP32}
     assert first.batch_size == tuning.speeds[first.variant].batch_size
-    monkeypatch.setattr(tune, "run_in_process", lambda *_: pytest.fail("measured twice"))
+    monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: pytest.fail("measured twice"))
     assert plan(artifact, Wish()) == first
 
 
@@ -140,7 +140,7 @@ def test_a_model_that_can_not_be_measured_runs_as_torchscript(artifact, monkeypa
     def fail(*_):
         raise ModelError("its process was killed", "is there memory enough?")
 
-    monkeypatch.setattr(tune, "run_in_process", fail)
+    monkeypatch.setattr(execution_plan, "run_in_process", fail)
     assert plan(artifact, Wish()).variant == TORCHSCRIPT
     assert "its process was killed (is there memory enough?)" in caplog.text
     assert load_tuning(artifact.folder, CORES) is None
@@ -148,16 +148,16 @@ def test_a_model_that_can_not_be_measured_runs_as_torchscript(artifact, monkeypa
 
 def test_a_folder_that_can_not_be_written_is_measured_every_time_and_told(artifact, monkeypatch, caplog):
     (artifact.folder / FOLDER).write_text("a file in its place")
-    monkeypatch.setattr(tune, "run_in_process", lambda *_: SPEEDS)
+    monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: SPEEDS)
     assert plan(artifact, Wish()).variant == OPENVINO_FP32
     assert "what was measured there will be measured again" in caplog.text
 
 
 def test_layouts_are_measured_with_real_workers_and_the_fastest_comes_first(artifact, monkeypatch):
     """Two cores: two workers, or one with two threads. Also the memory of a worker, which no layout was told."""
-    monkeypatch.setattr(tune, "usable_cores", lambda: 2)
-    monkeypatch.setattr(tune, "LAYOUT_S", 0.2)
-    monkeypatch.setattr(tune, "run_in_process", lambda *_: SPEEDS)
+    monkeypatch.setattr(execution_plan, "usable_cores", lambda: 2)
+    monkeypatch.setattr(execution_plan, "LAYOUT_S", 0.2)
+    monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: SPEEDS)
     said = []
     tuning = measure_layouts(artifact, measure_speeds(artifact), said.append)
     assert list(tuning.layouts) == [OPENVINO_FP32]  # auto takes no other
@@ -178,4 +178,4 @@ def test_layouts_are_measured_with_real_workers_and_the_fastest_comes_first(arti
     ("num_cores", "threads"), [(1, [1]), (2, [1, 2]), (3, [1, 3]), (6, [1, 2, 6]), (8, [1, 2, 4, 8])]
 )
 def test_threads_of_a_worker_leave_no_core_over(num_cores, threads):
-    assert tune._divisors(num_cores) == threads
+    assert execution_plan._divisors(num_cores) == threads

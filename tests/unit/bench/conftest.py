@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from infer_app.bench.workload import Ways, Workload
-from infer_app.images.decode import DecodeLimits
-from infer_app.images.location import ReadLimits
-from infer_app.models.artifact import Artifact
+from infer_app.images.decode.decoder import DecodeLimits
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.settings.load import load_settings
 from tests.conftest import jpeg
 from tests.unit.models.small_models import built

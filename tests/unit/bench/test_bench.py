@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.bench import bench
-from infer_app.bench.bench import Bottleneck, Row, find_bottleneck, measure_ladder
-from infer_app.bench.order import Order
-from infer_app.observe.verdict import told_of_others
+from infer_app.bench import ladder
+from infer_app.bench.benchmark_request import Order
+from infer_app.bench.ladder import Bottleneck, Row, find_bottleneck, measure_ladder
+from infer_app.telemetry.summary_line import told_of_others
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_an_order_arrives_as_it_was(order):
 
 
 def test_a_strategy_that_takes_too_long_is_a_row_that_says_so(order, monkeypatch):
-    monkeypatch.setattr(bench, "ROW_LIMIT_S", 0.2)
+    monkeypatch.setattr(ladder, "ROW_LIMIT_S", 0.2)
     assert [row.note for row in measure_ladder(order, {}, only=["naive"])] == ["took more than 0 s"]
 
 

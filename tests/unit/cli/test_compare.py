@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from sqlalchemy import insert
 
-from infer_app.cli.compare import compare
-from infer_app.database.schema import models, predictions
+from infer_app.cli.look.compare import compare
+from infer_app.database.results.schema import models, predictions
 from infer_app.errors import UsageError
 from tests.conftest import DAY
 

@@ -8,10 +8,10 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert
 
-from infer_app.cli.explain import show_image
-from infer_app.cli.look import retry, show_predictions, show_rejections, verify
-from infer_app.cli.report import Wanted, write_reports
-from infer_app.database.schema import models, predictions, rejections
+from infer_app.cli.look.explain import show_image
+from infer_app.cli.look.report import Wanted, write_reports
+from infer_app.cli.look.results import retry, show_predictions, show_rejections, verify
+from infer_app.database.results.schema import models, predictions, rejections
 from infer_app.errors import UsageError
 from tests.conftest import DAY
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.cli import night as night_module
-from infer_app.cli.night import Night, night
+from infer_app.cli.run import notifications as night_module
+from infer_app.cli.run.notifications import Night, night
 from infer_app.errors import DatabaseUnavailable, Interrupted
-from infer_app.observe.metrics import LAST_SUCCESS, ModelOutcome, read_samples
 from infer_app.settings.load import load_settings
+from infer_app.telemetry.metrics import LAST_SUCCESS, ModelOutcome, read_samples
 
 SUCCESS = [ModelOutcome("a", 0)]
 

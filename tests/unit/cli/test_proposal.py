@@ -3,12 +3,12 @@ import sqlite3
 
 import pytest
 
-from infer_app.cli.project import upgrade
-from infer_app.cli.proposal import init_from
+from infer_app.cli.project.project import upgrade
+from infer_app.cli.project.proposal import init_from
+from infer_app.database.project_database import open_tables
+from infer_app.domain import ImageRef
 from infer_app.errors import DatabaseUnavailable
-from infer_app.records import ImageRef
 from infer_app.settings.load import load_settings
-from infer_app.tables import open_tables
 from tests.conftest import DAY
 
 

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from infer_app.cli.quickstart import quickstart
+from infer_app.cli.project.quickstart import quickstart
 from infer_app.errors import UsageError
 
 

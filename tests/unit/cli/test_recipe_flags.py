@@ -1,8 +1,8 @@
 import pytest
 
-from infer_app.cli.model import RecipeFlags
+from infer_app.cli.model.model import RecipeFlags
+from infer_app.domain import Recipe
 from infer_app.errors import UsageError
-from infer_app.records import Recipe
 
 
 def flags(kind: str = "stretch", decode: str = "exact", preprocess: str | None = None) -> RecipeFlags:

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from infer_app.cli.report import Wanted, choose_models, default_file, run_and_report
-from infer_app.database.schema import models, runs
+from infer_app.cli.look.report import Wanted, choose_models, default_file, run_and_report
+from infer_app.database.results.schema import models, runs
 from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.settings.loaded import LoadedSettings
 from infer_app.settings.sections import Settings

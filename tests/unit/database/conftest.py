@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 
-from infer_app.database.connect import Database
-from infer_app.database.migrate import upgrade
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.migrate import upgrade
 
 
 @pytest.fixture(scope="session")

@@ -4,12 +4,12 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert, text, update
 
-from infer_app.database import books as books_module
-from infer_app.database.books import Books, StoredRejection
-from infer_app.database.schema import predictions, rejections, runs
-from infer_app.database.sink import Sink
-from infer_app.database.source import Source
-from infer_app.records import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.database.listing.source import Source
+from infer_app.database.queries import day_queries as books_module
+from infer_app.database.queries.day_queries import Books, StoredRejection
+from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 

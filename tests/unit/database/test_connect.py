@@ -11,7 +11,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from infer_app.database.connect import Database
+from infer_app.database.engine.connect import Database
 from infer_app.errors import DatabaseUnavailable, InferError, UsageError
 from tests.conftest import need
 

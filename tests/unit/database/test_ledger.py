@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, select, update
 
-from infer_app.database.ledger import LEASE_S, Ledger, process_identity
-from infer_app.database.schema import models, predictions, runs
-from infer_app.database.sink import Sink
+from infer_app.database.results.runs import LEASE_S, Ledger, process_identity
+from infer_app.database.results.schema import models, predictions, runs
+from infer_app.database.results.sink import Sink
+from infer_app.domain import ChunkResult, DayCounts, ImageRef, Output, Prediction, RunReport
 from infer_app.errors import DayHeld
-from infer_app.records import ChunkResult, DayCounts, ImageRef, Output, Prediction, RunReport
 from tests.conftest import DAY, MODEL
 
 
@@ -220,7 +220,7 @@ def test_a_run_is_opened_once_however_often_it_is_asked_for(database, ledger):
 
 def test_the_time_of_a_run_is_the_databases(database, ledger, monkeypatch):
     """A machine whose clock is wrong neither keeps a day for itself nor loses it."""
-    monkeypatch.setattr("infer_app.database.ledger.datetime", AheadOfTime)
+    monkeypatch.setattr("infer_app.database.results.runs.datetime", AheadOfTime)
     run_id = open_run(ledger)
     change(database, run_id, host="elsewhere")
     assert abs(row_of(database, run_id)["heartbeat_at"] - now()) < timedelta(minutes=1)
@@ -229,7 +229,7 @@ def test_the_time_of_a_run_is_the_databases(database, ledger, monkeypatch):
 
 
 def test_a_run_lives_by_its_heartbeat_however_long_a_chunk_takes(database, ledger, monkeypatch):
-    monkeypatch.setattr("infer_app.database.ledger.BEAT_S", 0.05)
+    monkeypatch.setattr("infer_app.database.results.runs.BEAT_S", 0.05)
     run_id, other = open_run(ledger), open_run(ledger, day=DAY.before(1))
     change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
     change(database, other, heartbeat_at=datetime(2026, 1, 1))
@@ -239,7 +239,7 @@ def test_a_run_lives_by_its_heartbeat_however_long_a_chunk_takes(database, ledge
 
 
 def test_the_heart_beats_on_after_the_database_was_away(database, ledger, monkeypatch):
-    monkeypatch.setattr("infer_app.database.ledger.BEAT_S", 0.05)
+    monkeypatch.setattr("infer_app.database.results.runs.BEAT_S", 0.05)
     run_id = open_run(ledger)
     with ledger.beating([run_id]):
         with sqlite3.connect(database.sqlite_file, isolation_level=None) as other:
@@ -251,7 +251,7 @@ def test_the_heart_beats_on_after_the_database_was_away(database, ledger, monkey
 
 
 def test_the_heart_beats_on_after_any_error_and_says_so_once(database, ledger, monkeypatch, caplog):
-    monkeypatch.setattr("infer_app.database.ledger.BEAT_S", 0.05)
+    monkeypatch.setattr("infer_app.database.results.runs.BEAT_S", 0.05)
     run_id = open_run(ledger)
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE refused (x)")
@@ -272,7 +272,7 @@ def test_the_heart_beats_on_after_any_error_and_says_so_once(database, ledger, m
 
 
 def test_the_heart_stops_with_its_run(database, ledger, monkeypatch):
-    monkeypatch.setattr("infer_app.database.ledger.BEAT_S", 0.05)
+    monkeypatch.setattr("infer_app.database.results.runs.BEAT_S", 0.05)
     run_id = open_run(ledger)
     with ledger.beating([run_id]):
         pass

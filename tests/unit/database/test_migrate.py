@@ -7,10 +7,10 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import column, insert, inspect, select, table, text, update
 
-from infer_app.database import migrate
-from infer_app.database.connect import Database
-from infer_app.database.migrate import check_schema, upgrade
-from infer_app.database.schema import VERSION, VERSION_TABLE, metadata, models, predictions, runs
+from infer_app.database.engine.connect import Database
+from infer_app.database.results import migrate
+from infer_app.database.results.migrate import check_schema, upgrade
+from infer_app.database.results.schema import VERSION, VERSION_TABLE, metadata, models, predictions, runs
 from infer_app.errors import SchemaOutdated
 
 

@@ -2,8 +2,8 @@ import sqlite3
 
 import pytest
 
-from infer_app.database.connect import Database
-from infer_app.database.propose import propose
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.propose_mapping import propose
 
 
 @pytest.fixture

@@ -2,9 +2,9 @@ from datetime import datetime
 
 from sqlalchemy import select
 
-from infer_app.database import registry
-from infer_app.database.registry import add_images, count_images, find_images
-from infer_app.database.schema import images
+from infer_app.database.listing import image_registry
+from infer_app.database.listing.image_registry import add_images, count_images, find_images
+from infer_app.database.results.schema import images
 
 NOON = datetime(2026, 11, 20, 12)
 
@@ -47,7 +47,7 @@ def test_files_are_registered_once_and_keep_their_day(database, tmp_path):
 
 
 def test_more_files_than_one_statement_takes(database, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "ROWS_PER_INSERT", 3)
+    monkeypatch.setattr(image_registry, "ROWS_PER_INSERT", 3)
     paths = make(tmp_path, *[f"{i}.jpg" for i in range(8)])
     assert add_images(database, [*paths, paths[0], paths[7]], NOON) == 8
     assert [row.location for row in registered(database)] == [str(path) for path in paths]

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select
 
-from infer_app.database.connect import Database
-from infer_app.database.rehearsal import RolledBack, open_rehearsal
-from infer_app.database.schema import predictions
-from infer_app.database.sink import Sink
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.dry_run_database import RolledBack, open_rehearsal
+from infer_app.database.results.schema import predictions
+from infer_app.database.results.sink import Sink
+from infer_app.domain import ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
-from infer_app.records import ChunkResult, ImageRef, Output, Prediction, Reason
 from tests.conftest import MODEL
 
 RESULT = ChunkResult(0, tuple(Prediction(ImageRef(str(i), "/"), Output("cat"), None) for i in range(3)), ())

@@ -4,10 +4,10 @@ import sqlite3
 
 import pytest
 
-from infer_app.database.rows import RowReader
-from infer_app.images.bad_image import BadImage
-from infer_app.images.location import ReadLimits, read_image
-from infer_app.records import ROW, Reason
+from infer_app.database.listing.row_images import RowReader
+from infer_app.domain import ROW, Reason
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.settings.sections import SourceSettings
 
 MAX_BYTES = 1 << 20

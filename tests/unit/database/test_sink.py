@@ -4,12 +4,12 @@ import sqlite3
 import pytest
 from sqlalchemy import select
 
-from infer_app.database.connect import Database
-from infer_app.database.ledger import Ledger
-from infer_app.database.schema import predictions, rejections, runs
-from infer_app.database.sink import Sink
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.runs import Ledger
+from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable
-from infer_app.records import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from tests.conftest import DAY, MODEL
 
 NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]}\n"""

@@ -7,15 +7,15 @@ from datetime import date, datetime
 import pytest
 from sqlalchemy import event
 
-from infer_app.database import source as source_module
-from infer_app.database.connect import Database
-from infer_app.database.schema import predictions, rejections
-from infer_app.database.sink import Sink
-from infer_app.database.source import Source
-from infer_app.database.source_checks import check_source
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing import source as source_module
+from infer_app.database.listing.source import Source
+from infer_app.database.listing.source_checks import check_source
+from infer_app.database.results.schema import predictions, rejections
+from infer_app.database.results.sink import Sink
 from infer_app.day import Day
+from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
-from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 

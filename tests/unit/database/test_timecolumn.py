@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from infer_app.database.timecolumn import day_bounds, read_time
+from infer_app.database.listing.time_column import day_bounds, read_time
 from infer_app.day import Day
 from infer_app.errors import UsageError
 

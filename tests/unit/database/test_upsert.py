@@ -1,8 +1,8 @@
 import pytest
 from sqlalchemy.dialects import mysql, postgresql, sqlite
 
-from infer_app.database.schema import rejections
-from infer_app.database.upsert import upsert
+from infer_app.database.results.schema import rejections
+from infer_app.database.results.upsert import upsert
 from infer_app.errors import UsageError
 
 

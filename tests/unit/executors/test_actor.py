@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import nn
 
+from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Inbox
+from infer_app.domain import Chunk, ImageRef, Recipe
 from infer_app.errors import ModelError, StorageUnavailable
-from infer_app.executors.actor import ActorSpec, ExecutorActor, Inbox
-from infer_app.executors.spec import LaneSpec, ModelSpec
-from infer_app.images.location import ReadLimits
-from infer_app.models.build import BuildRequest, build_model
-from infer_app.models.parcel import pack
-from infer_app.models.variants import TORCHSCRIPT
-from infer_app.records import Chunk, ImageRef, Recipe
+from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.artifact.bundle import pack
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.runtimes.variants import TORCHSCRIPT
 from tests.conftest import jpeg
 
 SIZE = 16
@@ -89,7 +89,7 @@ def test_a_model_that_fails_is_told_and_no_call_waits_for_it(open_actor, parcel,
     source = next(name for name in parcel.files if name.endswith(".ts"))
     shutil.rmtree(folder / "cache", ignore_errors=True)
     changed = dict(parcel.files) | {source: b"something else"}
-    from infer_app.models import parcel as module
+    from infer_app.models.artifact import bundle as module
 
     actor = open_actor(module.Parcel(changed, module._sha256(changed)))
     with pytest.raises(ModelError, match="changed since it was built"):

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from infer_app.cluster.ray_cluster import ClusterSpec, IntoLog, _end_all_in
+from infer_app.cluster.ray_executor import RayExecutor
 from infer_app.errors import UsageError
-from infer_app.executors.cluster import ClusterSpec, IntoLog, _end_all_in
-from infer_app.executors.ray import RayExecutor
-from infer_app.executors.spec import LaneSpec
-from infer_app.images.location import ReadLimits
+from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.images.read.read_image import ReadLimits
 
 NODE = {"NodeID": "1", "NodeManagerAddress": "127.0.0.1", "Resources": {"CPU": 4.0}, "Alive": True}
 
@@ -71,7 +71,7 @@ def folder(monkeypatch, tmp_path):
         (tmp_path / "ray").mkdir()
         return tmp_path / "ray"
 
-    monkeypatch.setattr("infer_app.executors.cluster._temporary_folder", make)
+    monkeypatch.setattr("infer_app.cluster.ray_cluster._temporary_folder", make)
     return tmp_path / "ray"
 
 

@@ -10,14 +10,14 @@ import torch
 from PIL import Image
 from torch import nn
 
+from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe
 from infer_app.errors import ModelError
-from infer_app.executors.cpu import CpuExecutor
-from infer_app.executors.cuda import CudaExecutor
-from infer_app.executors.spec import LaneSpec, ModelSpec
-from infer_app.images.location import ReadLimits
-from infer_app.models.build import BuildRequest, build_model
-from infer_app.models.variants import TORCHSCRIPT
-from infer_app.records import Broken, Chunk, ImageRef, Reason, Recipe
+from infer_app.executors.cpu_executor import CpuExecutor
+from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.runtimes.variants import TORCHSCRIPT
 from tests.conftest import jpeg
 
 SIZE = 16
@@ -56,8 +56,8 @@ EXECUTORS = {
 
 def ray_executor(lane, slot=None):
     pytest.importorskip("ray")
-    from infer_app.executors.cluster import ClusterSpec
-    from infer_app.executors.ray import RayExecutor
+    from infer_app.cluster.ray_cluster import ClusterSpec
+    from infer_app.cluster.ray_executor import RayExecutor
 
     return RayExecutor(lane, 2, 30.0, ClusterSpec(), slot)
 

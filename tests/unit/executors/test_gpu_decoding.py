@@ -15,23 +15,23 @@ import torch
 from PIL import Image
 from torch import nn
 
+from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe
 from infer_app.errors import ModelError
-from infer_app.executors.cpu import CpuExecutor
-from infer_app.executors.cuda import CudaExecutor
-from infer_app.executors.device import LoaderLane
-from infer_app.executors.loader import Loader
-from infer_app.executors.spec import DeviceSpec, LaneSpec, LoaderSpec, ModelSpec
-from infer_app.executors.unpack import Unpacker
-from infer_app.images.gpu_decode import GpuDecoder
-from infer_app.images.location import ReadLimits
-from infer_app.loading.mark import SIZE as MARK_SIZE
-from infer_app.loading.mark import Mark
-from infer_app.loading.ring import Ring
-from infer_app.loading.ring_workers import RingWorkers, slots_for
-from infer_app.models.artifact import find_artifact
-from infer_app.models.build import BuildRequest, build_model
-from infer_app.models.variants import TORCHSCRIPT
-from infer_app.records import Broken, Chunk, ImageRef, Reason, Recipe
+from infer_app.executors.cpu_executor import CpuExecutor
+from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.handlers.gpu_decode_stage import Unpacker
+from infer_app.handlers.gpu_handlers import LoaderLane
+from infer_app.handlers.handler_spec import DeviceSpec, LaneSpec, LoaderSpec, ModelSpec
+from infer_app.handlers.loader import Loader
+from infer_app.images.decode.gpu_decoder import GpuDecoder
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.artifact.artifact import find_artifact
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.workers.heartbeat import SIZE as MARK_SIZE
+from infer_app.workers.heartbeat import Mark
+from infer_app.workers.ring_pool import RingWorkers, slots_for
+from infer_app.workers.shared_ring import Ring
 
 pytest.importorskip("nvidia.nvimgcodec")
 
@@ -306,10 +306,10 @@ class DeadlySpec(DeviceSpec):
     decoder: type[GpuDecoder] = DeadlyDecoder
 
     def open(self):
-        from infer_app.executors import device, unpack
+        from infer_app.handlers import gpu_decode_stage, gpu_handlers
 
-        unpack.GpuDecoder = self.decoder  # type: ignore[misc]
-        return device.DeviceLane.open(self)
+        gpu_decode_stage.GpuDecoder = self.decoder  # type: ignore[misc]
+        return gpu_handlers.DeviceLane.open(self)
 
 
 @pytest.mark.parametrize(
@@ -328,7 +328,7 @@ def test_a_file_that_ends_the_gpus_decoder_is_the_cpus_and_its_neighbours_are_pr
     spec = lane_spec(folder, artifact)
     with Ring(slots_for(1), BATCH, SIZE) as ring:
         device = DeadlySpec(spec, ring, "cpu", decoder)
-        workers = RingWorkers(ring, LoaderSpec(spec, ring).open, 1, device.open, timeout_s)
+        workers = RingWorkers(ring, LoaderSpec(spec, ring).open, 1, gpu_handlers.open, timeout_s)
         try:
             found = outcomes(workers.run(chunks(folder, names)))
         finally:
@@ -348,7 +348,7 @@ def test_a_decoder_without_memory_leaves_it_to_the_cpu(monkeypatch, caplog):
     def fail(*_):
         raise torch.OutOfMemoryError("no memory")
 
-    monkeypatch.setattr("infer_app.images.gpu_decode.transform_on_device", fail)
+    monkeypatch.setattr("infer_app.images.decode.gpu_decoder.transform_on_device", fail)
     assert GpuDecoder(torch.device("cpu")).pixels([GPU["plain"]] * 2, RECIPE) == [None, None]
     assert "nvImageCodec failed on 2 images, which the CPU decodes: no memory" in caplog.text
 
@@ -359,7 +359,7 @@ class Negatives(GpuDecoder):
 
 
 def test_golden_images_that_come_out_otherwise_end_the_run(folder, artifact, monkeypatch):
-    monkeypatch.setattr("infer_app.executors.unpack.GpuDecoder", Negatives)
+    monkeypatch.setattr("infer_app.handlers.gpu_decode_stage.GpuDecoder", Negatives)
     with (
         Ring(slots_for(1), BATCH, SIZE) as ring,
         pytest.raises(ModelError, match=r"image 1: a pixel differs by \d+ levels, 64 are allowed"),

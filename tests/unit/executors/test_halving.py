@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from infer_app.executors.halving import Halving
-from infer_app.models.fixed_batch import FixedBatch
+from infer_app.handlers.adaptive_batch import Halving
+from infer_app.models.runtimes.fixed_batch import FixedBatch
 
 SIZE = 4
 

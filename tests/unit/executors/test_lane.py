@@ -8,21 +8,21 @@ import torch
 from PIL import Image
 from torch import nn
 
+from infer_app.domain import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Recipe, Sample
 from infer_app.errors import DeviceLost, ModelError, StorageUnavailable
-from infer_app.executors import loader as loader_module
-from infer_app.executors.lane import CpuLane
-from infer_app.executors.predictor import LaneModel
-from infer_app.executors.spec import LaneSpec, ModelSpec
-from infer_app.images.location import ReadLimits
-from infer_app.loading.mark import SIZE as MARK_SIZE
-from infer_app.loading.mark import Mark
-from infer_app.loading.workers import Workers
-from infer_app.models.build import BuildRequest, build_model
-from infer_app.models.fixed_batch import FixedBatch
-from infer_app.models.torchscript import BATCH_SIZE
-from infer_app.models.variants import TORCHSCRIPT
-from infer_app.observe.stages import StageClock
-from infer_app.records import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Recipe, Sample
+from infer_app.handlers import loader as loader_module
+from infer_app.handlers.cpu_handler import CpuLane
+from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.handlers.predictor import LaneModel
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.torchscript import BATCH_SIZE
+from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.telemetry.stage_clock import StageClock
+from infer_app.workers.heartbeat import SIZE as MARK_SIZE
+from infer_app.workers.heartbeat import Mark
+from infer_app.workers.pool import Workers
 from tests.conftest import jpeg
 
 SIZE = 16

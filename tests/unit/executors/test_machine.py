@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from infer_app.executors import machine
-from infer_app.executors.machine import cap_by_memory, usable_cores, usable_memory
+from infer_app import machine
+from infer_app.machine import cap_by_memory, usable_cores, usable_memory
 
 MIB = 1 << 20
 MANY = 64  # cores that this process may run on

@@ -12,7 +12,7 @@ import pytest
 import turbojpeg
 from PIL import Image
 
-from infer_app.images.turbo import load_turbo
+from infer_app.images.decode.libjpeg_turbo import load_turbo
 
 
 def picture(width: int = 24, height: int = 16) -> Image.Image:

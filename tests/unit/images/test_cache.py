@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from infer_app.images.cache import PixelCache, prepare_cache
-from infer_app.images.cachefile import PAGE_BYTES, Layout, survey
-from infer_app.images.cachekey import CacheKey
-from infer_app.records import Recipe
+from infer_app.domain import Recipe
+from infer_app.images.cache.cache_file import PAGE_BYTES, Layout, survey
+from infer_app.images.cache.cache_key import CacheKey
+from infer_app.images.cache.pixel_cache import PixelCache, prepare_cache
 
 SIDE = 32  # a slot is one page
 MANY = 10**9
@@ -141,7 +141,7 @@ def test_pixels_of_another_shape_or_type_are_a_bug(folder, wrong):
 
 
 def test_a_cache_loads_neither_torch_nor_decoders():
-    script = "import sys, infer_app.images.cache, infer_app.cli.cache; print({'torch', 'PIL'} & set(sys.modules))"
+    script = "import sys, infer_app.images.cache.pixel_cache, infer_app.cli.project.cache; print({'torch', 'PIL'} & set(sys.modules))"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert run.stdout == "set()\n"
 
@@ -163,7 +163,7 @@ def test_it_never_outgrows_its_bound(folder, num_slots):
 
 def test_a_second_pass_over_more_images_than_fit_finds_a_part(folder, monkeypatch):
     clock = SimpleNamespace(time=count(1).__next__)  # a second for each image, so that one of them is the oldest
-    monkeypatch.setattr("infer_app.images.cache.time", clock)
+    monkeypatch.setattr("infer_app.images.cache.pixel_cache.time", clock)
     numbers = range(300)
     with PixelCache.open(folder, bytes_for(200), key()) as cache:
         put(cache, numbers)

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_app.images.cache import PixelCache
-from infer_app.images.cachefile import ENTRY, PAGE_BYTES, Kept, Layout, Removed, bytes_on_disk, clear, survey
+from infer_app.images.cache.cache_file import ENTRY, PAGE_BYTES, Kept, Layout, Removed, bytes_on_disk, clear, survey
+from infer_app.images.cache.pixel_cache import PixelCache
 from tests.unit.images.test_cache import MANY, SIDE, bytes_for, key, put
 
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.images import cachekey
-from infer_app.images.cachekey import CacheKey, makers
-from infer_app.records import Recipe
+from infer_app.domain import Recipe
+from infer_app.images.cache import cache_key
+from infer_app.images.cache.cache_key import CacheKey, makers
 
 KEY = CacheKey(Recipe("custom", 224), 64_000_000, "steps:f", "ab", "Pillow 13")
 CHANGES = [
@@ -57,14 +57,14 @@ def test_the_makers_are_named_with_their_versions():
 
 def test_any_change_to_the_code_makes_another_key(tmp_path):
     folder = tmp_path / "images"
-    shutil.copytree(Path(cachekey.__file__).parent, folder)
-    seen = {cachekey._code_of(folder)}
+    shutil.copytree(Path(cache_key.__file__).parent, folder)
+    seen = {cache_key._code_of(folder)}
     for name in ("decode.py", "transform.py", "new.py"):
         with (folder / name).open("a") as file:
             file.write("# changed\n")
-        seen.add(cachekey._code_of(folder))
+        seen.add(cache_key._code_of(folder))
     assert len(seen) == 4
-    assert cachekey._code_of(Path(cachekey.__file__).parent) in makers()
+    assert cache_key._code_of(Path(cache_key.__file__).parent) in makers()
 
 
 def test_a_custom_recipe_has_no_key_without_its_function():

@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from infer_app.images.collate import collate
-from infer_app.records import Broken, FileFacts, ImageRef, Reason, Sample
+from infer_app.domain import Broken, FileFacts, ImageRef, Reason, Sample
+from infer_app.images.transform.collate import collate
 
 SIDE = 4
 

@@ -7,12 +7,12 @@ import time
 
 import pytest
 
-from infer_app.images import connection as connection_module
-from infer_app.images import remote
-from infer_app.images.bad_image import BadImage
-from infer_app.images.location import ReadLimits, read_image
-from infer_app.places import Place, RemoteAccess
-from infer_app.records import Reason
+from infer_app.domain import Reason
+from infer_app.images.read import connection as connection_module
+from infer_app.images.read import remote
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import Place, RemoteAccess
 from tests.webserver import web_server
 
 CONTENT = b"bytes that stand for an image"

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from jpegs import encoded, picture
 from rasters import claiming, png, png_chunk, tiff
 
-from infer_app.images import decode
-from infer_app.images.bad_image import BadImage
-from infer_app.images.decode import DecodeLimits, decode_image
-from infer_app.records import Reason, Recipe
+from infer_app.domain import Reason, Recipe
+from infer_app.images.decode import decoder
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.read.bad_image import BadImage
 
 RECIPE = Recipe("stretch", size=8)
 LIMITS = DecodeLimits(max_pixels=64 * 10**6)
@@ -122,7 +122,7 @@ def test_a_flood_of_pixels_is_refused_by_its_header(kind: str):
 
 
 def test_a_flood_of_pixels_is_refused_without_turbo_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(decode, "load_turbo", lambda: None)
+    monkeypatch.setattr(decoder, "load_turbo", lambda: None)
     data = claiming("jpeg", 65500, 65500)
     with frugal():
         assert refusal(data) is Reason.TOO_MANY_PIXELS
@@ -160,7 +160,7 @@ def test_a_jpeg_of_a_thousand_scans_is_refused_before_they_are_decoded(
     with_turbo: bool, monkeypatch: pytest.MonkeyPatch
 ):
     if not with_turbo:
-        monkeypatch.setattr(decode, "load_turbo", lambda: None)
+        monkeypatch.setattr(decoder, "load_turbo", lambda: None)
     data = jpegs.of_many_scans(1000)
     with frugal():
         assert refusal(data) is Reason.CORRUPT

@@ -14,12 +14,12 @@ from jpegs import encoded, exif, picture
 from PIL import Image, ImageOps
 from test_decode import STORED_AS, put
 
-from infer_app.images import decode
-from infer_app.images.bad_image import BadImage
-from infer_app.images.decode import DecodeLimits, decode_image, has_turbo
-from infer_app.images.picture import Picture
-from infer_app.images.transform import reference_transform, transform
-from infer_app.records import Recipe
+from infer_app.domain import Recipe
+from infer_app.images.decode import decoder
+from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.transform.picture import Picture
+from infer_app.images.transform.to_pixels import reference_transform, transform
 
 CROP_RESIZE = Recipe("crop-resize", size=224, crop=0.875, decode="scaled")
 RESIZE_CROP = Recipe("resize-crop", size=224, resize=256, interpolation="bilinear", decode="scaled")
@@ -32,7 +32,7 @@ needs_turbo = pytest.mark.skipif(not has_turbo(), reason="no libturbojpeg.so.0 o
 @pytest.fixture(params=["turbo", "pillow"])
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "pillow":
-        monkeypatch.setattr(decode, "load_turbo", lambda: None)
+        monkeypatch.setattr(decoder, "load_turbo", lambda: None)
     elif not has_turbo():
         pytest.skip("no libturbojpeg.so.0 on this machine")
     return request.param

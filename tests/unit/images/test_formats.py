@@ -3,9 +3,9 @@ from collections.abc import Callable
 import pytest
 from jpegs import encoded, exif, picture
 
-from infer_app.images.bad_image import BadImage
-from infer_app.images.formats import check_png_end, sniff, webp_size
-from infer_app.records import Reason
+from infer_app.domain import Reason
+from infer_app.images.decode.formats import check_png_end, sniff, webp_size
+from infer_app.images.read.bad_image import BadImage
 
 SOI = b"\xff\xd8"
 FORMATS = {"jpeg": "JPEG", "png": "PNG", "webp": "WEBP", "bmp": "BMP", "gif": "GIF", "tiff": "TIFF"}

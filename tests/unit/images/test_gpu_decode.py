@@ -7,10 +7,10 @@ import pytest
 import torch
 from jpegs import encoded, picture
 
-from infer_app.images.decode import DecodeLimits, decode_image
-from infer_app.images.gpu_decode import GpuDecoder
-from infer_app.images.transform import reference_transform
-from infer_app.records import Recipe
+from infer_app.domain import Recipe
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.decode.gpu_decoder import GpuDecoder
+from infer_app.images.transform.to_pixels import reference_transform
 
 pytest.importorskip("nvidia.nvimgcodec")
 
@@ -57,7 +57,7 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_says_nothing_by_itself():
     script = (
-        "import torch; from infer_app.images.gpu_decode import GpuDecoder; from infer_app.records import Recipe;"
+        "import torch; from infer_app.images.decode.gpu_decoder import GpuDecoder; from infer_app.domain import Recipe;"
         "decoder = GpuDecoder(torch.device('cpu')); print(decoder.name);"
         "decoder.pixels([b'no picture'], Recipe('stretch', 8))"
     )
@@ -78,7 +78,7 @@ def test_without_the_library_it_says_what_to_install(before: str, message: str):
     script = f"""
 import sys, torch
 from infer_app.errors import ModelError
-from infer_app.images.gpu_decode import GpuDecoder
+from infer_app.images.decode.gpu_decoder import GpuDecoder
 def fail(**_): raise RuntimeError("no CUDA driver")
 {before.replace("None.real", "fail")}
 try:

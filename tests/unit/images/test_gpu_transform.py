@@ -3,9 +3,9 @@ import pytest
 import torch
 from jpegs import picture
 
-from infer_app.images.gpu_transform import transform_on_device
-from infer_app.images.transform import reference_transform
-from infer_app.records import Recipe
+from infer_app.domain import Recipe
+from infer_app.images.transform.gpu_transform import transform_on_device
+from infer_app.images.transform.to_pixels import reference_transform
 
 RECIPES = [
     Recipe("crop-resize", 224, crop=0.875),

@@ -4,10 +4,10 @@ import time
 
 import pytest
 
-from infer_app.images.bad_image import BadImage
-from infer_app.images.location import ReadLimits, read_image
-from infer_app.places import Place, RemoteAccess
-from infer_app.records import FileFacts, Reason
+from infer_app.domain import FileFacts, Reason
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import Place, RemoteAccess
 from tests.webserver import (
     chunked,
     closes_mid_body,

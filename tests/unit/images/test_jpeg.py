@@ -15,9 +15,9 @@ from jpegs import (
     with_segment,
 )
 
-from infer_app.images.bad_image import BadImage
-from infer_app.images.jpeg import JpegHeader, has_jpeg_end, jpeg_segments, parse_jpeg_header
-from infer_app.records import Reason
+from infer_app.domain import Reason
+from infer_app.images.decode.jpeg_structure import JpegHeader, has_jpeg_end, jpeg_segments, parse_jpeg_header
+from infer_app.images.read.bad_image import BadImage
 
 SOI = b"\xff\xd8"
 

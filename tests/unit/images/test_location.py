@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.images.bad_image import BadImage
-from infer_app.images.location import ImageBytes, ReadLimits, read_ahead, read_image, refused_among, stat_facts
-from infer_app.places import PathMap
-from infer_app.records import ROW, FileFacts, ImageRef, Reason
+from infer_app.domain import ROW, FileFacts, ImageRef, Reason
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ImageBytes, ReadLimits, read_ahead, read_image, refused_among, stat_facts
+from infer_app.locations import PathMap
 
 CONTENT = b"forty-two bytes that stand for an image..."
 MAX_BYTES = 1000

@@ -3,12 +3,12 @@ import time
 
 import pytest
 
+from infer_app.domain import FileFacts, Reason
 from infer_app.errors import StorageUnavailable, UsageError
-from infer_app.images import remote
-from infer_app.images.bad_image import BadImage
-from infer_app.images.location import ReadLimits, read_image
-from infer_app.places import Place, RemoteAccess
-from infer_app.records import FileFacts, Reason
+from infer_app.images.read import remote
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import Place, RemoteAccess
 from tests.webserver import never_answers, web_server
 
 pytest.importorskip("s3fs")

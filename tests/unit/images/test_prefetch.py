@@ -2,12 +2,12 @@ import threading
 
 import pytest
 
-from infer_app.images import prefetch as prefetch_module
-from infer_app.images.bad_image import BadImage
-from infer_app.images.location import ReadLimits
-from infer_app.images.prefetch import Prefetch
-from infer_app.places import Place, RemoteAccess
-from infer_app.records import Chunk, ImageRef, Reason
+from infer_app.domain import Chunk, ImageRef, Reason
+from infer_app.images.read import prefetch as prefetch_module
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.prefetch import Prefetch
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.locations import Place, RemoteAccess
 from tests.webserver import web_server
 
 CONCURRENCY = 3

@@ -3,9 +3,9 @@
 import pytest
 
 from infer_app.errors import StorageUnavailable
-from infer_app.images.location import ReadLimits, read_image
-from infer_app.images.roots import check_root
-from infer_app.places import NOTHING_REMOTE, PathMap
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.roots import check_root
+from infer_app.locations import NOTHING_REMOTE, PathMap
 from tests.stalled_folder import dead
 
 

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import pytest
 from jpegs import baseline, cmyk, grey, non_interleaved, progressive, with_restarts
 
-from infer_app.images.turbo import without_oddities
+from infer_app.images.decode.libjpeg_turbo import without_oddities
 
 
 @pytest.mark.parametrize("made", [baseline, progressive, grey, cmyk, with_restarts, non_interleaved])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from infer_app.loading.mark import STAGES, Mark
-from infer_app.records import FileFacts
+from infer_app.domain import FileFacts
+from infer_app.workers.heartbeat import STAGES, Mark
 
 
 def step(number: int) -> tuple[int, int, str, FileFacts]:

@@ -1,4 +1,4 @@
-from infer_app.loading.ring import Ring
+from infer_app.workers.shared_ring import Ring
 
 
 def fill(ring: Ring, slot: int, value: int) -> None:

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from toy_lanes import FACTS, happen
 
-from infer_app.loading.mark import Mark
-from infer_app.loading.ring import Ring
-from infer_app.records import Broken, Chunk, ChunkResult, Loaded, Output, Prediction, Reason
+from infer_app.domain import Broken, Chunk, ChunkResult, Loaded, Output, Prediction, Reason
+from infer_app.workers.heartbeat import Mark
+from infer_app.workers.shared_ring import Ring
 
 
 @dataclass

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_app.loading.blame import (
+from infer_app.domain import TRANSIENT_REASONS, Broken, Chunk, FileFacts, ImageRef, Reason
+from infer_app.workers.heartbeat import NOTHING, STAGES, InHand
+from infer_app.workers.retry_policy import (
     CRASH_SIGNALS,
     KILLS_BEFORE_REJECTION,
     KILLS_BEFORE_SPLIT,
@@ -17,9 +19,7 @@ from infer_app.loading.blame import (
     Verdict,
     judge,
 )
-from infer_app.loading.mark import NOTHING, STAGES, InHand
-from infer_app.loading.worker import DEVICE_LOST
-from infer_app.records import TRANSIENT_REASONS, Broken, Chunk, FileFacts, ImageRef, Reason
+from infer_app.workers.worker_process import DEVICE_LOST
 
 A, B, C = (ImageRef(name, f"/{name}.jpg") for name in "abc")
 FACTS = FileFacts(7, 1.5, "ab" * 32)

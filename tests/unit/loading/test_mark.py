@@ -4,8 +4,8 @@ import time
 import pytest
 from mark_writer import step, write_for_ever
 
-from infer_app.loading.mark import NOTHING, STAGES, InHand, Mark
-from infer_app.records import FileFacts
+from infer_app.domain import FileFacts
+from infer_app.workers.heartbeat import NOTHING, STAGES, InHand, Mark
 
 CONTEXT = multiprocessing.get_context("spawn")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infer_app.loading.nursery import signals_blocked
+from infer_app.workers.fork_server import signals_blocked
 
 HERE = Path(__file__).parent
 SCRIPT = """
@@ -18,12 +18,12 @@ import signal, sys
 sys.path.insert(0, {here!r})
 from multiprocessing import forkserver
 from toy_errands import *
-from infer_app.loading import nursery
-from infer_app.loading.once import run_in_process
-from infer_app.loading.workers import Workers
-from infer_app.records import Chunk, ImageRef
+from infer_app.workers import fork_server
+from infer_app.workers.isolated_call import run_in_process
+from infer_app.workers.pool import Workers
+from infer_app.domain import Chunk, ImageRef
 
-nursery.PRELOAD = ("infer_app.loading.orphan",)
+fork_server.PRELOAD = ("infer_app.workers.parent_death",)
 
 def open_stuck():
     hold_the_interpreter({pid_file!r})
@@ -85,7 +85,7 @@ def test_signals_to_the_group_are_heard_by_its_first_process_alone(start):
 heard = []
 for number in (signal.SIGTERM, signal.SIGINT):
     signal.signal(number, lambda number, _: heard.append(signal.Signals(number).name))
-nursery.start_early()
+fork_server.start_early()
 server = forkserver._forkserver._forkserver_pid
 for _ in range(2):
     signal_the_group()
@@ -118,9 +118,9 @@ def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_beh
 def test_a_server_is_started_once_and_ends_with_its_process(start):
     script = start(
         """
-nursery.start_early()
+fork_server.start_early()
 server = forkserver._forkserver._forkserver_pid
-nursery.start_early()
+fork_server.start_early()
 assert run_in_process(os.getppid) == server
 print(server)
 """

@@ -7,7 +7,7 @@ import pytest
 from toy_errands import die, loaded, refuse
 
 from infer_app.errors import ModelError
-from infer_app.loading.once import run_in_process
+from infer_app.workers.isolated_call import run_in_process
 
 
 def test_a_function_runs_in_another_process_and_its_answer_comes_back():
@@ -46,7 +46,7 @@ def test_a_function_that_hangs_is_ended_and_an_error():
 
 def test_torch_is_there_already_and_openvino_is_not():
     """Its threads would not survive the fork that a worker is made by."""
-    assert run_in_process(loaded, "torch", "infer_app.executors.lane", "openvino") == [
+    assert run_in_process(loaded, "torch", "infer_app.handlers.cpu_handler", "openvino") == [
         "torch",
-        "infer_app.executors.lane",
+        "infer_app.handlers.cpu_handler",
     ]

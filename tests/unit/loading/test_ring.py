@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from ring_errands import fill
 
-from infer_app.loading.nursery import context
-from infer_app.loading.ring import Ring
+from infer_app.workers.fork_server import context
+from infer_app.workers.shared_ring import Ring
 
 
 def test_what_a_process_writes_another_reads():

@@ -12,11 +12,11 @@ import psutil
 import pytest
 from ring_lanes import ToyDevice, ToyLoader, code
 
+from infer_app.domain import Broken, Chunk, ImageRef, Reason
 from infer_app.errors import ModelError
-from infer_app.loading import workers as workers_module
-from infer_app.loading.ring import Ring
-from infer_app.loading.ring_workers import RingWorkers, slots_for
-from infer_app.records import Broken, Chunk, ImageRef, Reason
+from infer_app.workers import pool as workers_module
+from infer_app.workers.ring_pool import RingWorkers, slots_for
+from infer_app.workers.shared_ring import Ring
 
 BATCH, SIZE = 4, 16
 

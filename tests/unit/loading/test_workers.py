@@ -12,11 +12,11 @@ import psutil
 import pytest
 from toy_lanes import FACTS, OpenOnce, OpenUntilLost, SteppingLane, Swollen, open_dying, open_refused, open_toy
 
+from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, Reason
 from infer_app.errors import DeviceLost, InferError, WorkersKilled
-from infer_app.loading import nursery
-from infer_app.loading import workers as workers_module
-from infer_app.loading.workers import Workers
-from infer_app.records import Broken, Chunk, ChunkResult, ImageRef, Reason
+from infer_app.workers import fork_server
+from infer_app.workers import pool as workers_module
+from infer_app.workers.pool import Workers
 
 TIMEOUT_S = 0.5
 
@@ -223,8 +223,8 @@ def test_a_worker_that_was_killed_while_idle_is_replaced(pool):
 
 
 def test_an_image_that_always_gets_its_worker_killed_is_out_of_memory(pool, monkeypatch):
-    monkeypatch.setattr("infer_app.loading.blame.KILLS_BEFORE_SPLIT", 1)
-    monkeypatch.setattr("infer_app.loading.blame.KILLS_BEFORE_REJECTION", 2)
+    monkeypatch.setattr("infer_app.workers.retry_policy.KILLS_BEFORE_SPLIT", 1)
+    monkeypatch.setattr("infer_app.workers.retry_policy.KILLS_BEFORE_REJECTION", 2)
     assert run(pool, chunk(1, "a", "decode:SIGKILL")) == {"1.0": "a", "1.1": Reason.OUT_OF_MEMORY}
 
 
@@ -264,7 +264,7 @@ def test_a_fork_server_that_is_killed_is_started_again(after):
         results = workers.run(some)
         for _ in range(after):
             outcomes |= labels(next(results))
-        nursery.start_early()
+        fork_server.start_early()
         server = forkserver._forkserver._forkserver_pid
         os.kill(server, signal.SIGKILL)
         for result in results:

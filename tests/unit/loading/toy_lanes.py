@@ -15,9 +15,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from infer_app.domain import Chunk, ChunkResult, FileFacts, Output, Prediction
 from infer_app.errors import DeviceLost, ModelError
-from infer_app.loading.mark import Mark
-from infer_app.records import Chunk, ChunkResult, FileFacts, Output, Prediction
+from infer_app.workers.heartbeat import Mark
 
 FACTS = FileFacts(1234, 1.5, "ab" * 32)
 

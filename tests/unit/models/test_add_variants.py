@@ -13,15 +13,15 @@ from small_models import (
 )
 
 from infer_app.errors import ModelError, UsageError
-from infer_app.models import add_variants as add_variants_module
-from infer_app.models import measure
-from infer_app.models.add_variants import add_variants
-from infer_app.models.artifact import open_artifact
-from infer_app.models.calibration import Calibration, load_calibration
-from infer_app.models.golden import check_golden, golden_outputs, golden_pixels, measure_parity
-from infer_app.models.golden_set import load_pixels
-from infer_app.models.specs import OutputSpec
-from infer_app.models.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, open_variant
+from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.build import openvino_variants as add_variants_module
+from infer_app.models.build.calibration import Calibration, load_calibration
+from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, open_variant
+from infer_app.models.selection import measure
+from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, measure_parity
 from tests.conftest import need
 
 need("openvino", "nncf")

@@ -5,10 +5,16 @@ import numpy as np
 import pytest
 from small_models import RECIPE, built, request
 
+from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.artifact import find_artifact, list_artifacts, open_artifact, record_variant, save_manifest
-from infer_app.models.build import build_model
-from infer_app.records import Recipe
+from infer_app.models.artifact.artifact import (
+    find_artifact,
+    list_artifacts,
+    open_artifact,
+    record_variant,
+    save_manifest,
+)
+from infer_app.models.build.build_model import build_model
 
 
 @pytest.fixture
@@ -191,7 +197,7 @@ def test_a_variant_that_is_replaced_leaves_the_manifest_before_its_files_change(
     def die(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("infer_app.models.artifact.write_file", die)
+    monkeypatch.setattr("infer_app.models.artifact.artifact.write_file", die)
     with pytest.raises(KeyboardInterrupt):
         record_variant(once, "v", {"n": 2}, {"a": b"2"})
     assert open_artifact(artifact.folder) == artifact

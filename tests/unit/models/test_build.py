@@ -7,12 +7,12 @@ import torch
 from small_models import MEAN, RECIPE, SIZE, Means, Network, built, random_pixels, request, save
 from torch import nn
 
+from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.build import build_model
-from infer_app.models.outputs import decode_outputs
-from infer_app.models.specs import OutputSpec
-from infer_app.models.torchscript import build_cpu_variant
-from infer_app.records import Recipe
+from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.build.build_model import build_model
+from infer_app.models.runtimes.torchscript import build_cpu_variant
+from infer_app.models.verification.outputs import decode_outputs
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +115,7 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
     def fail(*_):
         raise Fragile
 
-    monkeypatch.setattr("infer_app.models.build.check_golden", fail)
+    monkeypatch.setattr("infer_app.models.build.build_model.check_golden", fail)
     with pytest.raises(Fragile):
         built(tmp_path)
     assert list((tmp_path / "models" / "colours").iterdir()) == []

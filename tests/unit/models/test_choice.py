@@ -2,13 +2,13 @@
 
 import pytest
 
+from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.choice import Choice, Wish, allowed_precision, choose_variant
-from infer_app.models.manifest import Manifest
-from infer_app.models.specs import InputSpec, OutputSpec, Tolerance
-from infer_app.models.tuning import Speed
-from infer_app.models.variants import CUDA_FP16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, TRT_BF16, TRT_FP16
-from infer_app.records import Recipe
+from infer_app.models.artifact.manifest import Manifest
+from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
+from infer_app.models.runtimes.variants import CUDA_FP16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, TRT_BF16, TRT_FP16
+from infer_app.models.selection.tuning import Speed
+from infer_app.models.selection.variant_selection import Choice, Wish, allowed_precision, choose_variant
 
 SAME = {"parity": {"cosine": 0.999999, "relative_difference": 1e-6}}
 GOOD_INT8 = {"parity": {"cosine": 0.99, "relative_difference": 0.1}, "meets_bar": True, "is_faster": True}

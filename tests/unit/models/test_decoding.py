@@ -7,19 +7,19 @@ import torch
 from PIL import Image
 from small_models import SIZE, built
 
+from infer_app.domain import Recipe
 from infer_app.errors import ModelError
-from infer_app.images.decode import decode_image
-from infer_app.images.gpu_jpeg import suits_gpu
-from infer_app.images.location import ReadLimits
-from infer_app.images.transform import transform
-from infer_app.models.decoding import agreement_in_words, decoding_agreement, decoding_ms
-from infer_app.models.golden import Parity, check_golden
-from infer_app.models.golden_images import made_images
-from infer_app.models.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set
-from infer_app.models.manifest import model_id
-from infer_app.models.specs import InputSpec, OutputSpec
-from infer_app.models.torchscript import build_cpu_variant
-from infer_app.records import Recipe
+from infer_app.images.decode.decoder import decode_image
+from infer_app.images.decode.gpu_jpeg import suits_gpu
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.transform.to_pixels import transform
+from infer_app.models.artifact.manifest import model_id
+from infer_app.models.artifact.specs import InputSpec, OutputSpec
+from infer_app.models.build.decoding_agreement import agreement_in_words, decoding_agreement, decoding_ms
+from infer_app.models.build.golden_images import made_images
+from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set
+from infer_app.models.runtimes.torchscript import build_cpu_variant
+from infer_app.models.verification.golden import Parity, check_golden
 
 SCALED = Recipe("crop-resize", SIZE, crop=0.875, decode="scaled")
 RECIPES = [

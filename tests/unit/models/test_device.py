@@ -3,8 +3,8 @@ import sys
 
 import pytest
 
-from infer_app.models import device
-from infer_app.models.device import Gpu, Host, describe_host
+from infer_app.models.runtimes import gpu_probe
+from infer_app.models.runtimes.gpu_probe import Gpu, Host, describe_host
 
 GPU_HOST = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0", "2.13.0", "11.0.0.114")
 
@@ -42,7 +42,7 @@ def test_torch_s_cuda_is_read_without_importing_it(tmp_path, monkeypatch, text, 
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise RuntimeError('imported')")
     (tmp_path / "torch" / "version.py").write_text(f"__version__ = '2.13.0'\n{text}\n")
-    script = "from infer_app.models.device import describe_host; print(describe_host().cuda)"
+    script = "from infer_app.models.runtimes.gpu_probe import describe_host; print(describe_host().cuda)"
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{':'.join(sys.path)}")
     found = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert found.stdout == f"{cuda}\n"
@@ -52,8 +52,8 @@ def test_a_machine_without_a_driver_has_no_gpu(monkeypatch):
     def no_library(name):
         raise OSError(f"{name}: cannot open shared object file")
 
-    monkeypatch.setattr(device.ctypes, "CDLL", no_library)
-    assert device._first_gpu() is None
+    monkeypatch.setattr(gpu_probe.ctypes, "CDLL", no_library)
+    assert gpu_probe._first_gpu() is None
 
 
 def test_this_machine_can_be_described():

@@ -2,7 +2,7 @@ import pytest
 import torch
 from small_models import SIZE, random_pixels
 
-from infer_app.models.fixed_batch import FixedBatch, as_rows
+from infer_app.models.runtimes.fixed_batch import FixedBatch, as_rows
 
 BATCH_SIZE = 3
 

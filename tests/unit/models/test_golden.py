@@ -8,13 +8,13 @@ import torch
 from PIL import Image
 from small_models import Means, built, random_pixels
 
+from infer_app.domain import Reason
 from infer_app.errors import ModelError
-from infer_app.images.bad_image import BadImage
-from infer_app.models.golden import check_golden, golden_outputs, golden_pixels, measure_parity
-from infer_app.models.golden_images import made_images
-from infer_app.models.golden_set import load_pixels
-from infer_app.models.torchscript import build_cpu_variant, make_cpu_variant
-from infer_app.records import Reason
+from infer_app.images.read.bad_image import BadImage
+from infer_app.models.build.golden_images import made_images
+from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.runtimes.torchscript import build_cpu_variant, make_cpu_variant
+from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, measure_parity
 
 
 @pytest.fixture(scope="module")

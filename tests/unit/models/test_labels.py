@@ -1,7 +1,7 @@
 import pytest
 
 from infer_app.errors import ModelError
-from infer_app.models.labels import format_labels, parse_labels
+from infer_app.models.artifact.labels import format_labels, parse_labels
 
 
 def test_every_line_is_a_label_whatever_it_says():

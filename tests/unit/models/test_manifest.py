@@ -4,10 +4,10 @@ from dataclasses import replace
 import pytest
 from small_models import built
 
+from infer_app.domain import Recipe
 from infer_app.errors import ModelError
-from infer_app.models.manifest import Manifest, model_id
-from infer_app.models.specs import InputSpec, OutputSpec
-from infer_app.records import Recipe
+from infer_app.models.artifact.manifest import Manifest, model_id
+from infer_app.models.artifact.specs import InputSpec, OutputSpec
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,12 @@ import pytest
 import torch
 from small_models import SIZE, Network, built, random_pixels
 
-from infer_app.models import measure
-from infer_app.models.add_variants import add_variants
-from infer_app.models.artifact import record_variant
-from infer_app.models.fixed_batch import FixedBatch
-from infer_app.models.measure import measure_in_worker, measure_models, measure_variants
-from infer_app.models.variants import OPENVINO_FP32, TORCHSCRIPT, runnable
+from infer_app.models.artifact.artifact import record_variant
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT, runnable
+from infer_app.models.selection import measure
+from infer_app.models.selection.measure import measure_in_worker, measure_models, measure_variants
 from tests.conftest import need
 
 

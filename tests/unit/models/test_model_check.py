@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.models.check import Disagreement, Failure, answered_label, compare_answers
-from infer_app.records import Broken, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, ImageRef, Output, Prediction, Reason
+from infer_app.models.verification.function_check import Disagreement, Failure, answered_label, compare_answers
 
 LABELS = ("cat", "dog", "owl")
 

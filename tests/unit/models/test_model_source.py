@@ -7,9 +7,9 @@ from small_models import SIZE, Network, save
 from torch import nn
 
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.source import _state_sha256, read_source, source_code
-from infer_app.models.specs import InputSpec
-from infer_app.models.torchscript import load_torchscript
+from infer_app.models.artifact.specs import InputSpec
+from infer_app.models.build.model_source import _state_sha256, read_source, source_code
+from infer_app.models.runtimes.torchscript import load_torchscript
 
 CODE = """
 import torch

@@ -17,10 +17,10 @@ from small_models import (
 )
 
 from infer_app.errors import ModelError
-from infer_app.models import openvino
-from infer_app.models.artifact import record_variant
-from infer_app.models.specs import OutputSpec
-from infer_app.models.torchscript import run_artifact
+from infer_app.models.artifact.artifact import record_variant
+from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.runtimes import openvino
+from infer_app.models.runtimes.torchscript import run_artifact
 from tests.conftest import need
 
 need("openvino")

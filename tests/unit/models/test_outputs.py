@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_app.models.outputs import decode_outputs
-from infer_app.models.specs import OutputSpec
-from infer_app.records import Output
+from infer_app.domain import Output
+from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.verification.outputs import decode_outputs
 
 LABELS = ("cat", "dog", "<b>'; DROP TABLE</b>")
 

@@ -3,7 +3,7 @@ import torch
 from small_models import Network
 from torch import nn
 
-from infer_app.models.padding import fold_padding
+from infer_app.models.runtimes.padding import fold_padding
 
 
 def frozen(module, example):

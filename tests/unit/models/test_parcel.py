@@ -13,8 +13,8 @@ import pytest
 from small_models import built
 
 from infer_app.errors import ModelError
-from infer_app.models.artifact import open_artifact, record_variant
-from infer_app.models.parcel import KEPT_S, pack, unpack
+from infer_app.models.artifact.artifact import open_artifact, record_variant
+from infer_app.models.artifact.bundle import KEPT_S, pack, unpack
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_a_parcel_that_was_changed_on_its_way_is_refused(artifact):
 def unpack_elsewhere(parcel, **environ):
     """The folder that a process of its own unpacks it to, and the modes of that and its parents."""
     code = (
-        "import pickle, sys; from infer_app.models.parcel import unpack\n"
+        "import pickle, sys; from infer_app.models.artifact.bundle import unpack\n"
         "folder = unpack(pickle.load(sys.stdin.buffer))\n"
         "print(folder, *(oct(one.stat().st_mode)[-4:] for one in (folder, *folder.parents)))"
     )
@@ -122,6 +122,6 @@ def test_a_folder_that_is_made_for_the_user_is_used_whatever_the_umask(artifact,
 
 def test_where_nothing_can_be_written_it_says_where_it_tried(artifact, tmp_path, monkeypatch):
     (tmp_path / "cache").write_text("no folder")
-    monkeypatch.setattr("infer_app.models.parcel.run_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr("infer_app.models.artifact.bundle.run_folder", lambda: tmp_path / "cache")
     with pytest.raises(ModelError, match="can't be kept on this machine"):
         unpack(pack(artifact, "x"))

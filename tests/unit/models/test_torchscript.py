@@ -10,8 +10,8 @@ from small_models import MEAN, SIZE, STD, Means, Network, built, random_pixels, 
 from torch import nn
 
 from infer_app.errors import ModelError
-from infer_app.models.specs import InputSpec
-from infer_app.models.torchscript import (
+from infer_app.models.artifact.specs import InputSpec
+from infer_app.models.runtimes.torchscript import (
     BATCH_SIZE,
     build_cpu_variant,
     load_torchscript,
@@ -180,8 +180,8 @@ RAISING = """
 import gc, sys, warnings
 warnings.simplefilter("ignore")
 import torch
-from infer_app.models.specs import InputSpec
-from infer_app.models.torchscript import make_cpu_variant
+from infer_app.models.artifact.specs import InputSpec
+from infer_app.models.runtimes.torchscript import make_cpu_variant
 
 model = make_cpu_variant(open(sys.argv[1], "rb").read(), InputSpec(), 8)
 gc.collect()

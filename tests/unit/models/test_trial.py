@@ -4,9 +4,9 @@ from small_models import MEAN, SIZE, STD, Means, Network, random_pixels, traced
 from torch import nn
 
 from infer_app.errors import ModelError
-from infer_app.models.specs import InputSpec, OutputSpec
-from infer_app.models.torchscript import run_source
-from infer_app.models.trial import check_meaning, try_source
+from infer_app.models.artifact.specs import InputSpec, OutputSpec
+from infer_app.models.build.validate_source import check_meaning, try_source
+from infer_app.models.runtimes.torchscript import run_source
 
 SPEC = InputSpec("float-nchw", MEAN, STD)
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 from small_models import built
 
-from infer_app.models import tuning as tuning_module
-from infer_app.models.tuning import (
+from infer_app.models.selection import tuning as tuning_module
+from infer_app.models.selection.tuning import (
     FOLDER,
     Layout,
     Speed,

@@ -2,8 +2,18 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.observe.limit import DATABASE, IN_WORDS, STORAGE, Cost, advise, gain, in_words, limiting_stage, limits
-from infer_app.records import Alternative
+from infer_app.domain import Alternative
+from infer_app.telemetry.bottleneck import (
+    DATABASE,
+    IN_WORDS,
+    STORAGE,
+    Cost,
+    advise,
+    gain,
+    in_words,
+    limiting_stage,
+    limits,
+)
 
 COST = Cost(
     cpu_ms={"select": 0.5, "read": 0.5, "decode": 4.0, "model": 14.0, "write": 1.0},

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from infer_app.observe.log import bound, log_to_stderr, logs_json
+from infer_app.telemetry.log import bound, log_to_stderr, logs_json
 
 log = logging.getLogger("infer_app.somewhere")
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infer_app.observe.metrics import LAST_SUCCESS, ModelOutcome, read_samples, render_metrics
-from infer_app.records import DayCounts
+from infer_app.domain import DayCounts
+from infer_app.telemetry.metrics import LAST_SUCCESS, ModelOutcome, read_samples, render_metrics
 from tests.unit.observe.reports import REPORT
 
 PROJECT = Path("/srv/photos")

@@ -4,9 +4,9 @@ import logging
 import pytest
 from rich.console import Console
 
-from infer_app.observe import progress as progress_module
-from infer_app.observe.progress import Progress
-from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.telemetry import progress as progress_module
+from infer_app.telemetry.progress import Progress
 from tests.conftest import DAY
 
 ONE, OTHER = ImageRef("1", "/1.jpg"), ImageRef("2", "/2.jpg")

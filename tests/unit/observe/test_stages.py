@@ -4,8 +4,8 @@ import time
 
 import pytest
 
-from infer_app.observe.stages import WAITING_STAGES, StageClock
-from infer_app.records import ChunkResult, ImageRef, Span
+from infer_app.domain import ChunkResult, ImageRef, Span
+from infer_app.telemetry.stage_clock import WAITING_STAGES, StageClock
 
 A, B = ImageRef("1", "/a.jpg"), ImageRef("2", "/b.jpg")
 

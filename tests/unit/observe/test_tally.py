@@ -2,10 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.observe import tally as tally_module
-from infer_app.observe.stages import STAGES, WAITING_STAGES, StageClock
-from infer_app.observe.tally import Tally
-from infer_app.records import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.telemetry import tally as tally_module
+from infer_app.telemetry.stage_clock import STAGES, WAITING_STAGES, StageClock
+from infer_app.telemetry.tally import Tally
 
 REF = ImageRef("1", "/1.jpg")
 

@@ -3,10 +3,10 @@ import os
 
 import pytest
 
+from infer_app.domain import Span
 from infer_app.errors import UsageError
-from infer_app.observe import trace as trace_module
-from infer_app.observe.trace import Trace
-from infer_app.records import Span
+from infer_app.telemetry import trace as trace_module
+from infer_app.telemetry.trace import Trace
 
 ME = os.getpid()
 WORKER = ME + 1

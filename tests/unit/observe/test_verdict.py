@@ -2,8 +2,8 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.observe.verdict import balance, duration, node_costs, speed, stage_costs, verdict
-from infer_app.records import DayCounts
+from infer_app.domain import DayCounts
+from infer_app.telemetry.summary_line import balance, duration, node_costs, speed, stage_costs, verdict
 from tests.unit.observe.reports import REPORT
 
 

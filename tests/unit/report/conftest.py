@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import insert
 
-from infer_app.database.connect import Database
-from infer_app.database.figures import Figures
-from infer_app.database.schema import images, models, predictions, rejections, runs
-from infer_app.report.data import DayReport, gather
-from infer_app.tables import Tables
+from infer_app.database.engine.connect import Database
+from infer_app.database.project_database import Tables
+from infer_app.database.queries.figures import Figures
+from infer_app.database.results.schema import images, models, predictions, rejections, runs
+from infer_app.reporting.report_data import DayReport, gather
 from tests.conftest import DAY, MODEL
 
 Result = tuple[str, str | None, float | None]  # location, label, score

@@ -3,11 +3,11 @@ from datetime import date, datetime
 
 import pytest
 
-from infer_app.records import DayCounts, Reason
-from infer_app.report.advice import Before, Situation, changes, has_too_many_rejected, steps
-from infer_app.report.drift import Drift
-from infer_app.report.page import MEANINGS
-from infer_app.report.runs import RunFigures
+from infer_app.domain import DayCounts, Reason
+from infer_app.reporting.advice import Before, Situation, changes, has_too_many_rejected, steps
+from infer_app.reporting.drift import Drift
+from infer_app.reporting.page import MEANINGS
+from infer_app.reporting.run_figures import RunFigures
 
 RUN = RunFigures(
     run_id="r",

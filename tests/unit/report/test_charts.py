@@ -3,8 +3,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from infer_app.report import charts
-from infer_app.report.timeline import Bar, Lane
+from infer_app.reporting import charts
+from infer_app.reporting.timeline import Bar, Lane
 
 HOSTILE = '"><script>alert(1)</script>\u202e\n'
 

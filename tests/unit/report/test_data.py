@@ -6,10 +6,10 @@ from itertools import count
 import pytest
 from sqlalchemy import select, update
 
-from infer_app.database.figures import days_run
-from infer_app.database.schema import predictions, rejections
-from infer_app.records import DayCounts
-from infer_app.report.data import days_before, gather_labels, gather_scores
+from infer_app.database.queries.figures import days_run
+from infer_app.database.results.schema import predictions, rejections
+from infer_app.domain import DayCounts
+from infer_app.reporting.report_data import days_before, gather_labels, gather_scores
 from tests.conftest import DAY, MODEL
 
 NUMBERS = count()

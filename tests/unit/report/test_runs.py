@@ -3,9 +3,9 @@ from datetime import date, datetime
 
 import pytest
 
-from infer_app.database.figures import Figures
-from infer_app.records import DayCounts
-from infer_app.report.runs import day_verdict, run_figures, run_report
+from infer_app.database.queries.figures import Figures
+from infer_app.domain import DayCounts
+from infer_app.reporting.run_figures import day_verdict, run_figures, run_report
 from tests.conftest import DAY, MODEL
 
 COUNTS = DayCounts(100, 99, 1, 0)

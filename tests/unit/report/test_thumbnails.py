@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infer_app.images.decode import DecodeLimits, decode_image
-from infer_app.images.location import ReadLimits
-from infer_app.records import Recipe
-from infer_app.report import thumbnails
-from infer_app.report.thumbnails import FORMATS, MAX_BYTES, SIZE, ThumbnailLimits, thumbnails_of
+from infer_app.domain import Recipe
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.reporting import thumbnails
+from infer_app.reporting.thumbnails import FORMATS, MAX_BYTES, SIZE, ThumbnailLimits, thumbnails_of
 from tests.conftest import jpeg
 
 NO_SUCH_FILES = {("JPEG", "P"), ("WEBP", "P")}

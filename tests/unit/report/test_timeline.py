@@ -2,10 +2,10 @@ import os
 
 import pytest
 
+from infer_app.domain import Span
 from infer_app.errors import UsageError
-from infer_app.observe.trace import Trace
-from infer_app.records import Span
-from infer_app.report.timeline import read_timeline
+from infer_app.reporting.timeline import read_timeline
+from infer_app.telemetry.trace import Trace
 
 
 def test_a_trace_becomes_a_row_for_each_process(tmp_path):

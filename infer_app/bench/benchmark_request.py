@@ -1,0 +1,48 @@
+"""What is measured, as it travels to a measured process."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from infer_app.bench.workload import Ways, Workload
+from infer_app.images.decode.decoder import DecodeLimits
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.artifact.artifact import open_artifact
+from infer_app.settings.load import load_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """Files, and the names of all that is needed to load and predict them."""
+
+    paths: Sequence[str]
+    config: Path
+    flags: dict[str, Any]
+    artifact: Path
+    roots: tuple[Path, ...]
+    num_workers: int
+
+    def to_json(self) -> str:
+        words = {"paths": list(self.paths), "flags": self.flags, "num_workers": self.num_workers}
+        paths = {"config": str(self.config), "artifact": str(self.artifact), "roots": list(map(str, self.roots))}
+        return json.dumps(words | paths)
+
+    @classmethod
+    def from_json(cls, text: str) -> Order:
+        fields = json.loads(text)
+        paths = {"config": Path(fields["config"]), "artifact": Path(fields["artifact"])}
+        return cls(**fields | paths | {"roots": tuple(map(Path, fields["roots"]))})
+
+    def workload(self) -> Workload:
+        loaded = load_settings(self.config, self.flags)
+        limits = loaded.settings.images
+        ways = Ways(
+            artifact=open_artifact(self.artifact),
+            read_limits=ReadLimits(self.roots, limits.max_bytes),
+            decode_limits=DecodeLimits(limits.max_pixels),
+        )
+        return Workload(self.paths, ways, self.num_workers, loaded)

@@ -1,0 +1,162 @@
+"""`infer compare`: where two models disagree over a day."""
+
+from __future__ import annotations
+
+import heapq
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infer_app.cli.output import show_table
+from infer_app.database.project_database import Tables, open_tables
+from infer_app.database.queries.disagreement import Disagreement, Overlap, Pair
+from infer_app.database.queries.figures import Figures
+from infer_app.day import Day, parse_date
+from infer_app.errors import UsageError
+from infer_app.locations import as_location
+from infer_app.locations import shown as shown_location
+from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
+from infer_app.settings.load import load_settings
+
+SUREST = "min(score of A, score of B), the highest first"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """The version of a model that is compared."""
+
+    model: str
+    model_id: str
+    kind: str  # of its outputs
+
+
+def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config: Path | None) -> None:
+    """UsageError where a model predicted nothing on that day, or their outputs are of two kinds."""
+    loaded = load_settings(config)
+    zone = loaded.settings.run.time_zone
+    day = Day.of(parse_date(date, zone), zone)
+    with open_tables(loaded, read_only=True) as tables:
+        a, b = (_version(tables, day, name) for name in names)
+        if a.model_id == b.model_id:
+            raise UsageError(f"{names[0]} and {names[1]} are the same model", "name two, or the ids of two versions")
+        if a.kind != b.kind:
+            raise UsageError(
+                f"{a.model} gives {a.kind}, {b.model} gives {b.kind}: they can't be compared",
+                "compare two models of one kind: `infer model show NAME` says which",
+            )
+        sides = Disagreement(tables.database, tables.source, day, a.model_id, b.model_id)
+        overlap = sides.overlap()
+        found = _compare_labels(sides, overlap, limit) if a.kind == "classification" else _measure(sides, a, b, limit)
+    head = {"date": str(day), "kind": a.kind, "a": asdict(a), "b": asdict(b), **asdict(overlap)}
+    if as_json:
+        print(json.dumps(head | found))
+    else:
+        _print(day, a, b, overlap, found)
+
+
+def _version(tables: Tables, day: Day, name: str) -> Version:
+    """The newest version of that name, or the version of that id, that has predictions on the day."""
+    for model, model_id in tables.books.models_of(name):
+        figures = Figures(tables.database, tables.source, model_id)
+        if figures.count_predicted(day):
+            kind = figures.manifest().get("output", {}).get("kind", "classification")
+            return Version(model, model_id, kind)
+    raise UsageError(
+        f"{name} has predicted no image of {day}", f"`infer run --date {day} --model NAME` does, `infer status` lists"
+    )
+
+
+def _compare_labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[str, Any]:
+    agree = sides.count_agreeing()
+    confusions = [{"a": a, "b": b, "images": count} for a, b, count in sides.confusions(limit)]
+    return {
+        "agree": agree,
+        "disagree": overlap.both - agree,
+        "confusions": confusions,
+        "measure": SUREST,
+        "images": [asdict(pair) | {"location": shown_location(pair.location)} for pair in sides.surest(limit)],
+    }
+
+
+def _measure(sides: Disagreement, a: Version, b: Version, limit: int) -> dict[str, Any]:
+    """Mean and worst of the difference of numbers, or of the cosine of vectors; the most different images."""
+    by_numbers = a.kind == "regression"
+    measure, sign = (_difference, 1) if by_numbers else (_cosine, -1)  # of what is far apart the sign times it is high
+    count, incomparable, total = 0, 0, 0.0
+    furthest: list[tuple[float, str, dict[str, Any]]] = []  # a heap, the nearest of them first
+    for row in sides.pairs():
+        value = measure(row)
+        if value is None:
+            incomparable += 1
+            continue
+        count, total = count + 1, total + value
+        pair = {"image_id": row["image_id"], "location": shown_location(as_location(row["location"])), "value": value}
+        heapq.heappush(furthest, (sign * value, row["image_id"], pair))
+        if len(furthest) > limit:
+            heapq.heappop(furthest)
+    if incomparable and not count:
+        raise UsageError(
+            f"the outputs of {a.model} and {b.model} can't be compared: they have not as many numbers",
+            "compare models whose outputs have one length",
+        )
+    images = [pair for _, _, pair in sorted(furthest, key=lambda one: (-one[0], one[1]))]
+    name = "absolute_difference" if by_numbers else "cosine"
+    return {
+        "incomparable": incomparable,
+        "measure": f"{name.replace('_', ' ')}, the most different first",
+        f"mean_{name}": total / count if count else None,
+        f"{'max' if by_numbers else 'min'}_{name}": images[0]["value"] if images else None,
+        "images": images,
+    }
+
+
+def _difference(row: dict[str, Any]) -> float | None:
+    a, b = (numbers_of(row[f"score_{side}"], row[f"output_{side}"]) for side in "ab")
+    return mean_difference(a, b)
+
+
+def _cosine(row: dict[str, Any]) -> float | None:
+    if row["vector_a"] is None or row["vector_b"] is None:
+        return None
+    return cosine(row["vector_a"], row["vector_dtype_a"], row["vector_b"], row["vector_dtype_b"])
+
+
+def _print(day: Day, a: Version, b: Version, overlap: Overlap, found: dict[str, Any]) -> None:
+    print(f"{day}: A is {a.model} {a.model_id}, B is {b.model} {b.model_id}")
+    only = f"only A {overlap.only_a:,}, only B {overlap.only_b:,}, neither {overlap.neither:,}"
+    if a.kind == "classification":
+        share = f" ({found['agree'] / overlap.both:.1%})" if overlap.both else ""
+        print(
+            f"both predicted {overlap.both:,}: agree {found['agree']:,}{share}, disagree {found['disagree']:,}; {only}"
+        )
+        cells = [(one["a"], one["b"], f"{one['images']:,}") for one in found["confusions"]]
+        if cells:
+            show_table(("A says", "B says", "images"), cells, "most frequent pairs")
+            pairs = [_pair_cells(Pair(**one)) for one in found["images"]]
+            show_table(("id", "image", "A says", "score", "B says", "score"), pairs, f"by {found['measure']}")
+        return
+    aside = f", {found['incomparable']:,} of them can't be compared" if found["incomparable"] else ""
+    print(f"both predicted {overlap.both:,}{aside}; {only}")
+    figures = {
+        key.replace("_", " "): value for key, value in found.items() if key.startswith(("mean_", "max_", "min_"))
+    }
+    print(", ".join(f"{name} {_number(value)}" for name, value in figures.items()))
+    cells = [(one["image_id"], one["location"], _number(one["value"])) for one in found["images"]]
+    if cells:
+        show_table(("id", "image", "value"), cells, f"by {found['measure']}")
+
+
+def _pair_cells(pair: Pair) -> tuple[str, ...]:
+    return (
+        pair.image_id,
+        pair.location,
+        pair.label_a or "",
+        _number(pair.score_a),
+        pair.label_b or "",
+        _number(pair.score_b),
+    )
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.4g}"

@@ -1,0 +1,145 @@
+"""`infer explain`: shows everything about one image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from infer_app.cli.look.results import shown
+from infer_app.database.project_database import open_tables
+from infer_app.database.queries.image_history import ModelHistory
+from infer_app.day import Day, parse_date
+from infer_app.domain import FileFacts
+from infer_app.errors import gravest
+from infer_app.locations import shown as shown_location
+from infer_app.reporting.image_report import Explanation, FileNow, Replay, explain, is_same_file, replay
+from infer_app.settings.load import load_settings
+from infer_app.telemetry.printable import printable
+
+
+def show_image(
+    image_id: str, date_text: str | None, model: str | None, with_replay: bool, as_json: bool, config: Path | None
+) -> int:
+    """Returns 0, or the exit code of a replay that failed."""
+    loaded = load_settings(config)
+    zone = loaded.settings.run.time_zone
+    day = None if date_text is None else Day.of(parse_date(date_text, zone), zone)
+    with open_tables(loaded, read_only=True) as tables:
+        found = explain(loaded, tables, image_id, day, model)
+    replays = [replay(loaded, found, one) if with_replay else None for one in found.histories]
+    if as_json:
+        print(json.dumps(_to_json(found, replays), default=_plain))
+    else:
+        for line in _lines(found, replays):
+            print(printable(line).replace("\n", "\\n"))
+    return gravest([one.exit_code for one in replays if one])
+
+
+def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]:
+    file = found.file
+    return {
+        "image_id": found.image_id,
+        "location": shown_location(found.location) if found.location else None,
+        "time": found.time,
+        "date": found.day,
+        "allowed": None if file is None else file.is_allowed,
+        "file": None if file is None else asdict(file.facts) | {"reason": file.reason, "detail": file.detail},
+        "models": [
+            {
+                "model": one.model,
+                "model_id": one.model_id,
+                "state": one.state,
+                "prediction": _without_vector(one.prediction),
+                "rejection": one.rejection and shown(one.rejection),
+                "run": one.run,
+                "same_file": is_same_file(file, one),
+                "replay": None if again is None else asdict(again),
+            }
+            for one, again in zip(found.histories, replays, strict=True)
+        ],
+    }
+
+
+def _without_vector(prediction: dict[str, Any] | None) -> dict[str, Any] | None:
+    """It is bytes; its length stands in vector_dim."""
+    return prediction and {key: value for key, value in prediction.items() if key != "vector"}
+
+
+def _plain(value: object) -> str:
+    return value.isoformat() if isinstance(value, date | datetime) else str(value)
+
+
+def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
+    yield f"image     {found.image_id}"
+    location = "the source lists it no longer" if found.location is None else shown_location(found.location) or "none"
+    yield f"location  {location}"
+    if found.location is not None:
+        at = f", {found.time:%Y-%m-%d %H:%M} UTC" if found.time else ""
+        yield f"day       {found.day or 'none: it has no time'}{at}"
+    if found.file is not None:
+        yield f"allowed   {'yes' if found.file.is_allowed else 'no: ' + (found.file.detail or '')}"
+        yield f"file now  {_file(found.file)}"
+    if not found.histories:
+        yield "no model has run yet"
+    for history, again in zip(found.histories, replays, strict=True):
+        yield ""
+        yield f"{history.model} {history.model_id}: {history.state}"
+        yield from ("  " + line for line in _result_lines(found.file, history))
+        if again is not None:
+            yield f"  replay    {_told(again)}"
+
+
+def _file(file: FileNow) -> str:
+    facts = file.facts
+    known = [f"{file.reason}: {file.detail}"] if file.reason else []
+    known += [f"{facts.size:,} bytes"] if facts.size is not None else []
+    known += [f"of {_utc(facts.modified)}"] if facts.modified is not None else []
+    known += [f"sha256 {facts.sha256}"] if facts.sha256 else []
+    return ", ".join(known)
+
+
+def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
+    if (row := history.prediction) is not None:
+        score = "" if row["score"] is None else f" {row['score']:.6g}"
+        vector = "" if row["vector_dim"] is None else f" a vector of {row['vector_dim']:,} {row['vector_dtype']}"
+        yield f"predicted{' ' + row['label'] if row['label'] is not None else ''}{score}{vector}"
+        yield f"output    {json.dumps(row['output'], ensure_ascii=False)}"
+        yield f"file then sha256 {row['sha256'] or 'not recorded'}{_same(is_same_file(file, history))}"
+        yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC in variant {row['variant']}"
+    if (row := history.rejection) is not None:
+        yield f"rejected  {row['reason']} in {row['stage']}, attempt {row['attempts']}: {row['detail']}"
+        then = FileFacts(row["size"], row["modified"], row["sha256"])
+        yield f"file then {_file(FileNow(then)) or 'not recorded'}{_same(is_same_file(file, history))}"
+        yield f"decoder   {row['decoder'] or 'none came to it'}"
+        yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC"
+    if (run := history.run) is not None:
+        versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
+        yield f"run       {run['id']} on {run['host']}: {run['variant']} by {run['executor']} on {run['device']}"
+        yield f"with      {versions}"
+
+
+def _same(is_same: bool | None) -> str:
+    return "" if is_same is None else "; the file is still the same" if is_same else "; the file is ANOTHER ONE now"
+
+
+def _told(again: Replay) -> str:
+    if again.error is not None:
+        return f"failed: {again.error}" + (f" ({again.hint})" if again.hint else "")
+    instead = f" (instead of {again.instead_of}: {again.why})" if again.instead_of else ""
+    if again.rejected is not None:
+        return f"in {again.variant}{instead}: rejected, {again.rejected}"
+    parts = [f"in {again.variant}{instead}:"]
+    parts += [again.label] if again.label is not None else []
+    parts += [f"{again.score:.6g}"] if again.score is not None else []
+    parts += [f"· {'the same label' if again.same_label else 'ANOTHER LABEL'}"] if again.same_label is not None else []
+    parts += [f"· difference {again.score_difference:+.2g}"] if again.score_difference is not None else []
+    parts += [f"· cosine {again.cosine:.6f}"] if again.cosine is not None else []
+    return " ".join(parts)
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S} UTC"

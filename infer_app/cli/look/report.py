@@ -1,0 +1,200 @@
+"""`infer report`: a page for each model of a day, the same as data beside it, and an overview of all days."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from infer_app.atomic_file import replace_file
+from infer_app.database.project_database import Tables, open_tables
+from infer_app.database.queries.figures import Figures, days_run
+from infer_app.day import Day, parse_date
+from infer_app.errors import SIGNALLED, InferError, UsageError
+from infer_app.pipeline.executor_factory import read_limits
+from infer_app.reporting.advice import has_too_many_rejected, state_of
+from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
+from infer_app.reporting.report_data import DayReport, gather
+from infer_app.reporting.run_figures import RunFigures, run_figures
+from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
+from infer_app.reporting.timeline import Timeline, read_timeline
+from infer_app.settings.load import load_settings
+from infer_app.settings.loaded import LoadedSettings
+from infer_app.telemetry.printable import printable
+
+log = logging.getLogger(__name__)
+
+FOLDER = "reports"  # beside infer.toml
+INDEX = "index.html"
+MAX_DAYS = 366  # in the overview
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which reports, by which settings."""
+
+    date: str
+    models: Sequence[str] | None  # all that ran on the day, if None
+    trace: Path | None
+    config: Path | None
+    max_rejected: str | None = None  # in place of that of the settings
+
+    def settings(self) -> LoadedSettings:
+        return load_settings(self.config, {"run.max_rejected": self.max_rejected})
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    report: DayReport
+    html: Path
+    data: Path
+
+    def to_json(self) -> dict[str, Any]:
+        told = {"model": self.report.model, "state": self.report.state, "verdict": self.report.verdict}
+        return told | {"file": str(self.html), "data": str(self.data)}
+
+
+def report(wanted: Wanted, out: Path | None, as_json: bool) -> None:
+    written = write_reports(wanted, out)
+    if as_json:
+        print(json.dumps({"date": str(written[0].report.date), "reports": [one.to_json() for one in written]}))
+        return
+    for one in written:
+        print(printable(one.report.verdict))
+        print(f"wrote {printable(str(one.html))}")
+
+
+def write_reports(wanted: Wanted, out: Path | None = None) -> list[Written]:
+    """One report for each of the named models, or of all that ran on the day; at least one."""
+    loaded = wanted.settings()
+    run = loaded.settings.run
+    day = Day.of(parse_date(wanted.date, run.time_zone), run.time_zone)
+    timeline = read_timeline(wanted.trace) if wanted.trace else None
+    with open_tables(loaded, read_only=True) as tables:
+        chosen = choose_models(tables, day, wanted.models)
+        if out and len(chosen) > 1:
+            raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
+        usual = dict(choose_models(tables, day, [name for name, _ in chosen]))
+        gathered = [_gather(tables, day, *one, run.max_rejected, timeline) for one in chosen]
+    return [_write(loaded, one, out or _file_of(loaded, one, usual)) for one in gathered]
+
+
+def run_and_report(run: Callable[[], int], wanted: Wanted) -> int:
+    """The run's exit code, which its reports never change; they are written after a failure too."""
+    try:
+        exit_code = run()
+    except InferError as error:
+        _report_after(error.exit_code, wanted)
+        raise
+    _report_after(exit_code, wanted)
+    return exit_code
+
+
+def _report_after(exit_code: int, wanted: Wanted) -> None:
+    if exit_code >= SIGNALLED:
+        return  # whoever sent the signal waits
+    try:
+        is_traced = wanted.trace is not None and wanted.trace.is_file()
+        written = write_reports(wanted if is_traced else replace(wanted, trace=None))
+        write_index(wanted.settings())
+    except Exception as error:  # the night's work is done and committed: not even a bug in here may make it look failed
+        log.warning("no report: %s", error, exc_info=not isinstance(error, InferError))
+        return
+    for one in written:
+        log.info("report: %s", one.html)
+
+
+def show_index(as_json: bool, config: Path | None) -> None:
+    file, num_days = write_index(load_settings(config))
+    print(json.dumps({"file": str(file), "days": num_days}) if as_json else f"wrote {printable(str(file))}")
+
+
+def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
+    """The overview, with a link to each report that lies beside it; returns its file and the number of days in it."""
+    file = loaded.resolve(Path(FOLDER)) / INDEX
+    with open_tables(loaded, read_only=True) as tables:
+        newest: dict[tuple[date, str], str] = {}
+        for run_date, model, model_id in days_run(tables.database, MAX_DAYS):
+            newest.setdefault((run_date, model), model_id)
+        rows = [_index_row(loaded, tables, *key, model_id) for key, model_id in newest.items()]
+    rows = [row for row in rows if row.counts.eligible or row.state != "good"]
+    _save(file, render_index(rows, datetime.now(UTC).isoformat(timespec="seconds")).encode())
+    return file, len(rows)
+
+
+def choose_models(tables: Tables, day: Day, wanted: Sequence[str] | None) -> list[tuple[str, str]]:
+    """Choose (name, id): of each name the version that ran on the day last, or else its current one; of an id itself.
+
+    If none is wanted, those that ran on the day, or else all. Raises UsageError where none is known.
+    """
+    known = tables.books.models_of()
+    of_day = [(model, model_id) for _, model, model_id in days_run(tables.database, MAX_DAYS, day.date)]
+    by_name = dict(reversed(known)) | dict(reversed(of_day))
+    names = wanted or list(dict(of_day) or dict(known))
+    if not names:
+        raise UsageError("no model has run on this database", "`infer run` first")
+    chosen = [(name, by_name[name]) if name in by_name else tables.books.models_of(name)[0] for name in names]
+    return list(dict.fromkeys(chosen))
+
+
+def _file_of(loaded: LoadedSettings, report: DayReport, usual: Mapping[str, str]) -> Path:
+    """Name another version's page by its id: the overview links to that of the `usual` one, by name."""
+    is_usual = usual[report.model] == report.model_id
+    return default_file(loaded, report.date, report.model if is_usual else f"{report.model}-{report.model_id}")
+
+
+def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:
+    return loaded.resolve(Path(FOLDER)) / f"{day}-{re.sub(r'[^A-Za-z0-9._-]+', '-', model)}.html"
+
+
+def _gather(
+    tables: Tables, day: Day, model: str, model_id: str, max_rejected: str, timeline: Timeline | None
+) -> DayReport:
+    figures = Figures(tables.database, tables.source, model_id)
+    return gather(tables.books, figures, day, model, model_id, max_rejected, timeline)
+
+
+def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
+    images = loaded.settings.images
+    limits = ThumbnailLimits(read_limits(loaded), images.max_pixels)
+    thumbnails = make_thumbnails(pictured(report), limits)
+    data = file.with_suffix(".json")
+    if data == file:
+        raise UsageError(f"--out {file}: that is where the data go", "give the page a name that ends in .html")
+    _save(data, json.dumps(report.to_json(), default=_plain, indent=1).encode())
+    _save(file, render_day(report, thumbnails, data.name, (file.parent / INDEX).exists()).encode())
+    return Written(report, file, data)
+
+
+def _index_row(loaded: LoadedSettings, tables: Tables, day: date, model: str, model_id: str) -> IndexRow:
+    one_day = Day.of(day, loaded.settings.run.time_zone)
+    counts = tables.books.count_day(one_day, model_id)
+    last = run_figures(Figures(tables.database, tables.source, model_id).runs_of_day(day)[0])
+    file = default_file(loaded, day, model)
+    too_many = has_too_many_rejected(counts, last, loaded.settings.run.max_rejected)
+    state = state_of(counts, last, too_many)
+    told = "too many rejected" if too_many and not last.has_failed else _told(last)
+    return IndexRow(day, model, counts, state, told, file.name if file.exists() else None)
+
+
+def _told(run: RunFigures) -> str:
+    return f"exit code {run.exit_code}" if run.exit_code else run.state
+
+
+def _save(file: Path, data: bytes) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(file, data)
+    except OSError as error:
+        raise UsageError(f"can't write {file}: {error.strerror}", "name another place with --out") from None
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, date):  # a datetime is one
+        return value.isoformat()
+    raise TypeError(f"{type(value).__name__} has no place in a report")

@@ -1,0 +1,192 @@
+"""Looking at what happened: predictions, rejections, and whether the books balance."""
+
+from __future__ import annotations
+
+import csv
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+from infer_app.cli.output import show_table
+from infer_app.database.project_database import Tables, open_tables
+from infer_app.day import Day, parse_date
+from infer_app.domain import DayCounts, Reason
+from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
+from infer_app.locations import shown as shown_location
+from infer_app.settings.load import load_settings
+from infer_app.settings.loaded import LoadedSettings
+from infer_app.telemetry.summary_line import balance
+
+SHOWN_ROWS = 50
+
+
+def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, config: Path | None) -> None:
+    loaded = load_settings(config)
+    day = _day(loaded, date)
+    with open_tables(loaded, read_only=True) as tables:
+        versions = tables.books.models_of(model)
+        rows = (shown(row) for row in tables.books.read_current_predictions(day, versions))
+        if as_json:
+            _print_json_list({"date": str(day)}, "predictions", rows)
+        elif as_csv:
+            _print_csv(rows)
+        else:
+            _print_predictions(rows, day)
+
+
+def show_rejections(date: str, model: str | None, as_json: bool, config: Path | None) -> None:
+    loaded = load_settings(config)
+    day = _day(loaded, date)
+    with open_tables(loaded, read_only=True) as tables:
+        wanted = _model_ids(tables, model)
+        rows = (shown(row) for row in tables.books.read_rejections(day) if row["model_id"] in wanted)
+        if as_json:
+            _print_json_list({"date": str(day)}, "rejections", rows)
+            return
+        cells = [
+            (row["image_id"], row["location"] or "", row["reason"], row["attempts"], row["detail"]) for row in rows
+        ]
+    if cells:
+        show_table(("id", "image", "reason", "attempts", "detail"), cells, f"{day}: {len(cells):,} rejected")
+    else:
+        print(f"{day}: nothing rejected")
+
+
+def retry(date: str, model: str | None, reasons: list[str], as_json: bool, config: Path | None) -> None:
+    unknown = sorted(set(reasons) - {reason.value for reason in Reason})
+    if unknown:
+        raise UsageError(f"no such reason: {unknown[0]}", f"there are {', '.join(reason.value for reason in Reason)}")
+    loaded = load_settings(config)
+    day = _day(loaded, date)
+    with open_tables(loaded) as tables:
+        forgotten = 0
+        for model_id in _model_ids(tables, model):
+            rows = tables.books.read_rejections(day, model_id)
+            ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
+            forgotten += tables.books.forget_rejections(ids, model_id)
+    if as_json:
+        print(json.dumps({"date": str(day), "retried": forgotten}))
+    else:
+        what = "rejection" if forgotten == 1 else "rejections"
+        print(f"{day}: {forgotten:,} {what} taken back; `infer run --date {day}` tries their images again")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """The books of one model on one day; of no model when none has run yet."""
+
+    model: str | None
+    model_id: str | None
+    counts: DayCounts
+    problems: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "model_id": self.model_id,
+            **asdict(self.counts),
+            "balanced": self.counts.balanced and not self.problems,
+            "problems": self.problems,
+        }
+
+    def __str__(self) -> str:
+        who = f"{self.model} {self.model_id}" if self.model else "(no model has run)"
+        return "\n  wrong: ".join([f"{who}: {balance(self.counts)}", *self.problems])
+
+
+def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> int:
+    """Returns 0 when the books of the day balance for every model that was asked for, else 1."""
+    loaded = load_settings(config)
+    day = _day(loaded, date)
+    with open_tables(loaded, read_only=True) as tables:
+        books = tables.books
+        checked = [
+            Checked(name, model_id, books.count_day(day, model_id), books.find_problems(day, model_id))
+            for name, model_id in books.models_of(model)
+        ]
+        checked = checked or [Checked(None, None, books.count_day(day, ""), [])]
+    balanced = not any(one.problems for one in checked)
+    if as_json:
+        print(json.dumps({"date": str(day), "balanced": balanced, "models": [one.to_json() for one in checked]}))
+    else:
+        for one in checked:
+            print(f"{day} {one}")
+        print("the books balance" if balanced else "the books do not balance")
+    return EXIT_OK if balanced else EXIT_BUG
+
+
+def _day(loaded: LoadedSettings, text: str) -> Day:
+    zone = loaded.settings.run.time_zone
+    return Day.of(parse_date(text, zone), zone)
+
+
+def _model_ids(tables: Tables, wanted: str | None) -> set[str]:
+    return {model_id for _, model_id in tables.books.models_of(wanted)}
+
+
+def shown(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: _plain(key, value) for key, value in row.items()}
+
+
+def _plain(key: str, value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return shown_location(value) if key == "location" and value else value
+
+
+def _print_predictions(rows: Iterator[dict[str, Any]], day: Day) -> None:
+    shown = [row for _, row in zip(range(SHOWN_ROWS), rows, strict=False)]
+    more = sum(1 for _ in rows)
+    if not shown:
+        print(f"{day}: no predictions")
+        return
+    cells = [
+        (
+            row["image_id"],
+            row["location"] or "",
+            row["model"],
+            row["model_id"],
+            row["label"] or "",
+            _number(row["score"]),
+        )
+        for row in shown
+    ]
+    show_table(("id", "image", "model", "version", "label", "score"), cells, str(day))
+    if more:
+        print(f"and {more:,} more: --csv or --json gives all of them")
+
+
+def _number(score: float | None) -> str:
+    return "" if score is None else f"{score:.3f}"
+
+
+def _print_csv(rows: Iterator[dict[str, Any]]) -> None:
+    fields = (
+        "image_id",
+        "location",
+        "model",
+        "model_id",
+        "variant",
+        "label",
+        "score",
+        "output",
+        "sha256",
+        "created_at",
+    )
+    writer = csv.DictWriter(sys.stdout, fields, extrasaction="ignore")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow(row | {"output": json.dumps(row["output"])})
+
+
+def _print_json_list(head: dict[str, Any], key: str, rows: Iterator[dict[str, Any]]) -> None:
+    """One object, written as it is read: a day may hold more rows than memory."""
+    lines = (json.dumps(row) for row in rows)
+    first = next(lines, "")  # before anything is written: what fails here ends in an error object of its own
+    sys.stdout.write(f'{json.dumps(head)[:-1]}, "{key}": [{first}')
+    sys.stdout.writelines(f",\n{line}" for line in lines)
+    sys.stdout.write("]}\n")

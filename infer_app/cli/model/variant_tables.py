@@ -1,0 +1,67 @@
+"""The tables of `infer model show`: what a model's variants keep, and how fast they are where."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from infer_app.cli.output import show_table
+from infer_app.models.artifact.manifest import Manifest
+from infer_app.models.build.decoding_agreement import agreement_in_words
+from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.models.selection.tuning import Tuning
+from infer_app.models.verification.golden import Parity
+
+
+def show_variants(manifest: Manifest) -> None:
+    """Each variant against the fp32 source, on the golden images and on those it was calibrated with."""
+    rows = [
+        (variant, *_parity_cells("golden" if images == "parity" else "calibration", details[images]))
+        for variant, details in manifest.variants.items()
+        for images in ("parity", "calibration")
+        if images in details
+    ]
+    show_table(("variant", "against the source on", "labels kept", "worst cosine", "worst difference"), rows)
+    if any("calibration" in details for details in manifest.variants.values()):
+        print(
+            "int8 is judged by the calibration images, of which it saw one half; golden ones are few and may be drawn"
+        )
+
+
+def show_requirements(manifest: Manifest) -> None:
+    """Of what is bound to a kind of GPU: on which machines it runs."""
+    for variant, details in manifest.variants.items():
+        needs = details.get("requires", {})
+        if "compute_capability" in needs:
+            capability, version = needs["compute_capability"], needs.get("tensorrt")
+            print(f"{variant} runs on: compute capability {capability}, TensorRT {version}, {needs['platform']}")
+
+
+def show_decoding(manifest: Manifest) -> None:
+    """Of a model that does not decode exactly: what that changes."""
+    decode = manifest.recipe.decode
+    if decode != "exact":
+        found = manifest.variants.get(TORCHSCRIPT, {}).get(decode)
+        print(agreement_in_words(Parity(**found) if found else None, manifest.output.kind, decode))
+
+
+def show_tuning(tuning: Tuning) -> None:
+    """What was measured on one machine."""
+    versions = ", ".join(f"{name} {version}" for name, version in tuning.libraries.items())
+    print(f"measured on {tuning.host} ({versions}), {tuning.measured_at}:")
+    rows = []
+    for variant, speed in tuning.speeds.items():
+        layouts = ", ".join(
+            f"{layout.workers} x {layout.threads}: {layout.images_per_second:.0f}"
+            for layout in tuning.layouts.get(variant, ())
+        )
+        rows.append((variant, f"{speed.ms_per_image:.2f}", str(speed.batch_size), layouts or "-"))
+    show_table(("variant", "CPU ms per image", "batch", "workers x threads: images/s on the golden images"), rows)
+
+
+def _parity_cells(images: str, parity: dict[str, Any]) -> tuple[str, str, str, str]:
+    return (
+        f"{parity['num_images']} {images} images",
+        f"{parity['label_agreement']:.1%}",
+        f"{parity['cosine']:.6f}",
+        f"{parity['worst_difference']:.2g}",
+    )

@@ -1,0 +1,25 @@
+"""How lists are shown to people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from infer_app.telemetry.printable import printable
+
+
+def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
+    """Cells are plain text: a file name with [brackets] or control characters is shown, not obeyed.
+
+    A rich Text is shown as it is: what comes from outside is never made one by a caller.
+    """
+    table = Table(*headings, title=title, title_justify="left")
+    for row in rows:
+        table.add_row(*(cell if isinstance(cell, Text) else Text(printable(str(cell))) for cell in row))
+    console = Console()
+    if not console.is_terminal:
+        console.width = 160  # a file or a pipe has no width of its own
+    console.print(table)

@@ -1,0 +1,280 @@
+"""`infer doctor`: everything a run needs, each check with its fix."""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass
+from datetime import date
+from itertools import chain, islice
+from pathlib import Path
+
+from infer_app import __version__
+from infer_app.database.listing.image_registry import count_images
+from infer_app.database.listing.source import Source
+from infer_app.database.project_database import open_database, open_source, open_tables
+from infer_app.day import Day, parse_date
+from infer_app.domain import ImageRef
+from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, UsageError, gravest
+from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.images.decode.decoder import decoder_name, has_turbo
+from infer_app.images.read.read_image import ReadLimits, refused_among
+from infer_app.machine import usable_cores
+from infer_app.models.runtimes.gpu_probe import Host, describe_host
+from infer_app.models.runtimes.variants import OPENVINO_FP32, missing_for
+from infer_app.pipeline.execution_plan import broken_tensorrt
+from infer_app.pipeline.executor_factory import check_nodes, plan_run, read_limits
+from infer_app.pipeline.job import choose_artifacts
+from infer_app.pipeline.outage_guard import MAX_FAILED_READS, describe_refusal, how_to_allow, nothing_allowed
+from infer_app.settings.load import load_settings
+from infer_app.settings.loaded import LoadedSettings
+from infer_app.telemetry.printable import one_line
+
+LITTLE_DISK_BYTES = 1 << 30
+SAMPLED_IMAGES = 20  # on each node of a cluster
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One check: what was found, and when it is not well, what to do and the exit code a run would end with."""
+
+    check: str
+    found: str
+    fix: str = ""
+    exit_code: int = EXIT_OK
+
+
+Check = Callable[[LoadedSettings], Iterator[Finding]]
+
+
+def examine(
+    model: str | None, as_json: bool, config: Path | None, executor: str | None = None, ray_address: str | None = None
+) -> int:
+    """Prints the findings; returns the gravest exit code that a run would end with."""
+    loaded = load_settings(config, {"run.model": model, "run.executor": executor, "ray.address": ray_address})
+    with redirect_stdout(sys.stderr):  # what a user's preprocess module prints is no finding
+        findings = [finding for check in CHECKS for finding in _guarded(check, loaded)]
+    exit_code = gravest([finding.exit_code for finding in findings])
+    if as_json:
+        print(json.dumps({"findings": [asdict(finding) for finding in findings], "exit_code": exit_code}))
+        return exit_code
+    for finding in findings:
+        sign = "FAIL" if finding.exit_code else "note" if finding.fix else "ok"
+        print(f"{sign:4}  {finding.check}: {one_line(finding.found)}")
+        if finding.fix:
+            print(f"      fix: {one_line(finding.fix)}")
+    return exit_code
+
+
+def _guarded(check: Check, loaded: LoadedSettings) -> Iterator[Finding]:
+    """A check that raises is a finding, so that the others are still made."""
+    try:
+        yield from check(loaded)
+    except InferError as error:
+        yield Finding(check.__name__.strip("_"), error.message, error.hint, error.exit_code)
+
+
+def _program(_: LoadedSettings) -> Iterator[Finding]:
+    yield Finding("program", f"infer_app {__version__}, Python {platform.python_version()}, {usable_cores()} cores")
+
+
+def _settings(loaded: LoadedSettings) -> Iterator[Finding]:
+    changed = sum(1 for _, _, origin in loaded.flattened() if origin != "default")
+    yield Finding("settings", f"{loaded.path}, {changed} set")
+
+
+def _decoder(_: LoadedSettings) -> Iterator[Finding]:
+    fix = "" if has_turbo() else "install libturbojpeg (apt-get install libturbojpeg0): JPEGs decode 1.5 times faster"
+    yield Finding("decoder", decoder_name(), fix)
+
+
+def _database(loaded: LoadedSettings) -> Iterator[Finding]:
+    with open_database(loaded, read_only=True) as database:
+        yield Finding("database", f"{database.shown_url}, schema up to date")
+        with open_source(loaded, database) as source:
+            yield from _source(loaded, source, is_foreign=source.database is not database)
+        if loaded.lists_own_images:
+            yield Finding("images", f"{count_images(database):,} registered")
+        file = database.sqlite_file
+    if file is not None:
+        free = shutil.disk_usage(file.parent).free
+        fix = "free some: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
+        yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix)
+
+
+def _source(loaded: LoadedSettings, source: Source, is_foreign: bool) -> Iterator[Finding]:
+    if is_foreign:
+        yield Finding("source", f"{source.database.shown_url} is only read")
+    zone = loaded.settings.run.time_zone
+    yesterday = Day.of(parse_date("yesterday", zone), zone)
+    nearest = source.nearest_date(yesterday.before(-1))
+    described = f"latest images on {nearest}" if nearest else "no images yet"
+    fix = "" if nearest else "`infer images add FOLDER`, or name your own table in [source]"
+    timeless = source.count_without_time()
+    if timeless:
+        yield Finding("source", f"{timeless:,} images have no time and so no day", "give them one: no run sees them")
+    settings = loaded.settings.source
+    name = settings.table if settings.query is None else "the query of [source]"
+    yield Finding("source", f"{name}: {described}; days begin in {zone}", fix)
+    if loaded.roots or loaded.remote.places:  # without any, no image may be read, which is a finding of its own
+        yield from _locations(loaded, source, nearest)
+
+
+def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> Iterator[Finding]:
+    """Judge the first images of the days that a run looks at, and of the nearest: it ends where none is allowed."""
+    zone, limits = loaded.settings.run.time_zone, read_limits(loaded)
+    yesterday = Day.of(parse_date("yesterday", zone), zone)
+    days = {yesterday.before(n).date for n in range(loaded.settings.run.lookback + 1)}
+    num_images = num_refused = 0
+    for day in sorted(days if nearest is None else {*days, nearest}):
+        refs = _some_images(source, Day.of(day, zone), MAX_FAILED_READS)
+        refused = refused_among(refs, limits)
+        num_images, num_refused = num_images + len(refs), num_refused + len(refused)
+        if refused and len(refused) == len(refs):
+            error = nothing_allowed(refused, limits)
+            yield Finding("locations", f"{day}: {error}", error.hint, error.exit_code)
+        elif refused:
+            told = f"{len(refused):,} of {len(refs):,} images have no allowed location, for example"
+            fix = how_to_allow(refused[0], limits)
+            yield Finding("locations", f"{day}: {told} {describe_refusal(refused[0], limits)}", fix)
+    if num_images and not num_refused:
+        yield Finding("locations", f"{num_images:,} looked at, all are allowed")
+
+
+def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
+    if not loaded.roots and not loaded.remote.places and loaded.settings.source.bytes is None:
+        yield Finding("roots", "none: no image may be read", "`infer images add FOLDER`, or set [images] roots", 2)
+    for root in loaded.roots:
+        try:
+            empty = next(root.iterdir(), None) is None
+        except OSError as error:
+            raise StorageUnavailable(
+                f"{root}: {error.strerror}", "is the image storage mounted and readable?"
+            ) from None
+        if empty:
+            raise StorageUnavailable(f"{root} is empty", "is the image storage mounted?")
+        yield Finding("roots", f"{root} is there")
+
+
+def _map(loaded: LoadedSettings) -> Iterator[Finding]:
+    for recorded, here in loaded.path_map.folders:
+        folder = Path(here or "/")
+        if not folder.is_dir():
+            raise StorageUnavailable(f"{folder} is no folder here", "is the image storage mounted?")
+        allowed = any(folder.is_relative_to(root) or root.is_relative_to(folder) for root in loaded.roots)
+        fix = "" if allowed else f"nothing in it may be read: add {folder} to [images] roots"
+        yield Finding("map", f"what is recorded in {recorded or '/'} is read in {folder}", fix)
+
+
+def _remote(loaded: LoadedSettings) -> Iterator[Finding]:
+    access = loaded.remote
+    if not access.places:
+        return
+    from infer_app.images.read.remote import look_at  # most projects have nothing remote
+
+    for place in access.places:
+        try:
+            yield Finding("remote", f"{place} {look_at(place, access)}")
+        except InferError as error:  # the others are looked at all the same
+            yield Finding("remote", error.message, error.hint, error.exit_code)
+
+
+def _gpu(_: LoadedSettings) -> Iterator[Finding]:
+    """A machine without a GPU needs none; one that has one should be able to use it."""
+    host = describe_host()
+    if host.gpu is None:
+        yield Finding("gpu", "none is found: models run on the CPU")
+    elif host.cuda is None:
+        yield Finding("gpu", f"{host.gpu.name}, but torch {host.torch} has no CUDA", "install torch's CUDA build")
+    else:
+        capability = host.gpu.compute_capability
+        yield Finding("gpu", f"{host.gpu.name}, compute capability {capability}, torch {host.torch}, CUDA {host.cuda}")
+    yield from _tensorrt(host)
+
+
+def _tensorrt(host: Host) -> Iterator[Finding]:
+    if host.torch_tensorrt is None:
+        if host.gpu is not None:
+            yield Finding("tensorrt", "torch-tensorrt is not installed", "pip install 'infer_app[trt]'")
+        return
+    versions = f"torch-tensorrt {host.torch_tensorrt}, TensorRT {host.tensorrt}"
+    found, fix = broken_tensorrt() or (f"{versions}, plans embedded in format {host.abi}", "")
+    yield Finding("tensorrt", found, fix)
+
+
+def _model(loaded: LoadedSettings) -> Iterator[Finding]:
+    for artifact in choose_artifacts(loaded):
+        artifact.verify()
+        if artifact.manifest.recipe.decode == "gpu":
+            from infer_app.images.decode.gpu_decoder import GpuDecoder  # torch
+
+            yield Finding("gpu decoder", f"{GpuDecoder.here().name}, for {artifact.manifest.name}")
+        images = loaded.settings.images
+        plan = plan_run(loaded, artifact)
+        model = ModelSpec(artifact.folder, plan.variant, plan.batch_size)
+        LaneSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels).open()
+        manifest = artifact.manifest
+        yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")
+    if missing := missing_for(OPENVINO_FP32):
+        yield Finding("openvino", "models run as TorchScript", missing)
+
+
+def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
+    """Whether each node of the cluster has this program and reads the latest images, some of them tried."""
+    if loaded.settings.run.executor != "ray":
+        return
+    from infer_app.cluster.node_check import Survey, survey
+    from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
+
+    zone = loaded.settings.run.time_zone
+    with open_tables(loaded, read_only=True) as tables:
+        nearest = tables.source.nearest_date(Day.of(parse_date("today", zone), zone))
+        latest = _some_images(tables.source, Day.of(nearest, zone), SAMPLED_IMAGES) if nearest else []
+    locations = [ref.location for ref in latest]
+    cluster = Cluster(ClusterSpec(**dict(loaded.settings.ray)), usable_cores())
+    try:
+        answers = cluster.on_each_node(survey, locations, read_limits(loaded))
+    finally:
+        cluster.close()
+    try:
+        check_nodes(loaded, len(answers))
+    except UsageError as error:
+        yield Finding("ray", str(error), error.hint, error.exit_code)
+    for node, answer in answers.items():
+        if not isinstance(answer, Survey):
+            fix = "install infer_app there, the same version: Ray's image of your cluster, or [ray] runtime_env"
+            yield Finding("ray", f"{node.address}: {type(answer).__name__}: {answer}", fix, UsageError.exit_code)
+            continue
+        found = f"{answer.host} ({node.address}): {node.num_cpus} CPUs for Ray, infer_app {answer.infer_app}"
+        if answer.infer_app != __version__:
+            yield Finding("ray", found, f"install infer_app {__version__} there, as here", UsageError.exit_code)
+        elif answer.unreachable:
+            found += f"; {len(answer.unreachable)} of {answer.num_tried} images can't be read: {answer.unreachable[0]}"
+            fix = "mount the image storage on every node, or use one that all reach ([remote])"
+            yield Finding("ray", found, fix, StorageUnavailable.exit_code)
+        else:
+            yield Finding("ray", f"{found}, reads {answer.num_tried} of {answer.num_tried} images")
+
+
+def _some_images(source: Source, day: Day, count: int) -> list[ImageRef]:
+    """Return the first images of a day, whether or not they have a result."""
+    new_for_none = source.select_pages(day, "")
+    return [new.ref for new in islice(chain.from_iterable(new_for_none), count)]
+
+
+CHECKS: tuple[Check, ...] = (
+    _program,
+    _settings,
+    _decoder,
+    _gpu,
+    _database,
+    _roots,
+    _map,
+    _remote,
+    _model,
+    _ray,
+)

@@ -1,0 +1,235 @@
+"""A project's folder: infer.toml, the registered images, the tables, the settings in force."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path, PurePosixPath
+
+import tomlkit
+import tomlkit.exceptions
+
+from infer_app.atomic_file import replace_file
+from infer_app.cli.output import show_table
+from infer_app.database.engine.column_types import is_utf8
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.image_registry import add_images, add_objects, find_images, may_be_image
+from infer_app.database.project_database import open_tables
+from infer_app.database.results.migrate import upgrade as upgrade_tables
+from infer_app.database.results.pgvector import Storage, store_vectors
+from infer_app.database.results.schema import VERSION
+from infer_app.day import Day, parse_date
+from infer_app.errors import UsageError
+from infer_app.locations import Place, RemoteAccess, is_remote, parse_url, shown
+from infer_app.settings.load import DEFAULT_CONFIG, load_settings
+from infer_app.settings.loaded import LoadedSettings
+from infer_app.telemetry.printable import printable
+
+TEMPLATE = """\
+# Settings of infer_app. Paths are relative to this file. Every key can be overridden by a variable
+# (INFER_RUN__LOOKBACK=1) and most by a flag; `infer config show --origin` shows what is in force.
+
+[database]
+# Where results go, and where images are listed unless [source] names another database. Any SQLAlchemy URL:
+# postgresql://user:password@host/name needs `pip install 'infer_app[postgres]'`, mariadb://… 'infer_app[mariadb]'.
+url = "sqlite:///infer.db"
+# results_schema = "infer"    # PostgreSQL: where the tables for results are, if not in the role's own schema
+
+[source]
+# Your own table or view of images, by its column names; it is only read. Left out: the table that
+# `infer images add` fills.
+# database_url = "postgresql://reader@host/lab"  # where it is in another database than the results
+# table = "photos"
+# id = "photo_id"
+# location = "path"
+# bytes = "picture"           # a column that holds the image itself, instead of its location
+# time = "uploaded_at"        # decides an image's day
+# time_zone = "UTC"           # of a time column that has none
+# query = "SELECT id, path AS location, taken AS added_at FROM photos WHERE site = 7"
+
+[images]
+# Folders that images may be read from. `infer images add` adds the folders it is given.
+roots = []
+# map = { "/srv/photos" = "/photos" }  # what is recorded in the first folder lies in the second here, as in a container
+# max_bytes = 268435456
+# max_pixels = 64000000
+# timeout_s = 30              # for reading one image, and again for decoding it
+
+[remote]
+# Where else images may be read from; `infer images add` adds what it is given. Credentials are those that the clouds'
+# own tools find, never in this file. S3 needs `pip install 'infer_app[s3]'` (also: gs, azure), https:// nothing.
+allow = []                    # "https://images.example.org/photos/", "s3://bucket/folder/"
+# allow_private_hosts = []    # hosts among them whose addresses are of the local network
+# retries = 3                 # of a read that may go well soon (5xx, throttling, lost connections)
+# concurrency = 8             # reads at a time, of each worker
+
+[models]
+folder = "models"
+
+[cache]
+# Pixels kept on disk after decoding, so that a second model, or the same photos another night, need no decoding.
+# max_size = "10GB"           # 0: no cache. A photo takes 150 kB at 224 x 224
+# folder = ".infer-cache"
+
+[run]
+# model = "name"              # needed once there is more than one
+# models = ["one", "two"]     # or several in one night; those of one recipe share reading and decoding
+# time_zone = "UTC"           # in which a day begins and ends
+# lookback = 3                # days before the day that are looked at again for late images
+# variant = "auto"            # the fastest here that is as exact as the model's source
+# allow_int8 = false          # auto may take the int8 variant: `infer model build --calibrate` makes it and says
+#                             # how many labels it keeps
+# workers = 0                 # 0: as many processes as `infer model tune` found best here
+# chunk_size = 0              # images in one transaction; 0: as many as a worker does in a quarter of a second
+# wait = false                # for another run that holds the day, instead of ending with exit code 13
+# max_rejected = "5%"         # more than this stops a day with exit code 3 (a share allows at least 10)
+
+# How others hear of `infer run`; jobs/README.md says more. None of it changes how a run ends. The addresses are
+# secrets: better as variables, INFER_PING__URL and INFER_WEBHOOK__URL.
+[log]
+# format = "text"             # json: one object a line on standard error
+
+[metrics]
+# textfile = "/var/lib/prometheus/node-exporter/infer.prom"  # for node_exporter's textfile collector
+
+[ping]
+# url = "https://hc-ping.com/…"  # POST to url/start, then to url (exit code 0) or url/EXIT-CODE
+
+[webhook]
+# url = "https://…"           # POST of what --json prints
+"""
+
+
+def init(folder: Path | None = None, settings: str = TEMPLATE, mode: int = 0o666) -> Path:
+    """Writes infer.toml into `folder` (default: here) and returns its path; an existing one is left alone."""
+    path = (folder or Path()) / DEFAULT_CONFIG
+    try:
+        with open(path, "x", opener=partial(os.open, mode=mode)) as file:
+            file.write(settings)
+    except FileExistsError:
+        print(f"{path} is there already and was left as it is")
+    except OSError as error:
+        raise UsageError(f"can't write {path}: {error.strerror}", "choose a folder you may write to") from None
+    else:
+        print(f"wrote {path}")
+    return path
+
+
+def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> None:
+    loaded = load_settings(config)
+    if not loaded.lists_own_images:
+        raise UsageError(
+            "[source] names a table or database of your own, where infer_app adds nothing",
+            "add rows to it, or leave [source] out",
+        )
+    urls = [path for path in paths if isinstance(path, str) and is_remote(path)]
+    local = [Path(path) for path in paths if path not in urls]
+    missing = [path for path in local if not path.exists()]
+    if missing:
+        raise UsageError(f"no such file or folder: {printable(str(missing[0]))}")
+    added_at = _added_at(date, loaded.settings.run.time_zone)
+    local = [Path(os.path.abspath(path)) for path in local]  # noqa: PTH100 - without `..`, with the user's links
+    files = [file for path in local for file in find_images(path)]
+    storable = [file for file in files if is_utf8(str(file))]
+    places = [_place_of(url) for url in urls]
+    with open_tables(loaded) as tables:
+        allow_roots(loaded, [path if path.is_dir() else path.parent for path in local])
+        allow_places(loaded, places)
+        added, known = add_images(tables.database, storable, added_at, loaded.path_map), len(storable)
+        for url, place in zip(urls, places, strict=True):
+            for found in _found_at(url, place, loaded.remote):
+                added += add_objects(tables.database, found, added_at)
+                known += len(found)
+    print(f"{added:,} images added for {date or 'today'}, {known - added:,} were known already")
+    for file in files:
+        if not is_utf8(str(file)):
+            print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
+
+
+def _place_of(url: str) -> Place:
+    """The folder of a URL, which is all of it where it ends in a slash."""
+    try:
+        parsed = parse_url(url)
+    except ValueError as error:
+        raise UsageError(f"{shown(url)}: {error}") from None
+    folder, _, _ = parsed.path.rpartition("/")
+    return Place(replace(parsed, path=f"{folder}/", query=""))
+
+
+def _found_at(url: str, place: Place, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
+    """(location, size in bytes) of a single image, or of all below a folder, a folder at a time."""
+    if not parse_url(url).path.endswith("/"):
+        yield [(url, None)]
+        return
+    from infer_app.images.read.remote import list_folders
+
+    start = len(str(place))
+    for found in list_folders(place, access):
+        yield [(location, size) for location, size in found if may_be_image(PurePosixPath(location[start:]))]
+
+
+def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
+    """Adds folders to [images] roots in infer.toml, with the file's comments kept. Raises UsageError if it can't."""
+    new = [folder for folder in dict.fromkeys(folders) if not any(folder.is_relative_to(root) for root in loaded.roots)]
+    _note(loaded.path, "images", "roots", list(map(str, new)))
+
+
+def allow_places(loaded: LoadedSettings, places: Sequence[Place]) -> None:
+    """The same for [remote] allow."""
+    known = loaded.remote.places
+    new = [place for place in dict.fromkeys(places) if not any(one.allows(place.root) for one in known)]
+    _note(loaded.path, "remote", "allow", list(map(str, new)))
+
+
+def _note(config: Path, section: str, key: str, new: Sequence[str]) -> None:
+    if not new:
+        return
+    try:
+        document = tomlkit.parse(config.read_text())
+        table = document.setdefault(section, tomlkit.table())
+        table.setdefault(key, tomlkit.array()).extend(new)
+        replace_file(config, tomlkit.dumps(document).encode())
+    except (OSError, UnicodeEncodeError, tomlkit.exceptions.TOMLKitError) as error:
+        listed = printable(", ".join(f'"{one}"' for one in new))
+        raise UsageError(f"can't note it in {config}: {error}", f"add to [{section}] {key}: {listed}") from None
+
+
+def upgrade(vectors: Storage | None, config: Path | None) -> None:
+    loaded = load_settings(config)
+    with Database(loaded.database_url) as database:
+        before = upgrade_tables(database)
+        converted = store_vectors(database, vectors) if vectors else 0
+    was = "as it was" if before == VERSION else f"was {before or 'empty'}"
+    print(f"{loaded.shown_url}: version {VERSION}, {was}")
+    if vectors:
+        print(f"vectors are kept as {vectors}, {converted:,} were converted")
+
+
+def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:
+    loaded = load_settings(config)
+    entries = [(key, _plain(value), origin) for key, value, origin in loaded.flattened()]
+    if as_json:
+        print(json.dumps({key: {"value": value, "origin": origin} for key, value, origin in entries}))
+        return
+    cells = [
+        (key, json.dumps(value), origin) if with_origin else (key, json.dumps(value)) for key, value, origin in entries
+    ]
+    show_table(("setting", "value", "from") if with_origin else ("setting", "value"), cells)
+
+
+def _added_at(date: str | None, zone: str) -> datetime:
+    """Now, or noon of the date: safely inside it, whatever zone it is read in later."""
+    if date is None:
+        return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
+    noon = Day.of(parse_date(date, zone), zone).start + timedelta(hours=12)
+    return noon.replace(tzinfo=None)
+
+
+def _plain(value: object) -> object:
+    return (
+        [str(item) for item in value] if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+    )

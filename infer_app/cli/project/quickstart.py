@@ -1,0 +1,86 @@
+"""`infer quickstart`: a project that works, made with the very commands a user would type."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from infer_app.cli.look.report import Wanted, write_reports
+from infer_app.cli.output import show_table
+from infer_app.cli.project import demo_assets, project
+from infer_app.cli.run import run as run_command
+from infer_app.cli.run.run_output import Voice
+from infer_app.database.project_database import open_tables
+from infer_app.day import Day, parse_date
+from infer_app.domain import Recipe
+from infer_app.errors import InferError
+from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.pipeline.execution_plan import measure_speeds_here
+from infer_app.settings.load import load_settings
+
+MODEL = "efficientnet-lite0"
+# The network's own preprocessing: a square of 7/8 of the shorter side, bicubic, (x - 127) / 128.
+RECIPE = Recipe(kind="crop-resize", size=224, crop=0.875, interpolation="bicubic")
+
+
+def quickstart(folder: Path) -> None:
+    """Safe to repeat: what is there already is kept."""
+    demo_assets.check_installed()  # before anything is written
+    folder.mkdir(parents=True, exist_ok=True)
+    config = project.init(folder)
+    loaded = load_settings(config)
+    demo_assets.copy_photos(folder / "photos")
+    demo_assets.write_labels(folder / "imagenet-labels.txt")
+    request = BuildRequest(
+        source="infer_app.cli.project.demo_assets:efficientnet_lite0",
+        name=MODEL,
+        labels=folder / "imagenet-labels.txt",
+        recipe=RECIPE,
+        mean=(127 / 255,) * 3,
+        std=(128 / 255,) * 3,
+        output=OutputSpec(kind="classification"),
+    )
+    artifact = add_variants(build_model(request, loaded.models_folder), None, print)
+    measure_speeds_here(artifact)
+    print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
+    project.add([folder / "photos"], "yesterday", config)
+    limits = run_command.Limits(None, None, None)
+    exit_code = run_command.run(
+        "yesterday",
+        run_command.run_flags(MODEL),
+        limits,
+        Voice(False, False, False),
+        False,
+        config,
+    )
+    if exit_code:
+        raise InferError(
+            f"the run ended with exit code {exit_code}", f"`infer doctor --config {config}` looks for the cause"
+        )
+    _show(config)
+    (page,) = write_reports(Wanted("yesterday", [MODEL], None, config))
+    print(f"\nThe day on one page: {page.html}")
+    infer = "infer" if shutil.which("infer") else Path(sys.argv[0]).absolute()
+    print(f"\nNext, in {folder}:")
+    print(f"  {infer} run --date yesterday        # again: nothing new, nothing changes")
+    print(f"  {infer} images add FOLDER           # your own photos, for today")
+    print(f"  {infer} run --date today --dry-run  # how long will they take on this machine?")
+
+
+def _show(config: Path) -> None:
+    """Every photo of the day with what became of it."""
+    loaded = load_settings(config)
+    zone = loaded.settings.run.time_zone
+    day = Day.of(parse_date("yesterday", zone), zone)
+    with open_tables(loaded, read_only=True) as tables:
+        rows = [
+            (Path(row["location"]).name, row["label"], f"{row['score']:.2f}")
+            for row in tables.books.read_predictions(day)
+        ]
+        rows += [
+            (Path(row["location"]).name, f"rejected: {row['reason']}", "") for row in tables.books.read_rejections(day)
+        ]
+    show_table(("photo", "label", "score"), rows)

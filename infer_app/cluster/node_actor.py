@@ -1,0 +1,191 @@
+"""The far end of the `ray` executor: a whole executor on a node, asked for one chunk a call by several threads.
+
+Ray is not known here. Worker processes, their supervisor and its verdicts are those of one machine, so that an image
+that crashes or hangs ends a worker process and not the actor.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from infer_app.domain import Chunk, ChunkResult
+from infer_app.errors import InferError
+from infer_app.executors.cpu_executor import CpuExecutor
+from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.models.artifact.bundle import Parcel, unpack
+from infer_app.workers.worker_process import Logged
+
+MAX_LINES = 1000  # of the log, kept until the next answer takes them along
+
+
+@dataclass(frozen=True, slots=True)
+class ActorSpec:
+    """What an actor is made of; its models come later, as parcels."""
+
+    lane: LaneSpec
+    num_workers: int
+    timeout_s: float
+    log_level: int
+    slot: tuple[int, int, str] | None = None  # batch size, image size and device of the ring; None: no ring
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An actor whose lane has proved itself on the golden images."""
+
+    host: str
+    node_id: str
+    clock_s: float  # time.time() less time.monotonic(): to compare the clocks of two machines
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Every ref of a chunk is in exactly one of the results."""
+
+    results: tuple[ChunkResult, ...]
+    lines: tuple[Logged, ...]  # of the log, since the answer before
+
+
+class ExecutorActor:
+    """Its thread runs the executor for as long as there are chunks in the inbox; callers wait for theirs."""
+
+    def __init__(self, spec: ActorSpec, parcels: Sequence[Parcel]) -> None:
+        """Done once the first worker is ready, or has failed: which `opened` tells."""
+        self._limits = spec.lane.read
+        self._inbox = Inbox()
+        self._numbers = itertools.count()  # two calls may be for chunks of one number, after a chunk was split
+        self._waiting: dict[int, Waiting] = {}
+        self._failure: InferError | None = None
+        self._lock = threading.Lock()
+        self._log = _Lines(MAX_LINES)
+        ours = logging.getLogger("infer_app")
+        ours.setLevel(spec.log_level)
+        ours.addHandler(self._log)
+        # This thread starts the fork server, which ends with the thread that started it: so it must not be a caller's.
+        threading.Thread(target=self._work, args=(spec, parcels), daemon=True).start()
+        with suppress(InferError):
+            self.process(Chunk(0, ()))
+
+    def opened(self) -> Opened:
+        """Raises ModelError where a model can't run here."""
+        if self._failure is not None:
+            raise self._failure
+        return Opened(socket.gethostname(), self.node_id(), time.time() - time.monotonic())
+
+    def process(self, chunk: Chunk) -> Answer:
+        """Raises StorageUnavailable where a root of the chunk's images is gone on this node."""
+        waiting = Waiting(len({ref.image_id for ref in chunk.refs}))
+        with self._lock:
+            if self._failure is not None:
+                raise self._failure
+            number = next(self._numbers)
+            self._waiting[number] = waiting
+        self._inbox.put(replace(chunk, number=number))
+        results = tuple(replace(result, number=chunk.number) for result in waiting.answer.result())
+        return Answer(results, self._log.take())
+
+    def worker_pids(self) -> list[int]:
+        return self._executor.worker_pids()
+
+    def node_id(self) -> str:
+        """Two nodes may be of one host name."""
+        return ""
+
+    def _work(self, spec: ActorSpec, parcels: Sequence[Parcel]) -> None:
+        try:
+            self._executor = _open_executor(spec, parcels)
+            while self._inbox.wait():
+                for result in self._executor.run(self._inbox):
+                    self._deliver(result)
+        except BaseException as error:
+            self._fail(error)
+
+    def _deliver(self, result: ChunkResult) -> None:
+        waiting = self._waiting[result.number]
+        waiting.results.append(result)
+        waiting.num_left -= result.num_images
+        if waiting.num_left <= 0:
+            del self._waiting[result.number]
+            waiting.answer.set_result(waiting.results)
+
+    def _fail(self, error: BaseException) -> None:
+        """An executor that failed answers nobody any more."""
+        known = (
+            error if isinstance(error, InferError) else InferError(f"an actor failed: {type(error).__name__}: {error}")
+        )
+        with self._lock:
+            self._failure = known
+            waiting = list(self._waiting.values())
+        for one in waiting:
+            one.answer.set_exception(known)
+
+
+def _open_executor(spec: ActorSpec, parcels: Sequence[Parcel]) -> CpuExecutor | CudaExecutor:
+    pairs = zip(spec.lane.models, parcels, strict=True)
+    lane = replace(spec.lane, models=tuple(replace(model, artifact=unpack(parcel)) for model, parcel in pairs))
+    if spec.slot is None:
+        return CpuExecutor(lane, spec.num_workers, spec.timeout_s)
+    return CudaExecutor(lane, spec.num_workers, spec.timeout_s, *spec.slot)
+
+
+@dataclass(slots=True)
+class Waiting:
+    """A call, and what there is of its answer."""
+
+    num_left: int  # images
+    results: list[ChunkResult] = field(default_factory=list)
+    answer: Future[list[ChunkResult]] = field(default_factory=Future)
+
+
+class Inbox:
+    """Ends whenever it is empty and goes on when something has come: executors ask again after each result."""
+
+    def __init__(self) -> None:
+        self._chunks: deque[Chunk] = deque()
+        self._changed = threading.Condition()
+
+    def put(self, chunk: Chunk) -> None:
+        with self._changed:
+            self._chunks.append(chunk)
+            self._changed.notify()
+
+    def wait(self) -> bool:
+        """True, once there is a chunk."""
+        with self._changed:
+            return self._changed.wait_for(lambda: bool(self._chunks))
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self
+
+    def __next__(self) -> Chunk:
+        try:
+            return self._chunks.popleft()
+        except IndexError:
+            raise StopIteration from None
+
+
+class _Lines(logging.Handler):
+    """Lines for the log of whoever asks, who knows the run."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._lines: deque[Logged] = deque(maxlen=most)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._lines.append(Logged(record.name, record.levelno, self.format(record), record.__dict__.get("chunk")))
+
+    def take(self) -> tuple[Logged, ...]:
+        lines = []
+        while self._lines:
+            lines.append(self._lines.popleft())
+        return tuple(lines)

@@ -1,0 +1,42 @@
+"""What a node of a cluster says of itself, and whether it can read the images it would be sent."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infer_app import __version__
+from infer_app.domain import Reason
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import shown
+
+# What tells of the node and not of the image: an empty file is empty everywhere.
+UNREACHABLE = frozenset(
+    {Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR, Reason.LOCATION_NOT_ALLOWED}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Of one node."""
+
+    host: str
+    infer_app: str  # its version
+    num_tried: int
+    unreachable: tuple[str, ...]  # locations, each with why
+
+
+def survey(locations: Sequence[str], limits: ReadLimits) -> Survey:
+    """Called on the node."""
+    failures = [failure for location in locations if (failure := _why_unreachable(location, limits))]
+    return Survey(socket.gethostname(), __version__, len(locations), tuple(failures))
+
+
+def _why_unreachable(location: str, limits: ReadLimits) -> str | None:
+    try:
+        read_image(location, limits)
+    except BadImage as bad:
+        return f"{shown(location)}: {bad.reason}" if bad.reason in UNREACHABLE else None
+    return None

@@ -1,0 +1,226 @@
+"""A Ray cluster: found or started, its nodes and the room they have; functions run on each of them."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import re
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from infer_app.errors import UsageError
+from infer_app.workers.fork_server import signals_blocked
+from infer_app.workers.temporary_folder import run_folder
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+
+LOCAL = "local"
+STORE_BYTES = 256 << 20  # of a local Ray's shared memory: parcels of models and results, no pixels
+MAX_FOLDER = 36  # characters: Ray makes a socket in it, whose path Linux cuts at 107
+CONNECT_S = 5.0
+NODE_TIMEOUT_S = 120.0  # for a function on every node
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSpec:
+    """Where the cluster is, and what an actor of ours takes of it."""
+
+    address: str = LOCAL
+    actors: int = 0  # at most; 0: as many as there is room for
+    num_cpus: int = 0  # of an actor; 0: those of the smallest node
+    num_gpus: float = 0.0  # of an actor
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A machine of the cluster that lives, and what Ray may give away of it."""
+
+    node_id: str
+    address: str
+    num_cpus: int
+    num_gpus: float
+
+
+class Cluster:
+    """Connected until closed; one that was connected to already, by the same program, stays so."""
+
+    def __init__(self, spec: ClusterSpec, num_cpus: int) -> None:
+        """`num_cpus` of this machine, for a local Ray. Raises UsageError where there is no Ray or no cluster."""
+        self._ray = import_ray()
+        self._folder: Path | None = None
+        self._closing = ExitStack()
+        self.is_ours = not self._ray.is_initialized()
+        if not self.is_ours:
+            return
+        with ExitStack() as closing:
+            closing.callback(setattr, sys, "stdout", sys.stdout)
+            closing.callback(self._remove_folder)
+            closing.callback(self._shut_down)
+            sys.stdout = IntoLog()
+            handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+            try:
+                with signals_blocked():  # Ray's processes too may be in the group that a terminal or systemd signals
+                    self._connect(spec, num_cpus)
+            except (OSError, RuntimeError, ValueError) as error:
+                raise UsageError(
+                    f"no Ray cluster at {spec.address}: {_first_line(error)}", "`ray status` there, or [ray] address"
+                ) from error
+            finally:
+                for number, handler in handlers.items():  # Ray has put its own in place of ours
+                    signal.signal(number, handler)
+            self._closing = closing.pop_all()
+
+    def nodes(self) -> list[Node]:
+        """Those that live, the smallest first."""
+        found = [
+            Node(
+                one["NodeID"],
+                one["NodeManagerAddress"],
+                int(one["Resources"].get("CPU", 0)),
+                one["Resources"].get("GPU", 0.0),
+            )
+            for one in self._ray.nodes()
+            if one["Alive"]
+        ]
+        return sorted(found, key=lambda node: (node.num_cpus, node.address))
+
+    def on_each_node(self, function: Callable[..., T], *args: Any) -> dict[Node, T | Exception]:
+        """What the function returns there, or why there is no answer."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        remote = self._ray.remote(function)
+        asked = {}
+        for node in self.nodes():
+            there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+            asked[node] = remote.options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(*args)
+        return {node: self._answer(ref) for node, ref in asked.items()}
+
+    def close(self) -> None:
+        self._closing.close()
+
+    def _shut_down(self) -> None:
+        with suppress(AttributeError):  # private: where it changes, this only takes longer
+            _end_at_once(self._ray._private.worker._global_node)
+        self._ray.shutdown()
+
+    def _remove_folder(self) -> None:
+        if self._folder is not None:
+            _end_all_in(self._folder)
+            shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _connect(self, spec: ClusterSpec, num_cpus: int) -> None:
+        common: dict[str, Any] = {
+            "log_to_driver": False,
+            "logging_level": logging.ERROR,
+            "runtime_env": dict(spec.runtime_env) or None,
+        }
+        if spec.address != LOCAL:
+            _check_listens(os.environ.get("RAY_ADDRESS", "auto") if spec.address == "auto" else spec.address)
+            self._ray.init(address=spec.address, **common)
+            return
+        self._folder = _temporary_folder()
+        with _variable("TMPDIR", str(self._folder)):  # of all its processes, so that they leave nothing elsewhere
+            self._ray.init(
+                address=LOCAL,
+                num_cpus=num_cpus,
+                include_dashboard=False,
+                object_store_memory=STORE_BYTES,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=str(self._folder),
+                **common,
+            )
+
+    def _answer(self, ref: Any) -> Any:
+        try:
+            return self._ray.get(ref, timeout=NODE_TIMEOUT_S)
+        except Exception as error:
+            return getattr(error, "cause", None) or error
+
+
+def _check_listens(address: str) -> None:
+    """Raises OSError where nobody does at host:port: Ray itself would try for minutes, deaf to signals."""
+    host, _, port = address.rpartition(":")
+    if host and port.isdecimal() and "/" not in host:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
+
+
+class IntoLog(io.TextIOBase):
+    """Standard output meanwhile: Ray prints what happens on a cluster, and there is to be the JSON of the run only."""
+
+    def write(self, text: str) -> int:
+        for line in filter(None, map(str.strip, _COLOUR.sub("", text).splitlines())):
+            log.info("%s", line)
+        return len(text)
+
+
+def import_ray() -> Any:
+    """Raises UsageError where it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray that is started here tells nobody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what will be its default, and silences a warning
+    try:
+        import ray
+    except ImportError as error:
+        raise UsageError("Ray is not installed", "pip install 'infer_app[ray]'") from error
+    return ray
+
+
+def _end_at_once(node: Any) -> None:
+    """Ray would wait a second for each of its processes here, which are deaf to the SIGTERM it sends them."""
+    kill = node.kill_all_processes
+    node.kill_all_processes = lambda **given: kill(**given | {"allow_graceful": False})
+
+
+def _end_all_in(folder: Path) -> None:
+    """Kill Ray's agents, which outlive their raylet for some seconds: this user's processes that were given the folder.
+
+    By a descriptor that is opened before the environment is read, so that no later process of that pid is hit.
+    """
+    mark = f"TMPDIR={folder}".encode()
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            descriptor = os.pidfd_open(int(process.name))
+            try:
+                is_own = process.stat().st_uid == os.getuid()
+                if is_own and mark in (process / "environ").read_bytes().split(b"\0"):
+                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            finally:
+                os.close(descriptor)
+
+
+def _temporary_folder() -> Path:
+    folder = run_folder() / "ray"
+    if len(str(folder)) > MAX_FOLDER:
+        return Path(tempfile.mkdtemp(prefix="infer-ray-", dir="/tmp"))
+    folder.mkdir()
+    return folder
+
+
+@contextmanager
+def _variable(name: str, value: str) -> Iterator[None]:
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,93 @@
+"""The `ray` executor: actors on the nodes of a cluster, each a whole executor of its node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+
+from infer_app.cluster.actor_pool import Crew, no_room
+from infer_app.cluster.node_actor import ActorSpec
+from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
+from infer_app.domain import Chunk, ChunkResult
+from infer_app.errors import UsageError
+from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.machine import usable_cores
+
+log = logging.getLogger(__name__)
+
+
+class RayExecutor:
+    """Chunks in, results out in any order. Actors start with the first chunk and end with the `with`."""
+
+    name = "ray"
+    chunk_size: int | None = None
+
+    def __init__(
+        self,
+        lane: LaneSpec,
+        num_workers: int,
+        timeout_s: float,
+        spec: ClusterSpec,
+        slot: tuple[int, int, str] | None = None,
+    ) -> None:
+        """`num_workers` of each actor, 0: one for each of its CPUs. With a `slot` (batch size, image size, device)
+        actors are `cuda` executors. Raises UsageError where the cluster can't be reached or an actor fits no node.
+        """
+        self.lane = lane
+        self.device = "cpu" if slot is None else slot[2]
+        self.device_stages = frozenset() if slot is None else frozenset({"model", "outputs"})
+        self.chunk_size = slot and slot[0]
+        self.num_threads = lane.num_threads
+        cpus_here = max(usable_cores(), spec.num_cpus, num_workers * lane.num_threads)
+        self._spec = spec
+        with ExitStack() as closing:
+            self.cluster = Cluster(spec, cpus_here)
+            closing.callback(self.cluster.close)
+            self._num_cpus = spec.num_cpus or num_workers * lane.num_threads or self._smallest_node()
+            self._workers_each = num_workers or max(1, self._num_cpus // lane.num_threads)
+            level = log.getEffectiveLevel()
+            self._actor_spec = ActorSpec(lane, self._workers_each, timeout_s, level, slot)
+            self._crew = Crew(self.cluster, spec, self._actor_spec, self._num_cpus)
+            self._fit = self._crew.wanted()
+            if not self._fit:
+                raise UsageError(*no_room(self._num_cpus, spec.num_gpus, self.cluster.nodes()))
+            closing.callback(self._crew.close)
+            self._closing = closing.pop_all()
+
+    @property
+    def num_cores(self) -> int:
+        return self._fit * self._num_cpus
+
+    @property
+    def num_workers(self) -> int:
+        return self._fit * self._workers_each
+
+    @property
+    def num_lanes(self) -> int:
+        return self._fit * (1 if self.device_stages else self._workers_each)
+
+    @property
+    def num_nodes(self) -> int:
+        return len(self.cluster.nodes())
+
+    def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+        """Every ref of every chunk is in exactly one result. Raises as `Workers.run` does, for a node as for here."""
+        return self._crew.run(iter(chunks))
+
+    def worker_pids(self) -> list[int]:
+        return self._crew.workers()
+
+    def close(self) -> None:
+        """Ends the actors; the next run starts others."""
+        self._crew.close()
+
+    def __enter__(self) -> RayExecutor:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.close()
+
+    def _smallest_node(self) -> int:
+        """CPUs of the smallest that has any: a head node often gives none away."""
+        return next((node.num_cpus for node in self.cluster.nodes() if node.num_cpus), 1)

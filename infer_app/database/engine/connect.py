@@ -1,0 +1,252 @@
+"""Connections: read or write, each in one transaction, with the database's own quirks kept in here."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    InterfaceError,
+    NoSuchModuleError,
+    OperationalError,
+    ProgrammingError,
+)
+
+from infer_app.database.engine.reconnect import OUTAGE_S, ConnectionLost, Deadlocked, Forbidden, Patience, ride_out
+from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S, begin_sqlite, commit_sqlite, connect_sqlite, remember_file
+from infer_app.errors import DatabaseUnavailable, UsageError
+from infer_app.settings.masks import mask_text, mask_url
+
+DRIVERS = {
+    "postgres": "postgresql+psycopg",
+    "postgresql": "postgresql+psycopg",
+    "mysql": "mysql+pymysql",
+    "mariadb": "mariadb+pymysql",
+}
+EXTRAS = {"psycopg": "'infer_app[postgres]'", "pymysql": "'infer_app[mariadb]'"}
+HINT_SERVER = "does the server run, and are host, port, database, user and password of the URL right?"
+HINT_FILE = "is the file's folder there and writable?"
+CONNECT_TIMEOUT_S = 10
+READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that says nothing for so long has frozen
+# MariaDB's errors that are about a row and not about the server, which PyMySQL doesn't tell apart: of a trigger, a
+# constraint (its own and MySQL's number), a row that is too long, a statement longer than the server takes. And the one
+# of PostgreSQL that psycopg takes for the server's: a value is too long for its type or for an index.
+ROW_ERRORS = (1644, 4025, 3819, 1118, 1153, "54000")
+# A transaction that was ended for another's sake: MariaDB's deadlock and lock wait, PostgreSQL's SQLSTATEs of both.
+DEADLOCKS = (1213, 1205, "40P01", "40001", "55P03")
+# The server said that it ends the connection: MariaDB's shutdown, KILL and aborted reads and writes, PostgreSQL's
+# shutdowns. The drivers report what it did without a word.
+LOSSES = (1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, "57P01", "57P02", "57P03", "08003", "08006")
+# PostgreSQL's that are about neither statement nor connection: a right that the role lacks, and a server (a standby), a
+# database or a role that only reads.
+FORBIDDEN = ("42501", "25006")
+# Notices a machine that went away without a word, which TCP by itself does after hours.
+POSTGRES_KEEPALIVE = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 6,
+    "tcp_user_timeout": 90_000,
+}
+T = TypeVar("T")
+
+
+class Database:
+    """One database. `with database.write() as connection:` commits at its end, or rolls back on any exception."""
+
+    def __init__(self, url: str, read_only: bool = False) -> None:
+        self._url = _with_driver(make_url(url))
+        self.shown_url = mask_url(self._url)
+        self.is_sqlite = self._url.get_backend_name() == "sqlite"
+        if self.is_sqlite and self._url.host:
+            raise UsageError(f"an sqlite URL has no host: {self.shown_url}", "three slashes: sqlite:///infer.db")
+        if self.is_sqlite and self._url.database in (None, "", ":memory:"):
+            raise UsageError("an in-memory database forgets its results", "name a file: sqlite:///infer.db")
+        self._read_only = read_only
+        self._was_reached = False
+        self._engine = self._create_engine()
+        self.dialect = self._engine.dialect
+
+    @property
+    def url(self) -> str:
+        """With its password: for another connection, not to be shown."""
+        return self._url.render_as_string(hide_password=False)
+
+    @property
+    def sqlite_file(self) -> Path | None:
+        return Path(self._url.database) if self.is_sqlite and self._url.database else None
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        with self._translate_errors(), self._connect(self._engine) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, patience_s: float = BUSY_TIMEOUT_S) -> Iterator[Connection]:
+        """Waits for `patience_s` for SQLite's lock; less than usual is also the limit for a server that is away."""
+        # SQLite: take the write lock at the start; a read lock that is upgraded later fails at once instead of waiting.
+        writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE", sqlite_patience_s=patience_s)
+        with self._translate_errors(), self._connect(writer, patience_s) as connection, connection.begin():
+            yield connection
+
+    def transact(self, work: Callable[[Connection], T]) -> T:
+        """What `work` does, in one transaction: done again when the database ended it to let another one pass, or when
+        the connection was lost. A commit whose answer was lost may have been done: `work` must bear being repeated.
+        """
+
+        def once() -> T:
+            with self.write() as connection:
+                return work(connection)
+
+        return self.ride_out(once)
+
+    def ride_out(self, work: Callable[[], T]) -> T:
+        """What `work` returns, which opens its own connections and bears being repeated."""
+        return ride_out(work)
+
+    def _connect(self, engine: Engine, patience_s: float = BUSY_TIMEOUT_S) -> Connection:
+        """A server that was there before is waited for: it may only be starting again."""
+        waits_longer = not self.is_sqlite and patience_s >= BUSY_TIMEOUT_S
+        patience = Patience(None if waits_longer else patience_s)
+        while True:
+            try:
+                connection = engine.connect()
+            except (ProgrammingError, TypeError, ValueError) as error:  # drivers read their options as they connect
+                if self._was_reached:
+                    raise
+                raise self._wrong_option(error) from None
+            except DBAPIError as error:
+                may_come = "locked" in str(error.orig) if self.is_sqlite else self._was_reached
+                if not may_come or not patience.wait(f"{self.shown_url} can't be reached"):
+                    raise
+            else:
+                self._was_reached = True
+                patience.end()
+                return connection
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _create_engine(self) -> Engine:
+        try:
+            if self.is_sqlite:
+                return self._create_sqlite_engine()
+            if self._url.get_backend_name() == "postgresql":
+                return self._create_postgres_engine()
+            return self._create_mariadb_engine()
+        except NoSuchModuleError:
+            raise UsageError(
+                f"no driver for {self._url.drivername!r} databases", "sqlite:///, postgresql:// and mariadb:// work"
+            ) from None
+        except ModuleNotFoundError as error:
+            extra = EXTRAS.get(str(error.name), error.name)
+            raise UsageError(f"the driver {error.name!r} is not installed", f"pip install {extra}") from None
+        except (TypeError, ValueError, ArgumentError) as error:
+            raise self._wrong_option(error) from None
+
+    def _wrong_option(self, error: Exception) -> UsageError:
+        what = str(getattr(error, "orig", None) or error).splitlines()[0]
+        return UsageError(f"{self.shown_url}: {what}", "the options after ? are those of the database's driver")
+
+    def _create_postgres_engine(self) -> Engine:
+        timeout = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
+        # UTF-8 whatever the database's encoding, PGCLIENTENCODING or the URL say: arrays are encoded by us.
+        # Prepared statements are lost behind a pooler that gives each transaction another session.
+        options = {"postgresql_readonly": True} if self._read_only else {}
+        engine = create_engine(
+            self._url,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args=timeout | POSTGRES_KEEPALIVE | {"client_encoding": "utf8", "prepare_threshold": None},
+            execution_options=options,
+        )
+        from infer_app.database.engine.postgres import WatchedConnection  # psycopg is an extra
+
+        event.listen(
+            engine, "do_connect", lambda dialect, record, given, named: WatchedConnection.open(*given, **named)
+        )
+        return engine
+
+    def _create_mariadb_engine(self) -> Engine:
+        # READ COMMITTED, as PostgreSQL: its own default locks the gaps between keys, for which two runs wait in turn.
+        limits = {"read_timeout": READ_TIMEOUT_S, "write_timeout": READ_TIMEOUT_S}
+        engine = create_engine(
+            self._url,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            isolation_level="READ COMMITTED",
+            connect_args={key: limit for key, limit in limits.items() if key not in self._url.query},
+        )
+        from infer_app.database.engine.mariadb import CappedConnection  # PyMySQL is an extra
+
+        event.listen(engine, "do_connect", lambda dialect, record, given, named: CappedConnection(*given, **named))
+        event.listen(engine, "connect", lambda connection, _: connection.prepare(self._read_only))
+        return engine
+
+    def _create_sqlite_engine(self) -> Engine:
+        path = self.sqlite_file
+        assert path is not None
+        engine = create_engine(self._url, creator=lambda: connect_sqlite(path, self._read_only), hide_parameters=True)
+        event.listen(engine, "connect", lambda _, record: remember_file(record, path))
+        event.listen(engine, "begin", partial(begin_sqlite, path))
+        event.listen(engine, "commit", commit_sqlite)
+        return engine
+
+    @contextmanager
+    def _translate_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except DBAPIError as error:
+            unavailable = isinstance(error, (OperationalError, InterfaceError)) or type(error) is DatabaseError
+            if _code(error) not in FORBIDDEN and (not unavailable or _code(error) in ROW_ERRORS):
+                raise  # a statement that is wrong: a bug, or a row that can't be written
+            raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
+        except sqlite3.Error as error:
+            raise DatabaseUnavailable(f"{self.shown_url}: {error}", HINT_FILE) from None
+
+    def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
+        first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
+        message = mask_text(first_line, self._url)
+        kind = self._kind_of(error)
+        hint = HINT_FILE if self.is_sqlite else HINT_SERVER
+        if kind is Forbidden:
+            hint = "the role must be allowed to read and write the infer_ tables"
+        return kind(f"{self.shown_url}: {message}", hint)
+
+    def _kind_of(self, error: DBAPIError) -> type[DatabaseUnavailable]:
+        code = _code(error)
+        if code in DEADLOCKS:
+            return Deadlocked
+        if code in FORBIDDEN:
+            return Forbidden
+        # libpq's own errors have no SQLSTATE, and all are about the connection.
+        unheard = self._url.get_backend_name() == "postgresql" and code is None
+        is_lost = error.connection_invalidated or unheard or code in LOSSES
+        return ConnectionLost if is_lost and self._was_reached else DatabaseUnavailable
+
+
+def _with_driver(url: URL) -> URL:
+    """SQLAlchemy's own choice of drivers changes between its versions."""
+    return url.set(drivername=DRIVERS.get(url.drivername, url.drivername))
+
+
+def _code(error: DBAPIError) -> object:
+    """MariaDB's number or PostgreSQL's SQLSTATE; None of other databases, and where the server said nothing."""
+    cause = error.orig
+    if cause is not None and type(cause).__module__.startswith("pymysql"):
+        return cause.args[0] if cause.args else None
+    return getattr(cause, "sqlstate", None)

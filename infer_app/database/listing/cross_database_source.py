@@ -1,0 +1,113 @@
+"""Images that another database lists than the one that holds the results.
+
+No statement can join the two, so ours is asked about a page of the other's ids at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+from sqlalchemy import (
+    Connection,
+    Dialect,
+    Integer,
+    String,
+    Subquery,
+    TypeDecorator,
+    column,
+    select,
+    text,
+    type_coerce,
+)
+
+from infer_app.database.engine.column_types import FAMILY, AsText
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.source import Bounds, Source, new_image, plan_for_pages, storable_id
+from infer_app.database.results.conditions import new_among
+from infer_app.database.results.schema import MAX_ID
+from infer_app.day import Day
+from infer_app.domain import NewImage
+from infer_app.errors import UsageError
+from infer_app.settings.sections import SourceSettings
+
+PAGE_SIZE = 5000  # ids that our database is asked about at a time
+# One parameter whatever the number of ids. A list of them as parameters takes five times as long and more.
+_ROWS_OF_JSON = {
+    "sqlite": "SELECT key + 1 AS place, value AS image_id FROM json_each(:ids)",
+    "postgresql": "SELECT place, image_id FROM json_array_elements_text(CAST(:ids AS json))"
+    " WITH ORDINALITY AS page (image_id, place)",
+} | dict.fromkeys(
+    FAMILY,
+    "SELECT place, image_id FROM JSON_TABLE(:ids, '$[*]'"
+    f" COLUMNS (place FOR ORDINALITY, image_id VARCHAR({MAX_ID}) CHARACTER SET utf8mb4 PATH '$')) AS page",
+)
+
+
+class ForeignSource(Source):
+    """`database` is only ever read; `results` holds our tables."""
+
+    def __init__(self, database: Database, settings: SourceSettings, results: Database) -> None:
+        super().__init__(database, settings)
+        self._results = results
+
+    def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
+        for page in self._read_pages(self.listed(), self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
+            yield self._results.ride_out(partial(self._new_among, page, model_ids))
+
+    def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
+        return self._by_page(connection, self._ask(partial(self._bounds, day=day)))
+
+    def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
+        return self._by_page(connection, self._ask(partial(self._older_bounds, day=day, num_images=num_images)))
+
+    def _new_among(self, page: Sequence[Any], model_ids: Sequence[str]) -> list[NewImage]:
+        images = _as_relation(page, self._results.dialect)
+        statement = new_among(select(images), images.c[3], model_ids).order_by(images.c[2])
+        with self._results.read() as connection:
+            plan_for_pages(connection)
+            return [new_image(row) for row in connection.execute(statement)]
+
+    def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
+        plan_for_pages(connection)
+        for page in self._read_pages(self.listed(), bounds, PAGE_SIZE):
+            yield _as_relation(page, connection.dialect)
+
+    @property
+    def id_limit(self) -> int | None:
+        return None if self._results.is_sqlite else MAX_ID
+
+
+class _OfPage(TypeDecorator[Any]):
+    """A place in a page, from 1 on: read as what the page has there, which so need not travel."""
+
+    impl = Integer
+    cache_ok = False
+
+    def __init__(self, values: Sequence[Any]) -> None:
+        super().__init__()
+        self._values = values
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> Any:
+        return None if value is None else self._values[value - 1]
+
+
+def _as_relation(page: Sequence[Any], dialect: Dialect) -> Subquery:
+    """The page as a relation of the database of results: id, location, time, id as text, all ordered by time."""
+    ids = json.dumps([_sendable_id(row[3]) for row in page], ensure_ascii=False)
+    named = text(_ROWS_OF_JSON[dialect.name]).bindparams(ids=ids)
+    given = named.columns(column("place", Integer), column("image_id", String)).subquery("page")
+    place, image_id = given.c.place, given.c.image_id
+    location = type_coerce(place, _OfPage([row[1] for row in page]))
+    as_text = AsText(image_id).label("infer_image_id")
+    return select(image_id.label("id"), location.label("location"), place.label("time"), as_text).subquery()
+
+
+def _sendable_id(image_id: str | None) -> str | None:
+    if image_id is None:
+        return None
+    if "\0" in image_id:
+        raise UsageError(f"the id {image_id!r} holds a NUL, which no other database takes", "leave it out by a query")
+    return storable_id(image_id)

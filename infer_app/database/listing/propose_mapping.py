@@ -1,0 +1,225 @@
+"""Looks at the tables of a database and proposes which of them lists the images, and by which columns. Only reads."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    ColumnElement,
+    Connection,
+    Date,
+    DateTime,
+    Enum,
+    Inspector,
+    Integer,
+    MetaData,
+    Numeric,
+    String,
+    Table,
+    Uuid,
+    case,
+    func,
+    inspect,
+    literal_column,
+    null,
+    select,
+)
+from sqlalchemy import column as untyped
+from sqlalchemy.exc import SQLAlchemyError
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.time_column import read_time
+from infer_app.locations import is_local
+
+LOOKED_AT = 200  # rows of each table
+SHOWN = 5
+FOLDER = "/srv/photos"  # stands for the one that relative locations are relative to
+MAX_CHARS = 4096  # of a text that is looked at, as a path may have
+_SMALL = (Boolean, Date, DateTime, Enum, Integer, Numeric, Uuid)  # types without large values
+_IMAGE = re.compile(r"\.(jpe?g|png|webp|bmp|gif|tiff?)([?#].*)?$", re.IGNORECASE)
+_OWN = "infer_"
+_SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast", "mysql", "performance_schema", "sys")
+# The day of an image is its arrival; when it was taken is another question, and often unknown.
+_ARRIVAL = re.compile(r"add|creat|upload|insert|arriv|receiv|import|ingest", re.IGNORECASE)
+_TAKEN = re.compile(r"tak|captur|shot|exif|time|date", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeColumn:
+    name: str
+    example: Any
+
+    @property
+    def has_zone(self) -> bool:
+        """Whether each value says which instant it is, or is a whole day."""
+        value = self.example
+        if isinstance(value, datetime):
+            return value.tzinfo is not None
+        if isinstance(value, str):
+            return len(value) == 10 or read_time(value, "UTC") == read_time(value, "Asia/Tokyo")
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """[source] as it could be, with what a person needs to judge it."""
+
+    table: str
+    id: str
+    location: str
+    time: TimeColumn
+    other_times: tuple[TimeColumn, ...]
+    samples: tuple[tuple[Any, str, Any], ...]  # id, location, time
+    index: str | None  # the statement that would make reading a day fast, where it is missing
+    folder: str | None  # that all local locations looked at lie in
+    not_local: str | None  # a location that is no absolute path: relative or a URL
+    query: str  # what lists the same with absolute paths, where they are relative to FOLDER
+    share: float  # of the locations looked at that name an image
+
+
+def propose(database: Database) -> list[Proposal]:
+    """One for each table or view that could list images, the likeliest first. Raises DatabaseUnavailable."""
+    with database.read() as connection:
+        inspector = inspect(connection)
+        found = [proposal for name, schema in _relations(inspector) if (proposal := _look(connection, name, schema))]
+    return sorted(found, key=lambda one: -one.share)  # tables stay before views
+
+
+def _relations(inspector: Inspector) -> Iterator[tuple[str, str | None]]:
+    default = inspector.default_schema_name
+    others = () if inspector.dialect.name in ("mysql", "mariadb", "sqlite") else inspector.get_schema_names()
+    for schema in (None, *(name for name in others if name != default and name not in _SYSTEM_SCHEMAS)):
+        for name in (*inspector.get_table_names(schema), *inspector.get_view_names(schema)):
+            if not name.startswith(_OWN):
+                yield name, schema
+
+
+def _look(connection: Connection, name: str, schema: str | None) -> Proposal | None:
+    """None where no column names images, none tells them apart, or none is a time; or where it can't be read."""
+    try:
+        table = Table(name, MetaData(), schema=schema, autoload_with=connection)
+        identity, is_sqlite = _identity_of(connection, table), connection.dialect.name == "sqlite"
+        if identity is None:
+            return None
+        values = [_looked_at(one, identity, is_sqlite).label(one.name) for one in table.columns]
+        rows = connection.execute(select(*values).select_from(table).limit(LOOKED_AT)).mappings().all()
+    except SQLAlchemyError:
+        connection.rollback()
+        return None
+    location, share = _location_among(table, rows)
+    times = sorted(_times_among(table, rows), key=_unlikeliness)
+    if location is None or not times:
+        return None
+    time, *other_times = times
+    seen = [str(row[location]) for row in rows if row[location]]
+    return Proposal(
+        table=f"{schema}.{name}" if schema else name,
+        id=identity,
+        location=location,
+        time=time,
+        other_times=tuple(other_times),
+        samples=tuple((row[identity], str(row[location]), row[time.name]) for row in rows[:SHOWN]),
+        index=_missing_index(connection, table, time.name, identity),
+        folder=_common_folder(seen),
+        not_local=next((one for one in seen if not is_local(one)), None),
+        query=_absolute_query(connection, table, identity, location, time.name),
+        share=share,
+    )
+
+
+def _looked_at(column: Column[Any], identity: str, is_sqlite: bool) -> ColumnElement[Any]:
+    """Return what is read of a column: texts cut short, NULL for bytes and for types that may be large.
+
+    A table may hold the images themselves: reading whole rows would read gigabytes.
+    """
+    if is_sqlite:  # a value need not be of its column's type
+        value: ColumnElement[Any] = untyped(column.name)
+        short = func.substr(value, 1, MAX_CHARS)
+        return case((func.typeof(value) == "blob", null()), (func.typeof(value) == "text", short), else_=value)
+    kind = getattr(column.type, "data_type", column.type)  # a domain's is that of its values
+    if column.name == identity or isinstance(kind, _SMALL):
+        return column
+    return func.substr(column, 1, MAX_CHARS) if isinstance(kind, String) else null()
+
+
+def _location_among(table: Table, rows: Sequence[Any]) -> tuple[str | None, float]:
+    """The column of which most values name an image file, and their share; at least half must."""
+    best, best_share = None, 0.5
+    for column in table.columns:
+        values = [row[column.name] for row in rows if row[column.name]]
+        named = sum(isinstance(value, str) and bool(_IMAGE.search(value)) for value in values)
+        share = named / len(values) if values else 0.0
+        if share >= best_share and (best is None or share > best_share):
+            best, best_share = column.name, share
+    return best, best_share if best else 0.0
+
+
+def _identity_of(connection: Connection, table: Table) -> str | None:
+    """The primary key of one column, else a column that is declared or called unique."""
+    key = [column.name for column in table.primary_key]
+    if len(key) == 1:
+        return key[0]
+    inspector = inspect(connection)
+    if table.name in inspector.get_table_names(table.schema):
+        for unique in inspector.get_unique_constraints(table.name, table.schema):
+            if len(unique["column_names"]) == 1:
+                return unique["column_names"][0]
+    named = [column.name for column in table.columns if re.fullmatch(r"(.+_)?(id|uuid)", column.name, re.IGNORECASE)]
+    return named[0] if named else None
+
+
+def _times_among(table: Table, rows: Sequence[Any]) -> Iterator[TimeColumn]:
+    for column in table.columns:
+        example = next((row[column.name] for row in rows if row[column.name] is not None), None)
+        if _is_time(column, example):
+            yield TimeColumn(column.name, example)
+
+
+def _is_time(column: Column[Any], example: Any) -> bool:
+    if isinstance(example, date):
+        return True
+    named = _ARRIVAL.search(column.name) or _TAKEN.search(column.name)
+    if isinstance(example, str):
+        return len(example) >= 10 and read_time(example, "UTC") is not None
+    is_number = isinstance(example, int | float) and not isinstance(example, bool)
+    return bool(named and is_number and example > 1e8)  # seconds since 1970
+
+
+def _unlikeliness(time: TimeColumn) -> int:
+    if _ARRIVAL.search(time.name):
+        return 0
+    return 1 if _TAKEN.search(time.name) else 2
+
+
+def _missing_index(connection: Connection, table: Table, time: str, identity: str) -> str | None:
+    inspector = inspect(connection)
+    if table.name not in inspector.get_table_names(table.schema):
+        return None  # a view has none of its own
+    indexes = [index["column_names"] for index in inspector.get_indexes(table.name, table.schema)]
+    if any(columns[:1] == [time] for columns in indexes):
+        return None
+    quote = connection.dialect.identifier_preparer.quote
+    where = ".".join(quote(part) for part in (table.schema, table.name) if part)
+    return f"CREATE INDEX {quote(f'ix_{table.name}_{time}')} ON {where} ({quote(time)}, {quote(identity)});"
+
+
+def _absolute_query(connection: Connection, table: Table, identity: str, location: str, time: str) -> str:
+    """Return a SELECT of id, location and time under their own names, with FOLDER before each location."""
+    absolute = literal_column(f"'{FOLDER}/'", String).concat(table.c[location]).label(location)
+    query = select(table.c[identity], absolute, table.c[time])
+    return " ".join(str(query.compile(dialect=connection.dialect)).split())
+
+
+def _common_folder(locations: Sequence[str]) -> str | None:
+    """Of locations that are absolute paths; None where there is none but the root of all."""
+    folders = [os.path.dirname(path.removeprefix("file://")) for path in locations]  # noqa: PTH120 - maybe no path
+    local = [folder for folder in folders if folder.startswith("/") and ".." not in folder]
+    common = os.path.commonpath(local) if local and len(local) == len(folders) else "/"
+    return None if common == "/" else common

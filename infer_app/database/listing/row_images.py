@@ -1,0 +1,82 @@
+"""Images that lie in a column of the source, read by the worker that needs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import ColumnElement, case, column, func, select
+
+from infer_app.database.engine.column_types import FAMILY, AsText
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.source import relation_of
+from infer_app.errors import DatabaseUnavailable, UsageError
+from infer_app.settings.sections import SourceSettings
+
+_INTEGER = re.compile(r"0|-?[1-9][0-9]{0,19}", re.ASCII)
+
+Candidates = Callable[[str], list[Any]]  # values of the id column that an id's text may stand for
+
+
+class RowReader:
+    """Opens its connection when it first reads, in the process that reads: it travels to workers."""
+
+    def __init__(self, url: str, settings: SourceSettings) -> None:
+        self._url = url
+        self._settings = settings
+        self._open: tuple[Database, Candidates] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_open": None}
+
+    def read(self, image_id: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
+        """Size and bytes of an image; None for no such row, and no bytes where there are more than `max_bytes`.
+
+        Raises OSError where the database can't be read.
+        """
+        identity: ColumnElement[Any] = column(self._settings.id)
+        data: ColumnElement[Any] = column(str(self._settings.bytes))
+        size = func.length(data)
+        capped = select(func.coalesce(size, 0), case((size <= max_bytes, data)))
+        capped = capped.select_from(relation_of(self._settings))
+        try:
+            database, candidates = self._open = self._open or self._opened()
+            # By the column's own type an index finds it; the text then decides: '017' is not 17.
+            is_it = identity.in_(candidates(image_id)), AsText(identity) == image_id
+            with database.read() as connection:
+                row = connection.execute(capped.where(*is_it)).first()
+        except (DatabaseUnavailable, UsageError) as error:
+            raise OSError(str(error)) from None
+        return None if row is None else (row[0], row[1])
+
+    def _opened(self) -> tuple[Database, Candidates]:
+        database = Database(self._url, read_only=True)
+        if database.is_sqlite:
+            return database, _of_any_type
+        identity: ColumnElement[Any] = column(self._settings.id)
+        any_id = select(identity).select_from(relation_of(self._settings)).limit(1)
+        with database.read() as connection:
+            example = connection.scalar(any_id)
+        if isinstance(example, int):
+            return database, partial(_integer, bits=64 if database.dialect.name in FAMILY else 63)
+        return database, _uuid if isinstance(example, UUID) else lambda image_id: [image_id]
+
+
+def _of_any_type(image_id: str) -> list[Any]:
+    """Return the text and, where it is one, the integer: a column of SQLite may hold both."""
+    return [image_id, *_integer(image_id)]
+
+
+def _integer(image_id: str, bits: int = 63) -> list[int]:
+    """Return the integer, or nothing for what a column of integers can't hold: databases refuse to be asked for it."""
+    return [int(image_id)] if _INTEGER.fullmatch(image_id) and -(1 << 63) <= int(image_id) < 1 << bits else []
+
+
+def _uuid(image_id: str) -> list[UUID]:
+    try:
+        return [UUID(image_id)]
+    except ValueError:
+        return []

@@ -1,0 +1,194 @@
+"""Where the day's images are listed: our table, or the user's table, view or query. Only ever read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date
+from functools import partial
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    Select,
+    String,
+    Subquery,
+    and_,
+    column,
+    func,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy import table as lightweight_table
+from sqlalchemy.sql.expression import FromClause
+
+from infer_app.database.engine.column_types import AsText, is_utf8
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.time_column import day_bounds, read_time
+from infer_app.database.results.conditions import new_among
+from infer_app.database.results.schema import MAX_ID, images
+from infer_app.day import Day, find_zone
+from infer_app.domain import ROW, ImageRef, NewImage
+from infer_app.errors import UsageError
+from infer_app.locations import as_location
+from infer_app.settings.sections import SourceSettings
+
+Bounds = tuple[Any, Any]  # [start, end) in the format of the time column; None for no start
+PAGE_SIZE = 1000  # refs in memory at a time, however large the table
+
+T = TypeVar("T")
+
+
+class Source:
+    """The images of a day, by keyset pages over (time, id): memory and cost per page don't grow with the table."""
+
+    def __init__(self, database: Database, settings: SourceSettings) -> None:
+        self.database = database
+        self.settings = settings
+        self.is_ours = settings.query is None and settings.table == images.name
+        self.zone = "UTC" if self.is_ours else settings.time_zone
+        self.id: ColumnElement[Any] = column(settings.id)
+        self.time: ColumnElement[Any] = column(settings.time)
+        self.id_text: ColumnElement[str] = AsText(self.id)
+        self.location: ColumnElement[Any] = column(settings.location)
+        if settings.bytes is not None:
+            self.location = literal_column(f"'{ROW}'", String).concat(self.id_text)
+        self.relation: FromClause = relation_of(settings)
+
+    def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
+        """The day's images with neither a prediction nor a rejection that stands, in order of (time, id)."""
+        for page in self.select_pages(day, model_id):
+            yield from (new.ref for new in page)
+
+    def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
+        """The images that are new for at least one of the models, page by page; any page may be empty."""
+        new = new_among(self.listed(), self.id_text, model_ids)
+        for page in self._read_pages(new, self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
+            yield [new_image(row) for row in page]
+
+    def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
+        """The day's images, in order of (time, id), as relations of the database that holds our tables, to which
+        `connection` is one: id, location, time, id as text. What is asked of them is to be summed up."""
+        yield self.in_day(connection, day).subquery()
+
+    def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
+        """The same of the last `num_images` or so of the days before the day."""
+        older = self._within(*self._older_bounds(connection, day, num_images))
+        yield self.listed().where(older).subquery()
+
+    def _ask(self, question: Callable[[Connection], T]) -> T:
+        """What only the source's own database knows."""
+
+        def ask() -> T:
+            with self.database.read() as connection:
+                return question(connection)
+
+        return self.database.ride_out(ask)
+
+    def _read_pages(self, statement: Select[Any], bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
+        """All but the last have `size` rows.
+
+        What follows a page is asked in two steps: the rest of the time that it ends in, then the times after it. Asked
+        at once, as (time, id) > (…), SQLite reads that time from its start for each page, MariaDB even the day; and
+        files that came together have one time. For the same reason no step has two bounds on one side.
+        """
+        pages, (_, end) = statement.order_by(self.time, self.id), bounds
+        page = self._read_page(pages.where(self._within(*bounds)).limit(size))
+        while len(page) == size:
+            yield page
+            last_id, _, last_time = page[-1][:3]
+            page = self._read_page(pages.where(self.time == last_time, self.id > last_id).limit(size))
+            if room := size - len(page):
+                later = pages.where(self.time > last_time, self.time < end)
+                page = [*page, *self._read_page(later.limit(room))]
+        yield page
+
+    def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
+        def read() -> Sequence[Any]:
+            with self.database.read() as connection:
+                plan_for_pages(connection)
+                return connection.execute(statement).all()
+
+        return self.database.ride_out(read)
+
+    def count_without_time(self) -> int:
+        """Images that belong to no day."""
+        timeless = select(func.count()).select_from(self.relation).where(self.time.is_(None))
+        with self.database.read() as connection:
+            return connection.scalar(timeless) or 0
+
+    @property
+    def id_limit(self) -> int | None:
+        """Characters of an id that results are kept by; None where any number will do."""
+        return None if self.database.is_sqlite else MAX_ID
+
+    def in_day(self, connection: Connection, day: Day) -> Select[Any]:
+        """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
+        return self.listed().where(self._within(*self._bounds(connection, day)))
+
+    def listed(self) -> Select[Any]:
+        """The same of every image there is."""
+        # Under a name of its own: as `id` it would be what ORDER BY id sorts by.
+        as_text = self.id_text.label("infer_image_id")
+        return select(self.id, self.location, self.time, as_text).select_from(self.relation)
+
+    def nearest_date(self, day: Day) -> date | None:
+        """The date, in the day's zone, of the image nearest to the day; None when there are no images."""
+        with self.database.read() as connection:
+            start, end = self._bounds(connection, day)
+            times = select(self.time).select_from(self.relation)
+            before = connection.scalar(times.where(self.time < start).order_by(self.time.desc()).limit(1))
+            after = connection.scalar(times.where(self.time >= end).order_by(self.time).limit(1))
+        found = [time for time in (read_time(before, self.zone), read_time(after, self.zone)) if time]
+        nearest = min(found, key=lambda time: abs(time - day.start), default=None)
+        return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
+
+    def _older_bounds(self, connection: Connection, day: Day, num_images: int) -> Bounds:
+        start, _ = self._bounds(connection, day)
+        times = select(self.time).select_from(self.relation).where(self.time < start)
+        return connection.scalar(times.order_by(self.time.desc()).offset(num_images - 1).limit(1)), start
+
+    def _within(self, start: Any, end: Any) -> ColumnElement[bool]:
+        return self.time < end if start is None else and_(self.time >= start, self.time < end)
+
+    def _bounds(self, connection: Connection, day: Day) -> Bounds:
+        """In the format of a row of the column, any row."""
+        known = select(self.time).select_from(self.relation).where(self.time.is_not(None)).limit(1)
+        example = connection.scalar(known)
+        if example is None and not self.database.is_sqlite:
+            nothing: Any = literal_column("NULL")  # a server compares a time with no column of another type
+            return nothing, nothing
+        return day_bounds(day, self.settings.time, example, self.zone)
+
+
+def relation_of(settings: SourceSettings) -> FromClause:
+    """The user's table, view or query."""
+    names = (settings.id, settings.bytes or settings.location, settings.time)
+    if settings.query is not None:
+        return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
+    schema, _, name = settings.table.rpartition(".")
+    return lightweight_table(name, *map(column, names), schema=schema or None)
+
+
+def plan_for_pages(connection: Connection) -> None:
+    """Until the transaction ends: by a search in an index for each image, and in order of an index where there is one,
+    whatever the statistics say of tables that grew this night."""
+    if connection.dialect.name == "postgresql":
+        ways = ("seqscan", "sort", "hashjoin", "mergejoin")
+        off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ways)
+        connection.exec_driver_sql(f"SELECT {off}").close()
+
+
+def new_image(row: Row[Any]) -> NewImage:
+    """Of id, location, time, id as text and, where there are several models, whether it is new for each."""
+    _, location, _, id_text, *is_new = tuple(row)
+    models = tuple(place for place, new in enumerate(is_new) if new) if is_new else (0,)
+    return NewImage(ImageRef(storable_id(id_text), as_location(location)), models)
+
+
+def storable_id(text: str) -> str:
+    if not is_utf8(text):
+        raise UsageError(f"the id {text!r} is not text in UTF-8", "mend it, or leave it out by a query")
+    return text

@@ -1,0 +1,125 @@
+"""What must hold of the table or query that lists the images, or pages of it would lose or repeat some."""
+
+from __future__ import annotations
+
+import difflib
+from typing import Any
+
+from sqlalchemy import Connection, CursorResult, func, inspect, null, select
+from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
+
+from infer_app.database.engine.column_types import FAMILY
+from infer_app.database.listing.source import Source
+from infer_app.database.results.schema import MAX_ID, images
+from infer_app.day import Day
+from infer_app.errors import UsageError
+from infer_app.settings.sections import SourceSettings
+
+# What drivers call it: the numbers of PostgreSQL's `real` and of MariaDB's FLOAT. SQLite has none.
+SINGLE_PRECISION = {"postgresql": 700} | dict.fromkeys(FAMILY, 4)
+UNKNOWN_COLUMN = 1054  # of MariaDB, which PyMySQL takes for a matter of operation
+
+
+def check_source(source: Source) -> None:
+    """Raises UsageError when the table or a column isn't there, naming those that are, or has a type that won't do."""
+    with source.database.read() as connection:
+        if source.settings.query is None:
+            _check_table(connection, source.settings)
+        columns = select(source.id, source.location, source.time)
+        try:
+            example = connection.execute(columns.select_from(source.relation).limit(1))
+        except (OperationalError, ProgrammingError) as error:
+            if not source.database.is_sqlite and not _is_of_statement(error):
+                raise  # a time limit of the server's, for one
+            raise UsageError(
+                f"[source] can't be read: {str(error.orig).splitlines()[0]}",
+                "its id, location and time must be columns of the table or query",
+            ) from None
+        _check_types(example, source)
+
+
+def check_ids(source: Source, day: Day) -> None:
+    """Raises UsageError when an id of the day is missing or not unique: results are kept by it."""
+    if source.is_ours and source.settings.id == images.c.id.name:
+        return  # a primary key, and a number
+    key = f"[source] id = {source.settings.id!r}"
+    length = func.length if source.database.is_sqlite else func.char_length
+    with source.database.read() as connection:
+        listed = source.in_day(connection, day).subquery()
+        rows, known, distinct, unlike, longest = connection.execute(
+            select(
+                func.count(),
+                func.count(listed.c[0]),
+                func.count(listed.c[3].distinct()),
+                func.count(listed.c[0].distinct()),
+                func.max(length(listed.c[3]) if source.id_limit else null()),
+            ).select_from(listed)
+        ).one()
+    if source.id_limit and (longest or 0) > source.id_limit:
+        raise UsageError(
+            f"{key}: an id of {day} has {longest:,} characters",
+            f"results are kept by it, up to {MAX_ID} characters: name another column, or write a query",
+        )
+    if not rows == known == distinct:
+        raise UsageError(
+            f"{key}: of {rows:,} images of {day} {rows - known:,} have none and {known - distinct:,} share one",
+            "name a column, or write a query, that gives every image an id of its own",
+        )
+    if unlike < known:  # pages could not tell them apart
+        raise UsageError(
+            f"{key}: of {rows:,} images of {day} {known - unlike:,} have an id that the column's collation takes for"
+            " another's: they differ in case, accents or blanks only",
+            'compare them exactly: [source] query = "SELECT … COLLATE … AS …"',
+        )
+
+
+def _check_table(connection: Connection, settings: SourceSettings) -> None:
+    schema, _, name = settings.table.rpartition(".")
+    inspector = inspect(connection)
+    if not inspector.has_table(name, schema=schema or None):
+        known = inspector.get_table_names(schema or None) + inspector.get_view_names(schema or None)
+        raise UsageError(f"[source] no table or view {settings.table!r}", _among(name, known))
+    columns = [found["name"] for found in inspector.get_columns(name, schema=schema or None)]
+    for key in ("id", "location" if settings.bytes is None else "bytes", "time"):
+        wanted = getattr(settings, key)
+        if wanted not in columns:
+            raise UsageError(f"[source] {key} = {wanted!r} is not a column of {name}", _among(wanted, columns))
+
+
+def _check_types(example: CursorResult[Any], source: Source) -> None:
+    """Of a query for id, location and time."""
+    settings, dialect = source.settings, source.database.dialect.name
+    single = SINGLE_PRECISION.get(dialect)
+    described = example.cursor.description if example.cursor else None
+    for place, key in ((0, "id"), (2, "time")):
+        if described and single and described[place][1] == single:
+            raise UsageError(
+                f"[source] {key} = {getattr(settings, key)!r} holds numbers of single precision, which are not read as"
+                " they are stored",
+                "name a column, or write a query, that gives integers, double precision, text or times",
+            )
+    row = example.first()
+    # Text in a binary column is text; the 16 bytes of a UUID are none.
+    if dialect in FAMILY and row and isinstance(row[0], bytes) and not _is_text(row[0]):
+        raise UsageError(
+            f"[source] id = {settings.id!r} holds bytes that are not text",
+            'give them as text: [source] query = "SELECT HEX(…) AS …"',
+        )
+
+
+def _is_of_statement(error: DBAPIError) -> bool:
+    """What a server says of a name or a word that it doesn't know."""
+    return isinstance(error, ProgrammingError) or (error.orig is not None and error.orig.args[:1] == (UNKNOWN_COLUMN,))
+
+
+def _is_text(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _among(wanted: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(wanted, known, 1, 0.5)
+    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known)) or 'none'}"

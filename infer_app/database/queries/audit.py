@@ -1,0 +1,98 @@
+"""What the rows of a day must be, whoever died while they were written; each check counts those that are not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection, Row, Select, Subquery, Table, func, inspect, or_, select
+
+from infer_app.database.listing.source import Source
+from infer_app.database.results.conditions import count_rows, has_prediction, has_rejection, join_results
+from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.day import Day
+from infer_app.domain import Reason
+
+# Reasons that are found in the bytes of a file, which therefore were read.
+READ_REASONS = (Reason.UNSUPPORTED_FORMAT, Reason.TRUNCATED, Reason.CORRUPT, Reason.NON_FINITE_OUTPUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One model's rows of some of a day's images."""
+
+    images: Subquery
+    model_id: str
+
+    def rows_of(self, table: Table, *columns: Any) -> Select[Any]:
+        """Of `table` those of the images."""
+        joined = join_results(self.images, table, self.images.c[3], self.model_id)
+        return select(*columns or (table.c.image_id,)).select_from(joined)
+
+
+def with_both(scope: Scope) -> Select[Any]:
+    image_id = scope.images.c[3]
+    both = has_prediction(image_id, scope.model_id), has_rejection(image_id, scope.model_id)
+    return select(scope.images).where(*both)
+
+
+def with_unknown_reason(scope: Scope) -> Select[Any]:
+    return scope.rows_of(rejections).where(rejections.c.reason.not_in([reason.value for reason in Reason]))
+
+
+def without_facts(scope: Scope) -> Select[Any]:
+    lacks = or_(rejections.c.size.is_(None), rejections.c.sha256.is_(None))
+    return scope.rows_of(rejections).where(rejections.c.reason.in_([reason.value for reason in READ_REASONS]), lacks)
+
+
+def without_run(table: Table, scope: Scope) -> Select[Any]:
+    return scope.rows_of(table).where(table.c.run_id.not_in(select(runs.c.id)))
+
+
+CHECKS: dict[str, Callable[[Scope], Select[Any]]] = {
+    "images have a prediction and a rejection": with_both,
+    "rejections have a reason outside the list": with_unknown_reason,
+    "rejections lack the size or checksum of the file": without_facts,
+    "predictions name a run that is not in infer_runs": partial(without_run, predictions),
+    "rejections name a run that is not in infer_runs": partial(without_run, rejections),
+}
+
+
+def audit(connection: Connection, source: Source, day: Day, model_id: str) -> Iterator[str]:
+    """What is wrong with the day's rows, in words. Nothing is repaired."""
+    for table in (predictions, rejections):
+        key = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
+        if set(key) != {column.name for column in table.primary_key}:
+            yield f"{table.name} has lost its primary key: an image may have two rows of one model"
+    found: Counter[str] = Counter()
+    predicted_by, rejected_by = Counter[str](), Counter[str]()
+    for images in source.parts(connection, day):
+        scope = Scope(images, model_id)
+        for words, find in CHECKS.items():
+            found[words] += count_rows(connection, find(scope).subquery())
+        predicted_by.update(_rows_by_run(connection, scope, predictions))
+        rejected_by.update(_rows_by_run(connection, scope, rejections))
+    of_day = select(runs).where(runs.c.day == day.date, runs.c.model_id == model_id)
+    for run in connection.execute(of_day):
+        found.update(_problems_of(run, predicted_by[run.id], rejected_by[run.id]))
+    yield from (f"{count:,} {words}" for words, count in found.items() if count)
+
+
+def _rows_by_run(connection: Connection, scope: Scope, table: Table) -> dict[str, int]:
+    run_id, number = table.c.run_id, func.count()
+    counted = scope.rows_of(table, run_id, number).group_by(run_id)
+    return {row[0]: row[1] for row in connection.execute(counted)}
+
+
+def _problems_of(run: Row[Any], predicted: int, rejected: int) -> Iterator[str]:
+    """Those of the row of a run that has written so many rows. They may be overwritten or deleted later, but none is
+    written that its run didn't count."""
+    if run.selected != run.predicted + run.rejected:
+        yield "runs selected other than they predicted and rejected"
+    if run.state == "done" and (run.exit_code is None or run.ended_at is None):
+        yield "runs are done and have no exit code or end"
+    if run.predicted < predicted or run.rejected < rejected:
+        yield "runs wrote more rows than they counted"

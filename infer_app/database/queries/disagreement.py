@@ -1,0 +1,112 @@
+"""Where two models differ over a day. Labels are compared by the database; numbers and vectors go by in pages."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, FromClause, Subquery, and_, case, func, select
+
+from infer_app.database.engine.column_types import AsText
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.source import PAGE_SIZE, Source
+from infer_app.database.results.conditions import added_up, count_each, count_rows, join_results
+from infer_app.database.results.schema import predictions
+from infer_app.day import Day
+
+_A, _B = predictions.alias("a"), predictions.alias("b")
+_LABEL_A, _LABEL_B = AsText(_A.c.label), AsText(_B.c.label)  # by bytes: MariaDB would take Cat and cat for one
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Images of the day by which of the two models predicted them."""
+
+    both: int
+    only_a: int
+    only_b: int
+    neither: int
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One image as the two models see it."""
+
+    image_id: str
+    location: str
+    label_a: str | None
+    score_a: float | None
+    label_b: str | None
+    score_b: float | None
+
+
+class Disagreement:
+    """Of two models' predictions for the images of one day; only ever reads."""
+
+    def __init__(self, database: Database, source: Source, day: Day, model_a: str, model_b: str) -> None:
+        self._database = database
+        self._source = source
+        self._day = day
+        self._models = (model_a, model_b)
+
+    def overlap(self) -> Overlap:
+        has_a, has_b = _A.c.image_id.is_not(None), _B.c.image_id.is_not(None)
+        wanted = (and_(has_a, has_b), and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b))
+        with self._database.read() as connection:
+            parts = self._source.parts(connection, self._day)
+            joined = (self._joined(images, is_outer=True) for images in parts)
+            return Overlap(*added_up(count_each(connection, one, wanted) for one in joined))
+
+    def count_agreeing(self) -> int:
+        """Images for which both give the same best label."""
+        with self._database.read() as connection:
+            parts = self._source.parts(connection, self._day)
+            return sum(count_rows(connection, self._joined(images), _LABEL_A == _LABEL_B) for images in parts)
+
+    def confusions(self, limit: int) -> list[tuple[str, str, int]]:
+        """The pairs of labels that differ, (a's, b's, images), the most frequent first."""
+        found: Counter[tuple[str, str]] = Counter()
+        with self._database.read() as connection:
+            for images in self._source.parts(connection, self._day):
+                joined = self._joined(images)
+                pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), func.count()).select_from(joined)
+                pairs = pairs.where(_LABEL_A != _LABEL_B).group_by(_LABEL_A, _LABEL_B)
+                found.update({(row[0], row[1]): row[2] for row in connection.execute(pairs)})
+        first = heapq.nsmallest(limit, found.items(), key=lambda one: (-one[1], one[0]))
+        return [(a, b, number) for (a, b), number in first]
+
+    def surest(self, limit: int) -> list[Pair]:
+        """Where the labels differ, the images with the highest min(score of a, score of b): both are sure."""
+        lower: ColumnElement[float] = func.coalesce(case((_A.c.score < _B.c.score, _A.c.score), else_=_B.c.score), 0)
+        found: list[tuple[float, Pair]] = []
+        with self._database.read() as connection:
+            for images in self._source.parts(connection, self._day):
+                wanted = select(lower, images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
+                differing = wanted.select_from(self._joined(images)).where(_LABEL_A != _LABEL_B)
+                rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit))
+                found += [(row[0], Pair(row[1], str(row[2]), *row[3:])) for row in rows]
+                found = sorted(found, key=lambda one: (-one[0], one[1].image_id))[:limit]
+        return [pair for _, pair in found]
+
+    def pairs(self) -> Iterator[dict[str, Any]]:
+        """image_id, location, and of both models score, output, vector, vector_dtype: names end in _a and _b."""
+        columns = [
+            side.c[name].label(f"{name}_{suffix}")
+            for side, suffix in ((_A, "a"), (_B, "b"))
+            for name in ("score", "output", "vector", "vector_dtype")
+        ]
+        with self._database.read() as connection:
+            streaming = connection.execution_options(yield_per=PAGE_SIZE)
+            for images in self._source.parts(connection, self._day):
+                wanted = select(images.c[3].label("image_id"), images.c[1].label("location"), *columns)
+                for row in streaming.execute(wanted.select_from(self._joined(images))):
+                    yield dict(row._mapping)
+
+    def _joined(self, images: Subquery, is_outer: bool = False) -> FromClause:
+        joined: FromClause = images
+        for side, model_id in zip((_A, _B), self._models, strict=True):
+            joined = join_results(joined, side, images.c[3], model_id, is_outer=is_outer)
+        return joined

@@ -1,0 +1,171 @@
+"""What the results of some days look like, summed up by the database: memory does not grow with their number.
+
+A "day" here may be several: any half-open interval of time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from sqlalchemy import FromClause, Select, Subquery, and_, func, or_, select
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.source import Source
+from infer_app.database.results.conditions import added_up, count_each, count_rows, has_prediction, join_results
+from infer_app.database.results.schema import models, predictions, rejections, runs
+from infer_app.day import Day
+from infer_app.locations import as_location
+
+
+@dataclass(frozen=True, slots=True)
+class ScoredImage:
+    image_id: str
+    location: str
+    label: str | None
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedImage:
+    image_id: str
+    location: str
+    reason: str
+    stage: str
+    detail: str
+    attempts: int
+
+
+class Figures:
+    """Of one model; only ever reads."""
+
+    def __init__(self, database: Database, source: Source, model_id: str) -> None:
+        self._database = database
+        self._source = source
+        self._model_id = model_id
+
+    def count_images(self, day: Day) -> int:
+        with self._database.read() as connection:
+            return sum(count_rows(connection, images) for images in self._source.parts(connection, day))
+
+    def count_labels(self, day: Day) -> dict[str, int]:
+        """Predictions by label, the most frequent first; empty for a model that gives none."""
+        return self._tally(day, self._labels)
+
+    def count_predicted(self, day: Day) -> int:
+        with self._database.read() as connection:
+            parts = self._source.parts(connection, day)
+            return sum(count_rows(connection, self._predicted(images)) for images in parts)
+
+    def count_reasons(self, day: Day) -> dict[str, int]:
+        """Rejected images by reason, the most frequent first."""
+        return self._tally(day, self._reasons)
+
+    def score_range(self, day: Day) -> tuple[float, float] | None:
+        """The lowest and the highest score; None without scores."""
+        found: list[float] = []
+        with self._database.read() as connection:
+            for images in self._source.parts(connection, day):
+                score = predictions.c.score
+                both = select(func.min(score), func.max(score)).select_from(self._predicted(images))
+                found += [one for one in connection.execute(both).one() if one is not None]
+        return (min(found), max(found)) if found else None
+
+    def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
+        """How many scores lie in each [edges[i], edges[i + 1]); the first and last one also hold all beyond them."""
+        score = predictions.c.score
+        lower = [score.is_not(None), *(score >= edge for edge in edges[1:-1])]
+        upper = [*(score < edge for edge in edges[1:-1]), score.is_not(None)]
+        lying = [and_(*both) for both in zip(lower, upper, strict=True)]
+        with self._database.read() as connection:
+            parts = self._source.parts(connection, day)
+            return added_up(count_each(connection, self._predicted(images), lying) for images in parts)
+
+    def extremes(self, day: Day, limit: int, highest: bool) -> list[ScoredImage]:
+        """The images of the lowest or of the highest scores."""
+        score, sign = predictions.c.score, -1 if highest else 1
+        found: list[ScoredImage] = []
+        with self._database.read() as connection:
+            for images in self._source.parts(connection, day):
+                wanted = select(images.c[3], images.c[1], predictions.c.label, score).select_from(
+                    self._predicted(images)
+                )
+                ordered = wanted.where(score.is_not(None)).order_by(score * sign, images.c[3]).limit(limit)
+                found += [
+                    ScoredImage(row[0], as_location(row[1]), row[2], row[3]) for row in connection.execute(ordered)
+                ]
+                found = sorted(found, key=lambda one: (sign * one.score, one.image_id))[:limit]
+        return found
+
+    def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
+        """The first ones by id."""
+        columns = (rejections.c.reason, rejections.c.stage, rejections.c.detail, rejections.c.attempts)
+        found: list[RejectedImage] = []
+        with self._database.read() as connection:
+            for images in self._source.parts(connection, day):
+                wanted = select(images.c[3], images.c[1], *columns).select_from(self._rejected(images))
+                of_reason = wanted.where(self._has_no_prediction(images), rejections.c.reason == reason)
+                ordered = of_reason.order_by(images.c[3]).limit(limit)
+                found += [RejectedImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
+                found = sorted(found, key=lambda one: one.image_id)[:limit]
+        return found
+
+    def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, Any]]:
+        """Of all versions of the model, over days up to `until`; those that found nothing to do are left out."""
+        did_something = or_(runs.c.selected > 0, runs.c.state != "done")
+        wanted = select(runs).where(runs.c.model == model, runs.c.day <= until, did_something)
+        return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit))
+
+    def runs_of_day(self, day: date) -> list[dict[str, Any]]:
+        """Of this version of the model, the newest first."""
+        wanted = select(runs).where(runs.c.model_id == self._model_id, runs.c.day == day)
+        return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100))
+
+    def manifest(self) -> dict[str, Any]:
+        """As it was when the model last ran; empty for a model that never did."""
+        with self._database.read() as connection:
+            return connection.scalar(select(models.c.manifest).where(models.c.id == self._model_id).limit(1)) or {}
+
+    def _rows(self, statement: Any) -> list[dict[str, Any]]:
+        with self._database.read() as connection:
+            return [dict(row._mapping) for row in connection.execute(statement)]
+
+    def _labels(self, images: Subquery) -> Select[Any]:
+        label = predictions.c.label
+        counted = select(label, func.count()).select_from(self._predicted(images))
+        return counted.where(label.is_not(None)).group_by(label)
+
+    def _reasons(self, images: Subquery) -> Select[Any]:
+        reason = rejections.c.reason
+        counted = select(reason, func.count()).select_from(self._rejected(images))
+        return counted.where(self._has_no_prediction(images)).group_by(reason)
+
+    def _tally(self, day: Day, counted: Callable[[Subquery], Select[Any]]) -> dict[str, int]:
+        """Numbers by name, the highest first."""
+        found: Counter[str] = Counter()
+        with self._database.read() as connection:
+            for images in self._source.parts(connection, day):
+                found.update({row[0]: row[1] for row in connection.execute(counted(images))})
+        return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+
+    def _predicted(self, images: Subquery) -> FromClause:
+        return join_results(images, predictions, images.c[3], self._model_id)
+
+    def _rejected(self, images: Subquery) -> FromClause:
+        return join_results(images, rejections, images.c[3], self._model_id)
+
+    def _has_no_prediction(self, images: Subquery) -> Any:
+        """An image with both counts as predicted, as in the books."""
+        return ~has_prediction(images.c[3], self._model_id)
+
+
+def days_run(database: Database, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:
+    """(day, model, model id) of what was run, on the day or ever: newest day first, of a model its newest run first."""
+    found = select(runs.c.day, runs.c.model, runs.c.model_id).group_by(runs.c.day, runs.c.model, runs.c.model_id)
+    found = found if day is None else found.where(runs.c.day == day)
+    newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)
+    with database.read() as connection:
+        return [(row[0], row[1], row[2]) for row in connection.execute(newest)]

@@ -1,0 +1,170 @@
+"""Many rows in one go, by the fastest way of each database that still overwrites the row of the same key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Dialect,
+    Double,
+    Integer,
+    Select,
+    String,
+    Table,
+    bindparam,
+    delete,
+    literal_column,
+    select,
+    text,
+)
+from sqlalchemy.sql.compiler import SQLCompiler
+from sqlalchemy.types import TypeEngine
+
+from infer_app.database.engine import binary_arrays
+from infer_app.database.engine.binary_arrays import binary_array
+from infer_app.database.engine.column_types import EncodedJSON
+from infer_app.database.results.upsert import Merges, upsert
+from infer_app.database.results.vectors import Vector
+
+_ELEMENTS: dict[type[TypeEngine[Any]], binary_arrays.Element] = {
+    String: binary_arrays.TEXT,
+    EncodedJSON: binary_arrays.JSON,
+    BigInteger: binary_arrays.BIGINT,  # which is an Integer too
+    Integer: binary_arrays.INTEGER,
+    Double: binary_arrays.DOUBLE,
+}
+MAX_MESSAGE_BYTES = 1_000_000_000  # of PostgreSQL, which hangs up at 1 GiB, as if it were away
+IDS_PER_STATEMENT = 500  # of those that take each id as a parameter
+
+
+class NotWritten(Exception):
+    """No statement failed, and yet rows are missing: fewer at a time may do."""
+
+
+class TooLong(NotWritten):
+    """More than a server takes at a time."""
+
+
+class Dropped(NotWritten):
+    """Rows that the database took without an error and did not keep: a trigger or rule of the user's skips them."""
+
+
+class BulkUpsert:
+    """Writes rows of one table. Values come by column: those that differ as sequences, those that all share as one.
+
+    SQLite and MariaDB get rows of the driver's own types, without SQLAlchemy's work for each row; PyMySQL makes one
+    statement of many rows, for which `merges` must hold no parameters. PostgreSQL gets one statement too, with a binary
+    array for each column: against COPY into a temporary table it takes half as long for chunks as a run has them, and
+    it needs no right to make one.
+    """
+
+    def __init__(
+        self, dialect: Dialect, table: Table, merges: Merges | None = None, vector_type: str | None = None
+    ) -> None:
+        self._dialect = dialect
+        self._table = table
+        self._vector_type = vector_type  # pgvector's, which takes vectors as text
+        self._merges = merges
+        self._processors = {
+            column.name: column.type.dialect_impl(dialect).bind_processor(dialect) for column in table.columns
+        }
+        self._by_column: dict[tuple[str, ...], str] = {}
+        if dialect.name != "postgresql":
+            self._by_row = compile_once(upsert(dialect.name, table, merges), dialect)
+
+    def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
+        """Sequences are of one length; keys must be unique. Raises StatementError, UnicodeEncodeError, NotWritten."""
+        num_rows = len(next(iter(columns.values())))
+        given = {name: self._for_driver(name, [value])[0] for name, value in shared.items()}
+        if self._dialect.name == "postgresql":
+            statement = self._from_arrays(tuple(columns), tuple(shared))
+            sent = {name: binary_array(values, self._element(name)) for name, values in columns.items()}
+            if (num_bytes := sum(map(len, sent.values()))) > MAX_MESSAGE_BYTES:
+                raise TooLong(f"{num_bytes:,} bytes in one statement")
+            num_kept = connection.exec_driver_sql(statement, given | sent).rowcount
+        else:
+            differing = {name: self._for_driver(name, values) for name, values in columns.items()}
+            rows = driver_rows(self._by_row, differing, given)
+            num_kept = connection.exec_driver_sql(self._by_row.string, rows).rowcount
+        if num_kept < num_rows:  # MariaDB counts a row that it overwrites twice, and has no trigger that skips one
+            raise Dropped(f"{num_rows - num_kept:,} of {num_rows:,} rows were dropped without an error: by a trigger?")
+
+    def _for_driver(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
+        processor = self._processors[name]
+        return values if processor is None else [processor(value) for value in values]
+
+    def _from_arrays(self, names: tuple[str, ...], shared: tuple[str, ...]) -> str:
+        known = self._by_column.get((*names, *shared))
+        if known is None:
+            statement = upsert("postgresql", self._table, self._merges, (*names, *shared), self._rows(names, shared))
+            known = self._by_column[*names, *shared] = statement.compile(dialect=self._dialect).string
+        return known
+
+    def _rows(self, names: Sequence[str], shared: Sequence[str]) -> Select[Any]:
+        """The arrays of `names` side by side as rows, and after them the values that all share.
+
+        In the list of a SELECT they are read in step; in its FROM each would first be laid out as a table.
+        """
+        unnested = ", ".join(f"unnest(CAST(:{name} AS {self._element(name).name}[])) AS {name}" for name in names)
+        differing: list[ColumnElement[Any]] = [literal_column(self._as_kept(name)).label(name) for name in names]
+        every = [bindparam(name, type_=self._table.c[name].type).label(name) for name in shared]
+        return select(*differing, *every).select_from(text(f"(SELECT {unnested}) AS given"))
+
+    def _element(self, name: str) -> binary_arrays.Element:
+        """What the column's values are sent as; a cast to VARCHAR would cut text."""
+        type_ = self._table.c[name].type
+        if isinstance(type_, Vector):
+            return binary_arrays.TEXT if self._vector_type else binary_arrays.BYTES
+        return next(element for kind, element in _ELEMENTS.items() if isinstance(type_, kind))
+
+    def _as_kept(self, name: str) -> str:
+        is_vector = isinstance(self._table.c[name].type, Vector)
+        return f"CAST(given.{name} AS {self._vector_type})" if is_vector and self._vector_type else f"given.{name}"
+
+
+class BulkDelete:
+    """Deletes the rows of one table whose image is among many and that meet a condition, of no list parameters."""
+
+    def __init__(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> None:
+        self._dialect = dialect
+        image_id: ColumnElement[str] = table.c.image_id
+        if dialect.name == "postgresql":  # one parameter, however many ids, and the key's index for each
+            among = text(f"{table.name}.image_id = ANY (ARRAY (SELECT json_array_elements_text(CAST(:ids AS json))))")
+            self._statement = delete(table).where(among, condition)
+        elif dialect.name == "sqlite":
+            self._statement = delete(table).where(image_id == bindparam("image_id"), condition)
+            self._by_row = compile_once(self._statement, dialect)
+        else:
+            self._statement = delete(table).where(image_id.in_(bindparam("ids", expanding=True)), condition)
+
+    def execute(self, connection: Connection, image_ids: Iterable[str]) -> None:
+        ids = list(image_ids)
+        if self._dialect.name == "postgresql":
+            connection.execute(self._statement, {"ids": json.dumps(ids, ensure_ascii=False)})
+        elif self._dialect.name == "sqlite":
+            constants = {name: value for name, value in self._by_row.params.items() if name != "image_id"}
+            connection.exec_driver_sql(self._by_row.string, driver_rows(self._by_row, {"image_id": ids}, constants))
+        else:
+            for first in range(0, len(ids), IDS_PER_STATEMENT):
+                connection.execute(self._statement, {"ids": ids[first : first + IDS_PER_STATEMENT]})
+
+
+def compile_once(statement: Any, dialect: Dialect) -> SQLCompiler:
+    """Building a statement takes longer than a small chunk's rows."""
+    compiled = statement.compile(dialect=dialect)
+    assert isinstance(compiled, SQLCompiler)
+    return compiled
+
+
+def driver_rows(compiled: SQLCompiler, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> list[Any]:
+    """Tuples in the order of the statement's places, or dicts by their names."""
+    values: dict[str, Iterable[Any]] = {**columns, **{name: repeat(value) for name, value in shared.items()}}
+    names = compiled.positiontup or tuple(values)
+    rows = zip(*(values[name] for name in names), strict=False)  # what all share has no end
+    return list(rows) if compiled.positional else [dict(zip(names, row, strict=True)) for row in rows]

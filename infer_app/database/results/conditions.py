@@ -1,0 +1,122 @@
+"""Find an image's rows in our tables by their key, whatever the database's statistics say of these tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Join,
+    Select,
+    Table,
+    and_,
+    case,
+    func,
+    literal_column,
+    or_,
+    select,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.selectable import NamedFromClause
+
+from infer_app.database.results.schema import predictions, rejections
+from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
+
+
+def new_among(listed: Select[Any], image_id: ColumnElement[str], model_ids: Sequence[str]) -> Select[Any]:
+    """Of the listed images those that are new for at least one model; for each of several a column says so."""
+    new = [is_new(image_id, model_id) for model_id in model_ids]
+    wanted = listed.where(or_(*new))
+    if len(new) == 1:
+        return wanted
+    return wanted.add_columns(*(one.label(f"infer_new_{place}") for place, one in enumerate(new)))
+
+
+def is_new(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
+    return and_(~has_prediction(image_id, model_id), ~has_rejection(image_id, model_id, stands()))
+
+
+def has_prediction(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
+    return _has_row(predictions, image_id, model_id)
+
+
+def has_rejection(image_id: ColumnElement[str], model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return _has_row(rejections, image_id, model_id, *conditions)
+
+
+def _has_row(
+    table: Table, image_id: ColumnElement[str], model_id: str, *conditions: ColumnElement[bool]
+) -> ColumnElement[bool]:
+    """Search the key once for each image.
+
+    A planner may turn EXISTS into reading all rows of a model, for each page anew; a scalar it can't. The limit is for
+    a table that has lost its key, which the audit reports.
+    """
+    one: ColumnElement[int] = literal_column("1")
+    of_both = (table.c.image_id == image_id, table.c.model_id == model_id)
+    return select(one).where(*of_both, *conditions).limit(one).scalar_subquery().is_not(None)
+
+
+def join_results(
+    left: FromClause,
+    table: NamedFromClause,
+    image_id: ColumnElement[str],
+    model_id: str | None = None,
+    *,
+    is_outer: bool = False,
+) -> FromClause:
+    """Join the rows that a table of results has of each image: of one model, or of all."""
+    on = [table.c.image_id == image_id] + ([] if model_id is None else [table.c.model_id == model_id])
+    return KeyedJoin(left, table, and_(*on), is_outer)
+
+
+class KeyedJoin(Join):
+    """A join that looks up the right side's row for each row of the left side.
+
+    Left to itself PostgreSQL reads all rows of a model once for each page, and compares each with every image of the
+    page, as long as no statistics tell it how many they are. A LATERAL subquery that can't be merged, because of its
+    OFFSET, leaves only one order. The other databases choose that order anyway.
+    """
+
+    inherit_cache = True
+    right: NamedFromClause
+
+
+@compiles(KeyedJoin)
+def _keyed_join(join: KeyedJoin, compiler: Any, **how: Any) -> str:
+    return str(compiler.visit_join(join, **how))
+
+
+@compiles(KeyedJoin, "postgresql")
+def _lateral_join(join: KeyedJoin, compiler: Any, **how: Any) -> str:
+    how |= {"asfrom": True}
+    left, right = (compiler.process(side, **how) for side in (join.left, join.right))
+    on = compiler.process(join.onclause, **how)
+    kind, name = "LEFT JOIN" if join.isouter else "JOIN", compiler.preparer.quote(join.right.name)
+    return f"{left} {kind} LATERAL (SELECT * FROM {right} WHERE {on} OFFSET 0) AS {name} ON true"
+
+
+def stands() -> ColumnElement[bool]:
+    """Whether a rejection keeps its image from being tried again by the next run that covers its day."""
+    transient = rejections.c.reason.in_(sorted(TRANSIENT_REASONS))
+    tired = and_(rejections.c.reason != Reason.NOT_FOUND, rejections.c.attempts >= MAX_ATTEMPTS)
+    return or_(~transient, tired)
+
+
+def count_rows(connection: Connection, rows: FromClause, *conditions: ColumnElement[bool]) -> int:
+    return connection.scalar(select(func.count()).select_from(rows).where(*conditions)) or 0
+
+
+def count_each(connection: Connection, rows: FromClause, conditions: Sequence[ColumnElement[bool]]) -> list[int]:
+    """How many rows meet each condition, counted in one go."""
+    sums = [func.sum(case((condition, 1), else_=0)) for condition in conditions]
+    counts = connection.execute(select(*sums).select_from(rows)).one()
+    return [int(count or 0) for count in counts]  # MariaDB's sums are decimals
+
+
+def added_up(counts: Iterable[Sequence[int]]) -> list[int]:
+    """The sum of each place, over parts that are at least one."""
+    return [sum(of_one) for of_one in zip(*counts, strict=True)]

@@ -1,0 +1,81 @@
+"""The schema's version: checked before every command that needs our tables, changed only when asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection, column, inspect, select, table, text
+from sqlalchemy.schema import CreateSchema
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.schema import VERSION, VERSION_TABLE
+from infer_app.errors import SchemaOutdated
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+HINT_UPGRADE = "run `infer db upgrade`"
+
+
+def upgrade(database: Database) -> str | None:
+    """Brings our tables to VERSION; returns the version they had, None for none.
+
+    Raises SchemaOutdated when the tables are newer than this program.
+    """
+    from alembic import command  # a third of a second: only for those who upgrade
+    from alembic.script import ScriptDirectory
+
+    config = _config()
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    with database.write() as connection:
+        schema = _schema(connection)
+        if schema is not None and schema not in inspect(connection).get_schema_names():
+            connection.execute(CreateSchema(schema))
+        before = _current(connection)
+        if before is not None and before not in known:
+            raise _newer(before)
+        config.attributes |= {"connection": connection, "schema": schema}
+        command.upgrade(config, "head")
+    return before
+
+
+def check_schema(database: Database) -> None:
+    """Raises SchemaOutdated unless our tables are exactly of VERSION."""
+    with database.read() as connection:
+        current = _current(connection)
+    if current == VERSION:
+        return
+    if current is None:
+        raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
+    if current > VERSION:
+        raise _newer(current)
+    raise SchemaOutdated(f"the infer_ tables are of version {current}, this program needs {VERSION}", HINT_UPGRADE)
+
+
+def _current(connection: Connection) -> str | None:
+    schema = _schema(connection)
+    if not inspect(connection).has_table(VERSION_TABLE, schema):
+        return None
+    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE, schema=schema)))
+
+
+def _schema(connection: Connection) -> str | None:
+    """PostgreSQL's for our tables, whether it is there or not: another one may have such tables of its own."""
+    if connection.dialect.name != "postgresql":
+        return None
+    first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
+    return connection.scalar(text("SELECT current_schema()")) if first == "$user" else first
+
+
+def _newer(version: str) -> SchemaOutdated:
+    return SchemaOutdated(f"the infer_ tables are of version {version}, newer than this program", "upgrade infer_app")
+
+
+def _config() -> Config:
+    from alembic.config import Config
+
+    config = Config()
+    # Alembic reads the folder through configparser, to which a % is special.
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
+    return config

@@ -1,0 +1,121 @@
+"""Our tables. All names start with infer_, so that they can live beside the user's own."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Column,
+    Date,
+    Double,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+)
+
+from infer_app.database.engine.column_types import EncodedJSON, Exact, Microseconds
+from infer_app.database.results.vectors import Vectors
+
+metadata = MetaData()
+VERSION_TABLE = "infer_migrations"
+VERSION = "0003"  # of the newest migration
+MAX_ID = 512  # characters of an image's id: with the model's they fill a key of MariaDB's
+
+# Times are UTC without a zone: SQLite has no zoned type, and one rule for all databases beats two.
+
+images = Table(
+    "infer_images",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("location", Exact(), nullable=False),
+    Column("added_at", Microseconds, nullable=False),
+    Column("size", BigInteger),  # bytes
+    Column("sha256", String(64)),
+    UniqueConstraint("location", name="uq_infer_images_location"),
+    Index("ix_infer_images_added_at_id", "added_at", "id"),  # the keyset that a day is read by
+)
+
+models = Table(
+    "infer_models",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("name", String(128), primary_key=True),
+    Column("manifest", JSON, nullable=False),
+    # When a run of it last began: of the rows of a name the latest is the current version. Earlier releases kept the
+    # time of the first run.
+    Column("created_at", Microseconds, nullable=False),
+)
+
+predictions = Table(
+    "infer_predictions",
+    metadata,
+    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column("model_id", String(64), primary_key=True),
+    Column("run_id", String(64), nullable=False),
+    Column("variant", String(64), nullable=False),
+    Column("label", Text),  # the best class
+    Column("score", Double),  # of the best class, or the number of a regression
+    Column("output", EncodedJSON, nullable=False),
+    Column("vector", Vectors),  # little-endian
+    Column("vector_dtype", String(16)),
+    Column("vector_dim", Integer),
+    Column("sha256", String(64)),  # of the bytes that were predicted
+    Column("created_at", Microseconds, nullable=False),
+)
+
+rejections = Table(
+    "infer_rejections",
+    metadata,
+    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column("model_id", String(64), primary_key=True),
+    Column("run_id", String(64), nullable=False),
+    Column("reason", String(32), nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("stage", String(16), nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("location", Text, nullable=False),  # as it was read; the source may have changed since
+    Column("size", BigInteger),  # bytes
+    Column("modified", Double),  # seconds since the epoch
+    Column("sha256", String(64)),
+    Column("decoder", Text, nullable=False),  # with its version: decoders disagree about what is broken
+    Column("created_at", Microseconds, nullable=False),
+)
+
+runs = Table(
+    "infer_runs",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("day", Date, nullable=False),
+    Column("time_zone", String(64), nullable=False),
+    Column("interval_start", Microseconds, nullable=False),
+    Column("interval_end", Microseconds, nullable=False),
+    Column("model", String(128), nullable=False),
+    Column("model_id", String(64), nullable=False),
+    Column("variant", String(64), nullable=False),
+    Column("executor", String(16), nullable=False),
+    Column("device", String(64), nullable=False),
+    Column("host", String(255), nullable=False),
+    Column("process", String(64), nullable=False),  # pid and start time, to tell a dead owner from a living one
+    Column("versions", JSON, nullable=False),
+    Column("state", String(16), nullable=False),  # running, done or failed
+    Column("started_at", Microseconds, nullable=False),
+    Column("heartbeat_at", Microseconds, nullable=False),
+    Column("ended_at", Microseconds),
+    Column("selected", Integer, nullable=False, default=0),
+    Column("predicted", Integer, nullable=False, default=0),
+    Column("rejected", Integer, nullable=False, default=0),
+    Column("reasons", JSON),
+    Column("stages", JSON),  # CPU milliseconds per image
+    Column("seconds", Double),
+    Column("images_per_second", Double),
+    Column("limit_images_per_second", Double),
+    Column("exit_code", Integer),
+    Column("error", Text),
+    Column("throughput", JSON),  # what else the run measured of its speed, named as in the report
+    Column("last_commit", String(16)),  # a name of its own for each, to tell whether one whose answer was lost is here
+    Index("ix_infer_runs_day_model_id", "day", "model_id"),
+)

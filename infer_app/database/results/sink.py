@@ -1,0 +1,219 @@
+"""Writes a chunk's predictions and rejections: one transaction, idempotent, so that a repeat changes nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Integer,
+    Text,
+    and_,
+    bindparam,
+    case,
+    exists,
+    func,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.exc import StatementError
+
+from infer_app.database.engine.column_types import UtcNow
+from infer_app.database.engine.connect import Database
+from infer_app.database.engine.reconnect import Forbidden
+from infer_app.database.results.bulk import BulkDelete, BulkUpsert, NotWritten
+from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.database.results.vectors import PGVECTOR_DTYPE, to_text, vector_type
+from infer_app.domain import Broken, ChunkResult, Prediction, Reason
+from infer_app.errors import DatabaseUnavailable, DayHeld
+from infer_app.locations import shown
+
+R = TypeVar("R", Prediction, Broken)
+
+_ABOUT_ROWS = (StatementError, UnicodeEncodeError, NotWritten, Forbidden)  # fewer at a time may do
+
+
+class Sink:
+    """The one place that writes results. A prediction deletes its image's rejection."""
+
+    def __init__(self, database: Database, model_id: str, variant: str, run_id: str) -> None:
+        self._database = database
+        self._model_id = model_id
+        self._variant = variant
+        self._run_id = run_id
+        self._vector_type = database.ride_out(self._read_vector_type)
+        self._predictions = BulkUpsert(database.dialect, predictions, vector_type=self._vector_type)
+        self._rejections = BulkUpsert(database.dialect, rejections, {"attempts": _count_attempt})
+        own = rejections.c.model_id == model_id
+        self._delete_rejections = BulkDelete(database.dialect, rejections, own)
+        # Of two runs of one day, after a lost lease, the one that predicted an image is right.
+        is_predicted = exists().where(
+            predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
+        )
+        self._delete_contradicted = BulkDelete(database.dialect, rejections, and_(own, is_predicted))
+
+    def _read_vector_type(self) -> str | None:
+        with self._database.read() as connection:
+            return vector_type(connection)
+
+    def commit_chunk(self, result: ChunkResult) -> ChunkResult:
+        """Writes the chunk in one transaction and returns what was written; raises DatabaseUnavailable.
+
+        If a row can't be written (a constraint or trigger of the user's, a value the column refuses) the chunk is
+        written image by image, and what still fails is rejected as `write_error`.
+        """
+        try:
+            self._commit(result)
+        except _ABOUT_ROWS as error:
+            if result.num_images == 1:
+                return self._reject(result, error)
+            return _joined(result, [self.commit_chunk(single) for single in _singles(result)])
+        return result
+
+    def _reject(self, result: ChunkResult, error: Exception) -> ChunkResult:
+        try:
+            return self._commit(_write_error(result, error))
+        except _ABOUT_ROWS as second:
+            raise DatabaseUnavailable(
+                f"not even a rejection can be written: {getattr(second, 'orig', second)}",
+                "is there a constraint or trigger on infer_ tables?",
+            ) from None
+
+    def _commit(self, result: ChunkResult) -> ChunkResult:
+        name = secrets.token_hex(8)
+        self._database.transact(lambda connection: self._write(connection, result, name))
+        return result
+
+    def _write(self, connection: Connection, result: ChunkResult, name: str) -> None:
+        now = datetime.now(UTC).replace(tzinfo=None)
+        shared = {"model_id": self._model_id, "run_id": self._run_id, "created_at": now}
+        if good := _by_id(result.predictions):
+            columns = _prediction_columns(good)
+            if self._vector_type:
+                columns |= _vectors_as_text(good)
+            self._predictions.write(connection, columns, shared | {"variant": self._variant})
+            self._delete_rejections.execute(connection, good)
+        if broken := _by_id(result.broken):
+            self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
+            self._delete_contradicted.execute(connection, broken)
+        self._count(connection, result, name)
+
+    def _count(self, connection: Connection, result: ChunkResult, name: str) -> None:
+        """Counts in the run's row go with the results they count, so that they are true after any death.
+        A commit that is made again, since the answer to the first was lost, is known by its name and not counted again.
+        The row is also the lease: a run that another one took for dead writes nothing more.
+        """
+        commit = {"this_run": self._run_id, "this_commit": name}
+        num_predicted, num_rejected = len(result.predictions), len(result.broken)
+        counts = {"num_predicted": num_predicted, "num_rejected": num_rejected}
+        if connection.execute(_COUNT, commit | counts).rowcount:
+            return
+        if connection.scalar(_IS_NOT_COUNTED, commit):
+            raise DayHeld(
+                f"run {self._run_id} gave no sign of life for so long that another one took over its day",
+                "was this machine asleep, or cut off from the database?",
+            )
+
+
+# Made once: building them takes longer than the rows of a small chunk.
+_is_own = runs.c.id == bindparam("this_run")
+_is_new = func.coalesce(runs.c.last_commit, "") != bindparam("this_commit")
+_num_predicted, _num_rejected = bindparam("num_predicted", type_=Integer), bindparam("num_rejected", type_=Integer)
+_COUNT = (
+    update(runs)
+    .where(_is_own, runs.c.state == "running", _is_new)
+    .values(
+        last_commit=bindparam("this_commit"),
+        heartbeat_at=UtcNow(),
+        selected=runs.c.selected + _num_predicted + _num_rejected,
+        predicted=runs.c.predicted + _num_predicted,
+        rejected=runs.c.rejected + _num_rejected,
+    )
+)
+_IS_NOT_COUNTED = select(_is_new).where(_is_own)
+
+
+def _by_id(results: Iterable[R]) -> dict[str, R]:
+    """The last of each id: no database's upsert takes a key twice in one statement."""
+    return {result.ref.image_id: result for result in results}
+
+
+def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
+    outputs = [prediction.output for prediction in good.values()]
+    return {
+        "image_id": list(good),
+        "label": [output.label for output in outputs],
+        "score": [output.score for output in outputs],
+        "output": [output.details for output in outputs],
+        "vector": [output.vector for output in outputs],
+        "vector_dtype": [output.vector_dtype for output in outputs],
+        "vector_dim": [output.vector_dim for output in outputs],
+        "sha256": [prediction.sha256 for prediction in good.values()],
+    }
+
+
+def _vectors_as_text(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
+    outputs = [prediction.output for prediction in good.values()]
+    return {
+        "vector": [to_text(output.vector, output.vector_dtype) for output in outputs],
+        "vector_dtype": [output.vector_dtype and PGVECTOR_DTYPE for output in outputs],
+    }
+
+
+def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[Any]]:
+    every = rejected.values()
+    return {
+        "image_id": list(rejected),
+        "reason": [broken.reason.value for broken in every],
+        "detail": [_storable(broken.detail) for broken in every],
+        "stage": [broken.stage for broken in every],
+        "location": [_storable(shown(broken.ref.location)) for broken in every],
+        "size": [broken.file.size for broken in every],
+        "modified": [broken.file.modified for broken in every],
+        "sha256": [broken.file.sha256 for broken in every],
+        "decoder": [broken.decoder for broken in every],
+    }
+
+
+def _singles(result: ChunkResult) -> Iterator[ChunkResult]:
+    for prediction in result.predictions:
+        yield ChunkResult(result.number, (prediction,), ())
+    for broken in result.broken:
+        yield ChunkResult(result.number, (), (broken,))
+
+
+def _joined(result: ChunkResult, singles: Sequence[ChunkResult]) -> ChunkResult:
+    predictions = tuple(prediction for single in singles for prediction in single.predictions)
+    broken = tuple(broken for single in singles for broken in single.broken)
+    return replace(result, predictions=predictions, broken=broken)
+
+
+def _write_error(result: ChunkResult, error: Exception) -> ChunkResult:
+    ref = result.predictions[0].ref if result.predictions else result.broken[0].ref
+    cause = getattr(error, "orig", None) or error  # without the statement, which holds the whole row
+    return replace(result, predictions=(), broken=(Broken(ref, Reason.WRITE_ERROR, str(cause)[:500], "write"),))
+
+
+def _storable(text: str) -> str:
+    """No database takes undecodable bytes of a file name, and PostgreSQL no NUL."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
+def _count_attempt(new: Any) -> Any:
+    """One more attempt for another run; none for the same run, whose commit may be repeated.
+
+    A file that was missing has not been tried yet: its attempts are counted anew once it is there.
+    """
+    one: ColumnElement[int] = literal_column("1", Integer)
+    missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)
+    return case(
+        (rejections.c.run_id == new.run_id, rejections.c.attempts),
+        (and_(rejections.c.reason == missing, new.reason != missing), one),
+        else_=rejections.c.attempts + one,
+    )

@@ -1,0 +1,80 @@
+"""From pixels to predictions: model, outputs. The same code in every executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from infer_app.domain import Batch, Broken, Prediction, Reason, Sample
+from infer_app.errors import DeviceLost
+from infer_app.handlers.device_errors import device_loss_raised, is_out_of_memory
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.verification.golden import check_golden
+from infer_app.models.verification.outputs import decode_outputs
+from infer_app.telemetry.stage_clock import StageClock
+
+
+@dataclass(frozen=True, slots=True)
+class LaneModel:
+    """One model, open and ready to predict."""
+
+    number: int  # its place in the lane
+    artifact: Artifact
+    variant: str
+    batch_size: int  # images that it takes at most
+    predict: Callable[[Tensor], Tensor]  # (n, H, W, 3) uint8 to (n, D) float32 on the CPU
+
+    def prove(
+        self,
+        load_pixels: Callable[[bytes], Tensor],
+        predict: Callable[[Tensor], Tensor] | None = None,
+        pixel_levels: int | None = None,
+    ) -> None:
+        """The golden images, from bytes to row, which also warms it up. Raises ModelError when they differ."""
+        check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size, pixel_levels)
+
+    def batches(self, batch: Batch) -> Iterator[Batch]:
+        """What it is given at a time."""
+        for first in range(0, len(batch.samples), self.batch_size):
+            until = first + self.batch_size
+            yield Batch(batch.pixels[first:until], batch.samples[first:until], ())
+
+    def infer(self, batch: Batch, clock: StageClock) -> Iterator[Prediction | Broken]:
+        """Predict; a batch the model refuses is tried again image by image, so that only the culprit is rejected.
+
+        Raises DeviceLost.
+        """
+        try:
+            with clock.time("model"), device_loss_raised():
+                raw = self.predict(batch.pixels)
+        except DeviceLost:
+            raise
+        except Exception as error:  # the model is the user's code, and torch.jit.Error is no RuntimeError
+            yield from self._one_by_one(batch, error, clock)
+            return
+        with clock.time("outputs"):
+            outputs = decode_outputs(raw, self.artifact.manifest.output, self.artifact.labels)
+        for sample, output in zip(batch.samples, outputs, strict=True):
+            if output is None:
+                detail = "the model's output has a NaN or an infinity"
+                yield self._broke(sample, Reason.NON_FINITE_OUTPUT, detail, "outputs")
+            else:
+                yield Prediction(sample.ref, output, sample.file.sha256, self.number)
+
+    def _one_by_one(self, batch: Batch, error: Exception, clock: StageClock) -> Iterator[Prediction | Broken]:
+        if len(batch.samples) == 1:
+            reason = Reason.OUT_OF_MEMORY if is_out_of_memory(error) else Reason.MODEL_ERROR
+            yield self._broke(batch.samples[0], reason, _first_line(error), "model")
+            return
+        for i, sample in enumerate(batch.samples):
+            yield from self.infer(Batch(batch.pixels[i : i + 1], (sample,), ()), clock)
+
+    def _broke(self, sample: Sample, reason: Reason, detail: str, stage: str) -> Broken:
+        return Broken(sample.ref, reason, detail, stage, sample.file, model=self.number)
+
+
+def _first_line(error: Exception) -> str:
+    lines: Sequence[str] = str(error).strip().splitlines() or [""]
+    return f"{type(error).__name__}: {lines[-1]}"[:500]

@@ -1,0 +1,215 @@
+"""Encoded bytes become RGB pixels, or a BadImage: never filler, never another exception.
+
+One rule for every format: colours as Pillow's convert("RGB") (alpha dropped), 16 bits scaled to 8, the first frame of
+an animation, EXIF orientation applied unless the recipe ignores it. (A TIFF's orientation is part of the format and
+always applied.)
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+import numpy as np
+import turbojpeg
+from PIL import (
+    BmpImagePlugin,
+    GifImagePlugin,
+    Image,
+    ImageFile,
+    JpegImagePlugin,
+    PngImagePlugin,
+    TiffImagePlugin,
+    WebPImagePlugin,
+    features,
+)
+from PIL import __version__ as pillow_version
+
+from infer_app.domain import Reason, Recipe
+from infer_app.images.decode.formats import check_png_end, sniff, webp_size
+from infer_app.images.decode.jpeg_structure import JpegHeader, check_scans, has_jpeg_end, parse_jpeg_header
+from infer_app.images.decode.libjpeg_turbo import JpegRefused, decode_strictly, load_turbo
+from infer_app.images.read.bad_image import BadImage, reason_of
+from infer_app.images.transform.geometry import scale_for
+from infer_app.images.transform.picture import Picture, Pixels
+
+# Pillow's own pixel limit warns, or raises, at sizes the user may have allowed. The one cap is DecodeLimits.max_pixels,
+# held against the header before a pixel is decoded.
+Image.MAX_IMAGE_PIXELS = None
+
+MAX_SCANS = 500  # of a JPEG, libjpeg-turbo's own limit; each costs a pass over the whole image
+
+# Opened by their class and not by Image.open, so that no file reaches a plugin its content does not name.
+_PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
+    "jpeg": JpegImagePlugin.JpegImageFile,
+    "png": PngImagePlugin.PngImageFile,
+    "webp": WebPImagePlugin.WebPImageFile,
+    "bmp": BmpImagePlugin.BmpImageFile,
+    "gif": GifImagePlugin.GifImageFile,
+    "tiff": TiffImagePlugin.TiffImageFile,
+}
+
+
+@dataclass(frozen=True)
+class DecodeLimits:
+    """What may be decoded."""
+
+    max_pixels: int  # width times height, judged by the header
+
+
+def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
+    """The picture, upright; only BadImage comes out, whatever the bytes.
+
+    Whole, unless the recipe's `decode` is scaled: then a JPEG is shrunk as far as its resize allows.
+    """
+    try:
+        return _decode(data, recipe, limits)
+    except BadImage:
+        raise
+    except MemoryError as error:
+        raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the pixels") from error
+    except Exception as error:  # decoders raise whatever the damage leads to: KeyError, struct.error, IndexError, …
+        raise BadImage(reason_of(str(error)), f"{type(error).__name__}: {error}"[:300]) from error
+
+
+@cache
+def decoder_name() -> str:
+    """The decoders and their versions; decoders disagree about what is broken, so each rejection says which it was."""
+    pillow = f"Pillow {pillow_version} (libjpeg-turbo {features.version('libjpeg_turbo') or 'unknown'})"
+    if not has_turbo():
+        return pillow
+    return f"libjpeg-turbo (PyTurboJPEG {turbojpeg.__version__}), {pillow}"
+
+
+def has_turbo() -> bool:
+    """Whether the libjpeg-turbo library is here; without it Pillow decodes JPEGs, more slowly and less strictly."""
+    return load_turbo() is not None
+
+
+def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
+    if not data:
+        raise BadImage(Reason.EMPTY, "0 bytes")
+    kind = sniff(data)
+    if kind == "jpeg":
+        return _decode_jpeg(data, recipe, limits)
+    if kind == "png":
+        check_png_end(data)
+    if kind == "webp":
+        _check_pixels(*webp_size(data), limits)
+    return Picture.whole(_decode_with_pillow(data, kind, recipe, limits))
+
+
+def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
+    if not width * height:
+        raise BadImage(Reason.CORRUPT, f"{width}x{height} pixels")
+    if width * height > limits.max_pixels:
+        raise BadImage(Reason.TOO_MANY_PIXELS, f"{width}x{height} pixels, at most {limits.max_pixels:,} are decoded")
+
+
+def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
+    header = parse_jpeg_header(data)
+    _check_pixels(header.width, header.height, limits)
+    if not header.is_one_sequential_scan:
+        check_scans(data, header, MAX_SCANS)
+    orientation = 1 if recipe.exif == "ignore" else header.orientation
+    size = (header.width, header.height) if orientation < 5 else (header.height, header.width)
+    scale = scale_for(*size, recipe, is_turned=orientation > 1)
+    rgb = _jpeg_pixels(data, header, recipe, limits, scale)
+    return Picture(rgb, *size, scale)
+
+
+def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, limits: DecodeLimits, scale: int) -> Pixels:
+    """By libjpeg-turbo, each warning taken for what it means; by Pillow what libjpeg-turbo's interface can't do.
+
+    A JPEG cut at any byte is refused unless only its end marker is missing. libjpeg itself would fill up with grey.
+    """
+    turbo = load_turbo()
+    if turbo is None:
+        return _jpeg_pixels_by_pillow(data, recipe, limits, scale)
+    try:
+        rgb = decode_strictly(turbo, data, header, scale)
+    except JpegRefused as refused:
+        if refused.is_beyond_turbo:
+            return _jpeg_pixels_by_pillow(data, recipe, limits, scale)
+        raise
+    return rgb if recipe.exif == "ignore" else _upright(rgb, header.orientation)
+
+
+def _jpeg_pixels_by_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits, scale: int) -> Pixels:
+    """A cut file is noticed by its structure; damage inside a scan can't be, because Pillow drops libjpeg's warnings.
+
+    For the same reason a file that lacks only its end marker is refused here.
+    """
+    if not has_jpeg_end(data):
+        raise BadImage(Reason.TRUNCATED, "ends without an end marker")
+    return _decode_with_pillow(data, "jpeg", recipe, limits, scale)
+
+
+def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits, scale: int = 1) -> Pixels:
+    # A process decodes in one thread, so that the filters, which belong to the process, can be set meanwhile.
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with _PLUGINS[kind](BytesIO(data)) as image:
+            _check_pixels(*image.size, limits)
+            if isinstance(image, TiffImagePlugin.TiffImageFile):
+                _check_pixels(*_tile_size(image), limits)
+            if scale > 1:
+                image.draft(image.mode, (image.width // scale, image.height // scale))
+            return rgb_of(image, recipe.exif)
+
+
+def _tile_size(image: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:
+    """Of a TIFF: a tile is decoded whole, however small the picture in it."""
+    width, height = (image.tag_v2.get(tag, 1) for tag in (TiffImagePlugin.TILEWIDTH, TiffImagePlugin.TILELENGTH))
+    return int(width), int(height)
+
+
+def rgb_of(image: Image.Image, exif: str = "apply") -> Pixels:
+    """Load an opened image as RGB pixels, by the one rule above; BadImage for modes without a fixed range."""
+    image.load()
+    rgb = _rgb_of(image)
+    return rgb if exif == "ignore" else _upright(rgb, _orientation_of(image))
+
+
+def _rgb_of(image: Image.Image) -> Pixels:
+    if image.mode.startswith("I"):
+        return _rgb_of_deep_grey(np.asarray(image))
+    if image.mode == "F":
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "floating-point pixels have no fixed range")
+    try:
+        return np.array(image.convert("RGB"))
+    except ValueError as error:
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, str(error)) from error
+
+
+def _rgb_of_deep_grey(grey: np.ndarray[Any, Any]) -> Pixels:
+    """The upper 8 of 16 bits; Pillow's convert would clip everything above 255 to white."""
+    if grey.dtype.itemsize > 2 and grey.size and (grey.min() < 0 or grey.max() > 0xFFFF):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "more than 16 bits per sample")
+    return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+
+
+def _orientation_of(image: Image.Image) -> int:
+    """As Pillow's exif_transpose finds it; damaged metadata turns nothing."""
+    try:
+        orientation = image.getexif().get(0x0112, 1)
+    except Exception:  # Pillow raises whatever the damage leads to
+        return 1
+    return orientation if isinstance(orientation, int) else 1
+
+
+def _upright(rgb: Pixels, orientation: int) -> Pixels:
+    """EXIF orientation 1 to 8 undone: 2 and 4 are mirrored, 3 turned half, 5 to 8 have rows for columns."""
+    if orientation not in range(2, 9):
+        return rgb
+    if orientation >= 5:
+        rgb = rgb.transpose(1, 0, 2)
+    if orientation in (2, 3, 6, 7):
+        rgb = rgb[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        rgb = rgb[::-1]
+    return np.ascontiguousarray(rgb)

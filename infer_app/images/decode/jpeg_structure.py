@@ -1,0 +1,223 @@
+"""A JPEG's structure: its header, its segments and its scans; nothing here decodes a pixel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from PIL import ExifTags, Image
+
+from infer_app.domain import Reason
+from infer_app.images.read.bad_image import BadImage
+
+_HUFFMAN_SEQUENTIAL = (0xC0, 0xC1)
+_PROGRESSIVE = (0xC2, 0xCA)
+_DECODABLE = (0xC0, 0xC1, 0xC2, 0xC9, 0xCA)  # baseline, extended, progressive, and the arithmetic-coded two
+_START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those three are DHT, JPG and DAC
+_STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # markers without a length: TEM, RST0-7
+SOI, EOI, SOS, APP0, APP1, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
+
+# In a scan FF 00 is data and FF D0-D7 a restart; any other marker ends it. Before the scan FF 01 means nothing either.
+# Any number of FF may come before a marker: only the last one is looked for, which takes linear time on whatever bytes.
+END_OF_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+_SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
+_HOLE = bytes(64)  # a code of so many zeros would be a flat picture's
+MAX_SEGMENTS = 10_000  # a file has dozens; more only cost time
+MAX_EXIF_BYTES = 1 << 20
+_XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
+_XMP_NAME = b"http://ns.adobe.com/xap/1.0/\0"
+
+
+@dataclass(frozen=True, slots=True)
+class JpegHeader:
+    """What stands before a JPEG's first scan."""
+
+    width: int  # pixels, as stored: before the orientation is applied
+    height: int
+    precision: int  # bits per sample
+    sof: int  # the frame's marker byte: 0xC0 baseline, 0xC2 progressive, …
+    num_components: int
+    component_ids: bytes  # one each; R, G, B where they are no YCbCr
+    num_scan_components_first: int  # how many of them the first scan holds
+    adobe_transform: int | None  # 0 none, 1 YCbCr, 2 YCCK; None without an Adobe marker
+    orientation: int  # EXIF's, 1 to 8; 1 where there is none or it makes no sense
+
+    @property
+    def is_one_sequential_scan(self) -> bool:
+        """Whether the first scan holds everything and a decoder of it notices missing data."""
+        return self.sof in _HUFFMAN_SEQUENTIAL and self.num_scan_components_first == self.num_components
+
+    @property
+    def is_sequential(self) -> bool:
+        return self.sof not in _PROGRESSIVE
+
+
+class Segment(NamedTuple):
+    marker: int
+    start: int  # of the marker's last FF
+    payload: bytes  # without the length
+    end: int
+
+
+def parse_jpeg_header(data: bytes) -> JpegHeader:
+    """Everything up to the first scan, read by libjpeg's rules; so the size is the one it will decode to.
+
+    TRUNCATED when the data ends before the first scan, UNSUPPORTED_FORMAT for lossless, hierarchical and not 8-bit
+    frames, CORRUPT for anything libjpeg would not take.
+    """
+    frame = b""
+    sof = 0
+    adobe_transform = None
+    exif, xmp = b"", b""
+    for segment in jpeg_segments(data):
+        marker, payload = segment.marker, segment.payload
+        if marker in _START_OF_FRAME:
+            if sof:
+                raise BadImage(Reason.CORRUPT, "two frame headers")
+            sof, frame = marker, _checked_frame(marker, payload)
+        elif marker == APP1 and payload.startswith(b"Exif\0\0"):
+            exif += payload[6:] if len(exif) < MAX_EXIF_BYTES else b""  # one too long for a segment goes on in the next
+        elif marker == APP1 and payload.startswith(_XMP_NAME):
+            xmp = payload
+        elif marker == APP14 and payload.startswith(b"Adobe") and len(payload) >= 12:
+            adobe_transform = payload[11]
+        elif marker == SOS:
+            return JpegHeader(
+                width=int.from_bytes(frame[3:5], "big"),
+                height=int.from_bytes(frame[1:3], "big"),
+                precision=frame[0] if frame else 0,
+                sof=sof,
+                num_components=frame[5] if frame else 0,
+                component_ids=frame[6::3],
+                num_scan_components_first=_checked_scan(payload, frame),
+                adobe_transform=adobe_transform,
+                orientation=_orientation(exif, xmp),
+            )
+    raise BadImage(Reason.TRUNCATED, "ends before the first scan")
+
+
+def jpeg_segments(data: bytes) -> Iterator[Segment]:
+    """The marker segments up to and with the first scan's header; stray bytes between them are passed over.
+
+    TRUNCATED when the data ends inside one, CORRUPT for an end or a second start of the image.
+    """
+    end = 2
+    for _ in range(MAX_SEGMENTS):
+        found = _SEGMENT.search(data, end)
+        if found is None:
+            return
+        position, marker = found.start(), data[found.end() - 1]
+        if marker in (SOI, EOI):
+            raise BadImage(Reason.CORRUPT, f"marker {marker:02x} before the first scan")
+        end = position + 2 + int.from_bytes(data[position + 2 : position + 4], "big")
+        if len(data) < position + 4 or len(data) < end:
+            raise BadImage(Reason.TRUNCATED, f"ends inside segment {marker:02x}")
+        if end < position + 4:
+            raise BadImage(Reason.CORRUPT, f"segment {marker:02x} is shorter than its length field")
+        yield Segment(marker, position, data[position + 4 : end], end)
+        if marker == SOS:
+            return
+    raise BadImage(Reason.CORRUPT, f"more than {MAX_SEGMENTS:,} segments")
+
+
+def has_jpeg_end(data: bytes) -> bool:
+    """Whether the scans run up to an end marker, by structure only: what the scans hold is not looked at."""
+    return any(marker == EOI for marker, _ in _markers_from_first_scan(data))
+
+
+def is_one_scan_to_the_end(data: bytes) -> bool:
+    """Whether the first scan is followed by an end marker alone, by structure only, and has no hole in it.
+
+    A hole is what a file that was never written in full, or a bad disk, has in place of its data.
+    """
+    start = max((segment.end for segment in jpeg_segments(data)), default=0)
+    found = END_OF_SCAN.search(data, start)
+    return found is not None and data[found.end() - 1] == EOI and data.find(_HOLE, start, found.start()) < 0
+
+
+def check_scans(data: bytes, header: JpegHeader, max_scans: int) -> None:
+    """TRUNCATED when a component has no scan, which decodes to grey without a warning; CORRUPT beyond `max_scans`.
+
+    Of a progressive frame each component needs its first coefficient; the format lets the finer ones be left out.
+    """
+    num_scans = 0
+    begun: set[int] = set()
+    for marker, payload in _markers_from_first_scan(data):
+        if marker != SOS or len(payload) < 6:
+            continue
+        num_scans += 1
+        if header.is_sequential or payload[-3] == 0:  # the scan's first coefficient
+            begun.update(payload[1:-3:2])
+    if num_scans > max_scans:
+        raise BadImage(Reason.CORRUPT, f"{num_scans} scans, at most {max_scans} are decoded")
+    if len(begun) < header.num_components:
+        raise BadImage(Reason.TRUNCATED, f"scans of {len(begun)} components, of {header.num_components}")
+
+
+def _checked_frame(marker: int, payload: bytes) -> bytes:
+    if len(payload) < 6 or len(payload) != 6 + 3 * payload[5]:
+        raise BadImage(Reason.CORRUPT, "frame header of a wrong length")
+    if marker not in _DECODABLE:
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"lossless or hierarchical JPEG (frame {marker:02x})")
+    if payload[0] != 8:
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"JPEG of {payload[0]} bits per sample")
+    if payload[5] not in (1, 3, 4):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"JPEG of {payload[5]} components")
+    if payload[1:3] == b"\0\0":
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "JPEG of height 0: its height would follow the first scan")
+    if payload[3:5] == b"\0\0":
+        raise BadImage(Reason.CORRUPT, "width 0")
+    return payload
+
+
+def _checked_scan(payload: bytes, frame: bytes) -> int:
+    """The number of components in a scan."""
+    if not frame:
+        raise BadImage(Reason.CORRUPT, "a scan without a frame header")
+    if not payload or not 1 <= payload[0] <= 4 or len(payload) != 4 + 2 * payload[0]:
+        raise BadImage(Reason.CORRUPT, "scan header of a wrong length")
+    return payload[0]
+
+
+def _orientation(exif: bytes, xmp: bytes) -> int:
+    """EXIF's orientation, else XMP's, as Pillow's exif_transpose takes it; damaged metadata turns nothing."""
+    found = _exif_orientation(exif) if exif else None
+    if found is None and (match := _XMP_ORIENTATION.search(xmp)):
+        found = int(match[1])
+    return found if found is not None and 1 <= found <= 8 else 1
+
+
+def _exif_orientation(exif: bytes) -> int | None:
+    tags = Image.Exif()
+    try:
+        tags.load(b"Exif\0\0" + exif)
+        found = tags.get(ExifTags.Base.Orientation)
+    except Exception:  # Pillow raises whatever the damage leads to
+        return None
+    return found if isinstance(found, int) or found is None else 1
+
+
+def _markers_from_first_scan(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """Marker and payload of the first scan's header and of all that follows up to EOI, the scans' data left out."""
+    position = len(data)
+    for segment in jpeg_segments(data):
+        if segment.marker == SOS:
+            position = segment.end
+            yield SOS, segment.payload
+    for _ in range(MAX_SEGMENTS):
+        found = END_OF_SCAN.search(data, position)
+        if found is None:
+            return
+        marker = data[found.end() - 1]
+        position = found.end()
+        if marker == EOI:
+            yield marker, b""
+            return
+        if marker in _STANDALONE:
+            continue
+        end = position + int.from_bytes(data[position : position + 2], "big")
+        yield marker, data[position + 2 : end]
+        position = end
+    raise BadImage(Reason.CORRUPT, f"more than {MAX_SEGMENTS:,} markers")

@@ -1,0 +1,150 @@
+"""Objects of S3, Google and Azure storages, by fsspec: credentials are found where their own tools find them.
+
+fsspec runs one event loop in a thread, made with the first file system: never before a worker has been forked.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import importlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from infer_app.domain import FileFacts, Reason
+from infer_app.errors import StorageUnavailable
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.image_bytes import ImageBytes
+from infer_app.images.read.retry import Transient
+from infer_app.locations import Place, RemoteAccess, RemoteUrl
+
+RANGE_NOT_SATISFIABLE = 416  # the answer when the first byte of an empty object is asked for
+
+
+class ObjectReader:
+    """File systems are kept, one for each scheme. Any thread may read."""
+
+    def __init__(self, access: RemoteAccess) -> None:
+        self._access = access
+        self._opening = threading.Lock()
+        self._opened: dict[str, Any] = {}
+
+    def read(self, url: RemoteUrl, max_bytes: int, deadline: float) -> ImageBytes:
+        """One attempt. Raises BadImage, Transient for what may go well a second later."""
+        if not url.key or url.key.endswith("/"):
+            raise BadImage(Reason.NOT_REGULAR_FILE, "a folder")
+        try:
+            data = self._call(url, "_cat_file", deadline, start=0, end=max_bytes + 1)
+        except Exception as error:  # each cloud's library raises its own
+            raise _refusal(error) from error
+        if not data:
+            raise _empty()
+        if len(data) > max_bytes:
+            raise BadImage(Reason.TOO_LARGE_BYTES, f"more than the {max_bytes:,} bytes that are read")
+        return ImageBytes(data, FileFacts(size=len(data), sha256=hashlib.sha256(data).hexdigest()))
+
+    def look(self, url: RemoteUrl, deadline: float) -> bool:
+        """Whether there is anything below a place's URL. Raises BadImage, Transient as `read` does."""
+        try:
+            return bool(self._call(url, "_info", deadline))
+        except Exception as error:
+            raise _refusal(error) from error
+
+    def list_folders(self, place: Place) -> Iterator[list[tuple[str, int | None]]]:
+        """(location, size in bytes) of all objects below a place, a folder at a time. Raises StorageUnavailable."""
+        filesystem, prefix = self._open(place.root.scheme), f"{place.root.scheme}://"
+        try:
+            walked = filesystem.walk(_path(place.root), detail=True, on_error="raise")
+            for _, _, found in walked:
+                yield [
+                    (f"{prefix}{info['name']}", info.get("size"))
+                    for _, info in sorted(found.items())
+                    if not info["name"].endswith("/")
+                ]
+        except Exception as error:
+            raise StorageUnavailable(
+                f"{place} can't be listed: {_refusal(error).detail}", "`infer doctor` checks every place"
+            ) from error
+
+    def _call(self, url: RemoteUrl, name: str, deadline: float, **options: int) -> Any:
+        from fsspec.asyn import sync
+
+        filesystem = self._open(url.scheme)
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return sync(filesystem.loop, getattr(filesystem, name), _path(url), timeout=left, **options)
+
+    def _open(self, scheme: str) -> Any:
+        with self._opening:
+            if scheme not in self._opened:
+                self._opened[scheme] = _OPEN[scheme](self._access)
+            return self._opened[scheme]
+
+
+def _path(url: RemoteUrl) -> str:
+    return f"{url.host}{url.path}".rstrip("/")
+
+
+def _open_s3(access: RemoteAccess) -> Any:
+    s3fs = importlib.import_module("s3fs")
+    # Its own retries and botocore's would multiply with ours.
+    config = {"retries": {"total_max_attempts": 1}, "max_pool_connections": max(10, access.concurrency)}
+    filesystem = s3fs.S3FileSystem(config_kwargs=config, use_listings_cache=False, skip_instance_cache=True)
+    filesystem.retries = 1
+    return filesystem
+
+
+def _open_google(_: RemoteAccess) -> Any:
+    core = importlib.import_module("gcsfs.core")  # not the class of zonal buckets, which asks for each bucket's kind
+    return core.GCSFileSystem(use_listings_cache=False, skip_instance_cache=True)
+
+
+def _open_azure(_: RemoteAccess) -> Any:
+    adlfs = importlib.import_module("adlfs")
+    return adlfs.AzureBlobFileSystem(use_listings_cache=False, skip_instance_cache=True)
+
+
+_OPEN: dict[str, Callable[[RemoteAccess], Any]] = {
+    "s3": _open_s3,
+    "gs": _open_google,
+    "az": _open_azure,
+    "abfs": _open_azure,
+}
+
+
+def _refusal(error: Exception) -> BadImage | Transient:
+    """In words of ours: a library's may hold an account, a key's id or a signed URL."""
+    if isinstance(error, BadImage | Transient):
+        return error
+    status = _status(error)
+    if status == RANGE_NOT_SATISFIABLE:
+        return _empty()
+    if isinstance(error, FileNotFoundError):
+        return BadImage(Reason.NOT_FOUND, "no such object or bucket")
+    if isinstance(error, TimeoutError):
+        return BadImage(Reason.READ_TIMEOUT, "no end of read within the time limit")
+    name = type(error.__cause__ or error).__name__
+    detail = f"{name}, HTTP {status}" if status else name
+    is_forbidden = isinstance(error, PermissionError) or status in (401, 403) or str(error).startswith("Forbidden")
+    if is_forbidden or "Credential" in name:  # gcsfs's OSError tells no more than that word
+        return BadImage(Reason.PERMISSION_DENIED, detail)
+    if isinstance(error, OSError) and error.errno == errno.EINVAL:
+        return BadImage(Reason.READ_ERROR, detail)
+    return Transient(detail)
+
+
+def _empty() -> BadImage:
+    return BadImage(Reason.EMPTY, "0 bytes", FileFacts(size=0))
+
+
+def _status(error: Exception) -> int | None:
+    """HTTP's, where the library tells it: botocore in the cause's response, gcsfs as code, Azure as status_code."""
+    response = getattr(error.__cause__, "response", None) or {}
+    if isinstance(response, dict) and "ResponseMetadata" in response:
+        found = response["ResponseMetadata"].get("HTTPStatusCode")
+    else:
+        found = getattr(error, "code", None) or getattr(error, "status_code", None)
+    return found if isinstance(found, int) else None

@@ -1,0 +1,262 @@
+"""From a location to its bytes. Of this machine regular files under the allowed roots, capped before they are read.
+
+What lies elsewhere is left to `remote`, which is loaded only where there is such a location.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import unquote, urlsplit
+
+from infer_app.domain import ROW, Broken, FileFacts, ImageRef, Reason
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.image_bytes import ImageBytes, too_large
+from infer_app.locations import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, RemoteAccess, is_remote
+
+OUTSIDE = "outside the allowed roots"
+
+
+class Rows(Protocol):
+    """Images that lie in a database."""
+
+    def read(self, image_id: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
+        """Size and bytes; None where there is no such image, no bytes where they are too many. Raises OSError."""
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """What may be read."""
+
+    roots: tuple[Path, ...]
+    max_bytes: int
+    remote: RemoteAccess = NOTHING_REMOTE
+    path_map: PathMap = NOTHING_MAPPED
+    rows: Rows | None = None
+
+
+def read_image(location: str, limits: ReadLimits) -> ImageBytes:
+    """The bytes of a local path, a file:// URI or a URL, with their size, modification time and sha256.
+
+    `facts` of a BadImage hold what was known when the image was refused.
+    """
+    if is_remote(location):
+        from infer_app.images.read.remote import read_remote
+
+        return read_remote(location, limits.max_bytes, limits.remote)
+    if limits.rows is not None and location.startswith(ROW):
+        return _read_row(limits.rows, location.removeprefix(ROW), limits.max_bytes)
+    path = local_path(location, limits.path_map)
+    try:
+        with _descriptor(path, os.O_PATH) as pinned:
+            return _read_pinned(pinned, limits)
+    except MemoryError as error:
+        raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the file", _facts_of(path)) from error
+    except ValueError as error:  # a NUL byte, or characters that no file name has
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from error
+    except OSError as error:
+        raise _refusal(path, limits, error) from error
+
+
+def refused_among(refs: Sequence[ImageRef], limits: ReadLimits) -> list[Broken]:
+    """Return the images that `read_image` would refuse for their locations alone. None of them is read."""
+    return [Broken(ref, Reason.LOCATION_NOT_ALLOWED, why, "read") for ref in refs if (why := _why_refused(ref, limits))]
+
+
+def _why_refused(ref: ImageRef, limits: ReadLimits) -> str:
+    try:
+        if is_remote(ref.location):
+            from infer_app.images.read.remote import allowed_url
+
+            allowed_url(ref.location, limits.remote)
+        elif limits.rows is None or not ref.location.startswith(ROW):
+            path = local_path(ref.location, limits.path_map)
+            return "" if _is_allowed(os.path.realpath(path), limits) else OUTSIDE
+    except (BadImage, ValueError) as error:
+        return error.detail if isinstance(error, BadImage) else str(error)
+    return ""
+
+
+def _read_row(rows: Rows, image_id: str, max_bytes: int) -> ImageBytes:
+    try:
+        found = rows.read(image_id, max_bytes)
+    except OSError as error:
+        raise BadImage(Reason.READ_ERROR, str(error)) from None
+    if found is None:
+        raise BadImage(Reason.NOT_FOUND, "the source has no such row any more")
+    size, data = found
+    facts = FileFacts(size=size)
+    if not size:
+        raise BadImage(Reason.EMPTY, "0 bytes", facts)
+    if data is None:
+        raise too_large(size, max_bytes, facts)
+    if isinstance(data, str):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "the column holds text", facts)
+    return ImageBytes(data, FileFacts(size=size, sha256=hashlib.sha256(data).hexdigest()))
+
+
+def read_ahead(location: str, limits: ReadLimits) -> None:
+    """Asks the kernel to fetch a file that will soon be read, and does not wait for it; what fails is left to the read.
+
+    It costs 20 µs where the file is in memory already, and on a slow disk hides the wait behind the images before it.
+    """
+    with (
+        suppress(OSError, ValueError, BadImage),
+        _descriptor(local_path(location, limits.path_map), os.O_PATH) as pinned,
+    ):
+        link = f"/proc/self/fd/{pinned}"
+        is_file = stat.S_ISREG(os.fstat(pinned).st_mode)
+        if is_file and _is_allowed(os.readlink(link), limits):  # noqa: PTH115 - a Path costs more than the call
+            with _descriptor(link, os.O_RDONLY) as readable:
+                os.posix_fadvise(readable, 0, limits.max_bytes, os.POSIX_FADV_WILLNEED)
+
+
+def stat_facts(location: str, path_map: PathMap = NOTHING_MAPPED) -> FileFacts:
+    """Size and modification time of a regular file without reading it; empty where they can't be had."""
+    try:
+        return _facts_of(local_path(location, path_map))
+    except BadImage:
+        return FileFacts()
+
+
+def stat_all(locations: Sequence[str], path_map: PathMap) -> list[FileFacts]:
+    """Return `stat_facts` of each location."""
+    return [stat_facts(location, path_map) for location in locations]
+
+
+def _facts_of(path: str) -> FileFacts:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a Path costs more than the call
+    except (OSError, ValueError):
+        return FileFacts()
+    if not stat.S_ISREG(found.st_mode):
+        return FileFacts()
+    return FileFacts(size=found.st_size, modified=found.st_mtime)
+
+
+def local_path(location: str, path_map: PathMap = NOTHING_MAPPED) -> str:
+    """The absolute path under which a location is read; BadImage for everything that is not on this machine."""
+    if not location:
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, "no location")
+    if location.startswith("/"):
+        return path_map.here(location)
+    if location.startswith("file://"):
+        return path_map.here(_path_of_uri(location))
+    if "://" in location:
+        scheme = location.split("://", 1)[0]
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {scheme!r} is not known")
+    raise BadImage(Reason.LOCATION_NOT_ALLOWED, "not an absolute path")
+
+
+def _path_of_uri(uri: str) -> str:
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from error
+    if parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, "a file:// URI must name an absolute path on this machine")
+    return unquote(parts.path, errors="surrogateescape")
+
+
+@contextmanager
+def _descriptor(path: str, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read_pinned(pinned: int, limits: ReadLimits) -> ImageBytes:
+    """Check the file an O_PATH descriptor stands for, then read that very file.
+
+    O_PATH opens nothing: a FIFO does not block, a device does not act. The kernel says where the descriptor really
+    points, symlinks resolved, and the file is read through it; so nothing can be swapped between check and read.
+    """
+    link = f"/proc/self/fd/{pinned}"
+    if not _is_allowed(os.readlink(link), limits):  # noqa: PTH115 - a Path costs more than the call
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, OUTSIDE)
+    found = os.fstat(pinned)
+    facts = FileFacts(size=found.st_size, modified=found.st_mtime)
+    if not stat.S_ISREG(found.st_mode):
+        raise BadImage(Reason.NOT_REGULAR_FILE, f"a {_kind(found.st_mode)}", FileFacts(modified=found.st_mtime))
+    if found.st_size == 0:
+        raise BadImage(Reason.EMPTY, "0 bytes", facts)
+    if found.st_size > limits.max_bytes:
+        raise too_large(found.st_size, limits.max_bytes, facts)
+    with _descriptor(link, os.O_RDONLY) as readable:
+        data = _read_to_end(readable, found.st_size, limits, facts)
+    sha256 = hashlib.sha256(data).hexdigest()
+    return ImageBytes(data, FileFacts(size=found.st_size, modified=found.st_mtime, sha256=sha256))
+
+
+def _read_to_end(readable: int, size: int, limits: ReadLimits, facts: FileFacts) -> bytes:
+    """One system call for a file that keeps its size; one that grows meanwhile is read up to the cap."""
+    data = os.read(readable, size + 1)
+    if len(data) == size:
+        return data
+    pieces = [data]
+    while data and sum(map(len, pieces)) <= limits.max_bytes:
+        data = os.read(readable, 1 << 20)
+        pieces.append(data)
+    whole = b"".join(pieces)
+    if len(whole) > limits.max_bytes:
+        raise too_large(len(whole), limits.max_bytes, facts)
+    if not whole:
+        raise BadImage(Reason.EMPTY, "emptied while it was read", facts)
+    return whole
+
+
+def _is_allowed(real_path: str, limits: ReadLimits) -> bool:
+    return real_path.startswith(_resolved_roots(limits.roots))
+
+
+def leads_elsewhere(root: Path, limits: ReadLimits) -> bool:
+    """Return whether a link on the way to a root was changed since this process first read from it."""
+    known = _resolved_roots(limits.roots)[limits.roots.index(root)]
+    return os.path.realpath(root).rstrip("/") + "/" != known
+
+
+@lru_cache(maxsize=64)
+def _resolved_roots(roots: tuple[Path, ...]) -> tuple[str, ...]:
+    """Each root without symlinks and with one closing slash, so that /data does not allow /database."""
+    return tuple(os.path.realpath(root).rstrip("/") + "/" for root in roots)
+
+
+def _refusal(path: str, limits: ReadLimits, error: OSError) -> BadImage:
+    """What a failed open or read means; outside the roots it says nothing about what exists there."""
+    if not _is_allowed(os.path.realpath(path), limits):
+        return BadImage(Reason.LOCATION_NOT_ALLOWED, OUTSIDE)
+    reason = _REASON_OF_ERRNO.get(error.errno or 0, Reason.READ_ERROR)
+    facts = FileFacts() if reason is Reason.NOT_FOUND else _facts_of(path)
+    return BadImage(reason, os.strerror(error.errno) if error.errno else str(error), facts)
+
+
+_REASON_OF_ERRNO = {
+    errno.ENOENT: Reason.NOT_FOUND,
+    errno.ENOTDIR: Reason.NOT_FOUND,
+    errno.EACCES: Reason.PERMISSION_DENIED,
+    errno.EPERM: Reason.PERMISSION_DENIED,
+    errno.ENOMEM: Reason.OUT_OF_MEMORY,
+    errno.ELOOP: Reason.LOCATION_NOT_ALLOWED,
+    errno.ENAMETOOLONG: Reason.LOCATION_NOT_ALLOWED,
+}
+
+
+def _kind(mode: int) -> str:
+    names = {
+        stat.S_IFDIR: "directory",
+        stat.S_IFIFO: "FIFO",
+        stat.S_IFSOCK: "socket",
+        stat.S_IFCHR: "character device",
+        stat.S_IFBLK: "block device",
+    }
+    return names.get(stat.S_IFMT(mode), "special file")

@@ -1,0 +1,43 @@
+"""Reads again what may go well a second later, with pauses that many readers don't all end at the same moment."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from infer_app.domain import Reason
+from infer_app.images.read.bad_image import BadImage
+
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 8.0
+
+T = TypeVar("T")
+
+
+class Transient(Exception):
+    """A read that failed for a reason that may be gone soon; `pause_s` is what the server asked for."""
+
+    def __init__(self, detail: str, pause_s: float | None = None) -> None:
+        super().__init__(detail, pause_s)
+        self.detail = detail
+        self.pause_s = pause_s
+
+
+def retried(attempt: Callable[[], T], retries: int, deadline: float) -> T:
+    """Exponential backoff with full jitter: each pause is drawn from nothing up to twice the one before.
+
+    Raises BadImage(read_error) when the retries, or the time until the deadline, are used up.
+    """
+    for number in range(retries + 1):
+        try:
+            return attempt()
+        except Transient as failure:
+            longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**number)
+            pause = random.uniform(0, longest) if failure.pause_s is None else failure.pause_s
+            if number == retries or time.monotonic() + pause >= deadline:
+                times = f"; tried {number + 1} times" if number else ""
+                raise BadImage(Reason.READ_ERROR, f"{failure.detail}{times}") from failure
+        time.sleep(pause)
+    raise AssertionError("the last attempt returns or raises")

@@ -1,0 +1,49 @@
+"""Whether the folders of images are there: looked at when a file is not, by the process that missed it."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from infer_app.domain import Reason
+from infer_app.errors import StorageUnavailable
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, leads_elsewhere, local_path
+
+# What an image is told when it is its root that is gone, or leads elsewhere by now.
+ROOT_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_ERROR, Reason.LOCATION_NOT_ALLOWED})
+
+
+_HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"
+
+
+def check_root(location: str, limits: ReadLimits) -> None:
+    """Raise StorageUnavailable where the root or the folder of a local image that could not be read has failed.
+
+    A root has where it is gone, empty or another one by now; a folder of it where not even its state can be had, as of
+    a mount whose server is gone.
+    """
+    try:
+        path = Path(local_path(location, limits.path_map))
+    except BadImage:
+        return
+    for root in (root for root in limits.roots if path.is_relative_to(root)):
+        if _is_gone(root) or leads_elsewhere(root, limits):
+            raise StorageUnavailable(f"{root} is gone or empty, or was replaced", _HINT)
+        try:
+            path.parent.stat()
+        except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
+            continue
+        except OSError as error:
+            if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):
+                raise StorageUnavailable(f"{path.parent}: {error.strerror}", _HINT) from None
+
+
+def _is_gone(root: Path) -> bool:
+    """Return whether nothing is in the folder: an unmounted file system leaves an empty one behind."""
+    try:
+        with os.scandir(root) as entries:
+            return next(entries, None) is None
+    except OSError:
+        return True

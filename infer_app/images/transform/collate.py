@@ -1,0 +1,38 @@
+"""Samples become a batch: good pixels take rows in order, broken ones take none."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import Tensor
+
+from infer_app.domain import Batch, Broken, Sample
+
+
+def collate(samples: Iterable[Sample | Broken], buffer: Tensor) -> Batch:
+    """Copy good pixels into the first rows of `buffer`, (N, H, W, 3) uint8; `pixels` of the batch is a view of it.
+
+    An all-broken batch is a legal value with n = 0. More good samples than rows is a ValueError.
+    """
+    good: list[Sample] = []
+    broken: list[Broken] = []
+    for sample in samples:
+        if isinstance(sample, Broken):
+            broken.append(sample)
+            continue
+        if len(good) == len(buffer):
+            raise ValueError(f"more samples than the buffer's {len(buffer)} rows")
+        buffer[len(good)] = _checked(sample, buffer)
+        good.append(sample)
+    return Batch(pixels=buffer[: len(good)], samples=tuple(good), broken=tuple(broken))
+
+
+def _checked(sample: Sample, buffer: Tensor) -> Tensor:
+    """The sample's pixels; copying would broadcast or cast another shape or dtype without a word."""
+    pixels = sample.pixels
+    if pixels.shape != buffer.shape[1:] or pixels.dtype != buffer.dtype:
+        raise ValueError(
+            f"image {sample.ref.image_id}: {pixels.dtype} {tuple(pixels.shape)}, "
+            f"the batch takes {buffer.dtype} {tuple(buffer.shape[1:])}"
+        )
+    return pixels

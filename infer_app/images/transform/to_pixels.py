@@ -1,0 +1,137 @@
+"""From decoded pixels to the model's input, within 2 levels of Pillow."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from infer_app.domain import Reason, Recipe
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.transform.geometry import Box, Geometry, geometry_of
+from infer_app.images.transform.picture import Picture, Pixels
+
+Preprocess = Callable[[Pixels], Pixels]
+
+_ENOUGH = 1e-4  # of a pixel, so that rounding down loses none
+_RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
+
+
+def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
+    """The model's input, (size, size, 3) uint8 RGB, contiguous; within 2 levels of `reference_transform`.
+
+    An array is a whole picture. `preprocess` is the user's own function and stands for all of this in a recipe of kind
+    custom. BadImage: an image so long and thin that resizing it would take absurd memory, or one that the user's
+    function fails on.
+    """
+    picture = _as_picture(picture)
+    if recipe.kind == "custom":
+        return _custom(picture.rgb, recipe, preprocess)
+    geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
+    resized = _resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
+    return torch.from_numpy(_centre(resized, geometry.lead, recipe.size))
+
+
+def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
+    """The same geometry with Pillow's resize: what golden pixels are made with."""
+    picture = _as_picture(picture)
+    geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
+    resized = _pillow_resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
+    return _centre(resized, geometry.lead, recipe.size)
+
+
+def _as_picture(picture: Picture | Pixels) -> Picture:
+    return picture if isinstance(picture, Picture) else Picture.whole(picture)
+
+
+def _cut(rgb: Pixels, box: Box) -> Pixels:
+    return rgb[box.top : ceil(box.top + box.height), box.left : ceil(box.left + box.width)]
+
+
+def _resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
+    source, (width, height), _ = geometry
+    if rgb.shape[:2] == (height, width):
+        return rgb
+    if interpolation == "bicubic" and not starts_horizontally(source.width, source.height, (width, height)):
+        return _pillow_resize(rgb, geometry, interpolation)
+    # (1, 3, height, width), no copy. unsqueeze gives the first axis the stride by which torch sees that channels lie
+    # last; with another one it resizes in twice the time, and its result has the channels first in memory.
+    channels_last = torch.from_numpy(rgb).unsqueeze(0).permute(0, 3, 1, 2)
+    size, factors = _size_or_factors(rgb, geometry)
+    resized = torch.nn.functional.interpolate(
+        channels_last, size, factors, mode=interpolation, align_corners=False, antialias=True
+    )
+    pixels: Pixels = resized.squeeze(0).permute(1, 2, 0).numpy()
+    return pixels[:height, :width]
+
+
+def _size_or_factors(rgb: Pixels, geometry: Geometry) -> tuple[tuple[int, int] | None, list[float] | None]:
+    """What torch resizes by: factors where the source ends inside a pixel. Their size it rounds down."""
+    source, (width, height), _ = geometry
+    if rgb.shape[:2] == (source.height, source.width):
+        return (height, width), None
+    return None, [(height + _ENOUGH) / source.height, (width + _ENOUGH) / source.width]
+
+
+def starts_horizontally(width: float, height: float, size: tuple[int, int]) -> bool:
+    """Whether Pillow is sure to do the horizontal pass first, as torch always does.
+
+    Bicubic overshoots and each pass clips to 0-255, so that the order shows: by up to 30 levels at hard edges. Pillow
+    13 begins with the vertical pass when it thinks that cheaper; measured over many sizes, it never does where the
+    height grows, where the image is not taller than wide, or up to 2:1 when both sides shrink alike.
+    """
+    if height <= max(width, size[1]):
+        return True
+    is_alike = abs(size[0] * height - size[1] * width) <= height  # as far as whole pixels allow
+    return is_alike and height <= 2 * width
+
+
+def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
+    image = Image.fromarray(np.ascontiguousarray(rgb))
+    box = (0, 0, min(geometry.source.width, image.width), min(geometry.source.height, image.height))
+    return np.array(image.resize(geometry.resized, _RESAMPLING[interpolation], box))
+
+
+def _centre(rgb: Pixels, lead: tuple[int, int], size: int) -> Pixels:
+    """torchvision's centre crop to a contiguous (size, size, 3): zeros around a side that is too short."""
+    rgb = rgb[lead[1] :, lead[0] :]
+    (top, rows), (left, columns) = (centre_of(length, size) for length in rgb.shape[:2])
+    centre = rgb[rows, columns]
+    if centre.shape[:2] == (size, size):
+        return np.ascontiguousarray(centre)
+    padded = np.zeros((size, size, 3), np.uint8)
+    padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
+    return padded
+
+
+def centre_of(length: int, size: int) -> tuple[int, slice]:
+    """Where in `size` pixels the centre of a side begins, and which of its pixels that is."""
+    if length <= size:
+        return (size - length) // 2, slice(0, length)
+    first = round((length - size) / 2)  # Python's round: halves go to the even side
+    return 0, slice(first, first + size)
+
+
+def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:
+    if preprocess is None:
+        raise ValueError("a custom recipe needs its preprocess function")
+    try:
+        pixels = preprocess(rgb)
+    except MemoryError as error:
+        raise BadImage(Reason.OUT_OF_MEMORY, "no memory in the preprocess function") from error
+    except (Exception, SystemExit) as error:
+        raise BadImage(Reason.MODEL_ERROR, f"preprocess: {type(error).__name__}: {error}") from error
+    wanted = (recipe.size, recipe.size, 3)
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != wanted:
+        raise BadImage(Reason.MODEL_ERROR, f"preprocess gave {_described(pixels)}, not a uint8 array of {wanted}")
+    return torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
+
+
+def _described(value: object) -> str:
+    if isinstance(value, np.ndarray):
+        return f"{value.dtype} {value.shape}"
+    return type(value).__name__

@@ -1,0 +1,235 @@
+"""A model on disk: <models folder>/<name>/<model id>/manifest.json and the files whose checksums it holds.
+
+Loading a model runs code, so a file is only used through `Artifact.read`, which verifies the very bytes it returns.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from infer_app.atomic_file import replace_file
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.artifact.labels import parse_labels
+from infer_app.models.artifact.manifest import LABELS_FILE, PREPROCESS_FILE, Manifest
+from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
+from infer_app.models.selection.tuning import FOLDER as TUNING_FOLDER
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "Artifact",
+    "InputSpec",
+    "Manifest",
+    "OutputSpec",
+    "Tolerance",
+    "check_name",
+    "find_artifact",
+    "list_artifacts",
+    "open_artifact",
+    "record_variant",
+    "save_manifest",
+    "scan_artifacts",
+]
+
+MANIFEST_FILE = "manifest.json"
+Preprocess: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # RGB uint8 (height, width, 3) to (size, size, 3)
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_RESTORE = "rebuild the model with `infer model build`, or restore its folder from a backup"
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One model: its folder and what its manifest says."""
+
+    folder: Path
+    manifest: Manifest
+    reused: bool = False  # build found this very model and left it as it was
+
+    def read(self, relative: str) -> bytes:
+        """A file's bytes, read once and verified; ModelError where they are not those of the build."""
+        expected = self.manifest.files.get(relative)
+        if expected is None:
+            raise ModelError(f"{self.folder}: {relative} is not a file of this model", _RESTORE)
+        try:
+            data = (self.folder / relative).read_bytes()
+        except OSError as error:
+            raise ModelError(f"{self.folder / relative}: {error.strerror or error}", _RESTORE) from error
+        if hashlib.sha256(data).hexdigest() != expected:
+            raise ModelError(f"{self.folder / relative}: changed since it was built", _RESTORE)
+        return data
+
+    def verify(self) -> None:
+        """ModelError that names every file that is changed, missing or not of this model."""
+        problems = [problem for relative in self.manifest.files if (problem := self._problem(relative))]
+        problems += [f"{relative}: not of this model" for relative in self._extra_files()]
+        if problems:
+            raise ModelError(f"{self.folder}: {'; '.join(problems)}", _RESTORE)
+
+    @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """Class i is labels[i]; empty where the model was built without labels."""
+        if LABELS_FILE not in self.manifest.files:
+            return ()
+        return parse_labels(self.read(LABELS_FILE), str(self.folder / LABELS_FILE))
+
+    def preprocess(self) -> Preprocess | None:
+        """A custom recipe's function, from the copy in the artifact: the working folder does not matter."""
+        if self.manifest.preprocess is None:
+            return None
+        path = str(self.folder / PREPROCESS_FILE)
+        return load_function(self.read(PREPROCESS_FILE), self.manifest.preprocess.rpartition(":")[2], path)
+
+    def _problem(self, relative: str) -> str | None:
+        path = self.folder / relative
+        if not path.is_file():
+            return f"{relative}: missing"
+        with path.open("rb") as file:
+            same = hashlib.file_digest(file, "sha256").hexdigest() == self.manifest.files[relative]
+        return None if same else f"{relative}: changed since it was built"
+
+    def _extra_files(self) -> list[str]:
+        known = {*self.manifest.files, MANIFEST_FILE}
+        found = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if not path.is_dir())
+        return sorted(path for path in set(found) - known if not path.startswith(f"{TUNING_FOLDER}/"))
+
+
+def open_artifact(folder: Path) -> Artifact:
+    """The model in a folder; ModelError where its manifest is missing, unreadable or of another model."""
+    path = folder / MANIFEST_FILE
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror or error}", _RESTORE) from error
+    return Artifact(folder, Manifest.from_json(text, str(path)))
+
+
+def find_artifact(models_folder: Path, name: str) -> Artifact:
+    """The newest model of a name; ModelError naming those that exist."""
+    check_name(name)
+    if versions := _undamaged(*_scan_versions(models_folder / name)):
+        return versions[0]
+    raise _no_such_model(models_folder, name)
+
+
+def list_artifacts(models_folder: Path) -> list[Artifact]:
+    """List all models by name, the newest of a name first. Raises ModelError for one that can't be opened."""
+    return _undamaged(*scan_artifacts(models_folder))
+
+
+def scan_artifacts(models_folder: Path) -> tuple[list[Artifact], list[ModelError]]:
+    """List all models by name, the newest of a name first, and what is wrong with those that can't be opened."""
+    artifacts, damaged = list[Artifact](), list[ModelError]()
+    for name_folder in _names(models_folder):
+        versions, errors = _scan_versions(name_folder)
+        artifacts += versions
+        damaged += errors
+    return artifacts, damaged
+
+
+def check_name(name: str) -> None:
+    """UsageError for a name that could not be a folder's."""
+    if not _NAME.fullmatch(name):
+        raise UsageError(
+            f"model name {name!r} is not allowed", "use letters, digits, dots, dashes and underscores: pets-v2"
+        )
+
+
+def save_manifest(folder: Path, manifest: Manifest) -> None:
+    """Replace manifest.json at once: a reader sees the old one or the new one."""
+    replace_file(folder / MANIFEST_FILE, manifest.to_json().encode())
+
+
+def record_variant(
+    artifact: Artifact, variant: str, details: Mapping[str, Any], files: Mapping[str, bytes]
+) -> Artifact:
+    """Add a variant, its files under variants/<variant>/, or replace it; the model's id stays.
+
+    One that is replaced leaves the manifest first: whoever is killed in between has lost it, and not the model.
+    """
+    check_name(variant)
+    prefix = f"variants/{variant}/"
+    sums = {path: value for path, value in artifact.manifest.files.items() if not path.startswith(prefix)}
+    if files and variant in artifact.manifest.variants:
+        others = {name: value for name, value in artifact.manifest.variants.items() if name != variant}
+        save_manifest(artifact.folder, replace(artifact.manifest, files=dict(sums), variants=others))
+    for relative, data in files.items():
+        sums[prefix + relative] = write_file(artifact.folder, prefix + relative, data)
+    variants = {**artifact.manifest.variants, variant: dict(details)}
+    manifest = replace(artifact.manifest, files=sums, variants=variants)
+    save_manifest(artifact.folder, manifest)
+    return Artifact(artifact.folder, manifest)
+
+
+def write_file(folder: Path, relative: str, data: bytes) -> str:
+    """Write a file of an artifact; its sha256."""
+    path = folder / relative
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def load_function(code: bytes, function: str, path: str) -> Preprocess:
+    """A function out of a single file's bytes; the file may import installed packages, not its neighbours."""
+    namespace: dict[str, Any] = {"__name__": "infer_app_preprocess", "__file__": path}
+    try:
+        exec(compile(code, path, "exec"), namespace)
+        found: Preprocess = namespace[function]
+    except Exception as error:
+        raise ModelError(
+            f"{path}: can't be loaded on its own: {type(error).__name__}: {error}",
+            "keep the preprocess function in one file that imports installed packages only",
+        ) from error
+    return found
+
+
+def _names(models_folder: Path) -> list[Path]:
+    if not models_folder.is_dir():
+        return []
+    try:
+        return sorted(path for path in models_folder.iterdir() if path.is_dir() and _NAME.fullmatch(path.name))
+    except OSError as error:
+        raise ModelError(f"{models_folder}: {error.strerror}", "it must be readable") from error
+
+
+def _scan_versions(name_folder: Path) -> tuple[list[Artifact], list[ModelError]]:
+    """List the models of one name, the newest first, and what is wrong with those that can't be opened."""
+    artifacts, damaged = list[Artifact](), list[ModelError]()
+    for folder in _model_folders(name_folder):
+        try:
+            artifacts.append(open_artifact(folder))
+        except ModelError as error:
+            damaged.append(error)
+    return sorted(artifacts, key=lambda one: (one.manifest.created_at, one.manifest.model_id), reverse=True), damaged
+
+
+def _undamaged(artifacts: list[Artifact], damaged: list[ModelError]) -> list[Artifact]:
+    if damaged:
+        raise damaged[0]
+    return artifacts
+
+
+def _model_folders(name_folder: Path) -> list[Path]:
+    """Finished models only: one that is being built lies in a folder with a leading dot."""
+    if not name_folder.is_dir():
+        return []
+    return sorted(path for path in name_folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def _no_such_model(models_folder: Path, name: str) -> ModelError:
+    names = [path.name for path in _names(models_folder) if _model_folders(path)]
+    if not names:
+        return ModelError(
+            f"no model {name!r}: {models_folder} has none yet", f"make one: infer model build SOURCE --name {name}"
+        )
+    close = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {close[0]}?" if close else "see `infer model list`"
+    return ModelError(f"no model {name!r} in {models_folder}: there are {', '.join(names)}", hint)

@@ -1,0 +1,101 @@
+"""What a model needs to run elsewhere, in one piece: verified where it leaves, and again where it arrives."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import stat
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from infer_app.errors import ModelError
+from infer_app.models.artifact.artifact import MANIFEST_FILE, Artifact, write_file
+from infer_app.workers.temporary_folder import run_folder
+
+KEPT_S = 30 * 86_400.0  # after it was last needed
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """The files of a model by their relative paths: of its variants only those of the one that runs."""
+
+    files: dict[str, bytes]
+    sha256: str
+
+
+def pack(artifact: Artifact, variant: str) -> Parcel:
+    """Raises ModelError where a file is not that of the build."""
+    manifest = artifact.folder / MANIFEST_FILE
+    try:
+        files = {MANIFEST_FILE: manifest.read_bytes()}
+    except OSError as error:
+        raise ModelError(f"{manifest}: {error.strerror}", "`infer model verify` looks at all models") from error
+    for relative in sorted(artifact.manifest.files):
+        if not relative.startswith("variants/") or relative.startswith(f"variants/{variant}/"):
+            files[relative] = artifact.read(relative)
+    return Parcel(files, _sha256(files))
+
+
+def unpack(parcel: Parcel) -> Path:
+    """Write the files into a folder that only this user may change: what is loaded from there is code.
+
+    It is kept between runs where the user has a home, and else gone with this run. Raises ModelError where the parcel
+    was changed on its way.
+    """
+    if _sha256(parcel.files) != parcel.sha256:
+        raise ModelError("a model was changed on its way to this machine", "run it again; is the memory sound?")
+    errors = []
+    for name, find_cache in (("the user's cache", _home_cache), ("the temporary folder", _run_cache)):
+        try:
+            folder = find_cache() / parcel.sha256
+            folder.mkdir(mode=0o700, exist_ok=True)
+            for relative, data in parcel.files.items():
+                path = folder / relative
+                if not path.is_file() or path.read_bytes() != data:
+                    write_file(folder, relative, data)
+            os.utime(folder)
+            _forget_old(folder.parent)
+        except OSError as error:
+            errors.append(f"{error.filename or name}: {error.strerror}")
+            continue
+        return folder
+    raise ModelError(f"a model can't be kept on this machine: {'; '.join(errors)}", "free some space, or set TMPDIR")
+
+
+def _home_cache() -> Path:
+    """Raises PermissionError where anybody else may change a folder on the way to it."""
+    home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
+    cache = (home.expanduser() / "infer_app" / "parcels").resolve()
+    for folder in (*reversed(cache.parents), cache):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        found = folder.stat()
+        is_shared = found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX
+        if is_shared or found.st_uid not in (0, os.getuid()):
+            raise PermissionError(0, "others may change what is in it", str(folder))
+    return cache
+
+
+def _run_cache() -> Path:
+    """A new one in the temporary folder, under a name that nobody could know before."""
+    cache = run_folder() / "parcels"
+    cache.mkdir(mode=0o700, exist_ok=True)
+    return cache
+
+
+def _forget_old(cache: Path) -> None:
+    """Models are replaced by others, and nobody else looks after this folder."""
+    for folder in cache.iterdir():
+        with suppress(FileNotFoundError):  # another process does the same
+            if time.time() - folder.stat().st_mtime > KEPT_S:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _sha256(files: dict[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for relative, data in files.items():
+        digest.update(f"{relative}\0{len(data)}\0".encode())
+        digest.update(data)
+    return digest.hexdigest()

@@ -1,0 +1,180 @@
+"""manifest.json: what a model artifact is, and the id that follows from it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from infer_app.domain import Recipe
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
+
+FORMAT = 1  # raised when an older program could misread the file
+ID_LENGTH = 16  # hex digits
+LABELS_FILE = "labels.txt"
+PREPROCESS_FILE = "preprocess.py"
+GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, size, size, 3) uint8 RGB: Pillow's
+GOLDEN_OUTPUTS_FILE = "golden/outputs.npy"  # (n, num_outputs) float32: the source's on those pixels
+_MODEL_FILES = {"torchscript": "source.ts", "callable": "model.ts"}
+_REBUILD = "rebuild the model with `infer model build`, or restore its folder from a backup"
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Field by field what manifest.json says; `files` holds the sha256 of every other file of the artifact."""
+
+    name: str
+    model_id: str
+    recipe: Recipe
+    input: str  # float-nchw or uint8-nhwc
+    mean: tuple[float, float, float]  # 0-1 scale
+    std: tuple[float, float, float]
+    output: OutputSpec
+    num_outputs: int  # per image
+    source: str  # as given to build
+    source_kind: str  # torchscript or callable
+    source_sha256: str  # of the file's bytes, or of the callable's code and weights
+    preprocess: str | None  # package.module:function of a custom recipe
+    golden: tuple[str, ...]  # encoded images, relative paths
+    tolerance: Tolerance
+    created_at: str  # ISO 8601, UTC
+    built_with: dict[str, str]
+    files: dict[str, str]  # relative path: sha256
+    variants: dict[str, dict[str, Any]] = field(default_factory=dict)
+    format: int = FORMAT
+
+    @property
+    def model_file(self) -> str:
+        """source.ts: exactly the bytes that were given; model.ts: what a callable was traced to."""
+        return _MODEL_FILES[self.source_kind]
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(self.input, self.mean, self.std)
+
+    def expected_id(self) -> str:
+        """The id that the manifest's own content gives."""
+        return model_id(
+            self.source_sha256,
+            self.recipe,
+            self.input_spec,
+            self.output,
+            labels_sha256=self.files.get(LABELS_FILE),
+            preprocess=self.preprocess,
+            preprocess_sha256=self.files.get(PREPROCESS_FILE),
+        )
+
+    def tolerance_of(self, variant: str | None) -> Tolerance:
+        """A variant's own tolerance, where it has one; else the model's."""
+        own = self.variants.get(variant or "", {}).get("tolerance")
+        return Tolerance(**own) if own else self.tolerance
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes, where: str) -> Manifest:
+        """ModelError, naming `where`, for what is not a manifest of this program."""
+        try:
+            data = json.loads(text)
+        except ValueError as error:
+            raise ModelError(f"{where}: not JSON: {error}", _REBUILD) from error
+        if not isinstance(data, dict):
+            raise ModelError(f"{where}: not a JSON object", _REBUILD)
+        _check_keys(data, where)
+        try:
+            return _from_dict(data)
+        except (TypeError, ValueError, KeyError, AttributeError, UsageError) as error:
+            raise ModelError(f"{where}: {error}", _REBUILD) from error
+
+
+def model_file_of(source_kind: str) -> str:
+    return _MODEL_FILES[source_kind]
+
+
+def model_id(
+    source_sha256: str,
+    recipe: Recipe,
+    input_spec: InputSpec,
+    output: OutputSpec,
+    *,
+    labels_sha256: str | None,
+    preprocess: str | None,
+    preprocess_sha256: str | None,
+) -> str:
+    """Hash of all that defines the predictions, and of nothing else: not the name, not a variant, not a timing."""
+    defines = {
+        "source": source_sha256,
+        "recipe": asdict(recipe),
+        "input": asdict(input_spec),
+        "output": asdict(output),
+        "labels": labels_sha256,
+        "preprocess": [preprocess, preprocess_sha256],
+    }
+    canonical = json.dumps(defines, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(canonical.encode()).hexdigest()[:ID_LENGTH]
+
+
+def _check_keys(data: Mapping[str, Any], where: str) -> None:
+    version = data.get("format", FORMAT)
+    if isinstance(version, int) and version > FORMAT:
+        raise ModelError(
+            f"{where}: format {version}, this program reads {FORMAT}", "update infer_app, or rebuild the model here"
+        )
+    known = {item.name for item in fields(Manifest)}
+    if missing := sorted(known - set(data)):
+        raise ModelError(f"{where}: missing {', '.join(missing)}", _REBUILD)
+    if unknown := sorted(set(data) - known):
+        raise ModelError(f"{where}: unknown {', '.join(unknown)}", _REBUILD)
+
+
+def _from_dict(data: Mapping[str, Any]) -> Manifest:
+    output = dict(data["output"])
+    shape = output.pop("shape", None)
+    manifest = Manifest(
+        **{
+            **data,
+            "recipe": Recipe(**data["recipe"]),
+            "mean": floats3(data["mean"]),
+            "std": floats3(data["std"]),
+            "output": OutputSpec(**output, shape=None if shape is None else tuple(shape)),
+            "tolerance": Tolerance(**data["tolerance"]),
+            "golden": tuple(data["golden"]),
+        }
+    )
+    _check_values(manifest)
+    return manifest
+
+
+def _check_values(manifest: Manifest) -> None:
+    """ValueError for what the types can't say."""
+    if manifest.source_kind not in _MODEL_FILES:
+        raise ValueError(f"unknown source_kind {manifest.source_kind!r}")
+    for path in manifest.files:
+        if path.startswith("/") or "\\" in path or ".." in path.split("/"):
+            raise ValueError(f"file {path!r} lies outside the artifact")
+    needed = {manifest.model_file, GOLDEN_PIXELS_FILE, GOLDEN_OUTPUTS_FILE, *manifest.golden}
+    if missing := sorted(needed - set(manifest.files)):
+        raise ValueError(f"no checksum of {', '.join(missing)}")
+    if not manifest.golden or not isinstance(manifest.variants, dict):
+        raise ValueError("golden images or variants are missing")
+    for variant, details in manifest.variants.items():
+        _check_variant(variant, details)
+    if manifest.input_spec.kind and manifest.expected_id() != manifest.model_id:
+        raise ValueError(f"does not belong to model {manifest.model_id}: changed since it was built")
+
+
+def _check_variant(variant: str, details: Any) -> None:
+    """Of what a choice reads, the types; what else a newer program may have noted is its own."""
+    if not isinstance(details, dict):
+        raise ValueError(f"variant {variant} is no object")
+    for key in ("parity", "calibration", "tolerance", "requires"):
+        if not isinstance(details.get(key, {}), dict):
+            raise ValueError(f"{key} of variant {variant} is no object")
+    for key in ("parity", "calibration", "tolerance"):
+        if not all(isinstance(value, int | float) for value in details.get(key, {}).values()):
+            raise ValueError(f"{key} of variant {variant} has something that is no number")
+    Tolerance(**details.get("tolerance", {}))

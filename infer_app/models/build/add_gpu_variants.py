@@ -1,0 +1,147 @@
+"""The GPU variants of a model: made, loaded again in a fresh process, held against the source, and only then stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.workers.isolated_call import run_in_process
+from infer_app.models.runtimes import tensorrt
+from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
+from infer_app.models.runtimes.gpu_probe import Host, describe_host
+from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
+from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
+from infer_app.models.build.half_precision import make_half
+from infer_app.models.artifact.specs import Tolerance
+from infer_app.models.runtimes.torchscript import load_torchscript, trace_module
+from infer_app.models.runtimes.variants import GPU_VARIANTS, full_name, is_tensorrt, missing_here, precision_of
+
+MIN_COSINE = 0.999  # of every golden image: half precision keeps about three digits
+MIN_ROOM = 0.02  # of the largest output, for a variant that was nearer than half of it when built
+PARITY_BATCH = 3  # images: none of the sizes a plan is tuned for, and it leaves a tail
+
+Say = Callable[[str], None]
+MakeModule = Callable[[], nn.Module]
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where GPU variants are made: what this machine has, and the device they are made and measured on."""
+
+    host: Host
+    device: torch.device
+
+    @classmethod
+    def here(cls) -> Workshop:
+        """On the first GPU of this machine."""
+        return cls(describe_host(), torch.device("cuda", 0))
+
+
+@dataclass(frozen=True)
+class Made:
+    """A variant before it is judged: its files by name, and what its manifest entry says besides parity."""
+
+    files: dict[str, bytes]
+    details: dict[str, Any]
+
+
+def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> list[str]:
+    """The variants in full, in the order they are made. Before anything is built, since building takes minutes.
+
+    Raises UsageError for a name that is none, and ModelError where this machine can't make and measure one.
+    """
+    variants = list(dict.fromkeys(full_name(name) for name in names))
+    for variant in variants:
+        if variant not in GPU_VARIANTS:
+            raise UsageError(f"no GPU variant {variant!r}", f"choose of: trt, cuda, {', '.join(GPU_VARIANTS)}")
+        if why := missing_here(variant, host):
+            raise ModelError(
+                f"{variant} can't be built here: {why}", "nothing was published; build it where it will run"
+            )
+        if is_tensorrt(variant) and source_kind != "callable":
+            raise ModelError(
+                f"{variant} can't be built from a TorchScript file: torch.export takes no TorchScript",
+                "give the Python callable that makes the module: infer model build package.module:function "
+                "--weights FILE; or build --variant cuda, which takes a TorchScript file",
+            )
+    return variants
+
+
+def add_gpu_variants(
+    artifact: Artifact, variants: Sequence[str], make_module: MakeModule | None, workshop: Workshop, say: Say
+) -> Artifact:
+    """The artifact with the variants that are named. One that fails is not recorded, those before it are.
+
+    `make_module` gives the source anew, in fp32 on the CPU; only TensorRT needs it. Raises ModelError.
+    """
+    for variant in variants:
+        say(f"{variant}: building")
+        made = _make(artifact, variant, make_module, workshop)
+        parity = run_in_process(
+            measure_golden, artifact.folder, variant, made.files[tensorrt.MODULE_FILE], str(workshop.device)
+        )
+        _check_parity(variant, parity)
+        details = {"parity": parity.to_json(), "tolerance": asdict(_tolerance(parity)), **made.details}
+        artifact = record_variant(artifact, variant, details, made.files)
+        say(f"{variant}: worst cosine {parity.cosine:.6f} on {parity.num_images} golden images")
+    return artifact
+
+
+def measure_golden(folder: Path, variant: str, module: bytes, device: str) -> Parity:
+    """A module on the golden images, in batches and with a tail: for a process that has loaded nothing yet."""
+    artifact, on = open_artifact(folder), torch.device(device)
+    model = run_fixed(load_module(variant, module, on), artifact.manifest.recipe.size, PARITY_BATCH, on)
+    return measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH))
+
+
+def _make(artifact: Artifact, variant: str, make_module: MakeModule | None, workshop: Workshop) -> Made:
+    manifest, device = artifact.manifest, workshop.device
+    if make_module is None or not is_tensorrt(variant):
+        source: nn.Module = load_torchscript(artifact.read(manifest.model_file))
+    else:
+        source = make_module()
+    pixels = golden_pixels(artifact)[:2].to(device)
+    model = make_half(source.to(device), manifest.input_spec, precision_of(variant), pixels)
+    if is_tensorrt(variant):
+        return _make_plan(model, manifest.recipe.size, workshop)
+    return Made({tensorrt.MODULE_FILE: trace_module(model, pixels)}, {"requires": _requires_cuda(workshop.host)})
+
+
+def _make_plan(model: nn.Module, size: int, workshop: Workshop) -> Made:
+    plan = tensorrt.build_plan(model, size, workshop.device)
+    bindings = tensorrt.read_bindings(plan)
+    if (len(bindings.inputs), len(bindings.outputs)) != (1, 1):
+        raise ModelError(f"the plan has {bindings} instead of one input and one output", "build --variant cuda instead")
+    module = tensorrt.embed_to_bytes(plan, bindings, workshop.device)
+    details = {
+        "requires": workshop.host.requirements() | {"abi": tensorrt.runtime_abi()},
+        "bindings": bindings.to_json(),
+        "batch": {"min": tensorrt.MIN_BATCH, "best": tensorrt.BEST_BATCH, "max": tensorrt.MAX_BATCH},
+    }
+    return Made({tensorrt.PLAN_FILE: plan, tensorrt.MODULE_FILE: module}, details)
+
+
+def _requires_cuda(host: Host) -> dict[str, str]:
+    """TorchScript is compiled where it is loaded, so hardly anything; the rest is told for the record."""
+    bare = replace(host, tensorrt=None, torch_tensorrt=None)
+    return {key: value for key, value in bare.requirements().items() if key != "compute_capability"}
+
+
+def _check_parity(variant: str, parity: Parity) -> None:
+    if not parity.cosine >= MIN_COSINE:  # NaN is not more than anything
+        raise ModelError(
+            f"{variant}: the worst golden image has cosine {parity.cosine:.6f}, needed is {MIN_COSINE:g}",
+            f"nothing was published; a model that overflows in fp16 may keep its range in bf16: --variant "
+            f"{variant.replace('fp16', 'bf16')}",
+        )
+
+
+def _tolerance(parity: Parity) -> Tolerance:
+    """Of every run's golden check: the bar of the build, and room for another batch size's order of additions."""
+    return Tolerance(cosine=MIN_COSINE, relative=max(MIN_ROOM, 2 * parity.relative_difference))

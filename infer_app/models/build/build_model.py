@@ -1,0 +1,260 @@
+"""`infer model build`: read the source, try it, then write the artifact in one step, or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import infer_app
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.artifact.artifact import (
+    Artifact,
+    Preprocess,
+    check_name,
+    find_artifact,
+    load_function,
+    open_artifact,
+    save_manifest,
+    write_file,
+)
+from infer_app.models.build.callables import resolve_callable
+from infer_app.models.build.decoding_agreement import decoding_agreement
+from infer_app.models.runtimes.fixed_batch import as_rows
+from infer_app.models.verification.golden import (
+    CHECK_BATCH,
+    check_golden,
+    golden_outputs,
+    golden_pixels,
+    measure_parity,
+    predict_all,
+    save_array,
+)
+from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
+from infer_app.models.artifact.labels import format_labels, parse_labels
+from infer_app.models.artifact.manifest import (
+    GOLDEN_OUTPUTS_FILE,
+    GOLDEN_PIXELS_FILE,
+    LABELS_FILE,
+    PREPROCESS_FILE,
+    Manifest,
+    model_file_of,
+    model_id,
+)
+from infer_app.models.build.model_source import Source, read_source, standalone_code
+from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
+from infer_app.models.runtimes.torchscript import build_cpu_variant, load_torchscript
+from infer_app.models.build.validate_source import check_meaning, try_source
+from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.domain import Recipe
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What `infer model build` was asked for."""
+
+    source: str  # a TorchScript file, or package.module:function
+    name: str
+    recipe: Recipe
+    weights: Path | None = None  # of a callable: a state dict, or .safetensors
+    labels: Path | None = None
+    preprocess: str | None = None  # package.module:function, of a custom recipe
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # 0-1 scale
+    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    input: str = "float-nchw"
+    output: OutputSpec = field(default_factory=OutputSpec)
+    golden: Path | None = None  # a folder of images
+
+    @property
+    def input_spec(self) -> InputSpec:
+        return InputSpec(self.input, floats3(self.mean), floats3(self.std))
+
+
+def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
+    """The artifact, checked and complete; where this very model exists it is left as it is and `reused` is true."""
+    _check_request(request)
+    input_spec = request.input_spec
+    files = _own_files(request)
+    preprocess = _preprocess_of(request, files)
+    source = read_source(request.source, request.weights, input_spec, request.recipe.size)
+    module = load_torchscript(source.model)
+    golden = make_golden_set(request.golden, request.recipe, preprocess)
+    outputs = try_source(module, input_spec, golden.pixels)
+    check_meaning(outputs, request.output, _num_labels(files))
+
+    files[model_file_of(source.kind)] = source.model
+    files |= dict(zip(golden.names, golden.images, strict=True))
+    files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels.numpy())
+    files[GOLDEN_OUTPUTS_FILE] = save_array(as_rows(outputs).numpy())
+    manifest = _manifest(request, source, golden, outputs, files)
+    folder = models_folder / request.name / manifest.model_id
+    if existing := _sound_artifact(folder):
+        return _as_newest(existing, manifest.created_at)
+    with _new_folder(folder) as building:
+        _fill(building, manifest, files, preprocess, golden.photos)
+    return open_artifact(folder)
+
+
+def _as_newest(artifact: Artifact, created_at: str) -> Artifact:
+    """What is built again is what its name stands for from now on; the id and the files stay."""
+    if find_artifact(artifact.folder.parent.parent, artifact.manifest.name).folder == artifact.folder:
+        return artifact
+    manifest = replace(artifact.manifest, created_at=created_at)
+    save_manifest(artifact.folder, manifest)
+    return replace(artifact, manifest=manifest)
+
+
+def _check_request(request: BuildRequest) -> None:
+    check_name(request.name)
+    if request.recipe.size < 1:
+        raise UsageError(f"size {request.recipe.size} is less than 1")
+    if (request.recipe.kind == "custom") != (request.preprocess is not None):
+        raise UsageError("--preprocess and the recipe custom belong together", "give both, or another recipe alone")
+    if request.recipe.kind == "custom" and request.recipe.decode != "exact":
+        raise UsageError(
+            f"decode {request.recipe.decode} does not go with a preprocess function",
+            "leave it out: the function gets whole pictures",
+        )
+    if request.labels is not None and request.output.kind != "classification":
+        raise UsageError(f"labels belong to classification, not to {request.output.kind}", "leave --labels out")
+    if request.input == "uint8-nhwc" and request.input_spec != InputSpec("uint8-nhwc"):
+        raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
+
+
+def _own_files(request: BuildRequest) -> dict[str, bytes]:
+    """Labels and preprocess function, as they are stored."""
+    files = {}
+    if request.labels is not None:
+        if not request.labels.is_file():
+            raise UsageError(f"no file {request.labels}", "--labels takes a text file, one label a line")
+        files[LABELS_FILE] = format_labels(parse_labels(request.labels.read_bytes(), str(request.labels)))
+    if request.preprocess is not None:
+        files[PREPROCESS_FILE] = standalone_code(resolve_callable(request.preprocess))
+    return files
+
+
+def _preprocess_of(request: BuildRequest, files: dict[str, bytes]) -> Preprocess | None:
+    """From the copy that every run will use, so that a file that can't stand alone is found now."""
+    if request.preprocess is None:
+        return None
+    return load_function(files[PREPROCESS_FILE], request.preprocess.rpartition(":")[2], request.preprocess)
+
+
+def _num_labels(files: dict[str, bytes]) -> int | None:
+    return len(parse_labels(files[LABELS_FILE], LABELS_FILE)) if LABELS_FILE in files else None
+
+
+def _manifest(
+    request: BuildRequest, source: Source, golden: GoldenSet, outputs: Tensor, files: dict[str, bytes]
+) -> Manifest:
+    output = request.output
+    if output.kind == "raw":
+        output = replace(output, shape=tuple(outputs.shape[1:]))
+    sums = {relative: hashlib.sha256(data).hexdigest() for relative, data in sorted(files.items())}
+    return Manifest(
+        name=request.name,
+        model_id=model_id(
+            source.sha256,
+            request.recipe,
+            request.input_spec,
+            output,
+            labels_sha256=sums.get(LABELS_FILE),
+            preprocess=request.preprocess,
+            preprocess_sha256=sums.get(PREPROCESS_FILE),
+        ),
+        recipe=request.recipe,
+        input=request.input,
+        mean=request.input_spec.mean,
+        std=request.input_spec.std,
+        output=output,
+        num_outputs=as_rows(outputs).shape[1],
+        source=request.source,
+        source_kind=source.kind,
+        source_sha256=source.sha256,
+        preprocess=request.preprocess,
+        golden=golden.names,
+        tolerance=Tolerance(),
+        created_at=datetime.now(UTC).isoformat(),
+        built_with={
+            "infer_app": infer_app.__version__,
+            "torch": str(torch.__version__),
+            "python": platform.python_version(),
+        },
+        files=sums,
+    )
+
+
+def _sound_artifact(folder: Path) -> Artifact | None:
+    """The model that is there already; None where it is missing or damaged, and will be replaced."""
+    if not folder.is_dir():
+        return None
+    try:
+        artifact = open_artifact(folder)
+        artifact.verify()
+    except ModelError:
+        return None
+    return replace(artifact, reused=True)
+
+
+def _fill(
+    folder: Path,
+    manifest: Manifest,
+    files: dict[str, bytes],
+    preprocess: Preprocess | None,
+    photos: Sequence[bytes],
+) -> None:
+    """Write the files, then read them back as a run does: the golden check, and the variant's parity."""
+    for relative, data in files.items():
+        write_file(folder, relative, data)
+    save_manifest(folder, manifest)
+    artifact = open_artifact(folder)
+    predict = _cpu_variant(artifact)
+    check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
+    actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
+    parity = measure_parity(golden_outputs(artifact), actual)
+    details: dict[str, Any] = {"parity": parity.to_json()}
+    if manifest.recipe.decode != "exact":
+        agreement = decoding_agreement(predict, manifest.recipe, photos)
+        details[manifest.recipe.decode] = agreement.to_json() if agreement else None
+    save_manifest(folder, replace(manifest, variants={TORCHSCRIPT: details}))
+
+
+def _cpu_variant(artifact: Artifact) -> Callable[[Tensor], Tensor]:
+    try:
+        return build_cpu_variant(artifact)
+    except Exception as error:  # the module is the user's code, and torch.jit.Error is no RuntimeError
+        raise ModelError(f"the module can't be frozen for the CPU: {error}", "simplify it, or trace it") from error
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A folder to fill beside `folder`; it takes its place at the end, or is removed after a failure."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    building = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    try:
+        yield building
+        building.chmod(0o755)  # mkdtemp's is its owner's alone; cron may run as someone else
+        _move_in(building, folder)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+
+
+def _move_in(building: Path, folder: Path) -> None:
+    if folder.exists():  # damaged, or of a build that ended a moment earlier: the same model either way
+        old = Path(tempfile.mkdtemp(prefix=".replaced-", dir=folder.parent))
+        folder.replace(old)
+        building.replace(folder)
+        shutil.rmtree(old, ignore_errors=True)
+        return
+    building.replace(folder)

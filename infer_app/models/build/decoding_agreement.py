@@ -1,0 +1,108 @@
+"""What decoding otherwise than exactly changes in a model's answers: at a fraction of the size, or on a GPU."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.decode.gpu_decoder import GpuDecoder
+from infer_app.images.decode.gpu_jpeg import suits_gpu
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.transform.to_pixels import transform
+from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.verification.golden import CHECK_BATCH, Parity, measure_parity, predict_all
+from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels
+from infer_app.domain import Recipe
+
+
+def decoding_agreement(
+    predict: Callable[[Tensor], Tensor], recipe: Recipe, images: Iterable[bytes], batch_size: int = CHECK_BATCH
+) -> Parity | None:
+    """How near the outputs are to those of exact decoding; None where that is what every image gets.
+
+    Encoded images that are decoded exactly (not large enough to be shrunk, not of the kind that a GPU takes), or are no
+    images, say nothing about it and are not counted. `predict` takes at most `batch_size` rows. Raises ModelError
+    where there is nothing to decode with.
+    """
+    decode = _gpu_pixels(recipe) if recipe.decode == "gpu" else partial(_scaled_pixels, recipe=recipe)
+    exact, other = [], []
+    for data in images:
+        try:
+            if (pixels := decode(data)) is not None:
+                exact.append(load_pixels(data, replace(recipe, decode="exact")))
+                other.append(pixels)
+        except BadImage:
+            continue
+    if not other:
+        return None
+    return measure_parity(
+        predict_all(predict, torch.stack(exact), batch_size), predict_all(predict, torch.stack(other), batch_size)
+    )
+
+
+def _scaled_pixels(data: bytes, recipe: Recipe) -> Tensor | None:
+    picture = decode_image(data, recipe, GOLDEN_LIMITS)
+    return transform(picture, recipe) if picture.scale > 1 else None
+
+
+def _gpu_pixels(recipe: Recipe) -> Callable[[bytes], Tensor | None]:
+    decoder = GpuDecoder.here()
+
+    def pixels(data: bytes) -> Tensor | None:
+        found = decoder.pixels([data], recipe) if suits_gpu(data, recipe, GOLDEN_LIMITS) else [None]
+        return None if found[0] is None else found[0].cpu()
+
+    return pixels
+
+
+def decoding_ms(
+    artifact_folder: Path,
+    limits: ReadLimits,
+    max_pixels: int,
+    locations: Sequence[str],
+) -> dict[str, float] | None:
+    """CPU milliseconds per image of decoding and transforming, `exact` and `scaled`, each the better of two rounds.
+
+    None where the model decodes otherwise already, has a preprocessing of its own, or no image is large enough.
+    """
+    manifest = open_artifact(artifact_folder).manifest
+    if manifest.recipe.decode != "exact" or manifest.preprocess:
+        return None
+    recipes = {decode: replace(manifest.recipe, decode=decode) for decode in ("exact", "scaled")}
+    decode_limits = DecodeLimits(max_pixels)
+    seconds = {decode: [0.0, 0.0] for decode in recipes}
+    shrunk = num_images = 0
+    for location in locations:
+        try:
+            data = read_image(location, limits).data
+            shrunk += decode_image(data, recipes["scaled"], decode_limits).scale > 1
+            for round_number in range(2):
+                for decode, recipe in recipes.items():
+                    started = time.thread_time()
+                    transform(decode_image(data, recipe, decode_limits), recipe)
+                    seconds[decode][round_number] += time.thread_time() - started
+        except BadImage:
+            continue
+        num_images += 1
+    return {decode: 1e3 * min(rounds) / num_images for decode, rounds in seconds.items()} if shrunk else None
+
+
+def agreement_in_words(parity: Parity | None, output_kind: str, decode: str = "scaled") -> str:
+    """For whoever builds a model that decodes scaled or on a GPU: is it as good?"""
+    kind = "large enough to be shrunk" if decode == "scaled" else "of the kind that a GPU decodes"
+    if parity is None:
+        return f"decode {decode}: no image was {kind}: give photos like the night's with --calibrate"
+    images = f"{parity.num_images:,} image{'s' if parity.num_images > 1 else ''} {kind}"
+    if output_kind == "classification":
+        return f"decode {decode}: {parity.label_agreement:.1%} of labels as with exact decoding, of {images}"
+    if output_kind == "regression":
+        return f"decode {decode}: {parity.worst_difference:.3g} from exact decoding at worst, of {images}"
+    return f"decode {decode}: cosine with exact decoding {parity.cosine:.4f} at worst, of {images}"

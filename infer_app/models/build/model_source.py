@@ -1,0 +1,201 @@
+"""What a model is built from: a TorchScript file, or a Python callable that returns the module."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import pickle
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.build.callables import resolve_callable
+from infer_app.models.artifact.specs import InputSpec
+from infer_app.models.runtimes.torchscript import first_line, trace_module
+from infer_app.models.build.validate_source import check_batches
+
+_INSTALLED = ("site-packages", "dist-packages")
+_NUM_NAMED = 3  # keys, of those that are missing or too many
+_WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "ema")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A TorchScript module and the hash that stands for it in the model's id."""
+
+    kind: str  # torchscript or callable
+    model: bytes  # a TorchScript file
+    sha256: str
+
+
+def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: int) -> Source:
+    """A file as it is, or a callable's module traced in fp32 on pictures of `size` by `size`."""
+    path = Path(source)
+    if path.is_file():
+        return _read_file(path, weights)
+    if ":" not in source:
+        raise UsageError(f"no file {source}", "give a TorchScript file, or a callable as package.module:function")
+    function = resolve_callable(source)
+    module = make_module(source, weights)
+    if weights is None and _state_sha256(module) != _state_sha256(_make(function, source)):
+        raise ModelError(f"{source} gives other weights at each call", "name the trained ones: --weights FILE")
+    sha256 = hashlib.sha256(source_code(function) + _state_sha256(module).encode()).hexdigest()
+    return Source("callable", _trace(module, input_spec, size), sha256)
+
+
+def make_module(source: str, weights: Path | None) -> nn.Module:
+    """What a callable gives, its weights loaded: in eval mode, fp32, on the CPU. Raises UsageError or ModelError."""
+    module = _make(resolve_callable(source), source)
+    if weights is not None:
+        _load_weights(module, weights)
+    return module
+
+
+def source_code(function: Callable[..., Any]) -> bytes:
+    """The bytes of the file that a function is written in; UsageError where there is none."""
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(function))
+        return Path(path or "").read_bytes()
+    except (TypeError, OSError) as error:
+        raise UsageError(
+            f"{function!r} has no source file", "write it in a Python file, so that a change to it can be noticed"
+        ) from error
+
+
+def standalone_code(function: Callable[..., Any]) -> bytes:
+    """`source_code` of a function whose file can be run elsewhere; ModelError where it needs its neighbours."""
+    code = source_code(function)
+    folders = {Path(inspect.getsourcefile(inspect.unwrap(function)) or "").parent, Path.cwd()}
+    own = [folder for folder in folders if folder.name not in _INSTALLED]
+    for name in _imported(code):
+        if any(_is_module(folder / name) for folder in own):
+            raise ModelError(
+                f"{function.__name__} imports its neighbour {name or '.'}, which the artifact will not have",
+                "keep the function in one file that imports installed packages only",
+            )
+    return code
+
+
+def _imported(code: bytes) -> list[str]:
+    """The packages that a file imports anywhere in it; an empty name for a relative import."""
+    names = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names += [alias.name.partition(".")[0] for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            names.append("" if node.level else (node.module or "").partition(".")[0])
+    return names
+
+
+def _is_module(path: Path) -> bool:
+    return path.with_suffix(".py").is_file() or any(path.glob("*.py"))
+
+
+def _read_file(path: Path, weights: Path | None) -> Source:
+    if weights is not None:
+        raise UsageError("--weights belongs to a callable; a TorchScript file brings its own", "leave --weights out")
+    data = path.read_bytes()
+    return Source("torchscript", data, hashlib.sha256(data).hexdigest())
+
+
+def _make(function: Callable[..., Any], source: str) -> nn.Module:
+    try:
+        module = function()
+    except Exception as error:
+        raise ModelError(
+            f"{source} failed: {type(error).__name__}: {error}", "it must take no argument and return an nn.Module"
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise ModelError(f"{source} returned a {type(module).__name__}", "it must return an nn.Module")
+    return module.eval().cpu().float()
+
+
+def _load_weights(module: nn.Module, path: Path) -> None:
+    state = _read_weights(path)
+    expected = module.state_dict().keys()
+    missing, unexpected = sorted(expected - state.keys()), sorted(state.keys() - expected)
+    if missing or unexpected:
+        raise ModelError(
+            f"{path} is of another module: {_named('missing', missing)}{_named('unexpected', unexpected)}",
+            _hint_for(state),
+        )
+    try:
+        module.load_state_dict(state, strict=True)
+    except RuntimeError as error:
+        shapes = str(error).splitlines()[-1].strip()
+        raise ModelError(f"{path} is of another module: {shapes}", "check the callable's number of classes") from error
+
+
+def _read_weights(path: Path) -> Mapping[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {error.strerror or error}", "--weights takes a state dict or .safetensors"
+        ) from error
+    except (pickle.UnpicklingError, RuntimeError, EOFError, SafetensorError, ValueError) as error:
+        raise ModelError(
+            f"{path}: no weights can be read: {first_line(error)}",
+            "save them on their own: torch.save(model.state_dict(), FILE), or as safetensors",
+        ) from error
+    if not isinstance(state, dict):
+        raise ModelError(f"{path} holds a {type(state).__name__}", "save torch.save(model.state_dict(), FILE)")
+    return state
+
+
+def _named(what: str, keys: list[str]) -> str:
+    if not keys:
+        return ""
+    more = f" and {len(keys) - _NUM_NAMED} more" if len(keys) > _NUM_NAMED else ""
+    return f"{what} {', '.join(keys[:_NUM_NAMED])}{more}; "
+
+
+def _hint_for(state: Mapping[str, Any]) -> str:
+    for key in _WRAPPERS:
+        if isinstance(state.get(key), dict):
+            return f"it is a checkpoint: save its {key!r} entry on its own"
+    if state and all(str(key).startswith("module.") for key in state):
+        return "the keys start with 'module.' (DataParallel): save model.module.state_dict()"
+    return "give the callable that the weights were trained with"
+
+
+def _state_sha256(module: nn.Module) -> str:
+    digest = hashlib.sha256()
+    for name, tensor in sorted(module.state_dict().items()):
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
+        # Not contiguous(): it returns a tensor with one element as it is, whatever its stride, and view needs stride 1.
+        values = tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+        digest.update(values.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _trace(module: nn.Module, spec: InputSpec, size: int) -> bytes:
+    """Trace a module; ModelError where that fails, with what is wrong with the module if it doesn't run by itself."""
+    try:
+        return trace_module(module, _example(spec, size))
+    except ModelError:
+        check_batches(module, spec, _pictures(3, size))
+        raise
+
+
+def _example(spec: InputSpec, size: int) -> Tensor:
+    """Two pictures to trace on: with one alone, a squeeze would lose the batch."""
+    if spec.kind == "uint8-nhwc":
+        return _pictures(2, size)
+    return torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def _pictures(count: int, size: int) -> Tensor:
+    """Random pixels, (count, size, size, 3) uint8; the same ones at each call."""
+    random = torch.Generator().manual_seed(0)
+    return torch.randint(0, 256, (count, size, size, 3), dtype=torch.uint8, generator=random)

@@ -1,0 +1,154 @@
+"""The OpenVINO variants of a model: converted, held against the source, measured, and only then recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from infer_app.errors import ModelError
+from infer_app.models.runtimes import openvino
+from infer_app.models.artifact.artifact import Artifact, record_variant
+from infer_app.models.build.calibration import Calibration, CalibrationImages, load_calibration
+from infer_app.models.build.decoding_agreement import decoding_agreement
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
+from infer_app.models.selection.measure import measure_models, one_thread
+from infer_app.models.artifact.specs import Tolerance
+from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, missing_for, open_variant
+
+# How many of the first convolutions stay in floating point, tried in this order until enough labels are kept. The
+# first layers see the picture itself: they cost little and carry most of the loss.
+KEEP_FLOAT = (0, 1, 3, 6, 12)
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A quantised graph and how it did on images it was not fitted to."""
+
+    graph: Any
+    model: FixedBatch
+    keep_float: int
+    parity: Parity
+
+
+def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) -> Artifact:
+    """The artifact with every variant that this machine can make; `say` is told what was made, and what not and why.
+
+    Raises ModelError where int8 was asked for by giving images and can't be made.
+    """
+    if calibration is not None and artifact.manifest.recipe.decode != "exact":
+        artifact = _record_decoding(artifact, calibration)
+    if why := missing_for(OPENVINO_FP32):
+        if calibration is not None:
+            raise ModelError("int8 needs OpenVINO and NNCF", "pip install 'infer_app[cpu,int8]'")
+        say(f"{OPENVINO_FP32}: left out, {why}")
+        return artifact
+    if calibration is None and OPENVINO_FP32 in artifact.manifest.variants:
+        return artifact
+    try:
+        graph = openvino.convert(artifact)
+    except ModelError as error:
+        if calibration is not None:
+            raise
+        say(f"{OPENVINO_FP32}: left out, {error}; {error.hint}")
+        return artifact
+    images = load_calibration(artifact, calibration) if calibration else None
+    fp32 = openvino.compile_graph(graph, artifact.manifest.recipe.size)
+    artifact = _record_fp32(artifact, graph, fp32, images)
+    if calibration is None or images is None:
+        return artifact
+    return _add_int8(artifact, graph, images, calibration.min_agreement, say)
+
+
+def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
+    """What decoding otherwise than exactly changes on the user's own photos, instead of on the golden ones."""
+    model = open_variant(artifact, TORCHSCRIPT)
+    photos = (path.read_bytes() for path in calibration.files())
+    recipe = artifact.manifest.recipe
+    agreement = decoding_agreement(model, recipe, photos, model.batch_size)
+    details = artifact.manifest.variants[TORCHSCRIPT] | {recipe.decode: agreement.to_json() if agreement else None}
+    return record_variant(artifact, TORCHSCRIPT, details, {})
+
+
+def _record_fp32(artifact: Artifact, graph: Any, model: FixedBatch, images: CalibrationImages | None) -> Artifact:
+    details = _parities(artifact, model, images)
+    return record_variant(artifact, OPENVINO_FP32, details, openvino.serialise(graph))
+
+
+def _add_int8(artifact: Artifact, graph: Any, images: CalibrationImages, min_agreement: float, say: Say) -> Artifact:
+    if not openvino.can_quantise():
+        raise ModelError("int8 needs NNCF", "pip install 'infer_app[cpu,int8]'")
+    best = None
+    for judged in _quantised(artifact, graph, images):
+        if best is None or _score(artifact, judged.parity) > _score(artifact, best.parity):
+            best = judged
+        if _score(artifact, judged.parity) >= min_agreement:
+            break
+    assert best is not None  # KEEP_FLOAT is not empty
+    golden = _golden_parity(artifact, best.model)
+    with one_thread():
+        fp32 = {variant: [open_variant(artifact, variant)] for variant in (TORCHSCRIPT, OPENVINO_FP32)}
+        speeds = measure_models({OPENVINO_INT8: [best.model], **fp32}, golden_pixels(artifact))
+    int8_ms = speeds.pop(OPENVINO_INT8).ms_per_image
+    fp32_ms = min(speed.ms_per_image for speed in speeds.values())
+    meets_bar = _score(artifact, best.parity) >= min_agreement
+    details = {
+        "parity": golden.to_json(),
+        "calibration": best.parity.to_json(),
+        "tolerance": asdict(_tolerance(golden)),
+        "min_agreement": min_agreement,
+        "meets_bar": meets_bar,
+        "ms_when_built": {"int8": int8_ms, "fp32": fp32_ms},
+        "is_faster": int8_ms < fp32_ms,
+        "first_convolutions_in_fp32": best.keep_float,
+    }
+    if not meets_bar:
+        say(
+            f"{OPENVINO_INT8}: {_score(artifact, best.parity):.1%} kept, {min_agreement:.1%} are needed: auto will not "
+            f"take it; --variant {OPENVINO_INT8} still does"
+        )
+    return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph))
+
+
+def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Iterator[Judged]:
+    """int8 with more and more of the first convolutions in floating point."""
+    for keep_float in KEEP_FLOAT:
+        fitted = openvino.quantise(graph, torch.split(images.fitted, 1), keep_float)
+        model = openvino.compile_graph(fitted, artifact.manifest.recipe.size)
+        yield Judged(
+            fitted,
+            model,
+            keep_float,
+            measure_parity(images.expected, predict_all(model, images.judging, model.batch_size)),
+        )
+
+
+def _score(artifact: Artifact, parity: Parity) -> float:
+    """What the bar is held against: kept labels, or the worst cosine where the output is no class."""
+    return parity.label_agreement if artifact.manifest.output.kind == "classification" else parity.cosine
+
+
+def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:
+    details = {"parity": _golden_parity(artifact, model).to_json()}
+    if images is not None:
+        details["calibration"] = measure_parity(
+            images.expected, predict_all(model, images.judging, model.batch_size)
+        ).to_json()
+    return details
+
+
+def _golden_parity(artifact: Artifact, model: FixedBatch) -> Parity:
+    return measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), model.batch_size))
+
+
+def _tolerance(golden: Parity) -> Tolerance:
+    """Room for another processor's rounding: twice the distance that was measured here."""
+    return Tolerance(
+        cosine=min(Tolerance().cosine, 1 - 2 * (1 - golden.cosine)),
+        relative=max(Tolerance().relative, 2 * golden.relative_difference),
+    )

@@ -1,0 +1,131 @@
+"""Run a source on a few pictures before anything is stored: what can't work every night is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from infer_app.errors import ModelError
+from infer_app.models.runtimes.fixed_batch import as_rows
+from infer_app.models.artifact.specs import InputSpec, OutputSpec
+from infer_app.models.runtimes.torchscript import first_line, run_source
+
+BATCH_TOLERANCE = 1e-4  # of the largest output: fp32 noise of another order of additions stays well below
+_OTHER_BATCHES = (4, 8, 16, 32, 64)  # sizes that people trace with
+_BATCH_HINT = "trace or script it so that it takes any batch: use x.shape[0] or flatten(1), never a fixed number"
+
+_Run = Callable[[Tensor], Any]
+
+
+def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
+    """What the source gives for (n, H, W, 3) uint8 pixels, as it is: (n, …) float32.
+
+    ModelError with what to do for a module that can't run on them, knows one batch size only, gives anything but one
+    tensor, gives other outputs each time or in other company, or gives numbers that are not finite.
+    """
+    run = partial(run_source, module, spec)
+    trial = torch.cat([pixels, pixels.flip(1), 255 - pixels])[:3]
+    check_batches(module, spec, trial)
+    together = run(trial).float()
+    _check_repeatable(together, run(trial).float())
+    _check_company(together, torch.cat([run(trial[:1]), run(trial[1:])]).float())
+    outputs = torch.cat([run(batch).float() for batch in torch.split(pixels, 3)])
+    if not outputs.isfinite().all():
+        raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
+    return outputs
+
+
+def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor) -> None:
+    """Refuse a module that can't run on one, two and three pictures alike, or that gives anything but one tensor.
+
+    `trial`: (3, H, W, 3) uint8. Raises ModelError with what to do.
+    """
+    run = partial(run_source, module, spec)
+    failures = {size: failure for size in (1, 2, 3) if (failure := _failure(run, trial[:size]))}
+    if not failures:
+        return
+    size, failure = next(iter(failures.items()))
+    if isinstance(failure, ModelError):
+        raise failure
+    fits = [n for n in (1, 2, 3) if n not in failures] or _other_batches(run, trial)
+    if fits:
+        raise ModelError(
+            f"the module runs on {fits[0]} at a time but not on {size}: {first_line(failure)}", _BATCH_HINT
+        )
+    height, width = trial.shape[1:3]
+    raise ModelError(
+        f"the module can't run on pictures of {height}x{width}: {first_line(failure)}",
+        "check --size, and --input: float-nchw is normalised float32 (n, 3, H, W), uint8-nhwc is (n, H, W, 3)",
+    ) from failure
+
+
+def check_meaning(outputs: Tensor, spec: OutputSpec, num_labels: int | None) -> None:
+    """ModelError where outputs of (n, …) can't mean what `spec` says; ones after (n, D) are dropped."""
+    if spec.kind != "raw" and any(length != 1 for length in outputs.shape[2:]):
+        raise ModelError(
+            f"one image's output has the shape {tuple(outputs.shape[1:])}, {spec.kind} needs one row of numbers",
+            "pool or flatten it in the module, or build with --output raw",
+        )
+    num_outputs = as_rows(outputs).shape[1]
+    if num_labels is not None and num_labels != num_outputs:
+        raise ModelError(f"{num_labels} labels for {num_outputs} outputs", "class i is line i of the labels file")
+    if spec.kind == "classification" and spec.activation != "sigmoid":
+        _check_classes(as_rows(outputs), spec)
+
+
+def _check_classes(rows: Tensor, spec: OutputSpec) -> None:
+    if rows.shape[1] == 1:
+        raise ModelError(
+            "a softmax over one output is always 1",
+            "use --activation sigmoid for yes or no, or --output regression for a number",
+        )
+    are_probabilities = bool((rows >= 0).all() and ((rows.sum(1) - 1).abs() < 1e-3).all())
+    if are_probabilities and spec.activation == "softmax":
+        raise ModelError("the outputs are probabilities already", "build with --activation none")
+    if not are_probabilities and spec.activation == "none":
+        raise ModelError("the outputs are not probabilities that sum to 1", "build with --activation softmax")
+
+
+def _failure(run: _Run, batch: Tensor) -> Exception | None:
+    try:
+        output = run(batch)
+    except Exception as error:  # the user's code runs here
+        return error
+    if not isinstance(output, Tensor):
+        return ModelError(
+            f"the module returns a {type(output).__name__}, not a tensor",
+            "wrap it in a module that returns the one tensor to be stored",
+        )
+    if output.dim() == 0 or output.shape[0] != batch.shape[0]:
+        return ValueError(f"{batch.shape[0]} images give an output of {tuple(output.shape)}")
+    return None
+
+
+def _other_batches(run: _Run, trial: Tensor) -> list[int]:
+    return [n for n in _OTHER_BATCHES if _failure(run, trial[:1].expand(n, -1, -1, -1)) is None][:1]
+
+
+def _check_repeatable(first: Tensor, second: Tensor) -> None:
+    if not _same(first, second):
+        raise ModelError(
+            "the same images give another output each time", "is dropout on? call model.eval() before tracing it"
+        )
+
+
+def _check_company(together: Tensor, apart: Tensor) -> None:
+    if not _same(together, apart):
+        worst = (together - apart).abs().max().item()
+        raise ModelError(
+            f"an image alone gives another output than in a batch, by up to {worst:.2g}",
+            "was BatchNorm in training mode? call model.eval() before tracing it",
+        )
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Within the tolerance; not finite at the same places counts as the same here and is refused later."""
+    scale = one.abs().nan_to_num(posinf=0).max().item()
+    return torch.allclose(one, other, rtol=0, atol=BATCH_TOLERANCE * max(scale, 1e-6), equal_nan=True)

@@ -1,0 +1,111 @@
+"""What this machine has for a model on a GPU, asked of the driver and of what is installed: nothing large is loaded."""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+import re
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from pathlib import Path
+
+# Serialization format of torch-tensorrt's embedded plans, compared with == when one is loaded (core/runtime/runtime.h).
+_ABI = {"2.9": "7", "2.10": "7", "2.11": "8", "2.12": "9", "2.13": "9", "2.14": "10"}
+_TENSORRT = ("tensorrt-cu13-bindings", "tensorrt-cu13", "tensorrt")  # distributions, the one that says most first
+_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_… (cuda.h)
+_NAME_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A GPU as the driver names it."""
+
+    name: str
+    compute_capability: str  # 9.0
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """All that decides which GPU variants can run here; None where there is none of it."""
+
+    platform: str  # linux_x86_64, as torch-tensorrt writes it
+    gpu: Gpu | None = None  # the first one that may be used
+    torch: str | None = None
+    cuda: str | None = None  # that torch was built for
+    torch_tensorrt: str | None = None
+    tensorrt: str | None = None
+
+    @property
+    def abi(self) -> str | None:
+        """Of embedded plans, by torch-tensorrt's version; None for one that this program doesn't know."""
+        return _ABI.get(".".join((self.torch_tensorrt or "").split(".")[:2]))
+
+    def requirements(self) -> dict[str, str]:
+        """What a plan that is made here asks of the machine it runs on, as the manifest keeps it."""
+        found = asdict(self) | {"abi": self.abi}
+        del found["gpu"]
+        if self.gpu is not None:
+            found |= {"compute_capability": self.gpu.compute_capability, "gpu": self.gpu.name}
+        return {key: value for key, value in sorted(found.items()) if value is not None}
+
+
+@cache
+def describe_host() -> Host:
+    """This machine, looked at once."""
+    return Host(
+        platform=f"{platform.system()}_{platform.machine()}".lower(),
+        gpu=_first_gpu(),
+        torch=_version("torch"),
+        cuda=_cuda_of_torch(),
+        torch_tensorrt=_version("torch-tensorrt"),
+        tensorrt=next((found for name in _TENSORRT if (found := _version(name))), None),
+    )
+
+
+def why_tensorrt_fails() -> tuple[str, str] | None:
+    """Why torch-tensorrt can't be loaded and what to do; None where it can. Loads torch: for another process."""
+    from infer_app.models.runtimes.tensorrt import why_unusable
+
+    return why_unusable()
+
+
+def _first_gpu() -> Gpu | None:
+    """By the driver's own library, which heeds CUDA_VISIBLE_DEVICES; no context is made."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    device, count = ctypes.c_int(), ctypes.c_int()
+    if driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count)) or count.value == 0:
+        return None
+    name = ctypes.create_string_buffer(_NAME_BYTES)
+    if driver.cuDeviceGet(ctypes.byref(device), 0) or driver.cuDeviceGetName(name, _NAME_BYTES, device):
+        return None
+    return Gpu(
+        name.value.decode(errors="replace"), ".".join(str(_attribute(driver, a, device)) for a in (_MAJOR, _MINOR))
+    )
+
+
+def _attribute(driver: ctypes.CDLL, attribute: int, device: ctypes.c_int) -> int:
+    found = ctypes.c_int()
+    driver.cuDeviceGetAttribute(ctypes.byref(found), attribute, device)
+    return found.value
+
+
+def _cuda_of_torch() -> str | None:
+    """From torch/version.py, read as text: importing torch takes seconds that a coordinator can spare."""
+    spec = find_spec("torch")
+    with suppress(OSError):
+        text = Path(spec.origin).with_name("version.py").read_text() if spec and spec.origin else ""
+        found = re.search(r"^cuda\b[^=]*=\s*['\"]([\d.]+)['\"]", text, re.MULTILINE)
+        return found[1] if found else None
+    return None
+
+
+def _version(distribution: str) -> str | None:
+    with suppress(PackageNotFoundError):
+        return version(distribution)
+    return None

@@ -1,0 +1,80 @@
+"""The variants of a GPU, opened: a TorchScript module in half precision, or one with a TensorRT plan inside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infer_app.errors import ModelError
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.runtimes import tensorrt
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.torchscript import first_line, load_frozen
+from infer_app.models.runtimes.variants import is_tensorrt
+
+WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
+
+
+def open_gpu_variant(
+    artifact: Artifact, variant: str, batch_size: int | None = None, device: torch.device | str = "cuda"
+) -> FixedBatch:
+    """A stored variant on `device`, warmed up; a plan in an older wrapping is wrapped again in memory.
+
+    Raises ModelError where it was made for another machine, is damaged, or TensorRT is missing.
+    """
+    device, details = torch.device(device), artifact.manifest.variants[variant]
+    module = _load(artifact, variant, details, device)
+    return run_fixed(module, artifact.manifest.recipe.size, batch_size or best_batch(details), device)
+
+
+def run_fixed(module: Any, size: int, batch_size: int, device: torch.device) -> FixedBatch:
+    """A loaded module for batches of one size. Raises ModelError where it can't run them.
+
+    Where the GPU's memory is too small for them torch.OutOfMemoryError comes, here and at any later call: a smaller
+    batch may fit, which is the caller's business.
+    """
+    model = FixedBatch(_runner(module), size, batch_size, device)
+    try:
+        model.warm_up(WARM_UP_RUNS)
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:
+        raise ModelError(
+            f"it can't run {batch_size} images at a time: {first_line(error)}", tensorrt.REBUILD
+        ) from error
+    return model
+
+
+def load_module(variant: str, module: bytes, device: torch.device) -> Any:
+    """The bytes of model.ts, ready to be called. Raises ModelError."""
+    return tensorrt.load_embedded(module, device) if is_tensorrt(variant) else load_frozen(module, device)
+
+
+def best_batch(details: dict[str, Any]) -> int:
+    """The batch size that the variant was made for, in images."""
+    return int(details.get("batch", {}).get("best", tensorrt.BEST_BATCH))
+
+
+def _load(artifact: Artifact, variant: str, details: dict[str, Any], device: torch.device) -> Any:
+    folder = f"variants/{variant}/"
+    if is_tensorrt(variant) and details.get("requires", {}).get("abi") != tensorrt.runtime_abi():
+        plan = artifact.read(folder + tensorrt.PLAN_FILE)
+        return tensorrt.embed(plan, tensorrt.Bindings.from_json(details["bindings"]), device)
+    return load_module(variant, artifact.read(folder + tensorrt.MODULE_FILE), device)
+
+
+def _runner(module: Any) -> Callable[[Tensor], Tensor]:
+    def run(pixels: Tensor) -> Tensor:
+        try:
+            with torch.inference_mode():
+                outputs: Tensor = module(pixels)
+                return outputs
+        except Exception as error:  # of what is raised inside it TorchScript makes a type of its own
+            if "out of memory" in str(error):
+                raise torch.OutOfMemoryError(first_line(error)) from None
+            raise
+
+    return run

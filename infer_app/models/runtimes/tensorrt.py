@@ -1,0 +1,214 @@
+"""TensorRT: the only module that loads it and torch-tensorrt, whose runtime must be there before a plan is loaded.
+
+Two words that are easily confused: a *plan* is TensorRT's own file, bound to a kind of GPU and to TensorRT's version;
+the *embedded* module is TorchScript with that plan inside, bound to torch-tensorrt's serialization format (its ABI)
+as well. So the plan is kept beside the module: from it another module is made in a moment, without building anew.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import nn
+
+from infer_app.errors import ModelError
+from infer_app.models.runtimes.gpu_probe import describe_host
+from infer_app.models.runtimes.torchscript import first_line, load_runnable, save_module
+
+PLAN_FILE, MODULE_FILE = "engine.plan", "model.ts"  # under variants/<variant>/
+MIN_BATCH, BEST_BATCH, MAX_BATCH = 1, 64, 256  # images; the plan is fastest at the second
+
+INSTALL = "pip install 'infer_app[trt]' on a machine with an NVIDIA GPU"
+REBUILD = "build it again on this machine: infer model build … --variant trt"
+
+
+@dataclass(frozen=True, slots=True)
+class Bindings:
+    """The names of a plan's inputs and outputs, in its own order."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+
+    def to_json(self) -> dict[str, list[str]]:
+        return {"inputs": list(self.inputs), "outputs": list(self.outputs)}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, list[str]]) -> Bindings:
+        return cls(tuple(data["inputs"]), tuple(data["outputs"]))
+
+
+def build_plan(model: nn.Module, size: int, device: torch.device) -> bytes:
+    """The plan of a module that takes (n, size, size, 3) uint8 on `device`, for any n up to MAX_BATCH; takes minutes.
+
+    Raises ModelError where torch can't export the module or TensorRT can't take all of it.
+    """
+    torch_tensorrt = load_library()
+    exported = export_dynamic(model, size, device)
+    spec = torch_tensorrt.Input(
+        min_shape=(MIN_BATCH, size, size, 3),
+        opt_shape=(BEST_BATCH, size, size, 3),
+        max_shape=(MAX_BATCH, size, size, 3),
+        dtype=torch.uint8,
+    )
+    try:
+        with _stdout_kept():
+            plan: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
+                exported, arg_inputs=[spec], device=_own_device(torch_tensorrt, device)
+            )
+    except Exception as error:  # whatever it meets in the user's graph
+        raise ModelError(
+            f"TensorRT can't take this model: {first_line(error)}", "build --variant cuda instead, which takes any"
+        ) from error
+    return bytes(plan)
+
+
+def export_dynamic(model: nn.Module, size: int, device: torch.device) -> torch.export.ExportedProgram:
+    """The module as a graph of operators for any batch. Raises ModelError where it can't be one."""
+    example = torch.zeros(2, size, size, 3, dtype=torch.uint8, device=device)
+    batch = torch.export.Dim("batch", min=MIN_BATCH, max=MAX_BATCH)
+    try:
+        with torch.no_grad():
+            return torch.export.export(model, (example,), dynamic_shapes=({0: batch},))
+    except Exception as error:  # the user's code is traced
+        raise ModelError(
+            f"torch.export can't take this model: {first_line(error)}",
+            "its batch must stay open: use x.shape[0] or flatten(1), never a fixed number; or build --variant cuda",
+        ) from error
+
+
+def read_bindings(plan: bytes) -> Bindings:
+    """Asked of the plan itself. Raises ModelError for bytes that TensorRT here does not take for a plan."""
+    load_library()  # which finds TensorRT's own libraries
+    import tensorrt
+
+    engine = tensorrt.Runtime(tensorrt.Logger(tensorrt.Logger.ERROR)).deserialize_cuda_engine(plan)
+    if engine is None:
+        raise ModelError(f"TensorRT {tensorrt.__version__} can't read the plan", REBUILD)
+    names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
+    of_mode = {
+        mode: tuple(name for name in names if engine.get_tensor_mode(name) == mode)
+        for mode in (tensorrt.TensorIOMode.INPUT, tensorrt.TensorIOMode.OUTPUT)
+    }
+    return Bindings(of_mode[tensorrt.TensorIOMode.INPUT], of_mode[tensorrt.TensorIOMode.OUTPUT])
+
+
+def embed(plan: bytes, bindings: Bindings, device: torch.device) -> Any:
+    """The plan as a TorchScript module that takes a batch on `device`. Raises ModelError where it can't run here."""
+    torch_tensorrt = load_library()
+    with _told():
+        return torch_tensorrt.ts.embed_engine_in_new_module(
+            plan,
+            input_binding_names=list(bindings.inputs),
+            output_binding_names=list(bindings.outputs),
+            device=_own_device(torch_tensorrt, device),
+        )
+
+
+def embed_to_bytes(plan: bytes, bindings: Bindings, device: torch.device) -> bytes:
+    """What model.ts holds."""
+    return save_module(embed(plan, bindings, device))
+
+
+def load_embedded(module: bytes, device: torch.device) -> Any:
+    """What model.ts held. The plan is deserialised while TorchScript reads it. Raises ModelError."""
+    load_library()
+    with _told():
+        return load_runnable(module, device)
+
+
+def runtime_abi() -> str:
+    """The format of embedded plans that the installed runtime reads. Raises ModelError where there is none."""
+    load_library()
+    return str(torch.ops.tensorrt.ABI_VERSION())
+
+
+def why_unusable() -> tuple[str, str] | None:
+    """Why torch-tensorrt can't be loaded and what to do; None where it can. A failed import leaves parts behind."""
+    try:
+        load_library()
+    except ModelError as error:
+        return error.message, error.hint
+    return None
+
+
+@cache
+def load_library() -> ModuleType:
+    """torch_tensorrt. Raises ModelError: without TensorRT's libraries its import raises anything, and prints."""
+    said = io.StringIO()
+    try:
+        with redirect_stdout(said):
+            import torch_tensorrt
+    except Exception as error:  # a bare Exception, among others
+        raise ModelError(
+            f"torch-tensorrt can't be loaded: {_in_short(error)}", _how_to_install(said.getvalue())
+        ) from error
+    module: ModuleType = torch_tensorrt
+    return module
+
+
+def _how_to_install(said: str) -> str:
+    """Names what is installed: the usual cause is a TensorRT that isn't the one torch-tensorrt was made for."""
+    host = describe_host()
+    if host.torch_tensorrt is None:
+        return INSTALL
+    pair = f"torch-tensorrt {host.torch_tensorrt} with torch {host.torch} and TensorRT {host.tensorrt or 'missing'}"
+    about = f"; it said: {_one_line(said)}" if said.strip() else ""
+    return f"found {pair}: they must be an exact set, {INSTALL}{about}"
+
+
+def _own_device(torch_tensorrt: ModuleType, device: torch.device) -> Any:
+    """Its own type: embed does not take torch's."""
+    return torch_tensorrt.Device(gpu_id=device.index or 0)
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """The runtime's refusals as ModelError, in the words of a user's machine."""
+    try:
+        yield
+    except ModelError as error:
+        raise ModelError(*_explain(error.message, error.hint)) from error
+    except Exception as error:  # its own exception types are not known here
+        raise ModelError(*_explain(first_line(error), REBUILD)) from error
+
+
+_REFUSALS = (
+    ("Unknown type name", "torch-tensorrt's runtime is not loaded", INSTALL),
+    (
+        "Torch-TensorRT ABI",
+        "the module was embedded by another torch-tensorrt",
+        "it is embedded again from engine.plan",
+    ),
+    ("No compatible device", "the plan was built for a GPU of another compute capability", REBUILD),
+    ("Unable to deserialize", "TensorRT does not take the plan: it is damaged, or of another version or GPU", REBUILD),
+    ("not built to run", "the plan was built for another platform", REBUILD),
+)
+
+
+def _explain(message: str, hint: str) -> tuple[str, str]:
+    for sign, meaning, what_to_do in _REFUSALS:
+        if sign in message:
+            return f"{meaning}: {message}", what_to_do
+    return message, hint
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """Standard output belongs to the answer; what a builder prints is dropped."""
+    with redirect_stdout(io.StringIO()):
+        yield
+
+
+def _in_short(error: BaseException) -> str:
+    return _one_line(str(error)) or type(error).__name__
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]

@@ -1,0 +1,127 @@
+"""The forms a model can run in: their names, what they need, and how each is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from infer_app.errors import ModelError
+from infer_app.models.runtimes.gpu_probe import Host, describe_host
+
+if TYPE_CHECKING:
+    import torch
+
+    from infer_app.models.artifact.artifact import Artifact
+    from infer_app.models.artifact.manifest import Manifest
+    from infer_app.models.runtimes.fixed_batch import FixedBatch
+
+TORCHSCRIPT = "cpu-torchscript"
+OPENVINO_FP32 = "cpu-openvino-fp32"
+OPENVINO_INT8 = "cpu-openvino-int8"
+TRT_FP16, TRT_BF16 = "trt-fp16", "trt-bf16"
+CUDA_FP16, CUDA_BF16 = "cuda-fp16", "cuda-bf16"
+
+GPU_VARIANTS = (TRT_FP16, TRT_BF16, CUDA_FP16, CUDA_BF16)  # in the order in which auto prefers them
+PRECISIONS = {
+    TORCHSCRIPT: "fp32",
+    OPENVINO_FP32: "fp32",
+    OPENVINO_INT8: "int8",
+    **{variant: variant.rpartition("-")[2] for variant in GPU_VARIANTS},
+}
+UNKNOWN = "this infer_app does not know it"
+
+_SHORT = {"trt": TRT_FP16, "cuda": CUDA_FP16}
+_REBUILD = "build it here: infer model build … --variant trt"
+
+
+def full_name(variant: str) -> str:
+    """`trt` and `cuda` stand for their fp16."""
+    return _SHORT.get(variant, variant)
+
+
+def precision_of(variant: str) -> str:
+    """fp32, int8, fp16 or bf16. Raises ModelError for a variant that this program doesn't know."""
+    try:
+        return PRECISIONS[variant]
+    except KeyError:
+        raise ModelError(f"variant {variant!r} is not known here", "update infer_app") from None
+
+
+def device_of(variant: str) -> str:
+    """cpu or cuda."""
+    return "cpu" if variant.startswith("cpu-") else "cuda"
+
+
+def is_tensorrt(variant: str) -> bool:
+    return variant.startswith("trt-")
+
+
+def missing_for(variant: str, requires: Mapping[str, Any] | None = None, host: Host | None = None) -> str | None:
+    """What this machine lacks to run a variant, in words; None where it lacks nothing. Loads nothing large.
+
+    `requires` is what the manifest says of the machine that a plan was built on.
+    """
+    if variant not in PRECISIONS:
+        return UNKNOWN
+    if device_of(variant) == "cuda":
+        host = host or describe_host()
+        return missing_here(variant, host) or (_other_machine(requires or {}, host) if is_tensorrt(variant) else None)
+    if variant != TORCHSCRIPT and find_spec("openvino") is None:
+        return "OpenVINO is not installed: pip install 'infer_app[cpu]'"
+    return None
+
+
+def missing_here(variant: str, host: Host) -> str | None:
+    """What a machine lacks for a GPU variant, wherever that was built."""
+    if host.gpu is None:
+        return "no NVIDIA GPU is found: nvidia-smi must show one, and a container be started with it"
+    if host.cuda is None:
+        return f"torch {host.torch} is built without CUDA: install torch's CUDA build"
+    if is_tensorrt(variant) and host.torch_tensorrt is None:
+        return "torch-tensorrt is not installed: pip install 'infer_app[trt]'"
+    return None
+
+
+def runnable(manifest: Manifest, device: str = "cpu") -> list[str]:
+    """The variants for a device that this machine has all it needs for."""
+    return [
+        variant
+        for variant, details in manifest.variants.items()
+        if device_of(variant) == device and missing_for(variant, details.get("requires")) is None
+    ]
+
+
+def open_variant(
+    artifact: Artifact,
+    variant: str,
+    batch_size: int | None = None,
+    num_threads: int = 1,
+    device: torch.device | str | None = None,
+) -> FixedBatch:
+    """A variant, ready to run (n, H, W, 3) uint8 with n up to its batch size. Raises ModelError.
+
+    `num_threads` counts for the CPU's, `device` for the GPU's: their pixels may come from anywhere, and their outputs
+    stay on it.
+    """
+    given = {} if batch_size is None else {"batch_size": batch_size}
+    if precision_of(variant) and variant == TORCHSCRIPT:
+        from infer_app.models.runtimes.torchscript import build_cpu_variant
+
+        return build_cpu_variant(artifact, **given)
+    if device_of(variant) == "cuda":
+        from infer_app.models.runtimes.gpu_variants import open_gpu_variant
+
+        return open_gpu_variant(artifact, variant, batch_size, device or "cuda")
+    from infer_app.models.runtimes.openvino import build_openvino_variant
+
+    return build_openvino_variant(artifact, variant, num_threads=num_threads, **given)
+
+
+def _other_machine(requires: Mapping[str, Any], host: Host) -> str | None:
+    """How this machine differs from the one that a plan was built on. The ABI may: the plan is embedded again."""
+    here = host.requirements()
+    for key, what in (("platform", "platform"), ("compute_capability", "compute capability"), ("tensorrt", "TensorRT")):
+        if key in requires and requires[key] != here.get(key):
+            return f"built for {what} {requires[key]}, this machine has {here.get(key, 'none')}: {_REBUILD}"
+    return None

@@ -1,0 +1,83 @@
+"""How fast each variant is here: measured on the golden pixels, on one thread."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from infer_app.errors import ModelError
+from infer_app.models.artifact.artifact import Artifact, open_artifact
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.variants import open_variant, runnable
+from infer_app.models.selection.tuning import Speed
+from infer_app.models.verification.golden import golden_pixels
+
+log = logging.getLogger(__name__)
+
+BATCH_SIZES = (1, 2, 4, 8)
+FEW_BATCH_SIZES = (4,)  # when somebody waits
+ROUNDS = 5  # in which all take turns, so that a noisy moment hits all alike
+ROUND_S = 0.05  # at least, for each
+
+
+def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZES) -> dict[str, Speed]:
+    """The fastest batch size of every variant that can run here."""
+    models = {}
+    with one_thread():
+        for variant in runnable(artifact.manifest):
+            try:
+                models[variant] = [open_variant(artifact, variant, batch_size) for batch_size in batch_sizes]
+            except ModelError as error:
+                log.warning("%s can't be measured: %s", variant, error)
+        return measure_models(models, golden_pixels(artifact))
+
+
+def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: Tensor) -> dict[str, Speed]:
+    """The fastest of each name's models, by its best round: what others take of the machine only ever adds to it."""
+    contestants = [(name, model) for name, some in models.items() for model in some]
+    best = [float("inf")] * len(contestants)
+    with one_thread():
+        for _ in range(ROUNDS):
+            for place, (_, model) in enumerate(contestants):
+                best[place] = min(best[place], _ms_per_image(model, _fill(pixels, model.batch_size)))
+    speeds: dict[str, Speed] = {}
+    for (name, model), ms in zip(contestants, best, strict=True):
+        if name not in speeds or ms < speeds[name].ms_per_image:
+            speeds[name] = Speed(model.batch_size, round(ms, 4))
+    return speeds
+
+
+def measure_in_worker(folder: Path, is_quick: bool) -> dict[str, Speed]:
+    """`measure_variants` of the model in a folder: what a process of its own runs."""
+    return measure_variants(open_artifact(folder), FEW_BATCH_SIZES if is_quick else BATCH_SIZES)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """For opening and for measuring: torch compiles for the threads it has, and the clock sees only one of them."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _ms_per_image(model: FixedBatch, batch: Tensor) -> float:
+    """CPU milliseconds: on a busy machine they say more than the clock."""
+    started, runs = time.thread_time(), 0
+    while runs == 0 or time.thread_time() - started < ROUND_S:
+        model(batch)
+        runs += 1
+    return 1e3 * (time.thread_time() - started) / (runs * len(batch))
+
+
+def _fill(pixels: Tensor, num_images: int) -> Tensor:
+    times = -(-num_images // len(pixels))
+    return pixels.repeat(times, 1, 1, 1)[:num_images].contiguous()

@@ -1,0 +1,127 @@
+"""`infer model check`: the user's own function beside ours, image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from infer_app.domain import Broken, Prediction
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    path: str
+    theirs: str
+    ours: str
+    our_score: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """Keys are added, never renamed."""
+
+    num_images: int
+    num_compared: int  # both gave an answer
+    agreement: float | None  # share of those with the same label, 0-1; None where nothing could be compared
+    disagreements: tuple[Disagreement, ...]  # those we are surest of first
+    their_failures: tuple[Failure, ...]  # what their function raised, or an answer that is none
+    our_rejections: tuple[Failure, ...]
+    their_images_per_second: float | None
+    our_images_per_second: float | None
+    ratio: float | None  # ours over theirs
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def compare_answers(
+    theirs: Sequence[tuple[str, Any]],
+    ours: Sequence[Prediction | Broken],
+    labels: Sequence[str] = (),
+    *,
+    their_seconds: float | None = None,
+    our_seconds: float | None = None,
+) -> CheckReport:
+    """Compare by path, which is our ref's location.
+
+    Their answer is scores (one number for each class), a label, a class index, or the exception that their function
+    raised. Images that only one side has count as neither agreement nor disagreement.
+    """
+    their_labels: dict[str, str] = {}
+    failures: list[Failure] = []
+    for path, answer in theirs:
+        try:
+            their_labels[path] = answered_label(answer, labels)
+        except Exception as error:  # an answer may be anything
+            failures.append(Failure(path, f"{type(error).__name__}: {error}"))
+    predictions = [item for item in ours if isinstance(item, Prediction)]
+    compared = [(their_labels[item.ref.location], item) for item in predictions if item.ref.location in their_labels]
+    disagreements = [_disagreement(label, item) for label, item in compared if label != item.output.label]
+    their_rate, our_rate = _rate(len(theirs), their_seconds), _rate(len(ours), our_seconds)
+    return CheckReport(
+        num_images=len({path for path, _ in theirs} | {item.ref.location for item in ours}),
+        num_compared=len(compared),
+        agreement=1 - len(disagreements) / len(compared) if compared else None,
+        disagreements=tuple(sorted(disagreements, key=lambda item: (-item.our_score, item.path))),
+        their_failures=tuple(failures),
+        our_rejections=tuple(_rejection(item) for item in ours if isinstance(item, Broken)),
+        their_images_per_second=their_rate,
+        our_images_per_second=our_rate,
+        ratio=our_rate / their_rate if our_rate and their_rate else None,
+    )
+
+
+def answered_label(answer: Any, labels: Sequence[str] = ()) -> str:
+    """The label that an answer means; an exception is raised again, ValueError for what is no answer."""
+    if isinstance(answer, BaseException):
+        raise answer
+    if isinstance(answer, str):
+        return answer
+    if answer is None or isinstance(answer, (bool, bytes, dict)):
+        raise ValueError(f"a {type(answer).__name__} is neither scores nor a label")
+    values = answer.detach().cpu().numpy() if isinstance(answer, torch.Tensor) else np.asarray(answer)
+    if values.ndim == 0:
+        return _label_of_index(values, labels)
+    return _label_of_scores(values, labels)
+
+
+def _label_of_index(value: np.ndarray, labels: Sequence[str]) -> str:
+    if value.dtype.kind not in "iu":
+        raise ValueError(f"{value} is not a class index")
+    index = int(value)
+    if index < 0 or (labels and index >= len(labels)):
+        raise ValueError(f"class index {index} of {len(labels)} classes")
+    return labels[index] if labels else str(index)
+
+
+def _label_of_scores(values: np.ndarray, labels: Sequence[str]) -> str:
+    scores = values.reshape(-1)
+    if scores.size == 0 or scores.size != max(values.shape) or values.dtype.kind not in "iuf":
+        raise ValueError(f"{values.dtype} of shape {values.shape} is not one score for each class")
+    if labels and scores.size != len(labels):
+        raise ValueError(f"{scores.size} scores for {len(labels)} labels")
+    if not np.isfinite(scores).all():
+        raise ValueError("scores are not finite")
+    return _label_of_index(np.asarray(scores.argmax()), labels)
+
+
+def _disagreement(label: str, item: Prediction) -> Disagreement:
+    return Disagreement(item.ref.location, label, item.output.label or "", item.output.score or 0.0)
+
+
+def _rejection(item: Broken) -> Failure:
+    return Failure(item.ref.location, f"{item.reason}: {item.detail}")
+
+
+def _rate(num_images: int, seconds: float | None) -> float | None:
+    return num_images / seconds if seconds else None

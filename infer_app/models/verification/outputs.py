@@ -1,0 +1,96 @@
+"""What the model's tensor means: a row of numbers becomes an Output."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from infer_app.domain import Output
+from infer_app.models.artifact.specs import OutputSpec
+
+
+def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) -> list[Output | None]:
+    """One Output for each row of `raw`, (n, D) float32; None for a row with a NaN or an infinity.
+
+    Without labels a class is called by its index. Works on the whole batch: only what is kept is touched by Python.
+    """
+    if raw.shape[0] == 0:
+        return []
+    raw = raw.detach().to("cpu", torch.float32)
+    if spec.kind == "classification":
+        return _classification(raw, spec, labels)
+    if spec.kind == "regression":
+        return _regression(raw)
+    return _vectors(raw, spec)
+
+
+def class_scores(raw: Tensor, activation: str) -> Tensor:
+    """Scores between 0 and 1, (n, D)."""
+    if activation == "softmax":
+        return raw.softmax(dim=1)
+    return raw.sigmoid() if activation == "sigmoid" else raw
+
+
+def _classification(raw: Tensor, spec: OutputSpec, labels: Sequence[str]) -> list[Output | None]:
+    scores = class_scores(raw, spec.activation)
+    multi_label = spec.activation == "sigmoid"
+    best = scores.topk(1 if multi_label else min(spec.top_k, raw.shape[1]), dim=1)
+    rows = zip(_finite(raw), best.values.tolist(), best.indices.tolist(), scores, strict=True)
+    outputs: list[Output | None] = []
+    for finite, values, indices, row in rows:
+        if not finite:
+            outputs.append(None)
+            continue
+        details = _over_threshold(row, spec, labels) if multi_label else {"top": _entries(indices, values, labels)}
+        outputs.append(Output(label=_label(indices[0], labels), score=values[0], details=json.dumps(details)))
+    return outputs
+
+
+def _over_threshold(scores: Tensor, spec: OutputSpec, labels: Sequence[str]) -> dict[str, Any]:
+    over = (scores >= spec.threshold).nonzero().flatten()
+    values, order = scores[over].sort(descending=True, stable=True)
+    return {"labels": _entries(over[order].tolist(), values.tolist(), labels), "threshold": spec.threshold}
+
+
+def _entries(indices: list[int], scores: list[float], labels: Sequence[str]) -> list[dict[str, Any]]:
+    return [
+        {"label": _label(index, labels), "index": index, "score": score}
+        for index, score in zip(indices, scores, strict=True)
+    ]
+
+
+def _label(index: int, labels: Sequence[str]) -> str:
+    return labels[index] if labels else str(index)
+
+
+def _regression(raw: Tensor) -> list[Output | None]:
+    rows = zip(_finite(raw), raw.tolist(), strict=True)
+    return [_numbers(values) if finite else None for finite, values in rows]
+
+
+def _numbers(values: list[float]) -> Output:
+    if len(values) == 1:
+        return Output(score=values[0])
+    return Output(details=json.dumps({"values": values}))
+
+
+def _vectors(raw: Tensor, spec: OutputSpec) -> list[Output | None]:
+    vectors = raw.to(torch.float16) if spec.vector_dtype == "float16" else raw
+    little_endian = vectors.numpy().astype("<f2" if spec.vector_dtype == "float16" else "<f4", order="C", copy=False)
+    details = json.dumps({"shape": list(spec.shape or (raw.shape[1],))} if spec.kind == "raw" else {})
+    rows = zip(_finite(vectors), little_endian, strict=True)  # after the cast: float16 overflows to infinity
+    return [
+        Output(details=details, vector=row.tobytes(), vector_dtype=spec.vector_dtype, vector_dim=raw.shape[1])
+        if finite
+        else None
+        for finite, row in rows
+    ]
+
+
+def _finite(rows: Tensor) -> list[bool]:
+    finite: list[bool] = rows.isfinite().all(dim=1).tolist()
+    return finite

@@ -1,0 +1,54 @@
+"""How the day is cut: a chunk is the unit of dispatch, of retry and of commit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from infer_app.domain import Chunk, ChunkResult, ImageRef, NewImage
+
+FEW_IMAGES = 8  # of a first chunk, so that the first commit comes soon; every batch size divides it
+MAX_IMAGES = 256  # a chunk must fit a pipe, so that sending it never waits
+CHUNK_S = 0.25  # long enough for a commit not to count, short enough to stop soon and to end evenly
+
+
+class ChunkSize:
+    """As many images as keep a worker busy for CHUNK_S, by the chunks before; or a number that was asked for."""
+
+    def __init__(self, fixed: int = 0) -> None:
+        self._fixed = fixed
+        self._found = FEW_IMAGES
+
+    def __call__(self) -> int:
+        return self._fixed or self._found
+
+    def learn(self, result: ChunkResult) -> None:
+        """By what its images took a core and waited; what others took of the machine meanwhile does not count."""
+        seconds = sum(result.cpu_seconds.values()) + sum(result.wait_seconds.values())
+        num_images = result.num_images
+        if seconds <= 0 or not num_images:
+            return
+        fitting = CHUNK_S * num_images / seconds
+        self._found = max(FEW_IMAGES, min(MAX_IMAGES, int(fitting) // FEW_IMAGES * FEW_IMAGES))
+
+
+def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]:
+    """Numbered chunks, the last ones shorter; lazily, so that no day is held in memory.
+
+    All images of a chunk are new for the same models, so that nothing is predicted that is there already.
+    """
+    waiting: dict[tuple[int, ...], list[ImageRef]] = {}
+    number = 0
+    for image in new:
+        refs = waiting.setdefault(image.models, [])
+        refs.append(image.ref)
+        if len(refs) >= size():
+            yield Chunk(number, tuple(waiting.pop(image.models)), image.models)
+            number += 1
+    for models, refs in waiting.items():
+        yield Chunk(number, tuple(refs), models)
+        number += 1
+
+
+def chunks_of(refs: Iterable[ImageRef], num_images: int = 2 * FEW_IMAGES) -> Iterator[Chunk]:
+    """The same for refs without a database behind them, and one model."""
+    return cut_into_chunks((NewImage(ref, (0,)) for ref in refs), ChunkSize(num_images))

@@ -1,0 +1,232 @@
+"""How a model is run on this host: what was measured here, or is measured now."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from infer_app.domain import Alternative, Chunk, ImageRef
+from infer_app.errors import ModelError
+from infer_app.executors.cpu_executor import CpuExecutor
+from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.machine import cap_by_memory, usable_cores
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.runtimes.gpu_probe import why_tensorrt_fails
+from infer_app.models.runtimes.variants import PRECISIONS, is_tensorrt, missing_for, runnable
+from infer_app.models.selection.tuning import Layout, Speed, Tuning, load_tuning, new_tuning, save_tuning
+from infer_app.models.selection.variant_selection import AUTO, Choice, Wish, choose_variant, wished_precision
+from infer_app.workers.isolated_call import run_in_process
+
+log = logging.getLogger(__name__)
+
+LAYOUT_S = 2.0  # of steady work, for each layout
+CHUNK_SIZE = 8  # images
+GENEROUS = 1 << 40  # bytes and pixels: the golden images were let in when the model was built
+TIMEOUT_S = 60.0
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How a model will run here, decided before anything is loaded."""
+
+    choice: Choice
+    batch_size: int | None  # None: the variant's own
+    workers: int
+    threads: int  # of each worker
+    alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def variant(self) -> str:
+        return self.choice.variant
+
+    @property
+    def device(self) -> str:
+        """cpu or cuda: what the executor must be made for."""
+        return self.choice.device
+
+
+def plan(artifact: Artifact, wish: Wish, num_workers: int = 0) -> Plan:
+    """By what was measured on this host; the first time it is measured now. `num_workers` 0: as measured.
+
+    Raises UsageError for a variant the model hasn't and ModelError where none may run here.
+    """
+    num_cores = usable_cores()
+    choice = choose_variant(artifact.manifest, {}, wish, missing_or_broken)
+    if choice.device == "cuda":
+        return Plan(choice, None, num_workers or num_cores, 1)
+    tuning = load_tuning(artifact.folder, num_cores) or _first_time(artifact, wish, num_cores)
+    choice = choose_variant(artifact.manifest, tuning.speeds, wish, missing_or_broken)
+    layout = tuning.layout_of(choice.variant) or Layout(num_cores, 1)
+    workers = num_workers or cap_by_memory(layout.workers, tuning.worker_bytes)
+    if workers < layout.workers and not num_workers:
+        log.warning("%d workers instead of %d: there is not the memory for more", workers, layout.workers)
+    speed = tuning.speeds.get(choice.variant)
+    return Plan(
+        choice,
+        speed.batch_size if speed else None,
+        workers,
+        layout.threads if workers == layout.workers else 1,
+        tuple(_alternatives(artifact, choice.variant, tuning)),
+    )
+
+
+def missing_or_broken(variant: str, requires: Mapping[str, Any]) -> str | None:
+    """`missing_for`, and for a plan that should fit whether torch-tensorrt really loads: installed says little."""
+    why = missing_for(variant, requires)
+    if why is not None or not is_tensorrt(variant) or (broken := broken_tensorrt()) is None:
+        return why
+    return "; ".join(broken)
+
+
+@cache
+def broken_tensorrt() -> tuple[str, str] | None:
+    """Why torch-tensorrt can't be loaded and what to do, found out once in a process of its own; None where it can."""
+    return run_in_process(why_tensorrt_fails)
+
+
+def measure_speeds(artifact: Artifact, is_quick: bool = False) -> Tuning:
+    """Every variant with every batch size, or with few of them, on one core; kept for this host."""
+    from infer_app.models.selection.measure import measure_in_worker
+
+    num_cores = usable_cores()
+    tuning = new_tuning(num_cores, run_in_process(measure_in_worker, artifact.folder, is_quick))
+    _keep(artifact, tuning, num_cores)
+    return tuning
+
+
+def measure_speeds_here(artifact: Artifact) -> None:
+    """The same in this process, which has torch already, and with few batch sizes: when somebody waits."""
+    from infer_app.models.selection.measure import FEW_BATCH_SIZES, measure_variants
+
+    num_cores = usable_cores()
+    if load_tuning(artifact.folder, num_cores) is None:
+        _keep(artifact, new_tuning(num_cores, measure_variants(artifact, FEW_BATCH_SIZES)), num_cores)
+
+
+def measure_layouts(artifact: Artifact, tuning: Tuning, say: Say) -> Tuning:
+    """Workers times threads, through the real executor, for each variant that `auto` may take; kept for this host."""
+    num_cores = usable_cores()
+    for variant in _auto_variants(artifact, tuning):
+        layouts = []
+        for threads in _divisors(num_cores):
+            workers = cap_by_memory(num_cores // threads, tuning.worker_bytes)
+            rate, worker_bytes = _measure_layout(artifact, variant, tuning.speeds[variant], workers, threads)
+            layouts.append(Layout(workers, threads, round(rate, 1)))
+            tuning = replace(tuning, worker_bytes=max(worker_bytes, tuning.worker_bytes or 0))
+            say(f"{variant}: {workers} workers x {threads} threads: {rate:.0f} images/s")
+        fastest_first = sorted(layouts, key=lambda layout: layout.images_per_second or 0.0, reverse=True)
+        tuning = replace(tuning, layouts={**tuning.layouts, variant: tuple(fastest_first)})
+    _keep(artifact, tuning, num_cores)
+    return tuning
+
+
+def probe_decoding(lane: LaneSpec, locations: Sequence[str]) -> list[Alternative]:
+    """Scaled decoding, measured on these images; nothing where none of them is large enough to be shrunk."""
+    from infer_app.models.build.decoding_agreement import decoding_ms
+
+    given = (lane.models[0].artifact, lane.read, lane.max_pixels, locations)
+    try:
+        costs = run_in_process(decoding_ms, *given, timeout_s=TIMEOUT_S)
+    except ModelError as error:  # a file can crash or hang the decoder: the run tells which, it is no matter of advice
+        log.info("decoding was not tried another way: %s", error)
+        return []
+    if costs is None:
+        return []
+    what = "a model built with --decode scaled (large JPEGs at a fraction of their size)"
+    return [Alternative(what, ("decode", "transform"), costs["scaled"], costs["exact"])]
+
+
+def _first_time(artifact: Artifact, wish: Wish, num_cores: int) -> Tuning:
+    """Nothing is measured where there is nothing to choose."""
+    manifest = artifact.manifest
+    precision = wished_precision(manifest, wish)
+    candidates = [variant for variant in runnable(manifest) if PRECISIONS[variant] == precision]
+    if wish.variant != AUTO or len(candidates) < 2:
+        return new_tuning(num_cores, {})
+    log.info("%s was not measured on this machine yet: measuring its variants once", manifest.name)
+    try:
+        return measure_speeds(artifact, is_quick=True)
+    except ModelError as error:
+        log.warning("%s can't be measured, its first variant is taken: %s (%s)", manifest.name, error, error.hint)
+        return new_tuning(num_cores, {})
+
+
+def _keep(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:
+    if not save_tuning(artifact.folder, num_cores, tuning):
+        log.warning("%s can't be written: what was measured there will be measured again", artifact.folder)
+
+
+def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:
+    """The ones it takes with and without int8 allowed."""
+    wishes = (Wish(device="cpu"), Wish(device="cpu", allow_int8=True))
+    taken = dict.fromkeys(choose_variant(artifact.manifest, tuning.speeds, wish).variant for wish in wishes)
+    return [variant for variant in taken if variant in tuning.speeds]
+
+
+def _divisors(num_cores: int) -> list[int]:
+    """Threads of a worker that leave no core over: 1, 2, 4 … and all."""
+    powers = [1 << bit for bit in range(num_cores.bit_length()) if num_cores % (1 << bit) == 0]
+    return sorted({*powers, num_cores})
+
+
+def _measure_layout(artifact: Artifact, variant: str, speed: Speed, workers: int, threads: int) -> tuple[float, int]:
+    """Images per second once all workers run, and the memory that one has for itself in bytes."""
+    model = ModelSpec(artifact.folder, variant, speed.batch_size)
+    spec = LaneSpec((model,), ReadLimits((artifact.folder,), GENEROUS), GENEROUS, threads)
+    stop_at = [float("inf")]
+    seen: list[tuple[float, int]] = []
+    with CpuExecutor(spec, workers, TIMEOUT_S) as executor:
+        for result in executor.run(_golden_chunks(artifact, stop_at)):
+            seen.append((time.monotonic(), result.num_images))
+            if len(seen) == 2 * workers:  # all of them have begun
+                stop_at[0] = time.monotonic() + LAYOUT_S
+        worker_bytes = max(map(_private_bytes, executor.worker_pids()), default=0)
+    return _rate(seen[2 * workers - 1 :]), worker_bytes
+
+
+def _golden_chunks(artifact: Artifact, stop_at: Sequence[float]) -> Iterator[Chunk]:
+    refs = [ImageRef(name, str(artifact.folder / name)) for name in artifact.manifest.golden]
+    some = tuple((refs * CHUNK_SIZE)[:CHUNK_SIZE])
+    for number in count():
+        if time.monotonic() > stop_at[0]:
+            return
+        yield Chunk(number, some)
+
+
+def _rate(seen: Sequence[tuple[float, int]]) -> float:
+    """From the first of them on."""
+    if len(seen) < 2:
+        return 0.0
+    return sum(num_images for _, num_images in seen[1:]) / (seen[-1][0] - seen[0][0])
+
+
+def _private_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Private_"))
+
+
+def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[Alternative]:
+    """int8 where it is good enough, was measured here and isn't allowed yet."""
+    for other, details in artifact.manifest.variants.items():
+        if not details.get("meets_bar") or PRECISIONS.get(other) == PRECISIONS[variant]:
+            continue
+        if other in tuning.speeds and variant in tuning.speeds:
+            kept = details.get("calibration", {}).get("label_agreement", 0.0)
+            yield Alternative(
+                f"--allow-int8 (kept {kept:.1%} of the labels when it was built)",
+                ("model",),
+                tuning.speeds[other].ms_per_image,
+                tuning.speeds[variant].ms_per_image,
+            )

@@ -1,0 +1,130 @@
+"""How and where the settings let models run on this machine, or on a cluster: their plans, and what runs them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from infer_app.database.listing.row_images import RowReader
+from infer_app.errors import ModelError, UsageError
+from infer_app.executors.cpu_executor import CpuExecutor
+from infer_app.executors.executor import Executor
+from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.handlers.handler_spec import CacheSpec, LaneSpec, ModelSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.selection.variant_selection import Wish
+from infer_app.pipeline.execution_plan import Plan, plan
+from infer_app.settings.loaded import LoadedSettings
+
+log = logging.getLogger(__name__)
+
+SLOT_IMAGES = 64  # of a slot of the ring, of a chunk and of a batch
+
+
+def plan_run(
+    loaded: LoadedSettings, artifact: Artifact, began_with: str | None = None, device: str | None = None
+) -> Plan:
+    """How the settings let the model run here; `began_with` is the variant of a day that is resumed.
+
+    `device` instead of the configured one if given. Raises UsageError and ModelError as `tune.plan` does.
+    """
+    run = loaded.settings.run
+    if run.executor == "cpu" and run.device == "cuda":
+        raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
+    if run.executor == "cpu" or (run.executor == "ray" and not loaded.settings.ray.num_gpus):
+        device = "cpu"
+    return plan(artifact, Wish(run.variant, run.allow_int8, began_with, device or run.device), run.workers)
+
+
+def plan_together(
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], began_with: Sequence[str | None]
+) -> list[Plan]:
+    """Of models that share a lane, and so a device: the CPU where one of them has nothing for a GPU."""
+    plans = [plan_run(loaded, *one) for one in zip(artifacts, began_with, strict=True)]
+    if len({plan.device for plan in plans}) == 1:
+        return plans
+    log.warning("not every model has a variant for the GPU: all run on the CPU; or run them one by one")
+    return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, began_with, strict=True)]
+
+
+def open_executor(
+    loaded: LoadedSettings,
+    artifacts: Sequence[Artifact],
+    plans: Sequence[Plan],
+    roots: tuple[Path, ...] | None = None,
+    trace: bool = False,
+    cache: CacheSpec | None = None,
+    executor: str | None = None,
+) -> Executor:
+    """What runs the plans; `roots`, whose paths are not mapped, and `executor` instead of what is configured."""
+    images, limits = loaded.settings.images, read_limits(loaded)
+    spec = LaneSpec(
+        models=tuple(
+            ModelSpec(artifact.folder, plan.variant, plan.batch_size)
+            for artifact, plan in zip(artifacts, plans, strict=True)
+        ),
+        read=limits if roots is None else ReadLimits(roots, images.max_bytes),
+        max_pixels=images.max_pixels,
+        num_threads=plans[0].threads,
+        trace=trace,
+        cache=cache,
+    )
+    kind = executor or loaded.settings.run.executor
+    if kind == "ray":
+        if not loaded.settings.ray.num_gpus:
+            _check_decoding(artifacts, is_asked_for=True)
+        return _open_ray(loaded, spec, plans[0], artifacts[0].manifest.recipe.size)
+    if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
+        size = artifacts[0].manifest.recipe.size
+        return CudaExecutor(spec, plans[0].workers, images.timeout_s, SLOT_IMAGES, size, plans[0].device)
+    _check_decoding(artifacts, is_asked_for=kind == "cpu")
+    return CpuExecutor(spec, plans[0].workers, images.timeout_s)
+
+
+def _check_decoding(artifacts: Sequence[Artifact], is_asked_for: bool) -> None:
+    """Raises where the cpu executor would decode otherwise than the model does."""
+    for manifest in (artifact.manifest for artifact in artifacts):
+        if manifest.recipe.decode == "gpu":
+            raise (UsageError if is_asked_for else ModelError)(
+                f"{manifest.name} decodes on a GPU, which the cpu executor does not",
+                "let it run on one; or use --executor cuda, which does the same without one; "
+                "or a model that was built with --decode exact",
+            )
+
+
+def _open_ray(loaded: LoadedSettings, lane: LaneSpec, plan: Plan, size: int) -> Executor:
+    """Raises UsageError where Ray or its cluster is missing, and for SQLite together with more than one node."""
+    from infer_app.cluster.ray_cluster import ClusterSpec
+    from infer_app.cluster.ray_executor import RayExecutor  # which loads a library that only this one needs
+
+    settings = loaded.settings
+    spec = ClusterSpec(**dict(settings.ray))
+    slot = (SLOT_IMAGES, size, plan.device) if spec.num_gpus else None
+    lane = replace(lane, num_threads=min(lane.num_threads, spec.num_cpus or lane.num_threads))
+    with ExitStack() as closing:
+        executor = RayExecutor(lane, settings.run.workers, settings.images.timeout_s, spec, slot)
+        closing.push(executor)
+        check_nodes(loaded, executor.num_nodes)
+        closing.pop_all()
+    return executor
+
+
+def check_nodes(loaded: LoadedSettings, num_nodes: int) -> None:
+    """Raises UsageError for SQLite together with more than one node: of the results, or that holds images' bytes."""
+    read_by_nodes = [loaded.source_url] if loaded.settings.source.bytes is not None else []
+    if num_nodes > 1 and any(url.startswith("sqlite") for url in (loaded.database_url, *read_by_nodes)):
+        raise UsageError(
+            f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is this machine's",
+            'use PostgreSQL or MariaDB, or [ray] address = "local"',
+        )
+
+
+def read_limits(loaded: LoadedSettings) -> ReadLimits:
+    """What may be read of the source's images, and how."""
+    settings = loaded.settings
+    rows = RowReader(loaded.source_url, settings.source) if settings.source.bytes is not None else None
+    return ReadLimits(loaded.roots, settings.images.max_bytes, loaded.remote, loaded.path_map, rows)

@@ -1,0 +1,181 @@
+"""Everything a run needs, opened from the settings in the order in which it can go wrong."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+
+from infer_app.database.project_database import Tables, open_tables
+from infer_app.database.results.runs import RunModel
+from infer_app.day import Day
+from infer_app.domain import Alternative, Recipe
+from infer_app.errors import UsageError
+from infer_app.executors.executor import Executor
+from infer_app.handlers.handler_spec import CacheSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.locations import RemoteAccess
+from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts
+from infer_app.models.artifact.manifest import PREPROCESS_FILE
+from infer_app.models.selection.variant_selection import AUTO
+from infer_app.pipeline.execution_plan import Plan, probe_decoding
+from infer_app.pipeline.executor_factory import open_executor, plan_together, read_limits
+from infer_app.settings.loaded import LoadedSettings
+
+log = logging.getLogger(__name__)
+
+PROBED_IMAGES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What to run over a day: closed together by `open_job`."""
+
+    tables: Tables
+    models: tuple[RunModel, ...]  # more than one where they take the same pixels
+    executor: Executor
+    read: ReadLimits
+    chunk_size: int  # 0: found while it runs
+    max_rejected: str
+    waits: bool = False  # for another run that holds the day
+    alternatives: tuple[Alternative, ...] = ()  # cheaper ways through a stage, measured on this machine
+    # the same with the variants that a day began with, and an executor of its own
+    resume: Callable[[Sequence[str | None]], AbstractContextManager[Job]] | None = None
+
+    @property
+    def model_ids(self) -> tuple[str, ...]:
+        return tuple(model.model_id for model in self.models)
+
+    @contextmanager
+    def for_day(self, day: Day) -> Iterator[Job]:
+        """The job as the day needs it: one that was begun with another variant goes on with that.
+
+        Raises ModelError where no variant of that precision can run here.
+        """
+        began_with = [self._began_with(day, model) for model in self.models]
+        if self.resume is None or not any(began_with):
+            yield self
+            return
+        self.executor.close()  # two sets of workers would need twice the memory
+        with self.resume(began_with) as resumed:
+            yield resumed
+
+    def probed(self, days: Sequence[Day]) -> Job:
+        """The job with what only the images themselves can tell of cheaper ways: a dry run has time to try them."""
+        pages = chain.from_iterable(self.tables.source.select_pages(day, *self.model_ids) for day in days)
+        some = [new.ref.location for new in islice(chain.from_iterable(pages), PROBED_IMAGES)]
+        return replace(self, alternatives=self.alternatives + tuple(probe_decoding(self.executor.lane, some)))
+
+    def _began_with(self, day: Day, model: RunModel) -> str | None:
+        """The variant of a day that was begun otherwise and isn't done."""
+        tables, ride_out = self.tables, self.tables.database.ride_out
+        variant = ride_out(lambda: tables.ledger.variant_of_day(day, model.model_id))
+        if variant in (None, model.variant) or not ride_out(lambda: tables.books.count_new(day, model.model_id)):
+            return None
+        log.info("%s of %s began with %s and goes on with it", day, model.name, variant)
+        return variant
+
+
+@contextmanager
+def open_job(
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], read_only: bool = False, trace: bool = False
+) -> Iterator[Job]:
+    """Models that take the same pixels, as one job.
+
+    Raises what `open_tables` raises, and ModelError when a model was changed or can't run here.
+    """
+    run = loaded.settings.run
+    _check_places(loaded.remote)
+    with open_tables(loaded, read_only) as tables:
+        cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
+
+        @contextmanager
+        def open_with(began_with: Sequence[str | None]) -> Iterator[Job]:
+            plans = plan_together(loaded, artifacts, began_with)
+            models = tuple(_run_model(*one) for one in zip(artifacts, plans, strict=True))
+            alternatives = plans[0].alternatives if len(plans) == 1 else ()
+            resume = open_with if run.variant == AUTO else None
+            read = read_limits(loaded)
+            with open_executor(loaded, artifacts, plans, trace=trace, cache=cache) as executor:
+                most = executor.chunk_size  # and less only where it was asked for
+                chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
+                yield Job(tables, models, executor, read, chunk_size, run.max_rejected, run.wait, alternatives, resume)
+
+        with open_with([None] * len(artifacts)) as job:
+            yield job
+
+
+def _run_model(artifact: Artifact, plan: Plan) -> RunModel:
+    manifest = artifact.manifest
+    log.info("%s runs as %s, %d workers x %d threads", manifest.name, plan.variant, plan.workers, plan.threads)
+    for variant, why in plan.choice.passed_over.items():
+        log.info("%s was passed over: %s", variant, why)
+    facts = json.loads(manifest.to_json())
+    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over)
+
+
+def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
+    """Tried here, so that what is wrong with it is said once and not by each worker."""
+    max_bytes = int(loaded.settings.cache.max_size)
+    if not max_bytes:
+        return None
+    from infer_app.images.cache.pixel_cache import (
+        prepare_cache,  # numpy, a tenth of a second that most runs need not wait for
+    )
+
+    return CacheSpec(loaded.cache_folder, max_bytes) if prepare_cache(loaded.cache_folder, max_bytes, size) else None
+
+
+def _check_places(remote: RemoteAccess) -> None:
+    """Raises UsageError where what reads a place is not installed."""
+    if remote.places:
+        from infer_app.images.read.remote import check_installed  # what web servers need takes a while to load
+
+        for place in remote.places:
+            check_installed(place)
+
+
+def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:
+    """The models that are named, or the only one there is."""
+    if names := loaded.model_names:
+        return [find_artifact(loaded.models_folder, name) for name in names]
+    artifacts, damaged = scan_artifacts(loaded.models_folder)
+    found = sorted({artifact.manifest.name for artifact in artifacts})
+    if damaged and not found:
+        raise damaged[0]
+    for error in damaged:
+        log.warning("left out: %s (%s)", error, error.hint)
+    if len(found) != 1:
+        raise UsageError(
+            f"which model? there are {', '.join(found)}" if found else f"no model in {loaded.models_folder}",
+            'name one with --model or [run] model = "…"' if found else "make one with `infer model build`",
+        )
+    return [find_artifact(loaded.models_folder, found[0])]
+
+
+def choose_artifact(loaded: LoadedSettings) -> Artifact:
+    """The one model of a command that takes one. Raises UsageError where several are named."""
+    artifacts = choose_artifacts(loaded)
+    if len(artifacts) > 1:
+        names = ", ".join(artifact.manifest.name for artifact in artifacts)
+        raise UsageError(f"several models are set ({names}), this command takes one", "name it with --model")
+    return artifacts[0]
+
+
+def group_by_pixels(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
+    """Models that take the same pixels together: an image is read and decoded once for each group.
+
+    Two names of one model are never in one group, since a run holds its day by the model's id.
+    """
+    groups: dict[tuple[Recipe, str | None, str | None, int], list[Artifact]] = {}
+    named: Counter[str] = Counter()
+    for artifact in artifacts:
+        manifest = artifact.manifest
+        same = (manifest.recipe, manifest.preprocess, manifest.files.get(PREPROCESS_FILE), named[manifest.model_id])
+        named[manifest.model_id] += 1
+        groups.setdefault(same, []).append(artifact)
+    return list(groups.values())

@@ -1,0 +1,186 @@
+"""Keeps a storage failure from being written as a thousand missing files.
+
+Failed reads are held back until something is read again from the same storage: this machine's folders, a web server, a
+bucket. If its reads keep failing, or it turns out to be gone, the run ends and those images stay pending.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from infer_app.domain import Broken, ChunkResult, Reason
+from infer_app.errors import NothingAllowed, StorageUnavailable
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, local_path
+from infer_app.locations import PathMap, find_place, is_remote, shown, storage_of
+
+READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
+ANSWERLESS = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # perhaps nobody was there to answer
+MAX_FAILED_READS = 200  # in a row
+LOOK_AGAIN_S = 30.0  # between two looks at a place that is there
+
+
+def hold_back(
+    results: Iterable[ChunkResult], limits: ReadLimits, is_any_done_allowed: Callable[[], bool] = bool
+) -> Iterator[ChunkResult]:
+    """The results that may be committed; a chunk's failed reads may come later than its predictions.
+
+    `is_any_done_allowed` is asked where no location was allowed so far: whether one is of the day's images that are
+    done. If so the others are rejected, as beside an allowed image of this run.
+
+    Raises StorageUnavailable when a root or a remote place is gone or MAX_FAILED_READS reads of one storage failed in a
+    row, NothingAllowed when no location at all is allowed. What is held back then was never written.
+    """
+    held = Held(limits, is_any_done_allowed)
+    for result in results:
+        yield from held.sift(result)
+    yield from held.rest()
+
+
+class Held:
+    """Failed reads by storage, and refused locations, until it is known what they mean."""
+
+    def __init__(self, limits: ReadLimits, is_any_done_allowed: Callable[[], bool]) -> None:
+        self._limits = limits
+        self._is_any_done_allowed = is_any_done_allowed
+        self._failed: dict[str, list[ChunkResult]] = defaultdict(list)
+        self._refused: list[ChunkResult] = []
+        self._anything_allowed = False
+        self._looked_at: dict[str, float] = {}
+
+    def sift(self, result: ChunkResult) -> Iterator[ChunkResult]:
+        """What may be written now that the result is known."""
+        storages = {broken: storage_of(broken.ref.location) for broken in result.broken}
+        read = {storage_of(prediction.ref.location) for prediction in result.predictions}
+        read |= {storages[broken] for broken in result.broken if _was_read(broken)}
+        failed = [broken for broken in result.broken if broken.reason in READ_FAILURES]
+        self._anything_allowed |= bool(read or failed)
+        for storage in read:
+            yield from self._failed.pop(storage, ())
+        if self._anything_allowed:
+            yield from self._refused
+            self._refused.clear()
+        rest: ChunkResult | None = result
+        for storage in sorted({storages[broken] for broken in failed} - read):
+            part, rest = _split(rest, [broken for broken in failed if storages[broken] == storage])
+            self._hold(storage, part)
+        if not self._anything_allowed and result.broken:
+            part, rest = _split(rest, result.broken)
+            self._refused.append(part)
+            self._check_all_refused(MAX_FAILED_READS)
+        if rest is not None:
+            yield rest
+
+    def rest(self) -> Iterator[ChunkResult]:
+        """What is still held when all is read: a few failures and no more."""
+        self._check_all_refused(1)
+        for storage, results in self._failed.items():
+            self._check_place(storage, results[-1].broken[-1], again_s=0)
+        yield from self._refused
+        for results in self._failed.values():
+            yield from results
+
+    def _hold(self, storage: str, failed: ChunkResult) -> None:
+        held = self._failed[storage]
+        if not held:
+            self._check_place(storage, failed.broken[-1])
+        held.append(failed)
+        count, last = sum(result.num_images for result in held), failed.broken[-1]
+        if count >= MAX_FAILED_READS:
+            where, told = f" from {storage}" if storage else "", _told(last, self._limits.path_map)
+            raise StorageUnavailable(
+                f"{count} reads{where} failed in a row, the last with {last.reason}: {told}",
+                "is the image storage mounted and readable? nothing was rejected for it",
+            )
+
+    def _check_place(self, storage: str, failed: Broken, again_s: float = LOOK_AGAIN_S) -> None:
+        """Raises StorageUnavailable for a place that does not answer, as for a root that is gone."""
+        now = time.monotonic()
+        if not _may_be_gone(failed) or now - self._looked_at.get(storage, -again_s) < again_s:
+            return
+        place = find_place(failed.ref.location, self._limits.remote.places)
+        if place is not None:
+            from infer_app.images.read.remote import check_there
+
+            self._looked_at[storage] = now
+            check_there(place, self._limits.remote)
+
+    def _check_all_refused(self, enough: int) -> None:
+        refused = [broken for result in self._refused for broken in result.broken]
+        if len(refused) < enough:
+            return
+        self._anything_allowed = self._is_any_done_allowed()
+        if not self._anything_allowed:
+            raise nothing_allowed(refused, self._limits)
+
+
+def nothing_allowed(refused: Sequence[Broken], limits: ReadLimits) -> NothingAllowed:
+    """Make the error for images none of which has an allowed location."""
+    allowed = ", ".join(map(str, (*limits.roots, *limits.remote.places))) or "nothing"
+    whose = f"none of {len(refused):,} images" if len(refused) > 1 else "no image"
+    example = next((broken for broken in refused if broken.ref.location), refused[0])
+    return NothingAllowed(
+        f"{whose} to predict has an allowed location (allowed: {allowed}), for example"
+        f" {describe_refusal(example, limits)}",
+        how_to_allow(example, limits),
+    )
+
+
+def describe_refusal(broken: Broken, limits: ReadLimits) -> str:
+    if not broken.ref.location:
+        return f"image {broken.ref.image_id} has no location"
+    why = f": {broken.detail}" if broken.detail else ""
+    return f"image {broken.ref.image_id}, {_told(broken, limits.path_map)}{why}"
+
+
+def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
+    """Return a hint for an image whose location is not allowed."""
+    location, places = _here(broken.ref.location, limits.path_map), limits.remote.places
+    if not location:
+        return "give it one in the table, or leave it out by [source] query"
+    if place := find_place(location, places):
+        return f'if it is meant: [remote] allow_private_hosts = ["{place.root.host}"]'
+    if is_remote(location):
+        return f'allow its place in infer.toml: [remote] allow = ["{storage_of(location)}/"]'
+    if not Path(location).is_absolute():
+        return "a location must be an absolute path or a URL: make it one in the table, or by [source] query"
+    if ".." in Path(location).parts:
+        return "write the location without .. in the table, if what it leads to is meant"
+    return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'
+
+
+def _told(broken: Broken, path_map: PathMap) -> str:
+    """A location as it is recorded, and where it was looked for."""
+    location, here = broken.ref.location, _here(broken.ref.location, path_map)
+    return shown(location) if here == location else f"{location}, read as {here}"
+
+
+def _here(location: str, path_map: PathMap) -> str:
+    """The path that is read; of what is not on this machine the location itself."""
+    try:
+        return local_path(location, path_map)
+    except BadImage:
+        return location
+
+
+def _may_be_gone(failed: Broken) -> bool:
+    """A web server that says 404 is there; an object that is not found may be one of a bucket that is not."""
+    is_object = not storage_of(failed.ref.location).startswith("http")
+    return failed.reason in ANSWERLESS or (failed.reason is Reason.NOT_FOUND and is_object)
+
+
+def _was_read(broken: Broken) -> bool:
+    return broken.reason not in READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}
+
+
+def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkResult, ChunkResult | None]:
+    """The part to hold back, and the others; what was measured stays with them where there are any."""
+    assert result is not None
+    others = tuple(broken for broken in result.broken if broken not in part)
+    if not others and not result.predictions and not result.num_loaded:
+        return result, None
+    return ChunkResult(result.number, (), tuple(part), result.models), replace(result, broken=others)

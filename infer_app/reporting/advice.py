@@ -1,0 +1,183 @@
+"""What changed since the days before, and what to do about a day: decided here, from figures alone."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date
+from statistics import mean, median
+
+from infer_app.domain import TRANSIENT_REASONS, DayCounts, Reason
+from infer_app.errors import EXIT_TOO_MANY_REJECTED
+from infer_app.reporting.drift import SURE, Drift, z_score
+from infer_app.reporting.run_figures import RunFigures
+from infer_app.reporting.text import percent
+from infer_app.settings.sections import rejection_budget
+
+NUM_RUNS = 7  # that a rate is compared with
+FEW_IMAGES = 64  # a run of fewer is mostly start-up and says nothing of speed
+SLOWER = 0.8  # of the rate before
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One figure of the day beside the same of the seven days before."""
+
+    what: str
+    now: str
+    before: str
+    is_notable: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something to do, with the command that does it or shows more."""
+
+    what: str
+    command: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """The seven days before the day."""
+
+    images: Sequence[int]  # of each day that had any
+    predicted: int
+    rejected: int
+    runs: Sequence[RunFigures]  # before the day's own, the newest first
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the steps are decided by."""
+
+    date: date
+    model: str
+    counts: DayCounts
+    problems: Sequence[str]
+    older_pending: int
+    reasons: dict[str, int]
+    last: RunFigures | None
+    advice: str | None  # of the run, for speed
+    labels_moved: bool
+    too_many_rejected: bool  # of the day, in however many runs; or the last run said so
+
+    @property
+    def state(self) -> str:
+        return state_of(self.counts, self.last, self.too_many_rejected, self.problems, self.labels_moved)
+
+
+def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Drift | None) -> tuple[Change, ...]:
+    """Of what is known on both sides only."""
+    found = [_images(counts, before), _rejected(counts, before), _rate(run, before), _labels(drift)]
+    return tuple(change for change in [*found, *_surroundings(run, before.runs)] if change)
+
+
+def steps(situation: Situation) -> tuple[Step, ...]:
+    """The most pressing first; none when all is well."""
+    return tuple(_steps(situation))
+
+
+def state_of(
+    counts: DayCounts,
+    last: RunFigures | None,
+    too_many_rejected: bool,
+    problems: Sequence[str] = (),
+    labels_moved: bool = False,
+) -> str:
+    """failed, attention or good. An overview of days looks neither at books nor at labels."""
+    if problems or (last and last.state == "failed"):
+        return "failed"
+    stopped = last is not None and last.exit_code not in (None, 0)
+    return "attention" if stopped or counts.pending or labels_moved or too_many_rejected else "good"
+
+
+def has_too_many_rejected(counts: DayCounts, last: RunFigures | None, max_rejected: str) -> bool:
+    """Of the day as it stands: a run of some late images that went well doesn't make those before it good."""
+    if last is not None and last.exit_code == EXIT_TOO_MANY_REJECTED:
+        return True
+    return counts.rejected > rejection_budget(max_rejected, counts.eligible)
+
+
+def _images(counts: DayCounts, before: Before) -> Change | None:
+    if not before.images:
+        return None
+    usual = mean(before.images)
+    is_notable = not usual / 2 <= counts.eligible <= 2 * usual
+    return Change("Images", f"{counts.eligible:,}", f"{usual:,.0f} a day", is_notable)
+
+
+def _rejected(counts: DayCounts, before: Before) -> Change | None:
+    done, done_before = counts.predicted + counts.rejected, before.predicted + before.rejected
+    if not done or not done_before:
+        return None
+    is_notable = z_score(counts.rejected, done, before.rejected, done_before) > SURE
+    return Change("Rejected", percent(counts.rejected / done), percent(before.rejected / done_before), is_notable)
+
+
+def _rate(run: RunFigures | None, before: Before) -> Change | None:
+    rates = [one.rate for one in before.runs if one.selected >= FEW_IMAGES and one.rate][:NUM_RUNS]
+    if run is None or not run.rate or run.selected < FEW_IMAGES or not rates:
+        return None
+    usual = median(rates)
+    return Change("Images/s", f"{run.rate:,.0f}", f"{usual:,.0f}", run.rate < SLOWER * usual)
+
+
+def _labels(drift: Drift | None) -> Change | None:
+    if drift is None:
+        return None
+    return Change("Label drift", f"{drift.distance:.2f}", f"≤ {drift.by_chance:.2f} by chance", drift.is_notable)
+
+
+def _surroundings(run: RunFigures | None, earlier: Sequence[RunFigures]) -> Iterator[Change]:
+    """What differs from the run before, and may explain the rest."""
+    if run is None or not earlier:
+        return
+    now, before = _where(run), _where(earlier[0])
+    for name in sorted(now.keys() & before.keys()):
+        if now[name] != before[name]:
+            yield Change(name, now[name], before[name], True)
+
+
+def _where(run: RunFigures) -> dict[str, str]:
+    return {"Host": run.host, "Variant": run.variant, "Device": run.device, **run.versions}
+
+
+def _steps(of: Situation) -> Iterator[Step]:
+    day = f"--date {of.date} --model {shlex.quote(of.model)}"
+    if of.problems:
+        yield Step(f"The books do not balance: {of.problems[0]}", f"infer verify {day}")
+    if of.last and of.last.state == "failed":
+        yield Step(f"The last run failed: {of.last.error or 'no reason is known'}", "infer doctor")
+    if of.counts.pending and of.last and of.last.state == "running":
+        yield Step(f"{of.counts.pending:,} images are pending, and a run is at work or was killed", "infer status")
+    elif of.counts.pending:
+        yield Step(f"{of.counts.pending:,} images are pending: run the day again", f"infer run {day}")
+    if of.older_pending:
+        images = (
+            "1 image of an earlier day is" if of.older_pending == 1 else f"{of.older_pending:,} of earlier days are"
+        )
+        yield Step(f"{images} pending", f"infer backfill --from … --to … --model {shlex.quote(of.model)}")
+    if of.last and of.last.error and of.last.exit_code == EXIT_TOO_MANY_REJECTED:
+        yield Step(f"The last run stopped: {of.last.error}")
+    elif of.too_many_rejected:
+        yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {day}")
+    elif of.reasons:
+        yield Step(_about_rejections(of.reasons), f"infer rejects {day}")
+    if of.labels_moved:
+        yield Step("The labels moved by more than chance: look at them, and at the photos, below")
+    if of.advice:
+        yield Step(f"Measured on this machine: {of.advice}")
+
+
+def _about_rejections(reasons: dict[str, int]) -> str:
+    passing = sum(count for reason, count in reasons.items() if reason in TRANSIENT_REASONS)
+    outside = reasons.get(Reason.LOCATION_NOT_ALLOWED, 0)
+    final = sum(reasons.values()) - passing - outside
+    told = {
+        "rejected for content: mend or remove the files": final,
+        "rejected for location: correct it, or allow the place and `infer retry`": outside,
+        "rejected for now: tried again by the next run": passing,
+    }
+    return "; ".join(f"{count:,} {what}" for what, count in told.items() if count)

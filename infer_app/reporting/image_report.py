@@ -1,0 +1,218 @@
+"""Everything about one image: where it lies, what each model made of it, and what it would make of it now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from typing import Any
+
+from infer_app.database.engine.column_types import is_utf8
+from infer_app.database.listing.search import find_by_id, find_similar
+from infer_app.database.project_database import Tables
+from infer_app.database.queries.image_history import ModelHistory, read_history
+from infer_app.day import Day, find_zone
+from infer_app.domain import Broken, FileFacts, ImageRef, Prediction, Reason
+from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import shown as shown_location
+from infer_app.models.artifact.artifact import Artifact, scan_artifacts
+from infer_app.models.runtimes.variants import precision_of
+from infer_app.pipeline.chunking import chunks_of
+from infer_app.pipeline.executor_factory import open_executor, plan_run, read_limits
+from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
+from infer_app.settings.loaded import LoadedSettings
+from infer_app.workers.isolated_call import run_in_process
+
+STARTING_S = 10.0  # of the process that reads
+
+
+@dataclass(frozen=True, slots=True)
+class FileNow:
+    """What reading the image's file gives at this moment."""
+
+    facts: FileFacts
+    reason: str | None = None  # why it can't be read
+    detail: str | None = None
+
+    @property
+    def is_allowed(self) -> bool:
+        return self.reason != Reason.LOCATION_NOT_ALLOWED
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    image_id: str
+    location: str | None  # None: the source lists it no longer
+    time: datetime | None  # UTC
+    day: date | None  # in the zone of [run] time_zone
+    file: FileNow | None
+    histories: list[ModelHistory]
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """The image scored again now; `error` where it can't be."""
+
+    variant: str | None = None  # that ran
+    instead_of: str | None = None  # the one of the prediction, where that can't run here
+    why: str | None = None  # it can't
+    label: str | None = None
+    score: float | None = None
+    rejected: str | None = None  # reason: detail
+    same_label: bool | None = None
+    score_difference: float | None = None  # now minus then; of several numbers the mean absolute difference
+    cosine: float | None = None  # of the vectors
+    error: str | None = None
+    hint: str | None = None
+    exit_code: int = EXIT_OK
+
+
+def explain(loaded: LoadedSettings, tables: Tables, image_id: str, day: Day | None, model: str | None) -> Explanation:
+    """UsageError for an image that neither the source nor our tables know, or that is of another day."""
+    if not is_utf8(image_id):
+        raise UsageError(f"the id {image_id!r} is not text in UTF-8", "no such image can be in a database")
+    histories = read_history(tables.database, tables.books.models_of(model), image_id)
+    places = _find(tables, image_id, day) or _find(tables, image_id, None)
+    if not places and all(one.state == "pending" for one in histories):
+        raise _unknown(tables, image_id)
+    zone = loaded.settings.run.time_zone
+    dated = [(location, time, _date(time, zone)) for location, time in places]
+    chosen = [one for one in dated if day is None or one[2] == day.date]
+    if dated and not chosen:
+        raise UsageError(f"image {image_id} is not of {day} but of {dated[0][2] or 'no day: it has no time'}")
+    if len(chosen) > 1:
+        raise UsageError(f"{len(chosen)} or more images have the id {image_id}", "name the day of one with --date")
+    location, time, its_day = chosen[0] if chosen else (None, None, None)
+    file = None if location is None else _look(loaded, location)
+    return Explanation(image_id, location, time, its_day, file, histories)
+
+
+def _find(tables: Tables, image_id: str, day: Day | None) -> list[tuple[str, datetime | None]]:
+    return find_by_id(tables.source, image_id, day)
+
+
+def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
+    """Whether the file still is the one that the result was made of; None where that can't be told."""
+    stored = history.prediction or history.rejection
+    if stored is None or file is None:
+        return None
+    now = file.facts
+    if stored["sha256"] is not None and now.sha256 is not None:
+        return bool(now.sha256 == stored["sha256"])
+    if stored.get("size") is None or now.size is None:
+        return None
+    return (now.size, now.modified) == (stored["size"], stored["modified"])
+
+
+def replay(loaded: LoadedSettings, explanation: Explanation, history: ModelHistory) -> Replay:
+    """The image through the way that a night takes, in the variant of its prediction where that runs here.
+
+    Never raises an InferError: it says why the image can't be scored.
+    """
+    if explanation.location is None:
+        return Replay(error="the source lists the image no longer", exit_code=UsageError.exit_code)
+    try:
+        artifact = _find_version(loaded, history)
+        return _replay(loaded, artifact, ImageRef(explanation.image_id, explanation.location), history.prediction)
+    except InferError as error:
+        return Replay(error=error.message, hint=error.hint, exit_code=error.exit_code)
+
+
+def _replay(loaded: LoadedSettings, artifact: Artifact, ref: ImageRef, stored: dict[str, Any] | None) -> Replay:
+    wanted = stored["variant"] if stored else None
+    settings, why = loaded, None
+    if wanted is not None:
+        settings, why = _with_variant(loaded, artifact, wanted)
+    plan = plan_run(settings, artifact)
+    with open_executor(settings, [artifact], [plan]) as executor:
+        (result,) = executor.run(chunks_of([ref]))
+    instead_of = wanted if why else None
+    if result.broken:
+        return Replay(plan.variant, instead_of, why, rejected=_reason(result.broken[0]))
+    (now,) = result.predictions
+    return _compared(Replay(plan.variant, instead_of, why), now, stored)
+
+
+def _with_variant(loaded: LoadedSettings, artifact: Artifact, variant: str) -> tuple[LoadedSettings, str | None]:
+    """Settings that run the variant; or else what `auto` takes of its precision, with the reason."""
+    wanted = _changed(loaded, variant=variant, workers=1, executor="auto", device="auto")
+    try:
+        plan_run(wanted, artifact)
+    except (ModelError, UsageError) as error:
+        allow_int8 = precision_of(variant) == "int8"
+        return _changed(wanted, variant="auto", allow_int8=allow_int8), error.message
+    return wanted, None
+
+
+def _changed(loaded: LoadedSettings, **values: object) -> LoadedSettings:
+    run = loaded.settings.run.model_copy(update=values)
+    return LoadedSettings(loaded.settings.model_copy(update={"run": run}), loaded.path, loaded.origins)
+
+
+def _compared(replay: Replay, now: Prediction, stored: dict[str, Any] | None) -> Replay:
+    output = now.output
+    scored = replace(replay, label=output.label, score=output.score)
+    if stored is None:
+        return scored
+    alike = None
+    if output.vector and output.vector_dtype and stored["vector"]:
+        alike = cosine(output.vector, output.vector_dtype, stored["vector"], stored["vector_dtype"])
+    same_label = None if output.label is None else output.label == stored["label"]
+    return replace(scored, same_label=same_label, score_difference=_score_difference(now, stored), cosine=alike)
+
+
+def _score_difference(now: Prediction, stored: dict[str, Any]) -> float | None:
+    score = now.output.score
+    if score is not None and stored["score"] is not None:
+        return float(score - stored["score"])
+    return mean_difference(numbers_of(None, now.output.details), numbers_of(None, stored["output"]))
+
+
+def _find_version(loaded: LoadedSettings, history: ModelHistory) -> Artifact:
+    artifacts, damaged = scan_artifacts(loaded.models_folder)
+    for artifact in artifacts:
+        if artifact.manifest.model_id == history.model_id:
+            return artifact
+    for error in damaged:
+        if history.model_id in error.message:  # its folder is named by it
+            raise error
+    raise ModelError(
+        f"{history.model} {history.model_id} is not in {loaded.models_folder}", "restore its folder from a backup"
+    )
+
+
+def _look(loaded: LoadedSettings, location: str) -> FileNow:
+    """In a process apart: reading a file can hang."""
+    timeout_s = loaded.settings.images.timeout_s + STARTING_S
+    try:
+        return run_in_process(file_now, location, read_limits(loaded), timeout_s=timeout_s)
+    except InferError as error:
+        return FileNow(FileFacts(), Reason.READ_TIMEOUT, error.message)
+
+
+def file_now(location: str, limits: ReadLimits) -> FileNow:
+    try:
+        return FileNow(read_image(location, limits).facts)
+    except BadImage as bad:
+        return FileNow(bad.facts or FileFacts(), bad.reason, bad.detail)
+
+
+def _unknown(tables: Tables, image_id: str) -> UsageError:
+    found = find_similar(tables.source, image_id)
+    similar = [f"{one} ({shown_location(location)})" for one, location in found]
+    hint = "`infer predictions --date D` lists the ids of a day"
+    if "/" in image_id or "." in image_id:  # perhaps a file's name
+        adds = ": `infer images add FILE` registers an image" if tables.source.is_ours else ""
+        hint = f"no location holds it either{adds}"
+    if similar:
+        hint = f"did you mean {', '.join(similar)}?"
+    return UsageError(f"no image has the id {image_id!r}", hint)
+
+
+def _date(time: datetime | None, zone: str) -> date | None:
+    return None if time is None else time.astimezone(find_zone(zone)).date()
+
+
+def _reason(broken: Broken) -> str:
+    return f"{broken.reason}: {broken.detail}"

@@ -1,0 +1,180 @@
+"""A report as one HTML file without a script: styles and pictures inside, nothing fetched, every text escaped."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from infer_app.domain import DayCounts, Reason
+from infer_app.locations import shown as shown_location
+from infer_app.reporting import charts
+from infer_app.reporting.report_data import DayReport
+from infer_app.reporting.run_figures import RunFigures
+from infer_app.reporting.text import percent, shown
+from infer_app.reporting.thumbnails import NOT_TRIED
+from infer_app.telemetry.bottleneck import in_words
+from infer_app.telemetry.stage_clock import STAGES
+from infer_app.telemetry.summary_line import duration, node_costs, short_date, taken_by_others, told_of_others
+
+TEMPLATES = Path(__file__).with_name("templates")
+NUM_BARS = 15  # of labels
+COLORS = {stage: number for number, stage in enumerate(("model", *(one for one in STAGES if one != "model")))}
+OF_OUTPUT = {"classification": ("Least confident", "Most confident")}
+
+MEANINGS = {
+    Reason.EMPTY: "the file has no bytes",
+    Reason.TOO_LARGE_BYTES: "more bytes than allowed",
+    Reason.TOO_MANY_PIXELS: "more pixels than allowed",
+    Reason.UNSUPPORTED_FORMAT: "not a picture of a known kind",
+    Reason.TRUNCATED: "the file ends early",
+    Reason.CORRUPT: "damaged data",
+    Reason.DECODE_TIMEOUT: "decoding took too long",
+    Reason.DECODER_CRASH: "it crashed the decoder",
+    Reason.NON_FINITE_OUTPUT: "the model gave no number",
+    Reason.MODEL_ERROR: "the model failed on it",
+    Reason.NOT_REGULAR_FILE: "a folder, device or socket",
+    Reason.LOCATION_NOT_ALLOWED: "outside the allowed folders",
+    Reason.NOT_FOUND: "no such file; tried again",
+    Reason.PERMISSION_DENIED: "may not be read; tried again",
+    Reason.READ_TIMEOUT: "reading took too long; tried again",
+    Reason.READ_ERROR: "the storage failed; tried again",
+    Reason.OUT_OF_MEMORY: "no memory; tried again",
+    Reason.WRITE_ERROR: "its row was not written; tried again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRow:
+    """A day and model of the overview."""
+
+    date: date
+    model: str
+    counts: DayCounts
+    state: str  # good, attention or failed
+    told: str  # how the last run ended, or what is wrong with the day though it ended well
+    file: str | None  # of its report, beside the overview
+
+
+def pictured(report: DayReport) -> list[str]:
+    """Locations of the images that the page shows, the most telling first."""
+    harmless = [image.location for image in report.rejected if image.reason not in NOT_TRIED]
+    return [*harmless, *(image.location for image in (*report.least, *report.most))]
+
+
+def render_day(
+    report: DayReport, thumbnails: Mapping[str, bytes], json_file: str | None = None, has_index: bool = False
+) -> str:
+    """`thumbnails`: JPEG by location. `json_file`: name of the file beside it that holds the same as data."""
+    pictures = {location: _data_uri(jpeg) for location, jpeg in thumbnails.items()}
+    least, most = OF_OUTPUT.get(report.output, ("Lowest scores", "Highest scores"))
+    return _render(
+        "day.html",
+        report=report,
+        pictures=pictures,
+        json_file=json_file,
+        has_index=has_index,
+        costs=_costs(report),
+        waits=_costs(report, waits=True),
+        others=told_of_others(taken_by_others(report.speed)) if report.speed else "",
+        least_title=least,
+        most_title=most,
+        environment=_environment(report),
+    )
+
+
+def render_index(rows: Sequence[IndexRow], made_at: str) -> str:
+    top = max((row.counts.eligible for row in rows), default=0)
+    return _render("index.html", rows=rows, made_at=made_at, top=top)
+
+
+def _render(template: str, **context: Any) -> str:
+    style = (TEMPLATES / "style.css").read_text()
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=_printable,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= {
+        "style": Markup(style),
+        "style_hash": base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
+        "charts": charts,
+        "colors": COLORS,
+        "meanings": MEANINGS,
+        "num_bars": NUM_BARS,
+        "duration": duration,
+        "in_words": in_words,
+        "short_date": short_date,
+        "run_charts": _run_charts,
+    }
+    environment.filters |= {"percent": percent, "name": _name, "href": _href}
+    return environment.get_template(template).render(context)
+
+
+def _printable(value: Any) -> Any:
+    """Of every text that a template puts out, before it is escaped."""
+    return shown(shown_location(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _name(location: str) -> str:
+    return shown_location(location).rstrip("/").rpartition("/")[2] or location or "no location"
+
+
+def _href(file: str) -> str:
+    """A relative address, whatever the name: it can't become a scheme."""
+    return f"./{quote(file, errors='surrogatepass')}"
+
+
+def _data_uri(jpeg: bytes) -> Markup:
+    return Markup("data:image/jpeg;base64,") + Markup(base64.b64encode(jpeg).decode())
+
+
+def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:
+    """Milliseconds per image by stage, what rounds to nothing left out."""
+    if report.speed is None:
+        return {}
+    found = report.speed.waits if waits else report.speed.stages
+    return {stage: ms for stage, ms in found.items() if ms >= 0.005 and stage in COLORS}
+
+
+def _environment(report: DayReport) -> dict[str, str]:
+    known = {"model": f"{report.model} {report.model_id}", "day": f"{report.date} in {report.time_zone}"}
+    if (run := report.run) and (speed := report.speed):
+        known |= {"run": run.run_id, "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC", "host": run.host}
+        known |= {"variant": run.variant, "executor": f"{run.executor} on {run.device}"}
+        known |= {"workers": f"{speed.num_workers} on {speed.num_cores} cores"} if speed.num_workers else {}
+        known |= {f"node {node}": told for node, told in node_costs(speed).items()}
+        known |= run.versions
+        known |= {f"{variant} not taken": why for variant, why in speed.passed_over.items()}
+    return known
+
+
+def _run_charts(runs: Sequence[RunFigures]) -> list[tuple[str, Markup]]:
+    kinds = ["bad" if run.has_failed else "c0" for run in runs]
+    return [
+        _run_chart("Images/s", runs, [run.rate for run in runs], kinds, "{:,.0f}".format),
+        _run_chart("Duration", runs, [run.seconds for run in runs], kinds, duration),
+        _run_chart("Rejected", runs, [float(run.rejected) for run in runs], kinds, "{:,.0f}".format),
+    ]
+
+
+def _run_chart(
+    title: str, runs: Sequence[RunFigures], values: Sequence[float | None], kinds: Sequence[str], told: Any
+) -> tuple[str, Markup]:
+    titles = [
+        f"{run.day}: {'not measured' if value is None else told(value)}" + (", failed" if run.has_failed else "")
+        for run, value in zip(runs, values, strict=True)
+    ]
+    top = max((value for value in values if value), default=0.0)
+    return title, charts.columns(values, titles, kinds, told(top))

@@ -1,0 +1,81 @@
+"""A run's row as a report shows it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from datetime import date, datetime
+from typing import Any
+
+from infer_app.domain import DayCounts, RunReport
+from infer_app.telemetry.summary_line import balance, short_date, verdict
+
+
+@dataclass(frozen=True, slots=True)
+class RunFigures:
+    """One row of infer_runs; what a run that failed did not come to measure is None or empty."""
+
+    run_id: str
+    day: date
+    started_at: datetime  # UTC, without a zone
+    state: str  # running, done or failed
+    exit_code: int | None
+    error: str | None
+    selected: int
+    predicted: int
+    rejected: int
+    seconds: float | None
+    images_per_second: float | None
+    steady_images_per_second: float | None
+    limit_images_per_second: float | None
+    variant: str
+    executor: str
+    device: str
+    host: str
+    versions: dict[str, str]
+
+    @property
+    def rate(self) -> float | None:
+        """Images per second once the workers ran, or over all where that is not known."""
+        return self.steady_images_per_second or self.images_per_second
+
+    @property
+    def has_failed(self) -> bool:
+        return self.state == "failed" or self.exit_code not in (None, 0)
+
+
+def run_figures(row: dict[str, Any]) -> RunFigures:
+    known = row | {"run_id": row["id"], "steady_images_per_second": _measured(row).get("steady_images_per_second")}
+    return RunFigures(**{field.name: known[field.name] for field in fields(RunFigures)})
+
+
+def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
+    """What the run told at its end, with the day's counts as they are now."""
+    names = {field.name for field in fields(RunReport)}
+    measured = {name: value for name, value in _measured(row).items() if name in names and value is not None}
+    same = {name: row[name] for name in names & row.keys() if row[name] is not None}
+    unknown: dict[str, Any] = {
+        "reasons": {},
+        "stages": {},
+        "seconds": 0.0,
+        "images_per_second": 0.0,
+        "steady_images_per_second": None,
+        "limit_images_per_second": None,
+        "exit_code": 0,
+    }
+    return RunReport(**(unknown | same | measured | {"date": row["day"], "run_id": row["id"], "day": counts}))
+
+
+def day_verdict(day: date, counts: DayCounts, told: RunReport | None, last: RunFigures | None) -> str:
+    """The line the day's run ended with; where the last one failed, or none ran, that instead of the speed."""
+    line = f"{short_date(day)}: {balance(counts)}"
+    if last is None or told is None:
+        return f"{line} · {'never run' if counts.eligible else 'no images'}"
+    if last.state == "running":
+        return f"{line} · running since {last.started_at:%H:%M} UTC"
+    if last.state == "failed":
+        return f"{line} · the last run failed{'' if last.exit_code is None else f' with exit code {last.exit_code}'}"
+    return verdict(told)
+
+
+def _measured(row: dict[str, Any]) -> dict[str, Any]:
+    return row["throughput"] or {}

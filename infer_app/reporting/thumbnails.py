@@ -1,0 +1,123 @@
+"""Small pictures of images, made in a process apart: a file that crashes or hangs a decoder costs its thumbnail."""
+
+from __future__ import annotations
+
+import io
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from PIL import Image, ImageFile
+
+from infer_app.domain import Reason
+from infer_app.errors import InferError
+from infer_app.images.decode.decoder import rgb_of
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.workers.isolated_call import run_in_process
+
+FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
+SIZE = 160  # pixels, the longer side
+QUALITY = 72
+MAX_BYTES = 16_000  # of one; a larger one is made again, smaller
+MAX_ALL_BYTES = 750_000  # a third more as base64, and the page stays under 1.5 MB
+GROUP = 12  # images for one process; where one of them kills it, the others are tried in halves
+GROUP_TIMEOUT_S = 15.0
+ALL_TIMEOUT_S = 60.0
+# What has harmed a decoder once is not tried again, and of what was not allowed or not there nothing can be had.
+NOT_TRIED = frozenset(
+    {
+        Reason.DECODER_CRASH,
+        Reason.DECODE_TIMEOUT,
+        Reason.OUT_OF_MEMORY,
+        Reason.READ_TIMEOUT,
+        Reason.TOO_MANY_PIXELS,
+        Reason.TOO_LARGE_BYTES,
+        Reason.LOCATION_NOT_ALLOWED,
+        Reason.NOT_FOUND,
+        Reason.EMPTY,
+    }
+)
+
+
+@dataclass(frozen=True)
+class ThumbnailLimits:
+    """What may be read and decoded, as for a run."""
+
+    read: ReadLimits
+    max_pixels: int
+    group_timeout_s: float = GROUP_TIMEOUT_S
+    all_timeout_s: float = ALL_TIMEOUT_S
+
+
+def make_thumbnails(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str, bytes]:
+    """JPEG by location, those left out that can't be made; in all at most MAX_ALL_BYTES and `all_timeout_s`."""
+    deadline = time.monotonic() + limits.all_timeout_s
+    wanted = list(dict.fromkeys(locations))
+    made: dict[str, bytes] = {}
+    for first in range(0, len(wanted), GROUP):
+        made |= _make_group(wanted[first : first + GROUP], limits, deadline)
+    return _within(made, MAX_ALL_BYTES)
+
+
+def _make_group(locations: list[str], limits: ThumbnailLimits, deadline: float) -> dict[str, bytes]:
+    """By halves where the process dies or hangs, until the one that is at fault is alone."""
+    left = deadline - time.monotonic()
+    if left <= 0:
+        return {}
+    try:
+        return run_in_process(thumbnails_of, locations, limits, timeout_s=min(left, limits.group_timeout_s))
+    except InferError:
+        if len(locations) == 1:
+            return {}
+    half = len(locations) // 2
+    return _make_group(locations[:half], limits, deadline) | _make_group(locations[half:], limits, deadline)
+
+
+def thumbnails_of(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str, bytes]:
+    """The same in this process, which it makes unfit for anything else."""
+    warnings.simplefilter("ignore")
+    ImageFile.LOAD_TRUNCATED_IMAGES = True  # of a file cut short, what there is: a person sees where it ends
+    Image.MAX_IMAGE_PIXELS = None  # judged by our own limit
+    made = ((location, _thumbnail(location, limits)) for location in locations)
+    return {location: jpeg for location, jpeg in made if jpeg}
+
+
+def _thumbnail(location: str, limits: ThumbnailLimits) -> bytes | None:
+    try:
+        data = read_image(location, limits.read).data
+        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+            if image.width * image.height > limits.max_pixels:
+                return None
+            return _as_jpeg(_small(image))
+    except (BadImage, MemoryError):
+        return None
+    except Exception:  # decoders raise whatever the damage leads to
+        return None
+
+
+def _small(image: Image.Image) -> Image.Image:
+    """Shrink the pixels that the model gets, upright."""
+    image.draft("RGB", (2 * SIZE, 2 * SIZE))
+    small = Image.fromarray(rgb_of(image))
+    small.thumbnail((SIZE, SIZE), reducing_gap=2.0)
+    return small
+
+
+def _as_jpeg(image: Image.Image) -> bytes | None:
+    """Without metadata; None for a picture that stays too large even when it is coarse."""
+    for quality in (QUALITY, QUALITY // 2):
+        buffer = io.BytesIO()
+        image.save(buffer, "JPEG", quality=quality, optimize=True)
+        if buffer.tell() <= MAX_BYTES:
+            return buffer.getvalue()
+    return None
+
+
+def _within(made: dict[str, bytes], max_bytes: int) -> dict[str, bytes]:
+    kept: dict[str, bytes] = {}
+    for location, jpeg in made.items():
+        if sum(map(len, kept.values())) + len(jpeg) <= max_bytes:
+            kept[location] = jpeg
+    return kept

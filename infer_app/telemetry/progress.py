@@ -1,0 +1,64 @@
+"""How far a run is: a bar on a terminal, one log line now and then under cron, nothing when quiet."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as RichProgress
+
+from infer_app.day import Day
+from infer_app.domain import ChunkResult
+from infer_app.telemetry.log import logs_json
+
+log = logging.getLogger(__name__)
+LOG_EVERY_S = 60.0
+
+Advance = Callable[[ChunkResult], None]
+
+
+class Progress:
+    """One per command; `of_day` gives a function that is called after each commit."""
+
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet = quiet
+        self._console = Console(stderr=True)
+
+    @contextmanager
+    def of_day(self, day: Day, count: Callable[[], int], limit: int | None) -> Iterator[Advance]:
+        """`count` says how many images there are to do, asked only when it will be shown."""
+        if self._quiet:
+            yield lambda _: None
+            return
+        total = min(count(), limit) if limit else count()
+        if total and self._console.is_terminal and not logs_json():
+            yield from self._bar(day, total)
+        else:
+            yield _now_and_then(day, total)
+
+    def _bar(self, day: Day, total: int) -> Iterator[Advance]:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with RichProgress(*columns, console=self._console, transient=True) as bar:
+            task = bar.add_task(str(day), total=total)
+            yield lambda result: bar.advance(task, result.num_images)
+
+
+def _now_and_then(day: Day, total: int) -> Advance:
+    done = 0
+    started = logged = time.monotonic()
+
+    def advance(result: ChunkResult) -> None:
+        nonlocal done, logged
+        done += result.num_images
+        now = time.monotonic()
+        if now - logged >= LOG_EVERY_S:
+            logged = now
+            rate = done / (now - started)
+            figures = {"done": done, "total": total, "images_per_second": round(rate, 1)}
+            log.info("%s: %s of %s images, %.0f a second", day, f"{done:,}", f"{total:,}", rate, extra=figures)
+
+    return advance

@@ -1,0 +1,88 @@
+"""What each stage costs and waits, measured where it runs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+
+from infer_app.domain import ChunkResult, ImageRef, Span
+
+STAGES = (
+    "select",
+    "read",
+    "cache",
+    "decode",
+    "transform",
+    "collate",
+    "copy",
+    "gpu-decode",
+    "model",
+    "outputs",
+    "write",
+)
+WAITING_STAGES = ("select", "read", "cache", "write")  # for a database or a storage; the others only want a core
+
+
+class StageClock:
+    """Seconds summed by stage: CPU, wall, and of the wall seconds those it waited.
+
+    Where a stage waits for nothing but a core, the wall seconds beyond its CPU seconds are those that the kernel gave
+    to others, and count for nothing. `cpu_clock` is that of the process, since a model may have several threads, or
+    time.thread_time where the process does something else besides.
+    """
+
+    def __init__(self, is_traced: bool = False, cpu_clock: Callable[[], float] = time.process_time) -> None:
+        self.cpu_seconds: dict[str, float] = defaultdict(float)
+        self.wall_seconds: dict[str, float] = defaultdict(float)
+        self.wait_seconds: dict[str, float] = defaultdict(float)
+        self.refs: Sequence[ImageRef] = ()  # what is in hand, for the spans
+        self.spans: list[Span] = []
+        self._is_traced = is_traced
+        self._cpu_clock = cpu_clock
+
+    @contextmanager
+    def time(self, stage: str) -> Iterator[None]:
+        runnable = _runnable_seconds() if stage in WAITING_STAGES else 0.0
+        start, cpu = time.monotonic(), self._cpu_clock()
+        try:
+            yield
+        finally:
+            cpu, wall = self._cpu_clock() - cpu, time.monotonic() - start
+            self.cpu_seconds[stage] += cpu
+            self.wall_seconds[stage] += wall
+            if stage in WAITING_STAGES:
+                self.wait_seconds[stage] += max(0.0, wall - (_runnable_seconds() - runnable))
+            if self._is_traced:
+                self.spans.append(Span(stage, start, wall, cpu, tuple(ref.image_id for ref in self.refs)))
+
+    def stamp(self, result: ChunkResult) -> ChunkResult:
+        """The result with what making it took in this process."""
+        return replace(
+            result,
+            cpu_seconds=dict(self.cpu_seconds),
+            wall_seconds=dict(self.wall_seconds),
+            wait_seconds=dict(self.wait_seconds),
+            worker=os.getpid(),
+            spans=tuple(self.spans),
+        )
+
+
+def _runnable_seconds() -> float:
+    """How long this thread ran, or was ready to and had no core, since it began."""
+    statistics = _scheduler_statistics(threading.get_native_id())
+    queued_ns = 0 if statistics is None else int(os.pread(statistics, 64, 0).split()[1])
+    return time.thread_time() + queued_ns / 1e9
+
+
+@cache  # kept open: 2 µs a look. By thread, and a forked process has other threads
+def _scheduler_statistics(thread: int) -> int | None:
+    try:
+        return os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None

@@ -1,0 +1,102 @@
+"""A run as a picture: every pass through every stage, in the JSON that Perfetto and chrome://tracing open.
+
+The format is Chrome's Trace Event Format, as a JSON object: complete events (ph X), times in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from infer_app.domain import Span
+from infer_app.errors import UsageError
+
+log = logging.getLogger(__name__)
+
+
+class Trace:
+    """Written beside its place while the run goes on, and moved there when the `with` ends, however it ends."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises UsageError where no file can be written."""
+        self._path = path.resolve()  # what a link points to is written, and the link stays
+        self._part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
+        if self._path.exists() and not self._path.is_file():
+            raise UsageError(f"--trace {path} is not a file", "name one that is made or overwritten")
+        try:
+            self._file = self._part.open("w", encoding="utf-8")
+        except OSError as error:
+            raise UsageError(
+                f"--trace {path} can't be written: {error.strerror}", "name a file in a folder you can write to"
+            ) from None
+        self._origin = time.monotonic()
+        self._numbers: dict[int, int] = {}  # of the workers, by pid
+        self._lost = False
+        self._write('{"displayTimeUnit": "ms", "traceEvents": [\n' + _lines(_names(os.getpid(), "coordinator", 0)))
+
+    def add(self, pid: int, spans: Iterable[Span]) -> None:
+        """What the process did. A process that is new is named: the coordinator or a worker by its number."""
+        if pid != os.getpid() and pid not in self._numbers:
+            self._numbers[pid] = len(self._numbers) + 1
+            self._append(_names(pid, f"worker {self._numbers[pid]}", self._numbers[pid]))
+        self._append([self._event(pid, span) for span in spans])
+
+    def __enter__(self) -> Trace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._write("\n]}\n")
+        try:
+            self._file.close()
+            if not self._lost:
+                self._part.replace(self._path)
+        except OSError as error:
+            self._give_up(error)
+        self._part.unlink(missing_ok=True)
+
+    def _event(self, pid: int, span: Span) -> dict[str, Any]:
+        return {
+            "name": span.stage,
+            "ph": "X",
+            "pid": pid,
+            "tid": pid,
+            "ts": round(1e6 * (span.start_s - self._origin), 1),
+            "dur": round(1e6 * span.wall_s, 1),
+            "args": {"images": span.image_ids, "cpu_ms": round(1e3 * span.cpu_s, 3)},
+        }
+
+    def _append(self, events: Sequence[dict[str, Any]]) -> None:
+        if events:
+            self._write(",\n" + _lines(events))
+
+    def _write(self, text: str) -> None:
+        """On a full disk a night goes on, and its trace is given up."""
+        if self._lost:
+            return
+        try:
+            self._file.write(text)
+        except OSError as error:
+            self._give_up(error)
+
+    def _give_up(self, error: OSError) -> None:
+        self._lost = True
+        log.warning("no trace: %s: %s", self._path, error.strerror)
+
+
+def _lines(events: Sequence[dict[str, Any]]) -> str:
+    return ",\n".join(map(json.dumps, events))
+
+
+def _names(pid: int, name: str, order: int) -> list[dict[str, Any]]:
+    """Metadata: a process has one thread here, and both have a name; the coordinator comes first."""
+    event = {"ph": "M", "pid": pid, "tid": pid}
+    return [
+        event | {"name": "process_name", "args": {"name": name}},
+        event | {"name": "thread_name", "args": {"name": name}},
+        event | {"name": "process_sort_index", "args": {"sort_index": order}},
+    ]

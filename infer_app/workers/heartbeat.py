@@ -1,0 +1,86 @@
+"""The step a worker is at, in memory it shares with its supervisor: it outlives the worker's death."""
+
+from __future__ import annotations
+
+import struct
+import time
+import zlib
+from dataclasses import dataclass
+from multiprocessing.context import BaseContext
+from typing import Any
+
+from infer_app.domain import FileFacts
+
+NOTHING = -1
+STAGES = ("", "read", "decode", "transform", "model")
+# number of the record; task, position in the chunk, stage, since; size, modified, sha256
+_LAYOUT = struct.Struct("<q qqqd qd32s")
+_CHECKSUM = struct.Struct("<I")
+_RECORD_SIZE = _LAYOUT.size + _CHECKSUM.size
+SIZE = 2 * _RECORD_SIZE  # bytes of a mark
+_UNKNOWN_SIZE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class InHand:
+    """One look at a mark. `position` is that of the image in its chunk; the model has the whole chunk in hand."""
+
+    task: int
+    position: int
+    stage: str
+    since: float  # time.monotonic(), one clock for all processes of a machine
+    file: FileFacts
+
+
+class Mark:
+    """Written by one worker at every step (some microseconds), read by its supervisor at any moment.
+
+    Nothing orders the two processes, and a writer may be stopped or killed in the middle of a record. So there are two
+    records, written in turns and each with a checksum: one of them is always whole, and the newest whole one counts.
+    """
+
+    def __init__(self, memory: Any) -> None:
+        self.memory = memory  # a RawArray: travels to the worker as an argument of its process
+        self._bytes = memoryview(memory).cast("B")
+        self._number = max((record[0] for record in self._whole_records()), default=0)
+        self._task = NOTHING
+
+    @classmethod
+    def create(cls, context: BaseContext) -> Mark:
+        mark = cls(context.RawArray("B", SIZE))
+        mark.rest()
+        return mark
+
+    def begin_task(self, task: int) -> None:
+        self._task = task
+
+    def hold(self, position: int, stage: str, file: FileFacts = FileFacts()) -> None:  # noqa: B008 (frozen)
+        size = _UNKNOWN_SIZE if file.size is None else file.size
+        sha256 = bytes.fromhex(file.sha256) if file.sha256 else b""
+        step = (self._task, position, STAGES.index(stage), time.monotonic())
+        self._number += 1
+        record = _LAYOUT.pack(self._number, *step, size, file.modified or 0.0, sha256)
+        start = self._number % 2 * _RECORD_SIZE
+        self._bytes[start : start + _RECORD_SIZE] = record + _CHECKSUM.pack(zlib.crc32(record))
+
+    def rest(self) -> None:
+        """Record that nothing is in hand."""
+        self._task = NOTHING
+        self.hold(NOTHING, "")
+
+    def look(self) -> InHand:
+        """Return the newest whole record; a worker that writes on meanwhile is looked at again."""
+        while not (records := self._whole_records()):
+            pass
+        _, task, position, stage, since, size, modified, sha256 = max(records)
+        known = size != _UNKNOWN_SIZE
+        file = FileFacts(size, modified, sha256.hex()) if known else FileFacts()
+        return InHand(task, position, STAGES[stage], since, file)
+
+    def _whole_records(self) -> list[tuple[Any, ...]]:
+        found = []
+        for start in (0, _RECORD_SIZE):
+            record = bytes(self._bytes[start : start + _RECORD_SIZE])
+            if _CHECKSUM.unpack_from(record, _LAYOUT.size) == (zlib.crc32(record[: _LAYOUT.size]),):
+                found.append(_LAYOUT.unpack_from(record))
+        return found

@@ -1,0 +1,36 @@
+"""Imported by the fork server alone: it ends with the run that started it, and its workers with it.
+
+By itself it would wait for its workers, and one that hangs would keep it. Of a run that is killed it also removes the
+socket it was called by, which lies in a folder of multiprocessing's own under the temporary one.
+"""
+
+import os
+import signal
+import socket
+from contextlib import suppress
+from pathlib import Path
+
+from infer_app.workers.fork_server import die_with_parent
+from infer_app.workers.temporary_folder import LOCK
+
+
+def _socket_path() -> Path | None:
+    for name in os.listdir("/proc/self/fd"):  # noqa: PTH208 - numbers, not paths
+        with suppress(OSError), socket.socket(fileno=os.dup(int(name))) as found:
+            path = Path(os.fsdecode(found.getsockname() or "")) if found.family == socket.AF_UNIX else Path()
+            if path.name.startswith("listener-") and path.parent.name.startswith("pymp-"):
+                return path
+    return None
+
+
+def _end(*_: object) -> None:
+    with suppress(OSError):
+        if path := _socket_path():
+            path.unlink(missing_ok=True)
+            path.with_name(LOCK).unlink(missing_ok=True)
+            path.parent.rmdir()
+    os._exit(0)
+
+
+signal.signal(signal.SIGUSR1, _end)
+die_with_parent(signal.SIGUSR1)
