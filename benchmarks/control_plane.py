@@ -1,7 +1,7 @@
 """What the driver of a cluster costs without images and a network: refs in, stub predictions out.
 
-The dispatch is the real one (`infer_app.cluster.actor_pool.Crew`), and so is every message: chunks of refs to actors, and
-back a prediction for each ref. Actors answer at once. With --commit results are written by the real sink, into SQLite.
+The dispatch is the real one (`infer_app.cluster.actor_pool.Crew`), and so is every message: chunks of refs to actors,
+and back a prediction for each ref. Actors answer at once. With --commit results are written by the real sink, into SQLite.
 With --ranges one ref stands for all of its chunk, so that dispatch alone is left, and 100 million take minutes. Figures
 are those of the driver's process: its time grows with the chunks, and its memory must not.
 """

@@ -1,7 +1,7 @@
 """What a chunk costs the driver where Ray Data dispatches it: a read task streams numbers, actors answer at once.
 
-Beside benchmarks/control_plane.py, which measures the same of `infer_app.cluster.actor_pool`. A number stands for a chunk:
-what it holds would have to be fetched from the driver by whoever has it, since a dataset that is running can't be fed.
+Beside benchmarks/control_plane.py, which measures the same of `infer_app.cluster.actor_pool`. A number stands for a
+chunk: what it holds would have to be fetched from the driver by whoever has it, since a dataset that is running can't be fed.
 Answers are 8 kB.
 """
 

@@ -44,16 +44,16 @@ class CacheKey:
 @cache
 def makers() -> str:
     """Who makes pixels here: decoders, the library that resizes, and our own code."""
-    parts = [decoder_name(), f"torch {metadata.version('torch')}", f"code {_code_of(Path(__file__).parent)}"]
+    parts = [decoder_name(), f"torch {metadata.version('torch')}", f"code {_code_of(Path(__file__).parents[1])}"]
     if has_turbo():
         parts.insert(1, f"libturbojpeg {_loaded_turbo()}")
     return ", ".join(parts)
 
 
 def _code_of(folder: Path) -> str:
-    """Of all files of this room: nobody has to remember which of them make pixels, or to raise a version."""
+    """Hash all code of the images package, so that nobody has to remember which files make pixels."""
     code = hashlib.sha256()
-    for path in sorted(folder.glob("*.py")):
+    for path in sorted(folder.rglob("*.py")):
         code.update(path.read_bytes())
     return code.hexdigest()[:16]
 

@@ -328,7 +328,7 @@ def test_a_file_that_ends_the_gpus_decoder_is_the_cpus_and_its_neighbours_are_pr
     spec = lane_spec(folder, artifact)
     with Ring(slots_for(1), BATCH, SIZE) as ring:
         device = DeadlySpec(spec, ring, "cpu", decoder)
-        workers = RingWorkers(ring, LoaderSpec(spec, ring).open, 1, gpu_handlers.open, timeout_s)
+        workers = RingWorkers(ring, LoaderSpec(spec, ring).open, 1, device.open, timeout_s)
         try:
             found = outcomes(workers.run(chunks(folder, names)))
         finally:

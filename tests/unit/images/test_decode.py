@@ -16,7 +16,6 @@ from PIL import Image, ImageOps
 from rasters import png_of_16_bits, tiff
 
 from infer_app.domain import FileFacts, Reason, Recipe
-from infer_app.images.decode import decoder
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name, has_turbo
 from infer_app.images.decode.libjpeg_turbo import JpegRefused
 from infer_app.images.read.bad_image import BadImage
@@ -42,7 +41,7 @@ STORED_AS = {
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each of the two decoders of JPEGs."""
     if request.param == "pillow":
-        monkeypatch.setattr(decoder, "load_turbo", lambda: None)
+        monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
     elif not has_turbo():
         pytest.skip("no libturbojpeg.so.0 on this machine")
     return request.param

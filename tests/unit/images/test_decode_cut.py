@@ -9,7 +9,6 @@ from jpegs import encoded, picture
 from rasters import png_of_16_bits
 
 from infer_app.domain import Reason, Recipe
-from infer_app.images.decode import decoder
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
 from infer_app.images.read.bad_image import BadImage
 
@@ -23,7 +22,7 @@ needs_turbo = pytest.mark.skipif(not has_turbo(), reason="no libturbojpeg.so.0 o
 
 @pytest.fixture
 def without_turbo(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder, "load_turbo", lambda: None)
+    monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
 
 
 def decoded(data: bytes) -> np.ndarray:

@@ -17,7 +17,6 @@ from jpegs import encoded, picture
 from rasters import claiming, png, png_chunk, tiff
 
 from infer_app.domain import Reason, Recipe
-from infer_app.images.decode import decoder
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
 
@@ -122,7 +121,7 @@ def test_a_flood_of_pixels_is_refused_by_its_header(kind: str):
 
 
 def test_a_flood_of_pixels_is_refused_without_turbo_too(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(decoder, "load_turbo", lambda: None)
+    monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
     data = claiming("jpeg", 65500, 65500)
     with frugal():
         assert refusal(data) is Reason.TOO_MANY_PIXELS
@@ -160,7 +159,7 @@ def test_a_jpeg_of_a_thousand_scans_is_refused_before_they_are_decoded(
     with_turbo: bool, monkeypatch: pytest.MonkeyPatch
 ):
     if not with_turbo:
-        monkeypatch.setattr(decoder, "load_turbo", lambda: None)
+        monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
     data = jpegs.of_many_scans(1000)
     with frugal():
         assert refusal(data) is Reason.CORRUPT

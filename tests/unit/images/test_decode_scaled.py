@@ -15,7 +15,6 @@ from PIL import Image, ImageOps
 from test_decode import STORED_AS, put
 
 from infer_app.domain import Recipe
-from infer_app.images.decode import decoder
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.picture import Picture
@@ -32,7 +31,7 @@ needs_turbo = pytest.mark.skipif(not has_turbo(), reason="no libturbojpeg.so.0 o
 @pytest.fixture(params=["turbo", "pillow"])
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     if request.param == "pillow":
-        monkeypatch.setattr(decoder, "load_turbo", lambda: None)
+        monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
     elif not has_turbo():
         pytest.skip("no libturbojpeg.so.0 on this machine")
     return request.param
