@@ -1,9 +1,9 @@
 """What the driver of a cluster costs without images and a network: refs in, stub predictions out.
 
-The dispatch is the real one (`infer_app.cluster.actor_pool.Crew`), and so is every message: chunks of refs to actors,
-and back a prediction for each ref. Actors answer at once. With --commit results are written by the real sink, into SQLite.
-With --ranges one ref stands for all of its chunk, so that dispatch alone is left, and 100 million take minutes. Figures
-are those of the driver's process: its time grows with the chunks, and its memory must not.
+The dispatch is the real one (`infer_app.cluster.actor_pool.ActorPool`), and so is every message: chunks of refs to
+actors, and back a prediction for each ref. Actors answer at once. With --commit results are written by the real sink,
+into SQLite. With --ranges one ref stands for all of its chunk, so that dispatch alone is left, and 100 million take
+minutes. Figures are those of the driver's process: its time grows with the chunks, and its memory must not.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 from machine import describe_machine
 from peers import RESULTS
 
-from infer_app.cluster.actor_pool import Actor, Crew
-from infer_app.cluster.node_actor import ActorSpec, Answer, Opened
+from infer_app.cluster.actor_pool import Actor, ActorPool
+from infer_app.cluster.node_actor import ActorSpec, Opened, Reply
 from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Chunk, ChunkResult, ImageRef, Output, Prediction
-from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.read.read_image import ReadLimits
 
 OUTPUT = Output("tabby cat", 0.93, '{"top": [["tabby cat", 0.93], ["tiger cat", 0.04], ["lynx", 0.01]]}')
@@ -43,12 +43,12 @@ class StubActor:
     def opened(self) -> Opened:
         return Opened("stub", "stub", 0.0)
 
-    def process(self, chunk: Chunk) -> Answer:
+    def process(self, chunk: Chunk) -> Reply:
         predictions = tuple(Prediction(ref, OUTPUT, SHA256) for ref in chunk.refs)
-        return Answer((ChunkResult(chunk.number, predictions, (), worker=1),), ())
+        return Reply((ChunkResult(chunk.number, predictions, (), worker=1),), ())
 
 
-class StubCrew(Crew):
+class StubCrew(ActorPool):
     def _start(self) -> Actor:
         options = {"num_cpus": 0, "max_concurrency": 4}
         handle = self._ray.remote(StubActor).options(**options).remote()
@@ -68,8 +68,8 @@ class Look:
 def main() -> None:
     flags = read_flags()
     cluster = Cluster(ClusterSpec(), 2)
-    lane = LaneSpec((), ReadLimits((), 1), 1)
-    crew = StubCrew(cluster, ClusterSpec(actors=flags.actors), ActorSpec(lane, flags.workers, 30.0, 30), 1)
+    handler = HandlerSpec((), ReadLimits((), 1), 1)
+    crew = StubCrew(cluster, ClusterSpec(actors=flags.actors), ActorSpec(handler, flags.workers, 30.0, 30), 1)
     with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
         sink = open_sink(Path(folder)) if flags.commit else None
         step = flags.chunk_size if flags.ranges else 1
@@ -98,7 +98,7 @@ def stub_chunks(num_refs: int, chunk_size: int, step: int) -> Iterator[Chunk]:
         yield Chunk(number, tuple(ImageRef(str(i), f"/srv/photos/2026/11/20/{i:012}.jpg") for i in some))
 
 
-def watch(crew: Crew, num_refs: int, chunk_size: int, step: int, sink: Sink | None) -> Iterator[Look]:
+def watch(crew: ActorPool, num_refs: int, chunk_size: int, step: int, sink: Sink | None) -> Iterator[Look]:
     """At 1, 2 and 5 times each power of ten. `step`: refs that one of a chunk stands for."""
     done, looks = 0, iter(sorted(factor * 10**power for power in range(4, 10) for factor in (1, 2, 5)))
     next_look = next(looks)

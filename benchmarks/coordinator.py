@@ -26,14 +26,14 @@ from sqlalchemy import insert
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.project_database import Tables
-from infer_app.database.queries.day_queries import Books
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import Ledger, RunModel
+from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import images
 from infer_app.day import Day
 from infer_app.domain import Chunk, ChunkResult, Output, Prediction
 from infer_app.images.read.read_image import ReadLimits
-from infer_app.locations import NOTHING_MAPPED, NOTHING_REMOTE
+from infer_app.locations import NO_MAPPING, NOTHING_REMOTE
 from infer_app.pipeline.job import Job
 from infer_app.pipeline.run_day import run_day
 from infer_app.pipeline.stop import Stop
@@ -51,7 +51,7 @@ class StubExecutor:
     """Predicts at once, and remembers how much memory the process had on the way."""
 
     name, device, device_stages, chunk_size = "stub", "cpu", frozenset[str](), None
-    num_cores = num_workers = num_lanes = num_threads = 1
+    num_cores = num_workers = num_predictors = num_threads = 1
 
     def __init__(self, num_images: int) -> None:
         self._marks = [num_images * tenth // 10 for tenth in range(1, 11)]
@@ -85,8 +85,8 @@ def main() -> None:
 def measure(database: Database, num_images: int, chunk_size: int) -> dict[str, Any]:
     executor = StubExecutor(num_images)
     source = Source(database, SourceSettings())
-    read = ReadLimits((Path("/photos"),), 1 << 28, NOTHING_REMOTE, NOTHING_MAPPED)
-    tables = Tables(database, source, Books(database, source), Ledger(database))
+    read = ReadLimits((Path("/photos"),), 1 << 28, NOTHING_REMOTE, NO_MAPPING)
+    tables = Tables(database, source, DayQueries(database, source), RunStore(database))
     job = Job(tables, (MODEL,), executor, read, chunk_size, "1%")  # type: ignore[arg-type]
     before, cpu, start = resident_bytes(), time.process_time(), time.perf_counter()
     with Stop() as stop:

@@ -36,7 +36,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import connect_sqlite
 from infer_app.database.listing.source import Source
 from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import Ledger, RunModel
+from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import images, metadata, predictions
 from infer_app.database.results.sink import Sink
 from infer_app.database.results.upsert import upsert
@@ -104,7 +104,7 @@ def measure(database: Database, num_rows: int, rounds: int) -> dict[str, Any]:
 def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
     """Into empty tables, twice."""
     empty(database)
-    run_id = Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
     chunks = [
         ChunkResult(0, tuple(prediction(number) for number in range(first, min(first + chunk_size, num_rows))), ())
@@ -155,7 +155,7 @@ def select_rows(database: Database, num_rows: int) -> float:
         for first in range(0, num_rows, 10_000):
             connection.execute(insert(images), rows[first : first + 10_000])
     source = Source(database, SourceSettings())
-    run_id = Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     done = list(source.select_new(DAY, MODEL.model_id))[::2]
     sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
     sink.commit_chunk(ChunkResult(0, tuple(Prediction(ref, Output(), None) for ref in done), ()))

@@ -27,12 +27,12 @@ from torch.utils.data import DataLoader, Dataset
 from infer_app.domain import Chunk, ImageRef, Recipe
 from infer_app.executors.gpu_executor import CudaExecutor
 from infer_app.handlers.copy_stream import open_stream
-from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT, open_variant
@@ -150,7 +150,7 @@ def build(network: str, decode: str, folder: Path, device: str) -> Artifact:
             torch.jit.trace(module, torch.zeros(2, 3, SIZE, SIZE)).save(str(file))
     recipe = Recipe("resize-crop", SIZE, resize=256, interpolation="bilinear", decode=decode)
     artifact = build_model(BuildRequest(str(file), f"{network}-{decode}", recipe), folder / "models")
-    return add_gpu_variants(artifact, [CUDA_FP16], None, Workshop.here(), print) if device == "cuda" else artifact
+    return add_gpu_variants(artifact, [CUDA_FP16], None, BuildTarget.here(), print) if device == "cuda" else artifact
 
 
 def measure(
@@ -171,13 +171,13 @@ def time_executor(
 ) -> tuple[float, float]:
     """Its rate over the last three quarters, and what its decoders' CPU time would allow."""
     roots = (paths[0].parent,)
-    lane = LaneSpec((ModelSpec(artifact.folder, variant),), ReadLimits(roots, 1 << 28), LIMITS.max_pixels)
+    handler = HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits(roots, 1 << 28), LIMITS.max_pixels)
     refs = [ImageRef(str(number), str(path)) for number, path in enumerate(paths)]
     firsts = range(0, len(refs), flags.batch_size)
     chunks = [Chunk(number, tuple(refs[first : first + flags.batch_size])) for number, first in enumerate(firsts)]
     done, began, cpu_seconds = 0, 0.0, 0.0
     since = len(paths) // 4
-    with CudaExecutor(lane, workers, TIMEOUT_S, flags.batch_size, SIZE, flags.device) as executor:
+    with CudaExecutor(handler, workers, TIMEOUT_S, flags.batch_size, SIZE, flags.device) as executor:
         for result in executor.run(chunks):
             if done < since <= done + len(result.predictions):
                 began, since_done = time.perf_counter(), done + len(result.predictions)

@@ -1,8 +1,8 @@
 """What a chunk costs the driver where Ray Data dispatches it: a read task streams numbers, actors answer at once.
 
 Beside benchmarks/control_plane.py, which measures the same of `infer_app.cluster.actor_pool`. A number stands for a
-chunk: what it holds would have to be fetched from the driver by whoever has it, since a dataset that is running can't be fed.
-Answers are 8 kB.
+chunk: what it holds would have to be fetched from the driver by its reader, since nothing can be added to a dataset
+that is running. Answers are 8 kB.
 """
 
 from __future__ import annotations

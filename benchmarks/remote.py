@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from infer_app.domain import Chunk, ImageRef
 from infer_app.images.read.prefetch import Prefetch
 from infer_app.images.read.read_image import ReadLimits, read_image
-from infer_app.locations import Place, RemoteAccess
+from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.webserver import WebServer
 
 CHUNK = 64
@@ -74,7 +74,7 @@ def _ahead(refs: tuple[ImageRef, ...], limits: ReadLimits) -> None:
 
 
 def _limits(place: str, concurrency: int) -> ReadLimits:
-    access = RemoteAccess((Place.parse(place),), frozenset({"127.0.0.1"}), 30.0, 3, concurrency)
+    access = RemoteAccess((AllowedPrefix.parse(place),), frozenset({"127.0.0.1"}), 30.0, 3, concurrency)
     return ReadLimits((), 1 << 28, access)
 
 

@@ -23,9 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from sqlalchemy import insert
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.cross_database_source import PAGE_SIZE, ForeignSource
+from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.database.listing.source import Source
-from infer_app.database.queries.day_queries import Books
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.bulk import BulkUpsert
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.schema import images, predictions
@@ -51,7 +51,7 @@ def main() -> None:
             fill_predictions(results, flags.num_images)
             settings = SourceSettings()
             reader = stack.enter_context(Database(listing.url, read_only=True))
-            report(f"{kinds[0]}, results in {kinds[1]}", ForeignSource(reader, settings, results), results)
+            report(f"{kinds[0]}, results in {kinds[1]}", CrossDatabaseSource(reader, settings, results), results)
             report(f"{kinds[1]} alone", Source(results, settings), results)
     machine = describe_machine()
     print(f"\n{machine['processor']}, {machine['cores']} cores; pages of {PAGE_SIZE:,} ids; {date.today().isoformat()}")
@@ -84,7 +84,7 @@ def report(name: str, source: Source, results: Database) -> None:
         found += len(page)
     seconds = time.perf_counter() - start
     start = time.perf_counter()
-    counts = Books(results, source).count_day(DAY, MODEL_ID)
+    counts = DayQueries(results, source).count_day(DAY, MODEL_ID)
     counting = time.perf_counter() - start
     assert found == counts.pending
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

@@ -119,7 +119,7 @@ class Prediction:
     ref: ImageRef
     output: Output
     sha256: str | None  # of the bytes that were predicted
-    model: int = 0  # which of the lane's models made it
+    model: int = 0  # which of the handler's models made it
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class Chunk:
 
     number: int
     refs: tuple[ImageRef, ...]
-    models: tuple[int, ...] = (0,)  # those of the lane's models that the refs are new for
+    models: tuple[int, ...] = (0,)  # those of the handler's models that the refs are new for
     slot: int | None = None  # of the ring: where its pixels are to go, or lie
     files: tuple[FileFacts, ...] = ()  # of each ref, once it was read
     num_bytes: tuple[int, ...] = ()  # of each row of its slot: 0, it has pixels; else how many bytes of a file
@@ -222,7 +222,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class DayCounts:
-    """The books of one day and model, from rows: eligible = predicted + rejected + pending."""
+    """The day_queries of one day and model, from rows: eligible = predicted + rejected + pending."""
 
     eligible: int
     predicted: int
@@ -282,7 +282,7 @@ class RunReport:
     advice: str | None = None  # the change that would help most; None when none was measured to help
     num_cores: int = 0
     num_workers: int = 0
-    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
+    skipped_variants: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a cluster: images, images_per_second, stages
     stopped: str | None = None  # why the run left images pending that it had time for; exit code 3
 

@@ -52,13 +52,13 @@ class RemoteUrl:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AllowedPrefix:
     """A host or bucket, and the folder below which images may be read."""
 
     root: RemoteUrl
 
     @classmethod
-    def parse(cls, text: str) -> Place:
+    def parse(cls, text: str) -> AllowedPrefix:
         """Raises ValueError for what is no URL of a known scheme, or says more than where."""
         url = parse_url(text if text.endswith("/") else f"{text}/")
         if url.query:
@@ -78,7 +78,7 @@ class Place:
 class RemoteAccess:
     """What may be read from elsewhere, and how insistently; by default nothing."""
 
-    places: tuple[Place, ...] = ()
+    places: tuple[AllowedPrefix, ...] = ()
     private_hosts: frozenset[str] = frozenset()  # that may have an address of the local network
     timeout_s: float = 30.0  # for one image, retries included
     retries: int = 3
@@ -89,16 +89,16 @@ NOTHING_REMOTE = RemoteAccess()
 
 
 @dataclass(frozen=True, slots=True)
-class PathMap:
+class PathMapping:
     """Folders that lie elsewhere on this machine than where their images are recorded, as in a container."""
 
     folders: tuple[tuple[str, str], ...] = ()  # (recorded, here), absolute, without a closing slash
 
     @classmethod
-    def of(cls, folders: Mapping[str, str]) -> PathMap:
+    def of(cls, folders: Mapping[str, str]) -> PathMapping:
         return cls(tuple((recorded.rstrip("/"), here.rstrip("/")) for recorded, here in folders.items()))
 
-    def here(self, path: str) -> str:
+    def to_local(self, path: str) -> str:
         """Where a recorded path lies. Any `..` in it is kept: what may be read is decided after this."""
         return _moved(path, self.folders)
 
@@ -107,7 +107,7 @@ class PathMap:
         return _moved(path, [(here, recorded) for recorded, here in self.folders])
 
 
-NOTHING_MAPPED = PathMap()
+NO_MAPPING = PathMapping()
 
 
 def _moved(path: str, folders: Iterable[tuple[str, str]]) -> str:
@@ -143,7 +143,7 @@ def parse_url(text: str) -> RemoteUrl:
     return _parse_http(scheme, rest) if scheme in HTTP_PORTS else _parse_object(scheme, rest)
 
 
-def find_place(location: str, places: Sequence[Place]) -> Place | None:
+def find_allowed_prefix(location: str, places: Sequence[AllowedPrefix]) -> AllowedPrefix | None:
     """The place that allows a location."""
     try:
         url = parse_url(location)

@@ -24,10 +24,10 @@ from structlog.contextvars import clear_contextvars
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
-from infer_app.database.project_database import Tables
-from infer_app.database.queries.day_queries import Books
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import Ledger, RunModel
+from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import images
 from infer_app.day import Day
 from infer_app.settings.sections import SourceSettings
@@ -118,9 +118,9 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 
 @pytest.fixture
-def tables(database: Database) -> Tables:
+def tables(database: Database) -> ProjectDatabase:
     source = Source(database, SourceSettings())
-    return Tables(database, source, Books(database, source), Ledger(database))
+    return ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
 
 
 @pytest.fixture

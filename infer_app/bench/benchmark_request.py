@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from infer_app.bench.workload import Ways, Workload
+from infer_app.bench.workload import PixelReaders, Workload
 from infer_app.images.decode.decoder import DecodeLimits
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import open_artifact
@@ -16,7 +16,7 @@ from infer_app.settings.load import load_settings
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class BenchmarkRequest:
     """Files, and the names of all that is needed to load and predict them."""
 
     paths: Sequence[str]
@@ -32,7 +32,7 @@ class Order:
         return json.dumps(words | paths)
 
     @classmethod
-    def from_json(cls, text: str) -> Order:
+    def from_json(cls, text: str) -> BenchmarkRequest:
         fields = json.loads(text)
         paths = {"config": Path(fields["config"]), "artifact": Path(fields["artifact"])}
         return cls(**fields | paths | {"roots": tuple(map(Path, fields["roots"]))})
@@ -40,7 +40,7 @@ class Order:
     def workload(self) -> Workload:
         loaded = load_settings(self.config, self.flags)
         limits = loaded.settings.images
-        ways = Ways(
+        ways = PixelReaders(
             artifact=open_artifact(self.artifact),
             read_limits=ReadLimits(self.roots, limits.max_bytes),
             decode_limits=DecodeLimits(limits.max_pixels),

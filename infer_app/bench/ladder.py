@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infer_app.bench.benchmark_request import Order
+from infer_app.bench.benchmark_request import BenchmarkRequest
 from infer_app.bench.ours import find_broken
 from infer_app.bench.processes import Cost, run_measured
 from infer_app.bench.strategies import LADDER, Strategy
@@ -36,12 +36,12 @@ class Row:
     note: str = ""
 
 
-def find_broken_files(order: Order) -> dict[str, str]:
+def find_broken_files(order: BenchmarkRequest) -> dict[str, str]:
     """Files that not every strategy can read, with the reason. They are in the page cache afterwards, all alike."""
     return find_broken(order.workload())
 
 
-def measure_ladder(order: Order, broken: dict[str, str], only: Sequence[str] = ()) -> Iterator[Row]:
+def measure_ladder(order: BenchmarkRequest, broken: dict[str, str], only: Sequence[str] = ()) -> Iterator[Row]:
     """A row for each strategy, as soon as it is measured."""
     sound = replace(order, paths=[path for path in order.paths if path not in broken])
     for strategy in LADDER:
@@ -49,7 +49,7 @@ def measure_ladder(order: Order, broken: dict[str, str], only: Sequence[str] = (
             yield _measure(strategy, order if strategy.takes_broken else sound)
 
 
-def _measure(strategy: Strategy, order: Order) -> Row:
+def _measure(strategy: Strategy, order: BenchmarkRequest) -> Row:
     row = Row(strategy.name, strategy.says, strategy.uses_model)
     try:
         cost, answer = _ask(order, strategy.name)
@@ -71,7 +71,7 @@ def _measure(strategy: Strategy, order: Order) -> Row:
     )
 
 
-def _ask(order: Order, strategy: str) -> tuple[Cost, dict[str, Any]]:
+def _ask(order: BenchmarkRequest, strategy: str) -> tuple[Cost, dict[str, Any]]:
     command = [sys.executable, "-m", "infer_app.bench.run_one", strategy]
     cost = run_measured(command, given=order.to_json(), timeout_s=ROW_LIMIT_S)
     if cost.exit_code:
@@ -83,7 +83,7 @@ def _ask(order: Order, strategy: str) -> tuple[Cost, dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """Where a run's CPU time goes: what `lane` takes is loading, what `executor` takes beyond it is the model."""
+    """Where a run's CPU time goes: what `handler` takes is loading, what `executor` takes beyond it is the model."""
 
     loading_ms: float  # CPU milliseconds per image
     model_ms: float
@@ -103,7 +103,7 @@ class Bottleneck:
 def find_bottleneck(rows: Sequence[Row]) -> Bottleneck | None:
     """None where one of the two rows has no figures."""
     costs = {row.name: row.cpu_s_per_1000 for row in rows}
-    loading_ms, total_ms = costs.get("lane"), costs.get("executor")
+    loading_ms, total_ms = costs.get("handler"), costs.get("executor")
     if loading_ms is None or total_ms is None:
         return None
     return Bottleneck(loading_ms, max(0.0, total_ms - loading_ms))

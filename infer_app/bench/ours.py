@@ -10,7 +10,7 @@ import numpy as np
 
 from infer_app.bench import dataloaders
 from infer_app.bench.dataloaders import NotHere
-from infer_app.bench.loading_lane import OpenLane
+from infer_app.bench.decode_handler import OpenHandler
 from infer_app.bench.workload import Pixels, Workload
 from infer_app.domain import Chunk, ImageRef
 from infer_app.images.cache.cache_key import CacheKey
@@ -19,14 +19,14 @@ from infer_app.images.read.read_image import read_image
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.runtimes.variants import open_variant
 from infer_app.pipeline.executor_factory import open_executor, plan_run
-from infer_app.workers.pool import Workers
+from infer_app.workers.pool import WorkerPool
 
 CACHE_BYTES = 4 << 30
 
 
-def lane(load: Workload) -> Iterator[Sized]:
+def handler(load: Workload) -> Iterator[Sized]:
     """infer_app without the model: supervised workers, each keeps the pixels of its chunk; broken ones get a reason"""
-    with Workers(OpenLane(load.ways), load.num_workers, load.timeout_s) as workers:
+    with WorkerPool(OpenHandler(load.ways), load.num_workers, load.timeout_s) as workers:
         for result in workers.run(_chunks(load)):
             yield result.predictions
 
@@ -60,7 +60,7 @@ def cache(load: Workload) -> Iterator[Pixels]:
 
 def find_broken(load: Workload) -> dict[str, str]:
     """The files that not every strategy can read, with the reason: whatever they do to a decoder, others are read."""
-    with Workers(OpenLane(load.ways, needs_pillow=True), load.num_workers, load.timeout_s) as workers:
+    with WorkerPool(OpenHandler(load.ways, needs_pillow=True), load.num_workers, load.timeout_s) as workers:
         results = list(workers.run(_chunks(load)))
     return {broken.ref.location: str(broken.reason) for result in results for broken in result.broken}
 

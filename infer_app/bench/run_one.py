@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 import torch
 
-from infer_app.bench.benchmark_request import Order
+from infer_app.bench.benchmark_request import BenchmarkRequest
 from infer_app.bench.dataloaders import NotHere
 from infer_app.bench.processes import tree_cpu_seconds
 from infer_app.bench.strategies import Strategy, find_strategy
@@ -41,7 +41,7 @@ class _Moment:
 
 def main(strategy: str) -> None:
     """Reads an order from standard input; the answer is the last line of standard output, one JSON object."""
-    load = Order.from_json(sys.stdin.read()).workload()
+    load = BenchmarkRequest.from_json(sys.stdin.read()).workload()
     try:
         answer = asdict(measure(find_strategy(strategy), load))
     except NotHere as reason:

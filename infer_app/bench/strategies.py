@@ -20,7 +20,7 @@ from itertools import islice
 import numpy as np
 
 from infer_app.bench import dataloaders, ours
-from infer_app.bench.workload import BATCH_SIZE, Floats, Pixels, Ways, Workload
+from infer_app.bench.workload import BATCH_SIZE, Floats, PixelReaders, Pixels, Workload
 
 IN_FLIGHT_PER_THREAD = 4  # images; what bounds the memory of the thread pipeline
 
@@ -98,7 +98,7 @@ LADDER = (
     Strategy("packed-paths", dataloaders.packed_paths),
     Strategy("threads", threads),
     Strategy("cache", ours.cache),
-    Strategy("lane", ours.lane, takes_broken=True),
+    Strategy("handler", ours.handler, takes_broken=True),
     Strategy("loader+model", ours.loader_with_model, uses_model=True),
     Strategy("ring", ours.ring, takes_broken=True, uses_model=True),
     Strategy("executor", ours.executor, takes_broken=True, uses_model=True),
@@ -109,7 +109,7 @@ def find_strategy(name: str) -> Strategy:
     return next(strategy for strategy in LADDER if strategy.name == name)
 
 
-def _load_normalised(ways: Ways, path: str) -> Floats:
+def _load_normalised(ways: PixelReaders, path: str) -> Floats:
     return ways.normalised(ways.with_pillow(path))
 
 

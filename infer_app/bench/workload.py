@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.read_image import ReadLimits, read_image
-from infer_app.images.transform.picture import Picture
+from infer_app.images.transform.geometry import Picture
 from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Artifact
 
@@ -26,7 +26,7 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]  # (3, size, size), or (n, 3, siz
 
 
 @dataclass(frozen=True)
-class Ways:
+class PixelReaders:
     """From a file to what the model takes. Small enough to travel to a worker."""
 
     artifact: Artifact
@@ -71,7 +71,7 @@ class Workload:
     """Files, their ways to the model, and how many processes or threads may help."""
 
     paths: Sequence[str]
-    ways: Ways
+    ways: PixelReaders
     num_workers: int
     loaded: LoadedSettings
 

@@ -7,7 +7,7 @@ import sys
 
 import typer
 
-from infer_app.cli.failures import fail, heard
+from infer_app.cli.terminal.failures import fail, heard
 from infer_app.errors import UsageError
 
 

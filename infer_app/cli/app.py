@@ -12,7 +12,8 @@ import typer
 
 from infer_app import __version__
 from infer_app.cli.model.model_app import model_app
-from infer_app.cli.options import (
+from infer_app.cli.project.groups import cache_app, config_app, db_app, images_app
+from infer_app.cli.terminal.options import (
     AllowInt8,
     Config,
     Date,
@@ -35,9 +36,8 @@ from infer_app.cli.options import (
     Variant,
     Verbose,
     Wait,
-    Workers,
+    WorkerPool,
 )
-from infer_app.cli.project.groups import cache_app, config_app, db_app, images_app
 
 app = typer.Typer(
     name="infer",
@@ -115,7 +115,7 @@ def run(
     device: Device = None,
     variant: Variant = None,
     allow_int8: AllowInt8 = None,
-    workers: Workers = None,
+    workers: WorkerPool = None,
     wait: Wait = None,
     trace: TraceFile = None,
     report: Annotated[bool, typer.Option("--report", help="Write the day's report at the end.")] = False,
@@ -131,7 +131,7 @@ def run(
     start_early()  # workers load torch while this process loads the database
     from infer_app.cli.look.report import Wanted, run_and_report
     from infer_app.cli.run import run as command
-    from infer_app.cli.run.run_output import Voice
+    from infer_app.cli.run.run_output import Verbosity
 
     flags = command.run_flags(
         model,
@@ -147,10 +147,10 @@ def run(
     )
     flags["ray.address"] = ray_address
     limits = command.Limits(limit, finish_by, max_duration)
-    voice = Voice(quiet, verbose, as_json)
+    verbosity = Verbosity(quiet, verbose, as_json)
 
     def start() -> int:
-        return command.run(date, flags, limits, voice, dry_run, config, trace)
+        return command.run(date, flags, limits, verbosity, dry_run, config, trace)
 
     if not report or dry_run:
         raise typer.Exit(start())
@@ -168,7 +168,7 @@ def backfill(
     max_rejected: MaxRejected = None,
     variant: Variant = None,
     allow_int8: AllowInt8 = None,
-    workers: Workers = None,
+    workers: WorkerPool = None,
     wait: Wait = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -181,7 +181,7 @@ def backfill(
 
     start_early()
     from infer_app.cli.run import run as command
-    from infer_app.cli.run.run_output import Voice
+    from infer_app.cli.run.run_output import Verbosity
 
     flags = command.run_flags(
         model,
@@ -194,7 +194,7 @@ def backfill(
         wait=wait,
     )
     limits = command.Limits(limit, finish_by, max_duration)
-    raise typer.Exit(command.backfill(first, last, flags, limits, Voice(quiet, verbose, as_json), config))
+    raise typer.Exit(command.backfill(first, last, flags, limits, Verbosity(quiet, verbose, as_json), config))
 
 
 @app.command()
@@ -251,7 +251,7 @@ def status(
 def verify(
     date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
 ) -> None:
-    """Close the books of a day: eligible = predicted + rejected + pending, from rows. Exit code 1 if not."""
+    """Close the day_queries of a day: eligible = predicted + rejected + pending, from rows. Exit code 1 if not."""
     from infer_app.cli.look.results import verify as close_books
 
     raise typer.Exit(close_books(date, model, as_json, config))
@@ -347,7 +347,7 @@ def bench(
     model: Model = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many images.")] = 1000,
     only: Annotated[list[str] | None, typer.Option("--only", help="Only this strategy; may be repeated.")] = None,
-    workers: Workers = None,
+    workers: WorkerPool = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:

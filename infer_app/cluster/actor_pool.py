@@ -14,22 +14,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from infer_app.cluster.node_actor import ActorSpec, Answer, ExecutorActor, Opened
+from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Opened, Reply
 from infer_app.cluster.ray_cluster import Cluster, ClusterSpec, Node, import_ray
 from infer_app.domain import Chunk, ChunkResult, FileFacts
 from infer_app.errors import InferError, ModelError, UsageError, WorkersKilled
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.bundle import pack
-from infer_app.workers.heartbeat import NOTHING, InHand
+from infer_app.workers.heartbeat import NOTHING, CurrentStep
 from infer_app.workers.pool import LOOK_EVERY_S, MAX_DEATHS_IN_A_ROW, PATIENCE_S, TASKS_AHEAD
-from infer_app.workers.retry_policy import Death, Task, Verdict, judge
+from infer_app.workers.retry_policy import Decision, Task, WorkerExit, decide
 
 log = logging.getLogger(__name__)
 
 ROOM_LIMIT_S = 600.0  # for a first actor: an autoscaler has to find a machine, start it and install what it needs
 COUNT_EVERY_S = 5.0  # between two looks at the room there is
 WORKER_BITS = 32  # of a worker's number; the node's is above them
-KILLED = Death(-signal.SIGKILL, False, InHand(NOTHING, NOTHING, "", 0.0, FileFacts()))
+KILLED = WorkerExit(-signal.SIGKILL, False, CurrentStep(NOTHING, NOTHING, "", 0.0, FileFacts()))
 
 
 class NodeActor(ExecutorActor):
@@ -49,7 +49,7 @@ class Actor:
         self.tasks: dict[Any, Task] = {}  # by what becomes ready with the answer
 
 
-class Crew:
+class ActorPool:
     """The actors of a run: staffed by the room there is, fed, heard, replaced."""
 
     def __init__(self, cluster: Cluster, spec: ClusterSpec, actor_spec: ActorSpec, num_cpus: int) -> None:
@@ -126,7 +126,7 @@ class Crew:
 
     def _start(self) -> Actor:
         if self._parcels is None:
-            models = self._actor_spec.lane.models
+            models = self._actor_spec.handler.models
             parcels = [pack(open_artifact(model.artifact), model.variant) for model in models]
             self._parcels = self._ray.put(parcels)  # travels to each node once
         options = {
@@ -155,13 +155,13 @@ class Crew:
 
     def _attend(self, actor: Actor, ref: Any) -> Iterator[ChunkResult]:
         try:
-            said: Opened | Answer = self._ray.get(ref)
+            said: Opened | Reply = self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:
             raise _in_our_words(error) from error
         except self._ray.exceptions.RuntimeEnvSetupError as error:
             raise UsageError(f"[ray] runtime_env can't be set up: {error}", "see Ray's logs on that node") from error
         except self._ray.exceptions.RayError as error:
-            yield from self._bury(actor, error)
+            yield from self._on_exit(actor, error)
             return
         if isinstance(said, Opened):
             actor.opened = said
@@ -193,7 +193,7 @@ class Crew:
             self._nodes[opened.node_id] = f"{opened.host}#{again + 1}" if again else opened.host
         return self._nodes[opened.node_id]
 
-    def _bury(self, actor: Actor, error: Exception) -> Iterator[ChunkResult]:
+    def _on_exit(self, actor: Actor, error: Exception) -> Iterator[ChunkResult]:
         """What it may have had in hand has one kill more; the next feeding starts a replacement."""
         where = self._name(actor.opened) if actor.opened else "a node, while it started"
         log.info("an actor ended on %s: %s", where, type(error).__name__)
@@ -202,8 +202,8 @@ class Crew:
         self._counted_at = 0.0  # its node may have gone with it
         self._check_deaths()
         tasks = list(actor.tasks.values())
-        verdicts = [judge(task, KILLED) for task in tasks[: self._actor_spec.num_workers]]
-        verdicts += [Verdict(retry=(task,)) for task in tasks[self._actor_spec.num_workers :]]
+        verdicts = [decide(task, KILLED) for task in tasks[: self._actor_spec.num_workers]]
+        verdicts += [Decision(retry=(task,)) for task in tasks[self._actor_spec.num_workers :]]
         again = [self._numbered(task) for verdict in verdicts for task in verdict.retry]
         self._queue.extendleft(reversed(again))
         for task, verdict in zip(tasks, verdicts, strict=True):

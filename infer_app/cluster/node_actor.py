@@ -21,8 +21,8 @@ from infer_app.domain import Chunk, ChunkResult
 from infer_app.errors import InferError
 from infer_app.executors.cpu_executor import CpuExecutor
 from infer_app.executors.gpu_executor import CudaExecutor
-from infer_app.handlers.handler_spec import LaneSpec
-from infer_app.models.artifact.bundle import Parcel, unpack
+from infer_app.handlers.handler_spec import HandlerSpec
+from infer_app.models.artifact.bundle import ModelBundle, unpack
 from infer_app.workers.worker_process import Logged
 
 MAX_LINES = 1000  # of the log, kept until the next answer takes them along
@@ -32,7 +32,7 @@ MAX_LINES = 1000  # of the log, kept until the next answer takes them along
 class ActorSpec:
     """What an actor is made of; its models come later, as parcels."""
 
-    lane: LaneSpec
+    handler: HandlerSpec
     num_workers: int
     timeout_s: float
     log_level: int
@@ -41,7 +41,7 @@ class ActorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An actor whose lane has proved itself on the golden images."""
+    """An actor whose handler has proved itself on the golden images."""
 
     host: str
     node_id: str
@@ -49,7 +49,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Reply:
     """Every ref of a chunk is in exactly one of the results."""
 
     results: tuple[ChunkResult, ...]
@@ -59,9 +59,9 @@ class Answer:
 class ExecutorActor:
     """Its thread runs the executor for as long as there are chunks in the inbox; callers wait for theirs."""
 
-    def __init__(self, spec: ActorSpec, parcels: Sequence[Parcel]) -> None:
+    def __init__(self, spec: ActorSpec, parcels: Sequence[ModelBundle]) -> None:
         """Done once the first worker is ready, or has failed: which `opened` tells."""
-        self._limits = spec.lane.read
+        self._limits = spec.handler.read
         self._inbox = Inbox()
         self._numbers = itertools.count()  # two calls may be for chunks of one number, after a chunk was split
         self._waiting: dict[int, Waiting] = {}
@@ -82,7 +82,7 @@ class ExecutorActor:
             raise self._failure
         return Opened(socket.gethostname(), self.node_id(), time.time() - time.monotonic())
 
-    def process(self, chunk: Chunk) -> Answer:
+    def process(self, chunk: Chunk) -> Reply:
         """Raises StorageUnavailable where a root of the chunk's images is gone on this node."""
         waiting = Waiting(len({ref.image_id for ref in chunk.refs}))
         with self._lock:
@@ -92,7 +92,7 @@ class ExecutorActor:
             self._waiting[number] = waiting
         self._inbox.put(replace(chunk, number=number))
         results = tuple(replace(result, number=chunk.number) for result in waiting.answer.result())
-        return Answer(results, self._log.take())
+        return Reply(results, self._log.take())
 
     def worker_pids(self) -> list[int]:
         return self._executor.worker_pids()
@@ -101,7 +101,7 @@ class ExecutorActor:
         """Two nodes may be of one host name."""
         return ""
 
-    def _work(self, spec: ActorSpec, parcels: Sequence[Parcel]) -> None:
+    def _work(self, spec: ActorSpec, parcels: Sequence[ModelBundle]) -> None:
         try:
             self._executor = _open_executor(spec, parcels)
             while self._inbox.wait():
@@ -130,12 +130,12 @@ class ExecutorActor:
             one.answer.set_exception(known)
 
 
-def _open_executor(spec: ActorSpec, parcels: Sequence[Parcel]) -> CpuExecutor | CudaExecutor:
-    pairs = zip(spec.lane.models, parcels, strict=True)
-    lane = replace(spec.lane, models=tuple(replace(model, artifact=unpack(parcel)) for model, parcel in pairs))
+def _open_executor(spec: ActorSpec, parcels: Sequence[ModelBundle]) -> CpuExecutor | CudaExecutor:
+    pairs = zip(spec.handler.models, parcels, strict=True)
+    handler = replace(spec.handler, models=tuple(replace(model, artifact=unpack(parcel)) for model, parcel in pairs))
     if spec.slot is None:
-        return CpuExecutor(lane, spec.num_workers, spec.timeout_s)
-    return CudaExecutor(lane, spec.num_workers, spec.timeout_s, *spec.slot)
+        return CpuExecutor(handler, spec.num_workers, spec.timeout_s)
+    return CudaExecutor(handler, spec.num_workers, spec.timeout_s, *spec.slot)
 
 
 @dataclass(slots=True)

@@ -19,7 +19,7 @@ UNREACHABLE = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class NodeCheck:
     """Of one node."""
 
     host: str
@@ -28,10 +28,10 @@ class Survey:
     unreachable: tuple[str, ...]  # locations, each with why
 
 
-def survey(locations: Sequence[str], limits: ReadLimits) -> Survey:
+def survey(locations: Sequence[str], limits: ReadLimits) -> NodeCheck:
     """Called on the node."""
     failures = [failure for location in locations if (failure := _why_unreachable(location, limits))]
-    return Survey(socket.gethostname(), __version__, len(locations), tuple(failures))
+    return NodeCheck(socket.gethostname(), __version__, len(locations), tuple(failures))
 
 
 def _why_unreachable(location: str, limits: ReadLimits) -> str | None:

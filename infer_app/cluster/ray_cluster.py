@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from infer_app.errors import UsageError
-from infer_app.workers.fork_server import signals_blocked
-from infer_app.workers.temporary_folder import run_folder
+from infer_app.workers.fork_server import run_folder, signals_blocked
 
 log = logging.getLogger(__name__)
 
@@ -189,13 +188,13 @@ def _end_all_in(folder: Path) -> None:
 
     By a descriptor that is opened before the environment is read, so that no later process of that pid is hit.
     """
-    mark = f"TMPDIR={folder}".encode()
+    heartbeat = f"TMPDIR={folder}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             descriptor = os.pidfd_open(int(process.name))
             try:
                 is_own = process.stat().st_uid == os.getuid()
-                if is_own and mark in (process / "environ").read_bytes().split(b"\0"):
+                if is_own and heartbeat in (process / "environ").read_bytes().split(b"\0"):
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             finally:
                 os.close(descriptor)

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 
-from infer_app.cluster.actor_pool import Crew, no_room
+from infer_app.cluster.actor_pool import ActorPool, no_room
 from infer_app.cluster.node_actor import ActorSpec
 from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
 from infer_app.domain import Chunk, ChunkResult
 from infer_app.errors import UsageError
-from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.machine import usable_cores
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ class RayExecutor:
 
     def __init__(
         self,
-        lane: LaneSpec,
+        handler: HandlerSpec,
         num_workers: int,
         timeout_s: float,
         spec: ClusterSpec,
@@ -34,21 +34,21 @@ class RayExecutor:
         """`num_workers` of each actor, 0: one for each of its CPUs. With a `slot` (batch size, image size, device)
         actors are `cuda` executors. Raises UsageError where the cluster can't be reached or an actor fits no node.
         """
-        self.lane = lane
+        self.handler = handler
         self.device = "cpu" if slot is None else slot[2]
         self.device_stages = frozenset() if slot is None else frozenset({"model", "outputs"})
         self.chunk_size = slot and slot[0]
-        self.num_threads = lane.num_threads
-        cpus_here = max(usable_cores(), spec.num_cpus, num_workers * lane.num_threads)
+        self.num_threads = handler.num_threads
+        cpus_here = max(usable_cores(), spec.num_cpus, num_workers * handler.num_threads)
         self._spec = spec
         with ExitStack() as closing:
             self.cluster = Cluster(spec, cpus_here)
             closing.callback(self.cluster.close)
-            self._num_cpus = spec.num_cpus or num_workers * lane.num_threads or self._smallest_node()
-            self._workers_each = num_workers or max(1, self._num_cpus // lane.num_threads)
+            self._num_cpus = spec.num_cpus or num_workers * handler.num_threads or self._smallest_node()
+            self._workers_each = num_workers or max(1, self._num_cpus // handler.num_threads)
             level = log.getEffectiveLevel()
-            self._actor_spec = ActorSpec(lane, self._workers_each, timeout_s, level, slot)
-            self._crew = Crew(self.cluster, spec, self._actor_spec, self._num_cpus)
+            self._actor_spec = ActorSpec(handler, self._workers_each, timeout_s, level, slot)
+            self._crew = ActorPool(self.cluster, spec, self._actor_spec, self._num_cpus)
             self._fit = self._crew.wanted()
             if not self._fit:
                 raise UsageError(*no_room(self._num_cpus, spec.num_gpus, self.cluster.nodes()))
@@ -64,7 +64,7 @@ class RayExecutor:
         return self._fit * self._workers_each
 
     @property
-    def num_lanes(self) -> int:
+    def num_predictors(self) -> int:
         return self._fit * (1 if self.device_stages else self._workers_each)
 
     @property
@@ -72,7 +72,7 @@ class RayExecutor:
         return len(self.cluster.nodes())
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
-        """Every ref of every chunk is in exactly one result. Raises as `Workers.run` does, for a node as for here."""
+        """Yield results, every ref of every chunk in exactly one of them. Raises what `WorkerPool.run` raises."""
         return self._crew.run(iter(chunks))
 
     def worker_pids(self) -> list[int]:

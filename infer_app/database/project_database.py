@@ -7,35 +7,35 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.cross_database_source import ForeignSource
+from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_source
-from infer_app.database.queries.day_queries import Books
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.migrate import check_schema, upgrade
-from infer_app.database.results.runs import Ledger
+from infer_app.database.results.runs import RunStore
 from infer_app.errors import DatabaseUnavailable
 from infer_app.settings.loaded import LoadedSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class ProjectDatabase:
     """The database as the rooms see it."""
 
     database: Database
     source: Source
-    books: Books
-    ledger: Ledger
+    day_queries: DayQueries
+    run_store: RunStore
 
 
 @contextmanager
-def open_tables(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Tables]:
-    """Raises what `open_database` and `open_source` raise."""
-    with open_database(loaded, read_only) as database, open_source(loaded, database) as source:
-        yield Tables(database, source, Books(database, source), Ledger(database))
+def open_project_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[ProjectDatabase]:
+    """Raises what `open_results_database` and `open_source` raise."""
+    with open_results_database(loaded, read_only) as database, open_source(loaded, database) as source:
+        yield ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
 
 
 @contextmanager
-def open_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Database]:
+def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Database]:
     """The database with our schema in it. Only a SQLite file of our own is ever created unasked.
 
     Raises DatabaseUnavailable or SchemaOutdated.
@@ -65,6 +65,6 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
             listing = stack.enter_context(Database(loaded.source_url, read_only=True))
             if listing.sqlite_file is not None and not listing.sqlite_file.exists():
                 raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
-            source = ForeignSource(listing, settings, results)
+            source = CrossDatabaseSource(listing, settings, results)
         check_source(source)
         yield source

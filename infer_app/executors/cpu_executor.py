@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from infer_app.domain import Chunk, ChunkResult
-from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.machine import usable_cores
-from infer_app.workers.pool import Workers
+from infer_app.workers.pool import WorkerPool
 
 
 class CpuExecutor:
@@ -18,13 +18,13 @@ class CpuExecutor:
     device_stages: frozenset[str] = frozenset()
     chunk_size = None
 
-    def __init__(self, lane: LaneSpec, num_workers: int, timeout_s: float) -> None:
-        """`num_workers` 0: one for each core. Each runs `lane.num_threads` threads."""
-        self.lane = lane
+    def __init__(self, handler: HandlerSpec, num_workers: int, timeout_s: float) -> None:
+        """`num_workers` 0: one for each core. Each runs `handler.num_threads` threads."""
+        self.handler = handler
         self.num_cores = usable_cores()
-        self.num_workers = self.num_lanes = num_workers or self.num_cores
-        self.num_threads = lane.num_threads
-        self._workers = Workers(lane.open, self.num_workers, timeout_s)
+        self.num_workers = self.num_predictors = num_workers or self.num_cores
+        self.num_threads = handler.num_threads
+        self._workers = WorkerPool(handler.open, self.num_workers, timeout_s)
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
         return self._workers.run(chunks)

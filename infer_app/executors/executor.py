@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Protocol
 
 from infer_app.domain import Chunk, ChunkResult
-from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.handlers.handler_spec import HandlerSpec
 
 
 class Executor(Protocol):
@@ -15,8 +15,8 @@ class Executor(Protocol):
     name: str
     device: str
     device_stages: frozenset[str]  # those that one process does for all
-    lane: LaneSpec
-    num_threads: int  # of a lane's model
+    handler: HandlerSpec
+    num_threads: int  # of a handler's model
 
     @property
     def num_cores(self) -> int: ...
@@ -25,7 +25,7 @@ class Executor(Protocol):
     def num_workers(self) -> int: ...
 
     @property
-    def num_lanes(self) -> int:
+    def num_predictors(self) -> int:
         """Processes that predictions come from."""
 
     @property

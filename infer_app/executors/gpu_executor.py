@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from infer_app.domain import Chunk, ChunkResult
-from infer_app.handlers.handler_spec import DeviceSpec, LaneSpec, LoaderSpec
+from infer_app.handlers.handler_spec import DeviceSpec, HandlerSpec, LoaderSpec
 from infer_app.machine import usable_cores
-from infer_app.workers.ring_pool import RingWorkers, slots_for
+from infer_app.workers.ring_pool import RingPool, slots_for
 from infer_app.workers.shared_ring import Ring
 
 
@@ -18,24 +18,24 @@ class CudaExecutor:
     """
 
     name = "cuda"
-    num_lanes = 1  # processes that predictions come from
+    num_predictors = 1  # processes that predictions come from
     device_stages = frozenset({"gpu-decode", "model", "outputs"})  # one after the other; copies go on beside them
 
     def __init__(
-        self, lane: LaneSpec, num_workers: int, timeout_s: float, batch_size: int, size: int, device: str = "cuda"
+        self, handler: HandlerSpec, num_workers: int, timeout_s: float, batch_size: int, size: int, device: str = "cuda"
     ) -> None:
         """A chunk has at most `batch_size` images, of (size, size, 3). `num_workers` 0: a loader for each core."""
-        self.lane = lane
+        self.handler = handler
         self.device = device
         self.num_cores = usable_cores()
         self.num_workers = num_workers or self.num_cores
-        self.num_threads = lane.num_threads
+        self.num_threads = handler.num_threads
         self._ring = Ring(slots_for(self.num_workers), batch_size, size)
-        self._workers = RingWorkers(
+        self._workers = RingPool(
             self._ring,
-            LoaderSpec(lane, self._ring).open,
+            LoaderSpec(handler, self._ring).open,
             self.num_workers,
-            DeviceSpec(lane, self._ring, device).open,
+            DeviceSpec(handler, self._ring, device).open,
             timeout_s,
         )
 

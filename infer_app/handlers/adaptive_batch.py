@@ -14,7 +14,7 @@ from infer_app.models.runtimes.fixed_batch import FixedBatch
 log = logging.getLogger(__name__)
 
 
-class Halving:
+class AdaptiveBatch:
     """Takes (n, H, W, 3) uint8 of any n in batches; halves the batch when the device is out of memory, and keeps it."""
 
     def __init__(

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class CopyStream(Protocol):
-    """What a device lane asks of its device."""
+    """What a device handler asks of its device."""
 
     device: torch.device
 
@@ -44,7 +44,7 @@ class NullStream:
 
 
 class CudaStream:
-    """One copy stream for the life of a lane. The model runs on the current stream of the lane's main thread.
+    """One copy stream for the life of a handler. The model runs on the current stream of the handler's main thread.
 
     Waiting sleeps (blocking=True) instead of spinning: the core is a loader's.
     """

@@ -15,7 +15,7 @@ from infer_app.images.decode.gpu_decoder import GpuDecoder
 from infer_app.images.decode.gpu_jpeg import suits_gpu
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.telemetry.stage_clock import StageClock
-from infer_app.workers.heartbeat import Mark
+from infer_app.workers.heartbeat import Heartbeat
 
 # By which a golden pixel may differ: 2 of the resize, and what a decoder makes of colour at half the resolution, which
 # was 51 on noise where each colour was repeated instead of spread over its pixels.
@@ -26,7 +26,7 @@ def decodes_on_gpu(artifact: Artifact) -> bool:
     return artifact.manifest.recipe.decode == "gpu"
 
 
-class Unpacker:
+class GpuDecodeStage:
     """Fills the rows of a buffer on the device whose images came as files."""
 
     def __init__(self, loader: Loader, device: torch.device) -> None:
@@ -35,11 +35,12 @@ class Unpacker:
         self._decoder = GpuDecoder(device)
 
     def unpack(
-        self, chunk: Chunk, files: Mapping[int, bytes], pixels: Tensor, mark: Mark, clock: StageClock
+        self, chunk: Chunk, files: Mapping[int, bytes], pixels: Tensor, heartbeat: Heartbeat, clock: StageClock
     ) -> dict[int, Broken]:
         """The rows of `pixels`, (n, size, size, 3) uint8, that `files` are for; by row, those that have none.
 
-        While the GPU decodes, the mark names the whole chunk, so that one which kills its decoder is tried again alone.
+        While the GPU decodes, the heartbeat names the whole chunk, so that an image that crashes the decoder is retried
+        alone.
         """
         with clock.time("gpu-decode"):
             decoded = dict(zip(files, self._decoded(list(files.values())), strict=True))
@@ -49,7 +50,7 @@ class Unpacker:
         broken = {}
         for row in (row for row, found in decoded.items() if found is None):
             clock.refs = (chunk.refs[row],)
-            sample = self._loader.decode(chunk.refs[row], files[row], chunk.files[row], row, mark, clock)
+            sample = self._loader.decode(chunk.refs[row], files[row], chunk.files[row], row, heartbeat, clock)
             if isinstance(sample, Broken):
                 broken[row] = sample
             else:

@@ -1,7 +1,8 @@
-"""The two lanes of a machine with a device: one fills slots of the ring, the other copies them out and predicts.
+"""The two handlers of a machine with a device: one fills slots of the ring, the other copies them out and predicts.
 
-The device lane has two buffers on the device. While the model runs on one, the thread that listens to the pipe copies
-the next slot into the other; at most two chunks are under way (TASKS_AHEAD), so one buffer is always free for it.
+The device handler has two buffers on the device. While the model runs on one, the thread that listens to the pipe
+copies the next slot into the other; at most two chunks are under way (TASKS_AHEAD), so one buffer is always
+free for it.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ import torch
 from torch import Tensor
 
 from infer_app.domain import Batch, Broken, Chunk, ChunkResult, Loaded, Prediction, Sample
-from infer_app.handlers.adaptive_batch import Halving
+from infer_app.handlers.adaptive_batch import AdaptiveBatch
 from infer_app.handlers.copy_stream import CopyStream, open_stream
 from infer_app.handlers.device_errors import device_loss_raised
-from infer_app.handlers.gpu_decode_stage import GPU_LEVELS, Unpacker, decodes_on_gpu
+from infer_app.handlers.gpu_decode_stage import GPU_LEVELS, GpuDecodeStage, decodes_on_gpu
 from infer_app.handlers.handler_spec import DeviceSpec, LoaderSpec, ModelSpec
 from infer_app.handlers.loader import Loader
-from infer_app.handlers.predictor import LaneModel
+from infer_app.handlers.predictor import LoadedModel
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.runtimes.variants import open_variant
 from infer_app.telemetry.stage_clock import StageClock
-from infer_app.workers.heartbeat import Mark
+from infer_app.workers.heartbeat import Heartbeat
 from infer_app.workers.pool import TASKS_AHEAD
 from infer_app.workers.shared_ring import Ring
 
 
-class LoaderLane:
+class LoadHandler:
     """Decodes a chunk into its slot; or copies files there that a GPU will decode."""
 
     def __init__(self, loader: Loader, ring: Ring, is_traced: bool = False) -> None:
@@ -42,16 +43,16 @@ class LoaderLane:
         self._is_traced = is_traced
 
     @classmethod
-    def open(cls, spec: LoaderSpec) -> LoaderLane:
+    def open(cls, spec: LoaderSpec) -> LoadHandler:
         torch.set_num_threads(1)
-        artifact = open_artifact(spec.lane.models[0].artifact)
-        return cls(Loader(spec.lane, artifact, decodes_on_gpu(artifact)), spec.ring, spec.lane.trace)
+        artifact = open_artifact(spec.handler.models[0].artifact)
+        return cls(Loader(spec.handler, artifact, decodes_on_gpu(artifact)), spec.ring, spec.handler.trace)
 
-    def process(self, chunk: Chunk, mark: Mark) -> Loaded:
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
         assert chunk.slot is not None
         clock = StageClock(self._is_traced)
         self._loader.begin(chunk)
-        batch = self._loader.load(chunk.refs, 0, self._slots[chunk.slot], mark, clock)
+        batch = self._loader.load(chunk.refs, 0, self._slots[chunk.slot], heartbeat, clock)
         self._loader.learn(clock)
         result = ChunkResult(chunk.number, (), batch.broken, chunk.models, num_loaded=len(batch.samples))
         good = replace(
@@ -62,11 +63,11 @@ class LoaderLane:
         )
         return Loaded(good, clock.stamp(result))
 
-    def take(self, chunk: Chunk) -> bool:
+    def stage(self, chunk: Chunk) -> bool:
         return False
 
-    def expect(self, chunk: Chunk) -> None:
-        self._loader.expect(chunk)
+    def prefetch(self, chunk: Chunk) -> None:
+        self._loader.prefetch(chunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +80,16 @@ class Staged:
     clock: StageClock  # of the copy
 
 
-class DeviceLane:
+class PredictHandler:
     """Predicts what lies in a slot."""
 
     def __init__(
         self,
         ring: Ring,
-        models: Sequence[LaneModel],
+        models: Sequence[LoadedModel],
         stream: CopyStream,
         is_traced: bool = False,
-        unpacker: Unpacker | None = None,
+        unpacker: GpuDecodeStage | None = None,
     ) -> None:
         """With an `unpacker` slots may hold files too."""
         self._slots = torch.from_numpy(ring.pixels)
@@ -103,50 +104,50 @@ class DeviceLane:
         self._sending = threading.Lock()
 
     @classmethod
-    def open(cls, spec: DeviceSpec) -> DeviceLane:
-        """A lane that has proved itself on the golden images, by the way of each decoder. Raises ModelError."""
-        torch.set_num_threads(spec.lane.num_threads)
+    def open(cls, spec: DeviceSpec) -> PredictHandler:
+        """A handler that has proved itself on the golden images, by the way of each decoder. Raises ModelError."""
+        torch.set_num_threads(spec.handler.num_threads)
         with device_loss_raised():
             return cls._open(spec)
 
     @classmethod
-    def _open(cls, spec: DeviceSpec) -> DeviceLane:
+    def _open(cls, spec: DeviceSpec) -> PredictHandler:
         stream = open_stream(spec.device)
         stream.page_lock(spec.ring.pixels)
-        models = [_open_model(number, model, spec, stream) for number, model in enumerate(spec.lane.models)]
-        loader = Loader(replace(spec.lane, cache=None), models[0].artifact)
-        unpacker = Unpacker(loader, stream.device) if decodes_on_gpu(models[0].artifact) else None
+        models = [_open_model(number, model, spec, stream) for number, model in enumerate(spec.handler.models)]
+        loader = Loader(replace(spec.handler, cache=None), models[0].artifact)
+        unpacker = GpuDecodeStage(loader, stream.device) if decodes_on_gpu(models[0].artifact) else None
         for model in models:
             predict = partial(_predict_here, model, stream)
-            model.prove(loader.pixels, predict)
+            model.verify_golden(loader.pixels, predict)
             if unpacker is not None:
-                model.prove(unpacker.pixels, predict, GPU_LEVELS)
-        return cls(spec.ring, models, stream, spec.lane.trace, unpacker)
+                model.verify_golden(unpacker.pixels, predict, GPU_LEVELS)
+        return cls(spec.ring, models, stream, spec.handler.trace, unpacker)
 
-    def take(self, chunk: Chunk) -> bool:
+    def stage(self, chunk: Chunk) -> bool:
         self._staged[id(chunk)] = self._stage(chunk)
         return True
 
-    def expect(self, chunk: Chunk) -> None:
+    def prefetch(self, chunk: Chunk) -> None:
         pass
 
-    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
-        mark.hold(0, "model")
-        staged = self._staged.pop(id(chunk), None) or self._stage(chunk)  # one that came before the lane was open
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
+        heartbeat.record(0, "model")
+        staged = self._staged.pop(id(chunk), None) or self._stage(chunk)  # one that came before the handler was open
         clock = staged.clock
-        batch = self._unpack(chunk, staged, mark)
+        batch = self._unpack(chunk, staged, heartbeat)
         results = [one for number in chunk.models for one in self._models[number].infer(batch, clock)]
         self._buffers.put(staged.buffer)
         predictions = tuple(one for one in results if isinstance(one, Prediction))
         broken = batch.broken + tuple(one for one in results if isinstance(one, Broken))
         return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.models))
 
-    def _unpack(self, chunk: Chunk, staged: Staged, mark: Mark) -> Batch:
+    def _unpack(self, chunk: Chunk, staged: Staged, heartbeat: Heartbeat) -> Batch:
         samples = tuple(map(Sample, chunk.refs, staged.pixels, chunk.files))
         if self._unpacker is None or not staged.files:
             return Batch(staged.pixels, samples, ())
-        broken = self._unpacker.unpack(chunk, staged.files, staged.pixels, mark, staged.clock)
-        mark.hold(0, "model")
+        broken = self._unpacker.unpack(chunk, staged.files, staged.pixels, heartbeat, staged.clock)
+        heartbeat.record(0, "model")
         if not broken:
             return Batch(staged.pixels, samples, ())
         good = [row for row in range(len(samples)) if row not in broken]
@@ -168,15 +169,17 @@ class DeviceLane:
         return Staged(buffer, pixels, files, clock)
 
 
-def _predict_here(model: LaneModel, stream: CopyStream, pixels: Tensor) -> Tensor:
+def _predict_here(model: LoadedModel, stream: CopyStream, pixels: Tensor) -> Tensor:
     """Of pixels on the CPU, and its own: what a model gives is valid until its next call."""
     return model.predict(pixels.to(stream.device)).clone()
 
 
-def _open_model(number: int, spec: ModelSpec, device: DeviceSpec, stream: CopyStream) -> LaneModel:
+def _open_model(number: int, spec: ModelSpec, device: DeviceSpec, stream: CopyStream) -> LoadedModel:
     artifact = open_artifact(spec.artifact)
     open_batch = partial(
-        open_variant, artifact, spec.variant, num_threads=device.lane.num_threads, device=stream.device
+        open_variant, artifact, spec.variant, num_threads=device.handler.num_threads, device=stream.device
     )
-    model = Halving(open_batch, spec.batch_size or device.ring.batch_size)
-    return LaneModel(number, artifact, spec.variant, device.ring.batch_size, lambda pixels: stream.fetch(model(pixels)))
+    model = AdaptiveBatch(open_batch, spec.batch_size or device.ring.batch_size)
+    return LoadedModel(
+        number, artifact, spec.variant, device.ring.batch_size, lambda pixels: stream.fetch(model(pixels))
+    )

@@ -1,4 +1,4 @@
-"""What a lane needs, without what it is made of: so that the coordinator starts workers without loading torch."""
+"""What a handler needs, without what it is made of: so that the coordinator starts workers without loading torch."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from infer_app.images.read.read_image import ReadLimits
 
 if TYPE_CHECKING:
-    from infer_app.handlers.cpu_handler import CpuLane
-    from infer_app.handlers.gpu_handlers import DeviceLane, LoaderLane
+    from infer_app.handlers.cpu_handler import CpuHandler
+    from infer_app.handlers.gpu_handlers import LoadHandler, PredictHandler
     from infer_app.workers.shared_ring import Ring
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """One model of a lane."""
+    """One model of a handler."""
 
     artifact: Path
     variant: str
@@ -32,7 +32,7 @@ class CacheSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class LaneSpec:
+class HandlerSpec:
     """Small and picklable: `open` is what a worker process is started with."""
 
     models: tuple[ModelSpec, ...]  # all of one recipe: an image is read and decoded once for all of them
@@ -42,36 +42,36 @@ class LaneSpec:
     trace: bool = False  # whether results carry the spans of their stages
     cache: CacheSpec | None = None  # None: every image is decoded
 
-    def open(self) -> CpuLane:
-        """A lane that has proved itself on the golden images. Raises ModelError."""
-        from infer_app.handlers.cpu_handler import CpuLane
+    def open(self) -> CpuHandler:
+        """A handler that has proved itself on the golden images. Raises ModelError."""
+        from infer_app.handlers.cpu_handler import CpuHandler
 
-        return CpuLane.open(self)
+        return CpuHandler.open(self)
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderSpec:
     """What decodes into the ring."""
 
-    lane: LaneSpec
+    handler: HandlerSpec
     ring: Ring
 
-    def open(self) -> LoaderLane:
-        from infer_app.handlers.gpu_handlers import LoaderLane
+    def open(self) -> LoadHandler:
+        from infer_app.handlers.gpu_handlers import LoadHandler
 
-        return LoaderLane.open(self)
+        return LoadHandler.open(self)
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceSpec:
     """What predicts out of the ring; `device` is torch's name for it."""
 
-    lane: LaneSpec
+    handler: HandlerSpec
     ring: Ring
     device: str
 
-    def open(self) -> DeviceLane:
-        """A lane that has proved itself on the golden images. Raises ModelError."""
-        from infer_app.handlers.gpu_handlers import DeviceLane
+    def open(self) -> PredictHandler:
+        """A handler that has proved itself on the golden images. Raises ModelError."""
+        from infer_app.handlers.gpu_handlers import PredictHandler
 
-        return DeviceLane.open(self)
+        return PredictHandler.open(self)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from infer_app.domain import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
-from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
@@ -25,7 +25,7 @@ from infer_app.locations import is_local, is_remote
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.telemetry.stage_clock import StageClock
-from infer_app.workers.heartbeat import Mark
+from infer_app.workers.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from infer_app.images.read.prefetch import Prefetch
@@ -39,7 +39,7 @@ class Loader:
     Raises StorageUnavailable where an image is not found because the folder of all of them is gone.
     """
 
-    def __init__(self, spec: LaneSpec, artifact: Artifact, has_gpu_decoder: bool = False) -> None:
+    def __init__(self, spec: HandlerSpec, artifact: Artifact, has_gpu_decoder: bool = False) -> None:
         """With a GPU decoder behind it, it leaves files to that where they suit it."""
         manifest = artifact.manifest
         self.recipe = manifest.recipe
@@ -54,14 +54,16 @@ class Loader:
             key = CacheKey.of(self.recipe, spec.max_pixels, manifest.preprocess, manifest.files.get(PREPROCESS_FILE))
             self._cache = PixelCache.open(spec.cache.folder, spec.cache.max_bytes, key)
 
-    def load(self, refs: Sequence[ImageRef], first: int, buffer: Tensor, mark: Mark, clock: StageClock) -> Batch:
+    def load(
+        self, refs: Sequence[ImageRef], first: int, buffer: Tensor, heartbeat: Heartbeat, clock: StageClock
+    ) -> Batch:
         """The good ones in the first rows of `buffer`, (N, H, W, 3) uint8; `first`: where refs[0] is in its chunk.
 
-        `mark` says what is in hand before each step that a broken file could crash or hang.
+        `heartbeat` says what is in hand before each step that a broken file could crash or hang.
         """
         # An image that is alone may be so because a GPU's decoder died on it.
         leaves_some = self._has_gpu_decoder and len(refs) > 1
-        samples = [self._load(ref, first + i, mark, clock, leaves_some) for i, ref in enumerate(refs)]
+        samples = [self._load(ref, first + i, heartbeat, clock, leaves_some) for i, ref in enumerate(refs)]
         clock.refs = refs
         with clock.time("collate"):
             return collate(samples, buffer)
@@ -75,7 +77,7 @@ class Loader:
         if self._prefetch is not None:  # of the first chunk, and of those whose listener comes late
             self._prefetch.expect(chunk)
 
-    def expect(self, chunk: Chunk) -> None:
+    def prefetch(self, chunk: Chunk) -> None:
         """Has the files of a chunk read while another one is in hand: remote ones, and local ones where that waits."""
         if self._prefetch is not None:
             self._prefetch.expect(chunk)
@@ -87,16 +89,16 @@ class Loader:
         self._reads_wait |= clock.wait_seconds["read"] > WORTHWHILE_WAIT * sum(clock.wall_seconds.values())
 
     def decode(
-        self, ref: ImageRef, data: bytes, facts: FileFacts, position: int, mark: Mark, clock: StageClock
+        self, ref: ImageRef, data: bytes, facts: FileFacts, position: int, heartbeat: Heartbeat, clock: StageClock
     ) -> Sample | Broken:
         """From the bytes of a file to its pixels."""
         stage = "decode"
         try:
-            mark.hold(position, stage, facts)
+            heartbeat.record(position, stage, facts)
             with clock.time(stage):
                 picture = decode_image(data, self.recipe, self.decode_limits)
             stage = "transform"
-            mark.hold(position, stage, facts)
+            heartbeat.record(position, stage, facts)
             with clock.time(stage):
                 pixels = transform(picture, self.recipe, self._preprocess)
             self._keep(facts, pixels, clock)
@@ -104,11 +106,13 @@ class Loader:
         except (BadImage, MemoryError) as error:
             return _broken(ref, error, stage, facts)
 
-    def _load(self, ref: ImageRef, position: int, mark: Mark, clock: StageClock, leaves_some: bool) -> Sample | Broken:
+    def _load(
+        self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock, leaves_some: bool
+    ) -> Sample | Broken:
         facts = FileFacts()
         clock.refs = (ref,)
         try:
-            mark.hold(position, "read")
+            heartbeat.record(position, "read")
             with clock.time("read"):
                 image = self._read(ref)
             facts = image.facts
@@ -120,7 +124,7 @@ class Loader:
             if isinstance(error, BadImage) and error.reason in ROOT_FAILURES and is_local(ref.location):
                 check_root(ref.location, self._read_limits)
             return _broken(ref, error, "read", facts)
-        return self.decode(ref, image.data, facts, position, mark, clock)
+        return self.decode(ref, image.data, facts, position, heartbeat, clock)
 
     def _suits_gpu(self, data: bytes, clock: StageClock) -> bool:
         with clock.time("decode"):

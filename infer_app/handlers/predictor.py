@@ -17,16 +17,16 @@ from infer_app.telemetry.stage_clock import StageClock
 
 
 @dataclass(frozen=True, slots=True)
-class LaneModel:
+class LoadedModel:
     """One model, open and ready to predict."""
 
-    number: int  # its place in the lane
+    number: int  # its place in the handler
     artifact: Artifact
     variant: str
     batch_size: int  # images that it takes at most
     predict: Callable[[Tensor], Tensor]  # (n, H, W, 3) uint8 to (n, D) float32 on the CPU
 
-    def prove(
+    def verify_golden(
         self,
         load_pixels: Callable[[bytes], Tensor],
         predict: Callable[[Tensor], Tensor] | None = None,

@@ -11,7 +11,7 @@ from infer_app.notify.post import Undelivered
 LOOK_EVERY_S = 0.05
 
 
-class Errand:
+class BackgroundTask:
     """Begun when it is made. Left behind where it hangs (in a look-up of a name, on a server that trickles its answer)
     it ends with the process: so it says nothing itself, `problem` does.
     """
@@ -45,7 +45,7 @@ class Errand:
         self._ended.set()
 
 
-def wait_for(errands: Sequence[Errand], until: float, is_over: Callable[[], bool]) -> None:
+def wait_for(errands: Sequence[BackgroundTask], until: float, is_over: Callable[[], bool]) -> None:
     """Until all have ended, `until` passes or `is_over`."""
     while not is_over() and time.monotonic() < until:
         going_on = [errand for errand in errands if not errand.has_ended]

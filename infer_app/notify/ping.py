@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from urllib.parse import urlsplit
 
-from infer_app.notify.errand import Errand
+from infer_app.notify.errand import BackgroundTask
 from infer_app.notify.post import post
 
 START_S = 5.0  # a start that hangs longer does not hold up the end
@@ -17,16 +17,16 @@ class Ping:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._start = Errand("start ping", lambda: post(address(url, "start"), b"", PLAIN))
+        self._start = BackgroundTask("start ping", lambda: post(address(url, "start"), b"", PLAIN))
 
-    def end(self, exit_code: int, line: str) -> Errand:
+    def end(self, exit_code: int, line: str) -> BackgroundTask:
         """`line` is shown beside the ping. Comes after the start wherever that is still under way."""
 
         def send() -> None:
             self._start.wait(self._start.began + START_S)
             post(address(self._url, str(exit_code) if exit_code else ""), line.encode(), PLAIN)
 
-        return Errand("ping", send)
+        return BackgroundTask("ping", send)
 
     @property
     def start_problem(self) -> str | None:

@@ -14,14 +14,20 @@ from typing import Any
 from infer_app.domain import Alternative, Chunk, ImageRef
 from infer_app.errors import ModelError
 from infer_app.executors.cpu_executor import CpuExecutor
-from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.gpu_probe import why_tensorrt_fails
 from infer_app.models.runtimes.variants import PRECISIONS, is_tensorrt, missing_for, runnable
 from infer_app.models.selection.tuning import Layout, Speed, Tuning, load_tuning, new_tuning, save_tuning
-from infer_app.models.selection.variant_selection import AUTO, Choice, Wish, choose_variant, wished_precision
+from infer_app.models.selection.variant_selection import (
+    AUTO,
+    VariantRequest,
+    VariantSelection,
+    choose_variant,
+    wished_precision,
+)
 from infer_app.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)
@@ -35,10 +41,10 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ExecutionPlan:
     """How a model will run here, decided before anything is loaded."""
 
-    choice: Choice
+    choice: VariantSelection
     batch_size: int | None  # None: the variant's own
     workers: int
     threads: int  # of each worker
@@ -54,7 +60,7 @@ class Plan:
         return self.choice.device
 
 
-def plan(artifact: Artifact, wish: Wish, num_workers: int = 0) -> Plan:
+def plan_execution(artifact: Artifact, wish: VariantRequest, num_workers: int = 0) -> ExecutionPlan:
     """By what was measured on this host; the first time it is measured now. `num_workers` 0: as measured.
 
     Raises UsageError for a variant the model hasn't and ModelError where none may run here.
@@ -62,7 +68,7 @@ def plan(artifact: Artifact, wish: Wish, num_workers: int = 0) -> Plan:
     num_cores = usable_cores()
     choice = choose_variant(artifact.manifest, {}, wish, missing_or_broken)
     if choice.device == "cuda":
-        return Plan(choice, None, num_workers or num_cores, 1)
+        return ExecutionPlan(choice, None, num_workers or num_cores, 1)
     tuning = load_tuning(artifact.folder, num_cores) or _first_time(artifact, wish, num_cores)
     choice = choose_variant(artifact.manifest, tuning.speeds, wish, missing_or_broken)
     layout = tuning.layout_of(choice.variant) or Layout(num_cores, 1)
@@ -70,7 +76,7 @@ def plan(artifact: Artifact, wish: Wish, num_workers: int = 0) -> Plan:
     if workers < layout.workers and not num_workers:
         log.warning("%d workers instead of %d: there is not the memory for more", workers, layout.workers)
     speed = tuning.speeds.get(choice.variant)
-    return Plan(
+    return ExecutionPlan(
         choice,
         speed.batch_size if speed else None,
         workers,
@@ -113,7 +119,7 @@ def measure_speeds_here(artifact: Artifact) -> None:
 
 
 def measure_layouts(artifact: Artifact, tuning: Tuning, say: Say) -> Tuning:
-    """Workers times threads, through the real executor, for each variant that `auto` may take; kept for this host."""
+    """Measure numbers of workers and threads with the real executor, for each variant that `auto` may take."""
     num_cores = usable_cores()
     for variant in _auto_variants(artifact, tuning):
         layouts = []
@@ -129,11 +135,11 @@ def measure_layouts(artifact: Artifact, tuning: Tuning, say: Say) -> Tuning:
     return tuning
 
 
-def probe_decoding(lane: LaneSpec, locations: Sequence[str]) -> list[Alternative]:
+def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alternative]:
     """Scaled decoding, measured on these images; nothing where none of them is large enough to be shrunk."""
     from infer_app.models.build.decoding_agreement import decoding_ms
 
-    given = (lane.models[0].artifact, lane.read, lane.max_pixels, locations)
+    given = (handler.models[0].artifact, handler.read, handler.max_pixels, locations)
     try:
         costs = run_in_process(decoding_ms, *given, timeout_s=TIMEOUT_S)
     except ModelError as error:  # a file can crash or hang the decoder: the run tells which, it is no matter of advice
@@ -145,7 +151,7 @@ def probe_decoding(lane: LaneSpec, locations: Sequence[str]) -> list[Alternative
     return [Alternative(what, ("decode", "transform"), costs["scaled"], costs["exact"])]
 
 
-def _first_time(artifact: Artifact, wish: Wish, num_cores: int) -> Tuning:
+def _first_time(artifact: Artifact, wish: VariantRequest, num_cores: int) -> Tuning:
     """Nothing is measured where there is nothing to choose."""
     manifest = artifact.manifest
     precision = wished_precision(manifest, wish)
@@ -167,7 +173,7 @@ def _keep(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:
 
 def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:
     """The ones it takes with and without int8 allowed."""
-    wishes = (Wish(device="cpu"), Wish(device="cpu", allow_int8=True))
+    wishes = (VariantRequest(device="cpu"), VariantRequest(device="cpu", allow_int8=True))
     taken = dict.fromkeys(choose_variant(artifact.manifest, tuning.speeds, wish).variant for wish in wishes)
     return [variant for variant in taken if variant in tuning.speeds]
 
@@ -181,7 +187,7 @@ def _divisors(num_cores: int) -> list[int]:
 def _measure_layout(artifact: Artifact, variant: str, speed: Speed, workers: int, threads: int) -> tuple[float, int]:
     """Images per second once all workers run, and the memory that one has for itself in bytes."""
     model = ModelSpec(artifact.folder, variant, speed.batch_size)
-    spec = LaneSpec((model,), ReadLimits((artifact.folder,), GENEROUS), GENEROUS, threads)
+    spec = HandlerSpec((model,), ReadLimits((artifact.folder,), GENEROUS), GENEROUS, threads)
     stop_at = [float("inf")]
     seen: list[tuple[float, int]] = []
     with CpuExecutor(spec, workers, TIMEOUT_S) as executor:

@@ -13,11 +13,11 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.executors.cpu_executor import CpuExecutor
 from infer_app.executors.executor import Executor
 from infer_app.executors.gpu_executor import CudaExecutor
-from infer_app.handlers.handler_spec import CacheSpec, LaneSpec, ModelSpec
+from infer_app.handlers.handler_spec import CacheSpec, HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.selection.variant_selection import Wish
-from infer_app.pipeline.execution_plan import Plan, plan
+from infer_app.models.selection.variant_selection import VariantRequest
+from infer_app.pipeline.execution_plan import ExecutionPlan, plan_execution
 from infer_app.settings.loaded import LoadedSettings
 
 log = logging.getLogger(__name__)
@@ -26,9 +26,9 @@ SLOT_IMAGES = 64  # of a slot of the ring, of a chunk and of a batch
 
 
 def plan_run(
-    loaded: LoadedSettings, artifact: Artifact, began_with: str | None = None, device: str | None = None
-) -> Plan:
-    """How the settings let the model run here; `began_with` is the variant of a day that is resumed.
+    loaded: LoadedSettings, artifact: Artifact, resume_variant: str | None = None, device: str | None = None
+) -> ExecutionPlan:
+    """How the settings let the model run here; `resume_variant` is the variant of a day that is resumed.
 
     `device` instead of the configured one if given. Raises UsageError and ModelError as `tune.plan` does.
     """
@@ -37,24 +37,26 @@ def plan_run(
         raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
     if run.executor == "cpu" or (run.executor == "ray" and not loaded.settings.ray.num_gpus):
         device = "cpu"
-    return plan(artifact, Wish(run.variant, run.allow_int8, began_with, device or run.device), run.workers)
+    return plan_execution(
+        artifact, VariantRequest(run.variant, run.allow_int8, resume_variant, device or run.device), run.workers
+    )
 
 
 def plan_together(
-    loaded: LoadedSettings, artifacts: Sequence[Artifact], began_with: Sequence[str | None]
-) -> list[Plan]:
-    """Of models that share a lane, and so a device: the CPU where one of them has nothing for a GPU."""
-    plans = [plan_run(loaded, *one) for one in zip(artifacts, began_with, strict=True)]
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], resume_variant: Sequence[str | None]
+) -> list[ExecutionPlan]:
+    """Of models that share a handler, and so a device: the CPU where one of them has nothing for a GPU."""
+    plans = [plan_run(loaded, *one) for one in zip(artifacts, resume_variant, strict=True)]
     if len({plan.device for plan in plans}) == 1:
         return plans
     log.warning("not every model has a variant for the GPU: all run on the CPU; or run them one by one")
-    return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, began_with, strict=True)]
+    return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, resume_variant, strict=True)]
 
 
 def open_executor(
     loaded: LoadedSettings,
     artifacts: Sequence[Artifact],
-    plans: Sequence[Plan],
+    plans: Sequence[ExecutionPlan],
     roots: tuple[Path, ...] | None = None,
     trace: bool = False,
     cache: CacheSpec | None = None,
@@ -62,7 +64,7 @@ def open_executor(
 ) -> Executor:
     """What runs the plans; `roots`, whose paths are not mapped, and `executor` instead of what is configured."""
     images, limits = loaded.settings.images, read_limits(loaded)
-    spec = LaneSpec(
+    spec = HandlerSpec(
         models=tuple(
             ModelSpec(artifact.folder, plan.variant, plan.batch_size)
             for artifact, plan in zip(artifacts, plans, strict=True)
@@ -96,7 +98,7 @@ def _check_decoding(artifacts: Sequence[Artifact], is_asked_for: bool) -> None:
             )
 
 
-def _open_ray(loaded: LoadedSettings, lane: LaneSpec, plan: Plan, size: int) -> Executor:
+def _open_ray(loaded: LoadedSettings, handler: HandlerSpec, plan: ExecutionPlan, size: int) -> Executor:
     """Raises UsageError where Ray or its cluster is missing, and for SQLite together with more than one node."""
     from infer_app.cluster.ray_cluster import ClusterSpec
     from infer_app.cluster.ray_executor import RayExecutor  # which loads a library that only this one needs
@@ -104,9 +106,9 @@ def _open_ray(loaded: LoadedSettings, lane: LaneSpec, plan: Plan, size: int) -> 
     settings = loaded.settings
     spec = ClusterSpec(**dict(settings.ray))
     slot = (SLOT_IMAGES, size, plan.device) if spec.num_gpus else None
-    lane = replace(lane, num_threads=min(lane.num_threads, spec.num_cpus or lane.num_threads))
+    handler = replace(handler, num_threads=min(handler.num_threads, spec.num_cpus or handler.num_threads))
     with ExitStack() as closing:
-        executor = RayExecutor(lane, settings.run.workers, settings.images.timeout_s, spec, slot)
+        executor = RayExecutor(handler, settings.run.workers, settings.images.timeout_s, spec, slot)
         closing.push(executor)
         check_nodes(loaded, executor.num_nodes)
         closing.pop_all()

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from infer_app.database.project_database import Tables, open_tables
+from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.results.runs import RunModel
 from infer_app.day import Day
 from infer_app.domain import Alternative, Recipe
@@ -22,7 +22,7 @@ from infer_app.locations import RemoteAccess
 from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.selection.variant_selection import AUTO
-from infer_app.pipeline.execution_plan import Plan, probe_decoding
+from infer_app.pipeline.execution_plan import ExecutionPlan, probe_decoding
 from infer_app.pipeline.executor_factory import open_executor, plan_together, read_limits
 from infer_app.settings.loaded import LoadedSettings
 
@@ -35,7 +35,7 @@ PROBED_IMAGES = 12
 class Job:
     """What to run over a day: closed together by `open_job`."""
 
-    tables: Tables
+    project: ProjectDatabase
     models: tuple[RunModel, ...]  # more than one where they take the same pixels
     executor: Executor
     read: ReadLimits
@@ -56,25 +56,27 @@ class Job:
 
         Raises ModelError where no variant of that precision can run here.
         """
-        began_with = [self._began_with(day, model) for model in self.models]
-        if self.resume is None or not any(began_with):
+        resume_variant = [self._began_with(day, model) for model in self.models]
+        if self.resume is None or not any(resume_variant):
             yield self
             return
         self.executor.close()  # two sets of workers would need twice the memory
-        with self.resume(began_with) as resumed:
+        with self.resume(resume_variant) as resumed:
             yield resumed
 
     def probed(self, days: Sequence[Day]) -> Job:
         """The job with what only the images themselves can tell of cheaper ways: a dry run has time to try them."""
-        pages = chain.from_iterable(self.tables.source.select_pages(day, *self.model_ids) for day in days)
+        pages = chain.from_iterable(self.project.source.select_pages(day, *self.model_ids) for day in days)
         some = [new.ref.location for new in islice(chain.from_iterable(pages), PROBED_IMAGES)]
-        return replace(self, alternatives=self.alternatives + tuple(probe_decoding(self.executor.lane, some)))
+        return replace(self, alternatives=self.alternatives + tuple(probe_decoding(self.executor.handler, some)))
 
     def _began_with(self, day: Day, model: RunModel) -> str | None:
         """The variant of a day that was begun otherwise and isn't done."""
-        tables, ride_out = self.tables, self.tables.database.ride_out
-        variant = ride_out(lambda: tables.ledger.variant_of_day(day, model.model_id))
-        if variant in (None, model.variant) or not ride_out(lambda: tables.books.count_new(day, model.model_id)):
+        project, with_reconnect = self.project, self.project.database.with_reconnect
+        variant = with_reconnect(lambda: project.run_store.variant_of_day(day, model.model_id))
+        if variant in (None, model.variant) or not with_reconnect(
+            lambda: project.day_queries.count_new(day, model.model_id)
+        ):
             return None
         log.info("%s of %s began with %s and goes on with it", day, model.name, variant)
         return variant
@@ -86,16 +88,16 @@ def open_job(
 ) -> Iterator[Job]:
     """Models that take the same pixels, as one job.
 
-    Raises what `open_tables` raises, and ModelError when a model was changed or can't run here.
+    Raises what `open_project_database` raises, and ModelError when a model was changed or can't run here.
     """
     run = loaded.settings.run
     _check_places(loaded.remote)
-    with open_tables(loaded, read_only) as tables:
+    with open_project_database(loaded, read_only) as project:
         cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
 
         @contextmanager
-        def open_with(began_with: Sequence[str | None]) -> Iterator[Job]:
-            plans = plan_together(loaded, artifacts, began_with)
+        def open_with(resume_variant: Sequence[str | None]) -> Iterator[Job]:
+            plans = plan_together(loaded, artifacts, resume_variant)
             models = tuple(_run_model(*one) for one in zip(artifacts, plans, strict=True))
             alternatives = plans[0].alternatives if len(plans) == 1 else ()
             resume = open_with if run.variant == AUTO else None
@@ -103,19 +105,19 @@ def open_job(
             with open_executor(loaded, artifacts, plans, trace=trace, cache=cache) as executor:
                 most = executor.chunk_size  # and less only where it was asked for
                 chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
-                yield Job(tables, models, executor, read, chunk_size, run.max_rejected, run.wait, alternatives, resume)
+                yield Job(project, models, executor, read, chunk_size, run.max_rejected, run.wait, alternatives, resume)
 
         with open_with([None] * len(artifacts)) as job:
             yield job
 
 
-def _run_model(artifact: Artifact, plan: Plan) -> RunModel:
+def _run_model(artifact: Artifact, plan: ExecutionPlan) -> RunModel:
     manifest = artifact.manifest
     log.info("%s runs as %s, %d workers x %d threads", manifest.name, plan.variant, plan.workers, plan.threads)
-    for variant, why in plan.choice.passed_over.items():
+    for variant, why in plan.choice.skipped_variants.items():
         log.info("%s was passed over: %s", variant, why)
     facts = json.loads(manifest.to_json())
-    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over)
+    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.skipped_variants)
 
 
 def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:

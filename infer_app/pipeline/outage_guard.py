@@ -16,7 +16,7 @@ from infer_app.domain import Broken, ChunkResult, Reason
 from infer_app.errors import NothingAllowed, StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, local_path
-from infer_app.locations import PathMap, find_place, is_remote, shown, storage_of
+from infer_app.locations import PathMapping, find_allowed_prefix, is_remote, shown, storage_of
 
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
 ANSWERLESS = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # perhaps nobody was there to answer
@@ -24,7 +24,7 @@ MAX_FAILED_READS = 200  # in a row
 LOOK_AGAIN_S = 30.0  # between two looks at a place that is there
 
 
-def hold_back(
+def guard_against_outages(
     results: Iterable[ChunkResult], limits: ReadLimits, is_any_done_allowed: Callable[[], bool] = bool
 ) -> Iterator[ChunkResult]:
     """The results that may be committed; a chunk's failed reads may come later than its predictions.
@@ -35,13 +35,13 @@ def hold_back(
     Raises StorageUnavailable when a root or a remote place is gone or MAX_FAILED_READS reads of one storage failed in a
     row, NothingAllowed when no location at all is allowed. What is held back then was never written.
     """
-    held = Held(limits, is_any_done_allowed)
+    held = OutageGuard(limits, is_any_done_allowed)
     for result in results:
         yield from held.sift(result)
     yield from held.rest()
 
 
-class Held:
+class OutageGuard:
     """Failed reads by storage, and refused locations, until it is known what they mean."""
 
     def __init__(self, limits: ReadLimits, is_any_done_allowed: Callable[[], bool]) -> None:
@@ -102,7 +102,7 @@ class Held:
         now = time.monotonic()
         if not _may_be_gone(failed) or now - self._looked_at.get(storage, -again_s) < again_s:
             return
-        place = find_place(failed.ref.location, self._limits.remote.places)
+        place = find_allowed_prefix(failed.ref.location, self._limits.remote.places)
         if place is not None:
             from infer_app.images.read.remote import check_there
 
@@ -142,7 +142,7 @@ def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
     location, places = _here(broken.ref.location, limits.path_map), limits.remote.places
     if not location:
         return "give it one in the table, or leave it out by [source] query"
-    if place := find_place(location, places):
+    if place := find_allowed_prefix(location, places):
         return f'if it is meant: [remote] allow_private_hosts = ["{place.root.host}"]'
     if is_remote(location):
         return f'allow its place in infer.toml: [remote] allow = ["{storage_of(location)}/"]'
@@ -153,13 +153,13 @@ def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
     return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'
 
 
-def _told(broken: Broken, path_map: PathMap) -> str:
+def _told(broken: Broken, path_map: PathMapping) -> str:
     """A location as it is recorded, and where it was looked for."""
     location, here = broken.ref.location, _here(broken.ref.location, path_map)
     return shown(location) if here == location else f"{location}, read as {here}"
 
 
-def _here(location: str, path_map: PathMap) -> str:
+def _here(location: str, path_map: PathMapping) -> str:
     """The path that is read; of what is not on this machine the location itself."""
     try:
         return local_path(location, path_map)

@@ -14,8 +14,8 @@ from itertools import chain, islice
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source_checks import check_ids
-from infer_app.database.results.dry_run_database import open_rehearsal
-from infer_app.database.results.runs import Ledger, RunModel, new_run_id
+from infer_app.database.results.dry_run_database import open_dry_run_database
+from infer_app.database.results.runs import RunModel, RunStore, new_run_id
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
 from infer_app.domain import ChunkResult, ImageRef, NewImage, RunReport
@@ -26,7 +26,7 @@ from infer_app.locations import as_location, is_local
 from infer_app.pipeline.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.pipeline.failure_budget import FailureBudget
 from infer_app.pipeline.job import Job
-from infer_app.pipeline.outage_guard import hold_back
+from infer_app.pipeline.outage_guard import guard_against_outages
 from infer_app.pipeline.stop import Stop
 from infer_app.settings.sections import rejection_budget
 from infer_app.telemetry.bottleneck import Cost, advise, limiting_stage, limits
@@ -55,27 +55,27 @@ def run_day(
 
     Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was committed before stays.
     """
-    ledger, legs, ride_out = job.tables.ledger, list[Leg](), job.tables.database.ride_out
+    run_store, model_runs, with_reconnect = job.project.run_store, list[ModelRun](), job.project.database.with_reconnect
     try:
         with ExitStack() as held:
             # In one order whatever the command's: two runs that wait can't each hold what the other waits for.
             for number, model in sorted(enumerate(job.models), key=lambda one: one[1].model_id):
                 run_id = _take_day(job, day, model, stop)
-                legs.append(Leg(number, model, run_id, job.tables.database, job.max_rejected))
-                held.enter_context(ledger.beating([legs[-1].run_id]))  # the next one may be waited for
-            legs.sort(key=lambda leg: leg.number)
-            held.enter_context(bound(date=str(day), run_id=", ".join(leg.run_id for leg in legs)))
-            ride_out(lambda: check_ids(job.tables.source, day))
-            for leg in legs:
-                ride_out(partial(forget_changed, job, day, leg.model.model_id))
-                ride_out(partial(_say_what_is_done, job, day, leg))
-            reports = _flow(job, [day], legs, stop, progress, limit, trace)
+                model_runs.append(ModelRun(number, model, run_id, job.project.database, job.max_rejected))
+                held.enter_context(run_store.lease_renewal([model_runs[-1].run_id]))  # the next one may be waited for
+            model_runs.sort(key=lambda model_run: model_run.number)
+            held.enter_context(bound(date=str(day), run_id=", ".join(model_run.run_id for model_run in model_runs)))
+            with_reconnect(lambda: check_ids(job.project.source, day))
+            for model_run in model_runs:
+                with_reconnect(partial(forget_changed, job, day, model_run.model.model_id))
+                with_reconnect(partial(_say_what_is_done, job, day, model_run))
+            reports = _flow(job, [day], model_runs, stop, progress, limit, trace)
             for report in reports:
-                ride_out(partial(ledger.close_run, report))
+                with_reconnect(partial(run_store.close_run, report))
     except BaseException as error:
         exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
-        for leg in legs:
-            ledger.fail_run(leg.run_id, exit_code, _in_words(error))
+        for model_run in model_runs:
+            run_store.fail_run(model_run.run_id, exit_code, _in_words(error))
         raise
     return reports
 
@@ -83,10 +83,10 @@ def run_day(
 def _take_day(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
     """The id of a new run that holds the day; waits for the one that holds it now if the job is to."""
     is_told, run_id = False, new_run_id()
-    open_run = partial(job.tables.ledger.open_run, day, model, job.executor.name, job.executor.device, run_id)
+    open_run = partial(job.project.run_store.open_run, day, model, job.executor.name, job.executor.device, run_id)
     while True:
         try:
-            return job.tables.database.ride_out(open_run)
+            return job.project.database.with_reconnect(open_run)
         except DayHeld as held:
             if not job.waits:
                 raise
@@ -97,15 +97,15 @@ def _take_day(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
             time.sleep(WAIT_S)
 
 
-def _say_what_is_done(job: Job, day: Day, leg: Leg) -> None:
+def _say_what_is_done(job: Job, day: Day, model_run: ModelRun) -> None:
     """Only where it is heard: counting takes a moment."""
     if not log.isEnabledFor(logging.INFO):
         return
-    counts = job.tables.books.count_day(day, leg.model.model_id)
+    counts = job.project.day_queries.count_day(day, model_run.model.model_id)
     done = counts.predicted + counts.rejected
     verb = "resumes" if done and counts.pending else "begins"
-    told = (verb, day, f"{done:,}", f"{counts.eligible:,}", leg.model.variant, job.executor.num_workers)
-    figures = {"model": leg.model.name, "run_id": leg.run_id, "done": done, "eligible": counts.eligible}
+    told = (verb, day, f"{done:,}", f"{counts.eligible:,}", model_run.model.variant, job.executor.num_workers)
+    figures = {"model": model_run.model.name, "run_id": model_run.run_id, "done": done, "eligible": counts.eligible}
     level = logging.INFO if counts.pending else logging.DEBUG
     log.log(level, "%s %s: %s of %s images done, %s, %d workers", *told, extra=figures)
 
@@ -125,65 +125,69 @@ def dry_run(
     few = DRY_RUN_CHUNKS * (job.chunk_size or FEW_IMAGES) * job.executor.num_workers
     limit = limit or max(DRY_RUN_IMAGES, few)
     job = job.probed(days)
-    with open_rehearsal(job.tables.database) as rehearsal:
+    with open_dry_run_database(job.project.database) as rehearsal:
         if rehearsal.is_sqlite:  # every commit counts in the run's row: without one it would write a page less
-            Ledger(rehearsal).open_run(days[-1], job.models[0], job.executor.name, job.executor.device, DRY_RUN_ID)
-        legs = [Leg(number, model, DRY_RUN_ID, rehearsal, job.max_rejected) for number, model in enumerate(job.models)]
-        return _flow(job, days, legs, stop, progress, limit, trace)
+            RunStore(rehearsal).open_run(days[-1], job.models[0], job.executor.name, job.executor.device, DRY_RUN_ID)
+        model_runs = [
+            ModelRun(number, model, DRY_RUN_ID, rehearsal, job.max_rejected) for number, model in enumerate(job.models)
+        ]
+        return _flow(job, days, model_runs, stop, progress, limit, trace)
 
 
 def _flow(
     job: Job,
     days: Sequence[Day],
-    legs: Sequence[Leg],
+    model_runs: Sequence[ModelRun],
     stop: Stop,
     progress: Progress,
     limit: int | None,
     trace: Trace | None,
 ) -> list[RunReport]:
     """source → executor (read, decode, transform, collate, model, outputs) → failure budget → sink."""
-    tally, chunk_size = Tally(job.executor.num_lanes), ChunkSize(job.chunk_size)
+    tally, chunk_size = Tally(job.executor.num_predictors), ChunkSize(job.chunk_size)
     new = islice(select_new(job, days, tally, trace), limit)
-    chunks = cut_into_chunks(_still_wanted(stop.until(new), legs), chunk_size)
+    chunks = cut_into_chunks(_still_wanted(stop.until(new), model_runs), chunk_size)
     with progress.of_day(days[-1], lambda: _count_new(job, days), limit) as advance:
-        for result in hold_back(job.executor.run(chunks), job.read, partial(_is_any_done_allowed, job, days)):
+        for result in guard_against_outages(
+            job.executor.run(chunks), job.read, partial(_is_any_done_allowed, job, days)
+        ):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
             with clock.time("write"):
-                for leg in legs:
-                    leg.commit(result)
+                for model_run in model_runs:
+                    model_run.commit(result)
             chunk_size.learn(result)
             tally.add(result, clock)
             advance(result)
             if trace:
                 trace.add(result.worker, result.spans)
                 trace.add(os.getpid(), clock.spans)
-        for leg in legs:
-            leg.settle()
-    return [_report(job, days[-1], leg, tally, stop) for leg in legs]
+        for model_run in model_runs:
+            model_run.settle()
+    return [_report(job, days[-1], model_run, tally, stop) for model_run in model_runs]
 
 
-def _still_wanted(new: Iterable[NewImage], legs: Sequence[Leg]) -> Iterator[NewImage]:
-    """Leave out the models that were stopped; `legs` are in the order of their numbers."""
+def _still_wanted(new: Iterable[NewImage], model_runs: Sequence[ModelRun]) -> Iterator[NewImage]:
+    """Leave out the models that were stopped; `model_runs` are in the order of their numbers."""
     for image in new:
-        wanted = tuple(number for number in image.models if legs[number].stopped is None)
+        wanted = tuple(number for number in image.models if model_runs[number].stopped is None)
         if wanted:
             yield image if wanted == image.models else replace(image, models=wanted)
-        elif all(leg.stopped is not None for leg in legs):
+        elif all(model_run.stopped is not None for model_run in model_runs):
             return
 
 
 def _is_any_done_allowed(job: Job, days: Sequence[Day]) -> bool:
     """Return whether the location of an image of the days that has a result of any model is allowed."""
-    books = job.tables.books
+    day_queries = job.project.day_queries
 
     def read() -> list[ImageRef]:
         stored = chain.from_iterable(
-            rows(day) for day in days for rows in (books.read_predictions, books.read_rejections)
+            rows(day) for day in days for rows in (day_queries.read_predictions, day_queries.read_rejections)
         )
         return [ImageRef(row["image_id"], as_location(row["location"])) for row in islice(stored, SOME_DONE)]
 
-    done = job.tables.database.ride_out(read)
+    done = job.project.database.with_reconnect(read)
     if not done:
         return False
     try:  # in another process, since resolving links can hang
@@ -193,11 +197,11 @@ def _is_any_done_allowed(job: Job, days: Sequence[Day]) -> bool:
 
 
 def _count_new(job: Job, days: Sequence[Day]) -> int:
-    books = job.tables.books
-    return job.tables.database.ride_out(lambda: sum(books.count_new(day, *job.model_ids) for day in days))
+    day_queries = job.project.day_queries
+    return job.project.database.with_reconnect(lambda: sum(day_queries.count_new(day, *job.model_ids) for day in days))
 
 
-class Leg:
+class ModelRun:
     """One model's share of a run: where its results go, and what became of its images."""
 
     def __init__(self, number: int, model: RunModel, run_id: str, database: Database, max_rejected: str) -> None:
@@ -243,7 +247,7 @@ class Leg:
 
 def select_new(job: Job, days: Sequence[Day], tally: Tally, trace: Trace | None) -> Iterator[NewImage]:
     """The new images of all days, oldest first; the tally learns what selecting them takes."""
-    pages = chain.from_iterable(job.tables.source.select_pages(day, *job.model_ids) for day in days)
+    pages = chain.from_iterable(job.project.source.select_pages(day, *job.model_ids) for day in days)
     while True:
         clock = _clock(trace)
         with clock.time("select"):
@@ -265,10 +269,10 @@ def forget_changed(job: Job, day: Day, model_id: str) -> int:
 
     The files are looked at by another process: storage that does not answer holds a process that no signal ends.
     """
-    books = job.tables.books
+    day_queries = job.project.day_queries
     changed: list[str] = []
     try:
-        with closing(books.final_rejections(day, model_id)) as stored:  # an open read keeps SQLite's writers out
+        with closing(day_queries.final_rejections(day, model_id)) as stored:  # an open read keeps SQLite's writers out
             rejections = (one for one in stored if is_local(one.location))
             while some := list(islice(rejections, FILES_AT_ONCE)):
                 locations = [rejected.location for rejected in some]
@@ -280,30 +284,34 @@ def forget_changed(job: Job, day: Day, model_id: str) -> int:
                 ]
     except ModelError:
         log.warning("rejected images of %s were not looked at again: their storage does not answer", day)
-    return books.forget_rejections(changed, model_id)
+    return day_queries.forget_rejections(changed, model_id)
 
 
-def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport:
+def _report(job: Job, day: Day, model_run: ModelRun, tally: Tally, stop: Stop) -> RunReport:
     seconds, steady = tally.seconds, tally.steady_images_per_second
     cost = _cost(job.executor, tally)
     rates = limits(cost)
     limit = min(rates.values(), default=None)
-    too_many = leg.stopped is not None or leg.rejected > rejection_budget(job.max_rejected, leg.selected)
+    too_many = model_run.stopped is not None or model_run.rejected > rejection_budget(
+        job.max_rejected, model_run.selected
+    )
     return RunReport(
         date=day.date,
-        model=leg.model.name,
-        model_id=leg.model.model_id,
-        variant=leg.model.variant,
-        run_id=leg.run_id,
+        model=model_run.model.name,
+        model_id=model_run.model.model_id,
+        variant=model_run.model.variant,
+        run_id=model_run.run_id,
         executor=job.executor.name,
         device=job.executor.device,
-        selected=leg.selected,
-        predicted=leg.predicted,
-        rejected=leg.rejected,
-        reasons=dict(sorted(leg.reasons.items())),
-        day=job.tables.database.ride_out(lambda: job.tables.books.count_day(day, leg.model.model_id)),
+        selected=model_run.selected,
+        predicted=model_run.predicted,
+        rejected=model_run.rejected,
+        reasons=dict(sorted(model_run.reasons.items())),
+        day=job.project.database.with_reconnect(
+            lambda: job.project.day_queries.count_day(day, model_run.model.model_id)
+        ),
         seconds=seconds,
-        images_per_second=leg.selected / seconds,
+        images_per_second=model_run.selected / seconds,
         steady_images_per_second=steady,
         limit_images_per_second=limit,
         stages=tally.cpu_ms(),
@@ -316,9 +324,9 @@ def _report(job: Job, day: Day, leg: Leg, tally: Tally, stop: Stop) -> RunReport
         advice=advise(cost, job.alternatives),
         num_cores=job.executor.num_cores,
         num_workers=job.executor.num_workers + bool(job.executor.device_stages),
-        passed_over=leg.model.passed_over,
+        skipped_variants=model_run.model.skipped_variants,
         nodes=tally.nodes(),
-        stopped=leg.stopped,
+        stopped=model_run.stopped,
     )
 
 

@@ -12,8 +12,8 @@ from infer_app.domain import TRANSIENT_REASONS, DayCounts, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.reporting.drift import SURE, Drift, z_score
 from infer_app.reporting.run_figures import RunFigures
-from infer_app.reporting.text import percent
 from infer_app.settings.sections import rejection_budget
+from infer_app.telemetry.printable import percent
 
 NUM_RUNS = 7  # that a rate is compared with
 FEW_IMAGES = 64  # a run of fewer is mostly start-up and says nothing of speed
@@ -86,7 +86,7 @@ def state_of(
     problems: Sequence[str] = (),
     labels_moved: bool = False,
 ) -> str:
-    """failed, attention or good. An overview of days looks neither at books nor at labels."""
+    """failed, attention or good. An overview of days looks neither at day_queries nor at labels."""
     if problems or (last and last.state == "failed"):
         return "failed"
     stopped = last is not None and last.exit_code not in (None, 0)
@@ -147,7 +147,7 @@ def _where(run: RunFigures) -> dict[str, str]:
 def _steps(of: Situation) -> Iterator[Step]:
     day = f"--date {of.date} --model {shlex.quote(of.model)}"
     if of.problems:
-        yield Step(f"The books do not balance: {of.problems[0]}", f"infer verify {day}")
+        yield Step(f"The day_queries do not balance: {of.problems[0]}", f"infer verify {day}")
     if of.last and of.last.state == "failed":
         yield Step(f"The last run failed: {of.last.error or 'no reason is known'}", "infer doctor")
     if of.counts.pending and of.last and of.last.state == "running":

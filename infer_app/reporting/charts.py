@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from infer_app.reporting.text import percent, shown
-from infer_app.reporting.timeline import Lane
+from infer_app.reporting.timeline import TimelineRow
+from infer_app.telemetry.printable import percent, shown
 
 NUM_COLORS = 11
 COLUMN_SHARE = 0.82  # of its place, the rest is the gap
@@ -78,7 +78,7 @@ def columns(
     return _svg(top_label, height, [*_grid(floor, top_label), *drawn])
 
 
-def lanes(rows: Sequence[Lane], colors: Mapping[str, int], row_height: int = 18) -> Markup:
+def timeline_rows(rows: Sequence[TimelineRow], colors: Mapping[str, int], row_height: int = 18) -> Markup:
     """A row for each process, a bar for each time it spent on a stage."""
     rects = []
     for row, lane in enumerate(rows):

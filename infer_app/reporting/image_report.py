@@ -7,8 +7,8 @@ from datetime import date, datetime
 from typing import Any
 
 from infer_app.database.engine.column_types import is_utf8
-from infer_app.database.listing.search import find_by_id, find_similar
-from infer_app.database.project_database import Tables
+from infer_app.database.listing.source import find_by_id, find_similar
+from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.image_history import ModelHistory, read_history
 from infer_app.day import Day, find_zone
 from infer_app.domain import Broken, FileFacts, ImageRef, Prediction, Reason
@@ -68,14 +68,16 @@ class Replay:
     exit_code: int = EXIT_OK
 
 
-def explain(loaded: LoadedSettings, tables: Tables, image_id: str, day: Day | None, model: str | None) -> Explanation:
+def explain(
+    loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None, model: str | None
+) -> Explanation:
     """UsageError for an image that neither the source nor our tables know, or that is of another day."""
     if not is_utf8(image_id):
         raise UsageError(f"the id {image_id!r} is not text in UTF-8", "no such image can be in a database")
-    histories = read_history(tables.database, tables.books.models_of(model), image_id)
-    places = _find(tables, image_id, day) or _find(tables, image_id, None)
+    histories = read_history(project.database, project.day_queries.models_of(model), image_id)
+    places = _find(project, image_id, day) or _find(project, image_id, None)
     if not places and all(one.state == "pending" for one in histories):
-        raise _unknown(tables, image_id)
+        raise _unknown(project, image_id)
     zone = loaded.settings.run.time_zone
     dated = [(location, time, _date(time, zone)) for location, time in places]
     chosen = [one for one in dated if day is None or one[2] == day.date]
@@ -88,8 +90,8 @@ def explain(loaded: LoadedSettings, tables: Tables, image_id: str, day: Day | No
     return Explanation(image_id, location, time, its_day, file, histories)
 
 
-def _find(tables: Tables, image_id: str, day: Day | None) -> list[tuple[str, datetime | None]]:
-    return find_by_id(tables.source, image_id, day)
+def _find(project: ProjectDatabase, image_id: str, day: Day | None) -> list[tuple[str, datetime | None]]:
+    return find_by_id(project.source, image_id, day)
 
 
 def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
@@ -198,12 +200,12 @@ def file_now(location: str, limits: ReadLimits) -> FileNow:
         return FileNow(bad.facts or FileFacts(), bad.reason, bad.detail)
 
 
-def _unknown(tables: Tables, image_id: str) -> UsageError:
-    found = find_similar(tables.source, image_id)
+def _unknown(project: ProjectDatabase, image_id: str) -> UsageError:
+    found = find_similar(project.source, image_id)
     similar = [f"{one} ({shown_location(location)})" for one, location in found]
     hint = "`infer predictions --date D` lists the ids of a day"
     if "/" in image_id or "." in image_id:  # perhaps a file's name
-        adds = ": `infer images add FILE` registers an image" if tables.source.is_ours else ""
+        adds = ": `infer images add FILE` registers an image" if project.source.is_ours else ""
         hint = f"no location holds it either{adds}"
     if similar:
         hint = f"did you mean {', '.join(similar)}?"

@@ -19,9 +19,9 @@ from infer_app.locations import shown as shown_location
 from infer_app.reporting import charts
 from infer_app.reporting.report_data import DayReport
 from infer_app.reporting.run_figures import RunFigures
-from infer_app.reporting.text import percent, shown
 from infer_app.reporting.thumbnails import NOT_TRIED
 from infer_app.telemetry.bottleneck import in_words
+from infer_app.telemetry.printable import percent, shown
 from infer_app.telemetry.stage_clock import STAGES
 from infer_app.telemetry.summary_line import duration, node_costs, short_date, taken_by_others, told_of_others
 
@@ -156,7 +156,7 @@ def _environment(report: DayReport) -> dict[str, str]:
         known |= {"workers": f"{speed.num_workers} on {speed.num_cores} cores"} if speed.num_workers else {}
         known |= {f"node {node}": told for node, told in node_costs(speed).items()}
         known |= run.versions
-        known |= {f"{variant} not taken": why for variant, why in speed.passed_over.items()}
+        known |= {f"{variant} not taken": why for variant, why in speed.skipped_variants.items()}
     return known
 
 

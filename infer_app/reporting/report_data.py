@@ -8,14 +8,14 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from infer_app import __version__
-from infer_app.database.queries.day_queries import Books
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.figures import Figures, RejectedImage, ScoredImage
 from infer_app.day import Day
 from infer_app.domain import DayCounts, RunReport
 from infer_app.locations import shown
 from infer_app.reporting.advice import Before, Change, Situation, Step, changes, has_too_many_rejected, steps
 from infer_app.reporting.drift import Drift, MovedLabel, drift, moved_labels
-from infer_app.reporting.run_figures import RunFigures, day_verdict, run_figures, run_report
+from infer_app.reporting.run_figures import RunFigures, day_summary_line, run_figures, run_report
 from infer_app.reporting.timeline import Timeline
 
 NUM_RUNS = 30
@@ -65,7 +65,7 @@ class DayReport:
     state: str  # good, attention or failed
     verdict: str
     counts: DayCounts
-    problems: tuple[str, ...]  # of the books; empty when they balance
+    problems: tuple[str, ...]  # of the day_queries; empty when they balance
     older_pending: int
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
@@ -89,7 +89,7 @@ class DayReport:
 
 
 def gather(
-    books: Books,
+    day_queries: DayQueries,
     figures: Figures,
     day: Day,
     model: str,
@@ -97,7 +97,7 @@ def gather(
     max_rejected: str,
     timeline: Timeline | None = None,
 ) -> DayReport:
-    counts = books.count_day(day, model_id)
+    counts = day_queries.count_day(day, model_id)
     todays = figures.runs_of_day(day.date)
     main = next((row for row in todays if row["selected"]), todays[0] if todays else None)
     run, speed = (run_figures(main), run_report(main, counts)) if main else (None, None)
@@ -110,8 +110,8 @@ def gather(
         date=day.date,
         model=model,
         counts=counts,
-        problems=books.find_problems(day, model_id),
-        older_pending=books.count_older_pending(day, model_id),
+        problems=day_queries.find_problems(day, model_id),
+        older_pending=day_queries.count_older_pending(day, model_id),
         reasons=reasons,
         last=last,
         advice=speed.advice if speed else None,
@@ -126,7 +126,7 @@ def gather(
         output=figures.manifest().get("output", {}).get("kind", ""),
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         state=situation.state,
-        verdict=day_verdict(day.date, counts, speed, last),
+        verdict=day_summary_line(day.date, counts, speed, last),
         counts=counts,
         problems=tuple(situation.problems),
         older_pending=situation.older_pending,

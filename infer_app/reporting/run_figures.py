@@ -7,7 +7,7 @@ from datetime import date, datetime
 from typing import Any
 
 from infer_app.domain import DayCounts, RunReport
-from infer_app.telemetry.summary_line import balance, short_date, verdict
+from infer_app.telemetry.summary_line import balance, short_date, summary_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
     return RunReport(**(unknown | same | measured | {"date": row["day"], "run_id": row["id"], "day": counts}))
 
 
-def day_verdict(day: date, counts: DayCounts, told: RunReport | None, last: RunFigures | None) -> str:
+def day_summary_line(day: date, counts: DayCounts, told: RunReport | None, last: RunFigures | None) -> str:
     """The line the day's run ended with; where the last one failed, or none ran, that instead of the speed."""
     line = f"{short_date(day)}: {balance(counts)}"
     if last is None or told is None:
@@ -74,7 +74,7 @@ def day_verdict(day: date, counts: DayCounts, told: RunReport | None, last: RunF
         return f"{line} · running since {last.started_at:%H:%M} UTC"
     if last.state == "failed":
         return f"{line} · the last run failed{'' if last.exit_code is None else f' with exit code {last.exit_code}'}"
-    return verdict(told)
+    return summary_line(told)
 
 
 def _measured(row: dict[str, Any]) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Bar:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class TimelineRow:
     name: str  # coordinator, or worker and its number
     busy: float  # share of the run, 0-1
     bars: tuple[Bar, ...]
@@ -33,7 +33,7 @@ class Lane:
 @dataclass(frozen=True, slots=True)
 class Timeline:
     seconds: float
-    lanes: tuple[Lane, ...]
+    timeline_rows: tuple[TimelineRow, ...]
 
 
 def read_timeline(path: Path) -> Timeline:
@@ -46,8 +46,10 @@ def read_timeline(path: Path) -> Timeline:
         raise UsageError(f"--trace {path} can't be read: {error.strerror}", "name the file of a run") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"{path} is not a trace", "`infer run --trace FILE` writes one") from None
-    lanes = [_lane(names.get(pid, f"process {pid}"), slots, end) for pid, slots in sorted(times.items())[:MAX_LANES]]
-    return Timeline(end / 1e6, tuple(sorted(lanes, key=_by_name)))
+    timeline_rows = [
+        _lane(names.get(pid, f"process {pid}"), slots, end) for pid, slots in sorted(times.items())[:MAX_LANES]
+    ]
+    return Timeline(end / 1e6, tuple(sorted(timeline_rows, key=_by_name)))
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
@@ -75,9 +77,9 @@ def _sum_slots(path: Path, width: float) -> dict[int, list[dict[str, float]]]:
     return times
 
 
-def _lane(name: str, slots: list[dict[str, float]], end: float) -> Lane:
+def _lane(name: str, slots: list[dict[str, float]], end: float) -> TimelineRow:
     busy = sum(sum(slot.values()) for slot in slots) / end
-    return Lane(name, min(1.0, busy), tuple(_bars(slots, end / NUM_SLOTS)))
+    return TimelineRow(name, min(1.0, busy), tuple(_bars(slots, end / NUM_SLOTS)))
 
 
 def _bars(slots: list[dict[str, float]], width: float) -> Iterator[Bar]:
@@ -89,5 +91,5 @@ def _bars(slots: list[dict[str, float]], width: float) -> Iterator[Bar]:
             yield Bar(stage, places[0] / NUM_SLOTS, len(places) / NUM_SLOTS)
 
 
-def _by_name(lane: Lane) -> tuple[int, str]:
+def _by_name(lane: TimelineRow) -> tuple[int, str]:
     return len(lane.name) if lane.name.startswith("worker") else 0, lane.name

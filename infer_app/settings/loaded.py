@@ -11,7 +11,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from infer_app.errors import UsageError
-from infer_app.locations import PathMap, Place, RemoteAccess
+from infer_app.locations import AllowedPrefix, PathMapping, RemoteAccess
 from infer_app.settings.masks import mask_address, mask_url
 from infer_app.settings.sections import Settings
 
@@ -121,14 +121,14 @@ class LoadedSettings:
         return tuple(self.resolve(root) for root in self.settings.images.roots)
 
     @property
-    def path_map(self) -> PathMap:
-        return PathMap.of(self.settings.images.map)
+    def path_map(self) -> PathMapping:
+        return PathMapping.of(self.settings.images.map)
 
     @property
     def remote(self) -> RemoteAccess:
         remote = self.settings.remote
         return RemoteAccess(
-            tuple(map(Place.parse, remote.allow)),
+            tuple(map(AllowedPrefix.parse, remote.allow)),
             frozenset(host.strip("[]").lower() for host in remote.allow_private_hosts),
             GIVES_UP_AFTER * self.settings.images.timeout_s,
             remote.retries,

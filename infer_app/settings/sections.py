@@ -20,7 +20,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from infer_app.day import find_zone
 from infer_app.errors import UsageError
-from infer_app.locations import Place, shown
+from infer_app.locations import AllowedPrefix, shown
 
 MIB = 1 << 20
 
@@ -42,7 +42,7 @@ def _a_list(names: object) -> object:
 def _are_places(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         try:
-            Place.parse(text)
+            AllowedPrefix.parse(text)
         except ValueError as error:
             raise ValueError(f"{shown(text)!r}: {error}") from None
     return texts

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
 
 from infer_app.domain import DayCounts, RunReport
 from infer_app.telemetry.bottleneck import in_words
@@ -12,7 +13,7 @@ from infer_app.telemetry.stage_clock import WAITING_STAGES
 LITTLE = 0.1  # of the cores' time
 
 
-def verdict(report: RunReport) -> str:
+def summary_line(report: RunReport) -> str:
     """`19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit · the model limits`."""
     parts = [f"{short_date(report.date)}: {balance(report.day)}"]
     if not report.selected:
@@ -91,3 +92,28 @@ def duration(seconds: float) -> str:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    pending: int
+    seconds: float | None  # None when nothing was measured
+
+    def told(self, now: datetime) -> str:
+        """`412,000 pending, 46 min, done 05:12`, if it starts now."""
+        if self.seconds is None:
+            return f"{self.pending:,} pending"
+        done = now + timedelta(seconds=self.seconds)
+        return f"{self.pending:,} pending, {duration(self.seconds)}, done {done:%H:%M}"
+
+
+def forecast(report: RunReport, pending: int) -> Forecast:
+    """What the run took besides its images (starting, and the idle end), then `pending` images at its steady rate.
+
+    A run too short to have one mostly started: then at the limit that its costs allow.
+    """
+    if not report.selected:
+        return Forecast(pending, None)
+    steady = report.steady_images_per_second or report.limit_images_per_second or report.images_per_second
+    besides = max(0.0, report.seconds - report.selected / steady)
+    return Forecast(pending, besides + pending / steady)

@@ -4,12 +4,64 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from infer_app.domain import ChunkResult
-from infer_app.telemetry.rate import Commit, merged, steady_rate
 from infer_app.telemetry.stage_clock import STAGES, WAITING_STAGES, StageClock
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    at: float  # time.monotonic(), seconds
+    worker: int  # pid
+    num_images: int
+
+
+def steady_rate(commits: Sequence[Commit], num_workers: int) -> float | None:
+    """Images per second while all workers were at work: what a longer run would reach.
+
+    From the moment at which every worker had committed its first chunk, so that starting is left out, to the moment at
+    which the first of them had committed its last, so that the idle end is left out. A chunk that lies across one of
+    these moments counts by the part of its time that lies between them. None where there is no such time.
+    """
+    by_worker: dict[int, list[Commit]] = {}
+    for commit in commits:
+        by_worker.setdefault(commit.worker, []).append(commit)
+    firsts = sorted(of_one[0].at for of_one in by_worker.values())[:num_workers]
+    lasts = sorted(of_one[-1].at for of_one in by_worker.values())[-num_workers:]  # a dead one's replacement is later
+    if not commits or lasts[0] <= firsts[-1]:
+        return None
+    start, end = firsts[-1], lasts[0]
+    return sum(part for of_one in by_worker.values() for part in _parts(of_one, start, end)) / (end - start)
+
+
+def merged(commits: Sequence[Commit]) -> list[Commit]:
+    """Half as many that say the same of any longer time: each worker's chunks in twos, its first one alone."""
+    halved: list[Commit] = []
+    waiting: dict[int, Commit | None] = {}
+    for commit in commits:
+        if commit.worker not in waiting:
+            waiting[commit.worker] = None
+            halved.append(commit)
+        elif first := waiting[commit.worker]:
+            waiting[commit.worker] = None
+            halved.append(Commit(commit.at, commit.worker, first.num_images + commit.num_images))
+        else:
+            waiting[commit.worker] = commit
+    halved += [commit for commit in waiting.values() if commit]
+    return sorted(halved, key=lambda commit: commit.at)
+
+
+def _parts(commits: Sequence[Commit], start: float, end: float) -> Iterator[float]:
+    """The images of one worker's chunks that lie in the time, the first chunk left out: when it began is not known."""
+    for before, after in pairwise(commits):
+        inside = min(end, after.at) - max(start, before.at)
+        if inside > 0:
+            yield after.num_images * inside / (after.at - before.at)
+
 
 MAX_COMMITS = 10_000  # kept apart; a long night has a million
 
@@ -62,10 +114,10 @@ class WarmCosts:
 class Tally:
     """Fed after each commit. What an image costs is summed over where it went: selected, loaded apart, predicted."""
 
-    def __init__(self, num_lanes: int) -> None:
-        """`num_lanes`: processes that predictions come from."""
+    def __init__(self, num_predictors: int) -> None:
+        """`num_predictors`: processes that predictions come from."""
         self.started = time.monotonic()
-        self._num_lanes = num_lanes
+        self._num_lanes = num_predictors
         self._commits: list[Commit] = []
         self._selects = Costs()  # a page is read for more images than a short run takes of it
         self._loads = WarmCosts()  # where loading is not done by the process that predicts

@@ -17,13 +17,13 @@ STAGES = ("", "read", "decode", "transform", "model")
 _LAYOUT = struct.Struct("<q qqqd qd32s")
 _CHECKSUM = struct.Struct("<I")
 _RECORD_SIZE = _LAYOUT.size + _CHECKSUM.size
-SIZE = 2 * _RECORD_SIZE  # bytes of a mark
+SIZE = 2 * _RECORD_SIZE  # bytes of a heartbeat
 _UNKNOWN_SIZE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class InHand:
-    """One look at a mark. `position` is that of the image in its chunk; the model has the whole chunk in hand."""
+class CurrentStep:
+    """One look at a heartbeat. `position` is that of the image in its chunk; the model has the whole chunk in hand."""
 
     task: int
     position: int
@@ -32,7 +32,7 @@ class InHand:
     file: FileFacts
 
 
-class Mark:
+class Heartbeat:
     """Written by one worker at every step (some microseconds), read by its supervisor at any moment.
 
     Nothing orders the two processes, and a writer may be stopped or killed in the middle of a record. So there are two
@@ -46,15 +46,15 @@ class Mark:
         self._task = NOTHING
 
     @classmethod
-    def create(cls, context: BaseContext) -> Mark:
-        mark = cls(context.RawArray("B", SIZE))
-        mark.rest()
-        return mark
+    def create(cls, context: BaseContext) -> Heartbeat:
+        heartbeat = cls(context.RawArray("B", SIZE))
+        heartbeat.clear()
+        return heartbeat
 
     def begin_task(self, task: int) -> None:
         self._task = task
 
-    def hold(self, position: int, stage: str, file: FileFacts = FileFacts()) -> None:  # noqa: B008 (frozen)
+    def record(self, position: int, stage: str, file: FileFacts = FileFacts()) -> None:  # noqa: B008 (frozen)
         size = _UNKNOWN_SIZE if file.size is None else file.size
         sha256 = bytes.fromhex(file.sha256) if file.sha256 else b""
         step = (self._task, position, STAGES.index(stage), time.monotonic())
@@ -63,19 +63,19 @@ class Mark:
         start = self._number % 2 * _RECORD_SIZE
         self._bytes[start : start + _RECORD_SIZE] = record + _CHECKSUM.pack(zlib.crc32(record))
 
-    def rest(self) -> None:
+    def clear(self) -> None:
         """Record that nothing is in hand."""
         self._task = NOTHING
-        self.hold(NOTHING, "")
+        self.record(NOTHING, "")
 
-    def look(self) -> InHand:
+    def read(self) -> CurrentStep:
         """Return the newest whole record; a worker that writes on meanwhile is looked at again."""
         while not (records := self._whole_records()):
             pass
         _, task, position, stage, since, size, modified, sha256 = max(records)
         known = size != _UNKNOWN_SIZE
         file = FileFacts(size, modified, sha256.hex()) if known else FileFacts()
-        return InHand(task, position, STAGES[stage], since, file)
+        return CurrentStep(task, position, STAGES[stage], since, file)
 
     def _whole_records(self) -> list[tuple[Any, ...]]:
         found = []

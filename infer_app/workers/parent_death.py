@@ -10,8 +10,7 @@ import socket
 from contextlib import suppress
 from pathlib import Path
 
-from infer_app.workers.fork_server import die_with_parent
-from infer_app.workers.temporary_folder import LOCK
+from infer_app.workers.fork_server import LOCK, die_with_parent
 
 
 def _socket_path() -> Path | None:

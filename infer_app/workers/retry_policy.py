@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from infer_app.domain import Broken, Chunk, ImageRef, Reason
-from infer_app.workers.heartbeat import InHand
+from infer_app.workers.heartbeat import CurrentStep
 from infer_app.workers.worker_process import DEVICE_LOST
 
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
@@ -26,28 +26,28 @@ class Task:
 
     number: int
     chunk: Chunk
-    suspect: bool = False  # one image, alone, on which a decoder died before
+    retried_alone: bool = False  # one image, alone, on which a decoder died before
     kills: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Death:
+class WorkerExit:
     """How a worker ended with a task in hand."""
 
     exitcode: int  # as multiprocessing gives it: -N for signal N
     timed_out: bool  # killed by the supervisor because one step took too long
-    in_hand: InHand
+    in_hand: CurrentStep
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of the task: images that are rejected, and tasks (chunk, suspect, kills) to try again."""
+class Decision:
+    """What becomes of the task: images that are rejected, and tasks (chunk, retried_alone, kills) to try again."""
 
     broken: tuple[Broken, ...] = ()
     retry: tuple[Task, ...] = ()
 
 
-def judge(task: Task, death: Death) -> Verdict:
+def decide(task: Task, death: WorkerExit) -> Decision:
     """Every ref of the task is in exactly one of the verdict's parts."""
     if death.exitcode == DEVICE_LOST:
         return _device(task, death)
@@ -59,48 +59,48 @@ def judge(task: Task, death: Death) -> Verdict:
     return _image(task, death)
 
 
-def _image(task: Task, death: Death) -> Verdict:
+def _image(task: Task, death: WorkerExit) -> Decision:
     ref = task.chunk.refs[death.in_hand.position]
     rest = _again(task, [other for other in task.chunk.refs if other is not ref])
     if death.timed_out:
         reason = Reason.READ_TIMEOUT if death.in_hand.stage == "read" else Reason.DECODE_TIMEOUT
-        return Verdict((_broken(ref, reason, f"no end of {death.in_hand.stage} within the time limit", death),), rest)
-    if task.suspect:
+        return Decision((_broken(ref, reason, f"no end of {death.in_hand.stage} within the time limit", death),), rest)
+    if task.retried_alone:
         detail = f"the decoder died twice by {_name(death)}, the second time alone"
-        return Verdict((_broken(ref, Reason.DECODER_CRASH, detail, death),), rest)
-    alone = replace(task, chunk=task.chunk.of([ref]), suspect=True, kills=0)
-    return Verdict(retry=(*rest, alone))
+        return Decision((_broken(ref, Reason.DECODER_CRASH, detail, death),), rest)
+    alone = replace(task, chunk=task.chunk.of([ref]), retried_alone=True, kills=0)
+    return Decision(retry=(*rest, alone))
 
 
-def _model(task: Task, death: Death) -> Verdict:
+def _model(task: Task, death: WorkerExit) -> Decision:
     if len(task.chunk.refs) > 1:
-        return Verdict(retry=_one_by_one(task))
-    if not task.suspect:
-        return Verdict(retry=(replace(task, suspect=True),))
+        return Decision(retry=_one_by_one(task))
+    if not task.retried_alone:
+        return Decision(retry=(replace(task, retried_alone=True),))
     cause = "took too long" if death.timed_out else f"died by {_name(death)}"
-    return Verdict(
+    return Decision(
         (_broken(task.chunk.refs[0], Reason.MODEL_ERROR, f"the model {cause} twice on this image alone", death),)
     )
 
 
-def _device(task: Task, death: Death) -> Verdict:
+def _device(task: Task, death: WorkerExit) -> Decision:
     """Try the images one by one. A worker that is replaced has proved the device on golden images before its first."""
     if len(task.chunk.refs) > 1:
-        return Verdict(retry=_one_by_one(task))
-    if not task.suspect:
-        return Verdict(retry=(replace(task, suspect=True),))
+        return Decision(retry=_one_by_one(task))
+    if not task.retried_alone:
+        return Decision(retry=(replace(task, retried_alone=True),))
     detail = "the GPU failed twice with this image alone, and worked in between"
-    return Verdict((Broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, "model", death.in_hand.file),))
+    return Decision((Broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, "model", death.in_hand.file),))
 
 
-def _nobody(task: Task, death: Death) -> Verdict:
+def _nobody(task: Task, death: WorkerExit) -> Decision:
     kills = task.kills + 1
     if len(task.chunk.refs) == 1 and kills >= KILLS_BEFORE_REJECTION:
         detail = f"its worker was ended {kills} times ({_name(death)}) while it was alone in hand"
-        return Verdict((_broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, death),))
+        return Decision((_broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, death),))
     if len(task.chunk.refs) > 1 and kills >= KILLS_BEFORE_SPLIT:
-        return Verdict(retry=_one_by_one(task))
-    return Verdict(retry=(replace(task, kills=kills),))
+        return Decision(retry=_one_by_one(task))
+    return Decision(retry=(replace(task, kills=kills),))
 
 
 def _again(task: Task, refs: Sequence[ImageRef]) -> tuple[Task, ...]:
@@ -111,11 +111,11 @@ def _one_by_one(task: Task) -> tuple[Task, ...]:
     return tuple(replace(task, chunk=task.chunk.of([ref]), kills=0) for ref in task.chunk.refs)
 
 
-def _broken(ref: ImageRef, reason: Reason, detail: str, death: Death) -> Broken:
+def _broken(ref: ImageRef, reason: Reason, detail: str, death: WorkerExit) -> Broken:
     return Broken(ref, reason, detail, death.in_hand.stage or "read", death.in_hand.file)
 
 
-def _name(death: Death) -> str:
+def _name(death: WorkerExit) -> str:
     if death.exitcode >= 0:
         return f"exit code {death.exitcode}"
     try:

@@ -2,7 +2,7 @@
 
 Who owns a slot, and who waits for whom:
 
-    free ─ a task ─► a loader fills it ─ its result ─► the supervisor ─ a task ─► the device copies it ─ Taken ─► free
+    free ─ a task ─► a loader fills it ─ its result ─► the supervisor ─ a task ─► the device copies it ─ Copied ─► free
 
 A slot travels with a message, and whoever has the last message of it owns it: there is no lock and no flag. A loader
 never waits for a slot, since a task without one isn't given; so no free slot means no new task, which bounds the memory
@@ -48,11 +48,11 @@ class Ring:
     def num_free(self) -> int:
         return len(self._free)
 
-    def take(self) -> int:
+    def acquire(self) -> int:
         """A free slot, now the caller's. Raises IndexError where all are in use."""
         return self._free.pop()
 
-    def give_back(self, slot: int) -> None:
+    def release(self, slot: int) -> None:
         assert slot not in self._free, f"slot {slot} was given back twice"
         self._free.append(slot)
 

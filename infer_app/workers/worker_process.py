@@ -1,4 +1,4 @@
-"""The inside of a worker process: opens its lane, then answers one chunk after another until its pipe closes."""
+"""The inside of a worker process: opens its handler, then answers one chunk after another until its pipe closes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from infer_app.domain import Chunk
 from infer_app.errors import DeviceLost, InferError
 from infer_app.workers.fork_server import die_with_parent, silence_output
-from infer_app.workers.heartbeat import Mark
+from infer_app.workers.heartbeat import Heartbeat
 
 DEVICE_LOST = 76  # exit code of a worker whose GPU failed: another process may be able to use it
 
@@ -25,27 +25,27 @@ R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Lane(Protocol[R_co]):
+class ChunkHandler(Protocol[R_co]):
     """Turns one chunk into its result; never raises for an image."""
 
-    def process(self, chunk: Chunk, mark: Mark) -> R_co: ...
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> R_co: ...
 
-    def take(self, chunk: Chunk) -> bool:
+    def stage(self, chunk: Chunk) -> bool:
         """Called from another thread, and done with before the chunk is processed: copies what lies in its slot.
 
-        Whether it did, so that the slot is free. Chunks that come before the lane is open are not taken.
+        Whether it did, so that the slot is free. Chunks that come before the handler is open are not taken.
         """
 
-    def expect(self, chunk: Chunk) -> None:
+    def prefetch(self, chunk: Chunk) -> None:
         """Told from another thread that a chunk has arrived, which may be in hand by then."""
 
 
-OpenLane = Callable[[], Lane[R]]  # pickled into the worker
+OpenHandler = Callable[[], ChunkHandler[R]]  # pickled into the worker
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The lane is open."""
+    """The handler is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Logged:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class Copied:
     """What lay in the slot of a task has been copied."""
 
     task: int
@@ -78,7 +78,7 @@ class Done(Generic[R]):
     result: R
 
 
-def work(pipe: Connection, memory: Any, open_lane: OpenLane[R], log_level: int) -> None:
+def work(pipe: Connection, memory: Any, open_handler: OpenHandler[R], log_level: int) -> None:
     """The target of a worker process. It ends with its pipe, and is deaf to the signals a terminal or systemd send."""
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -89,20 +89,20 @@ def work(pipe: Connection, memory: Any, open_lane: OpenLane[R], log_level: int) 
     else:
         os.dup2(2, 1)  # standard output holds the JSON of the run and nothing else
     tasks: SimpleQueue[tuple[int, Chunk]] = SimpleQueue()  # bounded by the supervisor: TASKS_AHEAD
-    lanes: list[Lane[R]] = []  # the one lane, once it is open
-    say = Voice(pipe)
+    handlers: list[ChunkHandler[R]] = []  # the one handler, once it is open
+    say = MessageSender(pipe)
     _log_through(say, log_level)
-    threading.Thread(target=_listen, args=(pipe, tasks, lanes, say), daemon=True).start()
+    threading.Thread(target=_listen, args=(pipe, tasks, handlers, say), daemon=True).start()
     try:
-        lanes.append(open_lane())
-        _answer(say, tasks, Mark(memory), lanes[0])
+        handlers.append(open_handler())
+        _answer(say, tasks, Heartbeat(memory), handlers[0])
     except (BrokenPipeError, ConnectionResetError):
         os._exit(0)  # nobody is there to hear the result
     except BaseException as error:
-        _fail(say, error, is_open=bool(lanes))
+        _fail(say, error, is_open=bool(handlers))
 
 
-class Voice:
+class MessageSender:
     """Sends whole messages from any thread."""
 
     def __init__(self, pipe: Connection) -> None:
@@ -110,13 +110,13 @@ class Voice:
         self._pipe = pipe
         self._lock = threading.Lock()
 
-    def __call__(self, message: Ready | Failed | Logged | Taken | Done[R]) -> None:
+    def __call__(self, message: Ready | Failed | Logged | Copied | Done[R]) -> None:
         with self._lock:
             self._pipe.send(message)
 
 
 class _PipeHandler(logging.Handler):
-    def __init__(self, say: Voice) -> None:
+    def __init__(self, say: MessageSender) -> None:
         super().__init__()
         self._say = say
 
@@ -125,25 +125,29 @@ class _PipeHandler(logging.Handler):
             self._say(Logged(record.name, record.levelno, self.format(record), self._say.chunk))
 
 
-def _log_through(say: Voice, level: int) -> None:
+def _log_through(say: MessageSender, level: int) -> None:
     ours = logging.getLogger("infer_app")
     ours.setLevel(level)
     ours.addHandler(_PipeHandler(say))
 
 
-def _answer(say: Voice, tasks: SimpleQueue[tuple[int, Chunk]], mark: Mark, lane: Lane[R]) -> None:
+def _answer(
+    say: MessageSender, tasks: SimpleQueue[tuple[int, Chunk]], heartbeat: Heartbeat, handler: ChunkHandler[R]
+) -> None:
     say(Ready())
     while True:
         number, chunk = tasks.get()
-        mark.begin_task(number)
+        heartbeat.begin_task(number)
         say.chunk = chunk.number
-        result = lane.process(chunk, mark)
+        result = handler.process(chunk, heartbeat)
         say.chunk = None
-        mark.rest()
+        heartbeat.clear()
         say(Done(number, result))
 
 
-def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], lanes: Sequence[Lane[R]], say: Voice) -> None:
+def _listen(
+    pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], handlers: Sequence[ChunkHandler[R]], say: MessageSender
+) -> None:
     """Take tasks off the pipe at once, so that supervisor and worker never both wait to send.
 
     The pipe ends when the supervisor closes it or dies, even by SIGKILL; the worker then ends too, whatever it has
@@ -153,15 +157,15 @@ def _listen(pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], lanes: Sequ
     try:
         while (received := _receive(pipe)) is not None:
             number, chunk = received
-            if any(lane.take(chunk) for lane in lanes):
-                say(Taken(number))
+            if any(handler.stage(chunk) for handler in handlers):
+                say(Copied(number))
             tasks.put((number, chunk))
-            for lane in lanes:
-                lane.expect(chunk)
+            for handler in handlers:
+                handler.prefetch(chunk)
     except (BrokenPipeError, ConnectionResetError):
         pass  # of `say`: the supervisor is gone
     except BaseException as error:
-        _fail(say, error, is_open=bool(lanes))
+        _fail(say, error, is_open=bool(handlers))
         os._exit(1)
     os._exit(0)
 
@@ -175,7 +179,7 @@ def _receive(pipe: Connection) -> tuple[int, Chunk] | None:
     return received
 
 
-def _fail(say: Voice, error: BaseException, is_open: bool) -> None:
+def _fail(say: MessageSender, error: BaseException, is_open: bool) -> None:
     """Tell the supervisor, whose run ends with the error; a device that worked before is left to another process."""
     with suppress(BrokenPipeError, ConnectionResetError):
         if isinstance(error, DeviceLost) and is_open:

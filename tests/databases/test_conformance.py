@@ -24,11 +24,11 @@ from infer_app.database.listing.image_registry import add_images, count_images
 from infer_app.database.listing.propose_mapping import propose
 from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_ids, check_source
-from infer_app.database.queries.day_queries import Books
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results import bulk, migrate
-from infer_app.database.results.dry_run_database import open_rehearsal
+from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.migrate import check_schema, upgrade
-from infer_app.database.results.runs import LEASE_S, Ledger, process_identity
+from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
 from infer_app.database.results.schema import (
     MAX_ID,
     VERSION,
@@ -124,32 +124,32 @@ def relations(database):
 
 
 def test_the_view_shows_the_newest_model_of_a_name_and_so_do_the_books(database, register):
-    ledger, books = Ledger(database), Books(database, Source(database, SourceSettings()))
+    run_store, day_queries = RunStore(database), DayQueries(database, Source(database, SourceSettings()))
     register("/1.jpg", "/2.jpg")
     for number in (1, 2):
         model = type(MODEL)(MODEL.name, f"{number}" * 16, "cpu-torchscript", {"a": "😀"})
-        ledger.open_run(DAY, model, "cpu", "cpu")
+        run_store.open_run(DAY, model, "cpu", "cpu")
         commit(database, predicted("1", "2") if number == 1 else predicted("2"), model_id=model.model_id)
     with database.read() as connection:
         found = connection.execute(text("SELECT image_id, model_id FROM infer_current_predictions ORDER BY image_id"))
         assert [tuple(row) for row in found] == [("1", "1" * 16), ("2", "2" * 16)]
-    listed = books.read_current_predictions(DAY, books.models_of())
+    listed = day_queries.read_current_predictions(DAY, day_queries.models_of())
     assert [(row["image_id"], row["model_id"]) for row in listed] == [("1", "1" * 16), ("2", "2" * 16)]
 
 
 def test_the_version_that_was_run_last_is_the_current_one(database):
     """Whatever the clock said: here version 2 was first run in the year 2099, and the others within one tick."""
-    ledger, books = Ledger(database), Books(database, Source(database, SourceSettings()))
+    run_store, day_queries = RunStore(database), DayQueries(database, Source(database, SourceSettings()))
 
     def run(version):
         model = type(MODEL)(MODEL.name, version * 16, "cpu-torchscript", {})
-        ledger.open_run(DAY.before(len(books.last_runs(100))), model, "cpu", "cpu")
+        run_store.open_run(DAY.before(len(day_queries.last_runs(100))), model, "cpu", "cpu")
         commit(database, predicted("1"), model_id=model.model_id)
 
     def current():
         with database.read() as connection:
             found = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars().all()
-        assert [model_id for _, model_id in books.models_of()][:1] == found
+        assert [model_id for _, model_id in day_queries.models_of()][:1] == found
         return found[0][0]
 
     run("2")
@@ -161,13 +161,13 @@ def test_the_version_that_was_run_last_is_the_current_one(database):
 
 
 def test_a_run_that_is_refused_leaves_the_current_version_as_it_was(database):
-    ledger, books = Ledger(database), Books(database, Source(database, SourceSettings()))
+    run_store, day_queries = RunStore(database), DayQueries(database, Source(database, SourceSettings()))
     first, second = (type(MODEL)(MODEL.name, version * 16, "cpu-torchscript", {}) for version in "12")
     for model in (first, second):
-        ledger.open_run(DAY, model, "cpu", "cpu")
+        run_store.open_run(DAY, model, "cpu", "cpu")
     with pytest.raises(DayHeld):
-        ledger.open_run(DAY, first, "cpu", "cpu")
-    assert books.models_of()[0] == (MODEL.name, second.model_id)
+        run_store.open_run(DAY, first, "cpu", "cpu")
+    assert day_queries.models_of()[0] == (MODEL.name, second.model_id)
 
 
 def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database):
@@ -179,7 +179,7 @@ def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database):
         commit(database, predicted("1"), model_id=version * 16)
     with database.read() as connection:
         (current,) = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars()
-    assert Books(database, Source(database, SourceSettings())).models_of()[0] == (MODEL.name, current)
+    assert DayQueries(database, Source(database, SourceSettings())).models_of()[0] == (MODEL.name, current)
 
 
 # What is written is what is read
@@ -606,34 +606,34 @@ def test_two_models_have_each_their_own_new_images(database, register):
     assert [(new.ref.image_id, new.models) for new in page] == [(ids[1], (1,)), (ids[2], (0,))]
 
 
-# Books, ledger, rehearsal
+# DayQueries, run_store, rehearsal
 
 
 def test_the_books_are_counted_from_rows(tables, database, register):
     register(*[f"/{number}.jpg" for number in range(10)])
     ids = [ref.image_id for ref in select_new(database)]
-    run_id = tables.ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = tables.run_store.open_run(DAY, MODEL, "cpu", "cpu")
     commit(database, predicted(*ids[:3]), broken(ids[3]), run_id)
     commit(database, (), broken(ids[4], reason=Reason.READ_ERROR), run_id)
-    books = tables.books
-    assert books.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
-    assert (books.count_new(DAY, ID), books.count_older_pending(DAY.before(-1), ID)) == (6, 5)
-    assert books.find_problems(DAY, ID) == []
-    assert [row["image_id"] for row in books.read_predictions(DAY, ID)] == ids[:3]
-    assert [row.image_id for row in books.final_rejections(DAY, ID)] == [ids[3]]
-    assert books.forget_rejections(ids, ID) == 2
+    day_queries = tables.day_queries
+    assert day_queries.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
+    assert (day_queries.count_new(DAY, ID), day_queries.count_older_pending(DAY.before(-1), ID)) == (6, 5)
+    assert day_queries.find_problems(DAY, ID) == []
+    assert [row["image_id"] for row in day_queries.read_predictions(DAY, ID)] == ids[:3]
+    assert [row.image_id for row in day_queries.final_rejections(DAY, ID)] == [ids[3]]
+    assert day_queries.forget_rejections(ids, ID) == 2
     commit(database, predicted(ids[9]), run_id="nobody's")
     with database.write() as connection:
         row = {"image_id": ids[0], "model_id": ID, "created_at": datetime(2026, 11, 20)}
         row |= {"run_id": "?", "reason": "odd", "detail": "", "stage": "", "attempts": 1, "location": "", "decoder": ""}
         connection.execute(insert(rejections), row)
-    assert sorted(books.find_problems(DAY, ID)) == [
+    assert sorted(day_queries.find_problems(DAY, ID)) == [
         "1 images have a prediction and a rejection",
         "1 predictions name a run that is not in infer_runs",
         "1 rejections have a reason outside the list",
         "1 rejections name a run that is not in infer_runs",
     ]
-    assert books.last_runs(5)[0]["predicted"] == 3
+    assert day_queries.last_runs(5)[0]["predicted"] == 3
 
 
 def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, database, register, execute):
@@ -647,9 +647,9 @@ def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, dat
         execute("ALTER TABLE infer_predictions DROP CONSTRAINT infer_predictions_pkey", twice)
     else:
         execute("ALTER TABLE infer_predictions DROP PRIMARY KEY", twice)
-    assert tables.books.count_day(DAY, ID) == DayCounts(eligible=2, predicted=1, rejected=0, pending=1)
+    assert tables.day_queries.count_day(DAY, ID) == DayCounts(eligible=2, predicted=1, rejected=0, pending=1)
     lost = "infer_predictions has lost its primary key: an image may have two rows of one model"
-    assert lost in tables.books.find_problems(DAY, ID)
+    assert lost in tables.day_queries.find_problems(DAY, ID)
 
 
 def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
@@ -661,7 +661,7 @@ def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
         with Database(url) as own, own.read():
             ready.wait()
             try:
-                return own.ride_out(lambda: Ledger(own).open_run(DAY, model, "cpu", "cpu"))
+                return own.with_reconnect(lambda: RunStore(own).open_run(DAY, model, "cpu", "cpu"))
             except DayHeld:
                 return None
 
@@ -677,23 +677,23 @@ def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
 def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, monkeypatch, names, is_registered):
     """By whichever names of the model: predictions are kept by its id."""
     starts = [replace(MODEL, name=name) for name in names]
-    take_over, both_looked = Ledger._take_over, threading.Barrier(2)
+    take_over, both_looked = RunStore._take_over, threading.Barrier(2)
     if is_registered:
         for model in starts:
-            Ledger(database).fail_run(Ledger(database).open_run(DAY, model, "cpu", "cpu"), 1, "")
-        monkeypatch.setattr(Ledger, "_register_model", lambda *_: None)  # what it locks is not what is relied on
+            RunStore(database).fail_run(RunStore(database).open_run(DAY, model, "cpu", "cpu"), 1, "")
+        monkeypatch.setattr(RunStore, "_register_model", lambda *_: None)  # what it locks is not what is relied on
 
     def look(*given):
         take_over(*given)
         with suppress(threading.BrokenBarrierError):
             both_looked.wait(2)
 
-    monkeypatch.setattr(Ledger, "_take_over", look)
+    monkeypatch.setattr(RunStore, "_take_over", look)
 
     def start(model):
         with Database(url) as own:
             try:
-                return own.ride_out(lambda: Ledger(own).open_run(DAY, model, "cpu", "cpu"))
+                return own.with_reconnect(lambda: RunStore(own).open_run(DAY, model, "cpu", "cpu"))
             except DayHeld as held:
                 return str(held)
 
@@ -708,30 +708,30 @@ def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, m
 
 def test_a_start_that_is_refused_makes_no_version_current(database):
     """As of a model that runs by another name, under which it was never run before."""
-    ledger, older = Ledger(database), replace(MODEL, name="other", model_id="older")
-    ledger.open_run(DAY, older, "cpu", "cpu")
-    ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    run_store, older = RunStore(database), replace(MODEL, name="other", model_id="older")
+    run_store.open_run(DAY, older, "cpu", "cpu")
+    run_store.open_run(DAY, MODEL, "cpu", "cpu")
     with pytest.raises(DayHeld):
-        ledger.open_run(DAY, replace(MODEL, name="other"), "cpu", "cpu")
-    books = Books(database, Source(database, SourceSettings()))
-    assert books.models_of("other")[0] == ("other", "older")
+        run_store.open_run(DAY, replace(MODEL, name="other"), "cpu", "cpu")
+    day_queries = DayQueries(database, Source(database, SourceSettings()))
+    assert day_queries.models_of("other")[0] == ("other", "older")
 
 
 def test_a_row_that_a_dead_run_left_is_closed_by_the_next(database):
-    ledger = Ledger(database)
-    dead = ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    run_store = RunStore(database)
+    dead = run_store.open_run(DAY, MODEL, "cpu", "cpu")
     with database.write() as connection:
         pid, _, where = process_identity(os.getpid()).split("@")
         connection.execute(update(runs).values(process=f"{pid}@0@{where}"))
-    ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    run_store.open_run(DAY, MODEL, "cpu", "cpu")
     with database.read() as connection:
         assert connection.scalar(select(runs.c.state).where(runs.c.id == dead)) == "failed"
 
 
 def test_a_lease_runs_out_by_the_databases_clock_and_its_late_owner_writes_nothing(database):
     """All servers run in other zones than UTC here."""
-    ledger = Ledger(database)
-    asleep = ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    run_store = RunStore(database)
+    asleep = run_store.open_run(DAY, MODEL, "cpu", "cpu")
     for age_s, is_held in ((LEASE_S - 30, True), (LEASE_S + 5, False)):
         with database.write() as connection:
             now = connection.execute(select(UtcNow())).scalar_one()
@@ -739,26 +739,26 @@ def test_a_lease_runs_out_by_the_databases_clock_and_its_late_owner_writes_nothi
             connection.execute(update(runs).values(host="elsewhere", heartbeat_at=now - timedelta(seconds=age_s)))
         if is_held:
             with pytest.raises(DayHeld):
-                ledger.open_run(DAY, MODEL, "cpu", "cpu")
-    ledger.open_run(DAY, MODEL, "cpu", "cpu")
+                run_store.open_run(DAY, MODEL, "cpu", "cpu")
+    run_store.open_run(DAY, MODEL, "cpu", "cpu")
     with pytest.raises(DayHeld, match="gave no sign of life"):
         commit(database, predicted("1"), run_id=asleep)
     assert stored(database, predictions) == {}
 
 
 def test_a_commit_whose_answer_was_lost_is_counted_once(database, monkeypatch):
-    run_id = Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     once = database.transact
     monkeypatch.setattr(database, "transact", lambda work: (once(work), once(work)))
     commit(database, predicted("1", "2"), broken("3"), run_id)
-    assert Books(database, Source(database, SourceSettings())).last_runs(1)[0]["selected"] == 3
+    assert DayQueries(database, Source(database, SourceSettings())).last_runs(1)[0]["selected"] == 3
 
 
 def test_what_a_rehearsal_writes_is_gone(database, register):
     register("/1.jpg", "/2.jpg")
     commit(database, predicted("1"), broken("2"))
     before = stored(database, predictions), stored(database, rejections)
-    with open_rehearsal(database) as rehearsal:
+    with open_dry_run_database(database) as rehearsal:
         commit(rehearsal, predicted(*map(str, range(COUNT)), label="dog"), broken("3"))
     assert (stored(database, predictions), stored(database, rejections)) == before
 
@@ -808,7 +808,7 @@ def test_a_role_that_only_reads_is_no_bug(url, database, kind):
     with by_role(database, url, MAY_WRITE, only_reads) as limited:
         check_schema(limited)
         with pytest.raises(DatabaseUnavailable, match="cannot execute INSERT in a read-only transaction"):
-            Ledger(limited).open_run(DAY, MODEL, "cpu", "cpu")
+            RunStore(limited).open_run(DAY, MODEL, "cpu", "cpu")
         with pytest.raises(DatabaseUnavailable, match="not even a rejection can be written: .*read-only"):
             commit(limited, good=predicted("a"))
 

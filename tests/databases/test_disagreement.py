@@ -3,8 +3,7 @@
 from pathlib import Path
 
 from infer_app.database.listing.image_registry import add_images
-from infer_app.database.listing.search import find_by_id, find_similar
-from infer_app.database.listing.source import Source
+from infer_app.database.listing.source import Source, find_by_id, find_similar
 from infer_app.database.queries.disagreement import Disagreement, Overlap
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY

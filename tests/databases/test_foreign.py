@@ -11,16 +11,15 @@ from sqlalchemy import insert, text, update
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing import cross_database_source
-from infer_app.database.listing.cross_database_source import ForeignSource
-from infer_app.database.listing.search import find_by_id, find_similar
-from infer_app.database.listing.source import Source
+from infer_app.database.listing.cross_database_source import CrossDatabaseSource
+from infer_app.database.listing.source import Source, find_by_id, find_similar
 from infer_app.database.listing.source_checks import check_ids, check_source
-from infer_app.database.project_database import Tables
-from infer_app.database.queries.day_queries import Books
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.disagreement import Disagreement
 from infer_app.database.queries.figures import Figures
 from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import Ledger
+from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, predictions, rejections, runs
 from infer_app.domain import Reason
 from infer_app.errors import UsageError
@@ -90,13 +89,13 @@ def open_source(source_url, results):
 
         def open_foreign(**settings):
             listing = stack.enter_context(Database(source_url, read_only=True))
-            return ForeignSource(listing, SourceSettings(time_zone="UTC", **settings), results)
+            return CrossDatabaseSource(listing, SourceSettings(time_zone="UTC", **settings), results)
 
         yield open_foreign
 
 
 def tables_of(database, source):
-    return Tables(database, source, Books(database, source), Ledger(database))
+    return ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
 
 
 NOON = datetime(2026, 11, 20, 12)
@@ -106,7 +105,7 @@ EARLIER = [(str(n), f"/{n}.jpg", NOON - timedelta(days=1 + n % 5)) for n in rang
 
 def write_a_night(database):
     """Results of every kind that a report, a comparison and an audit look for, right and wrong ones."""
-    run_id = Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     ids = [row[0] for row in A_NIGHT]
     for number, label in enumerate(("cat", "dog", "cat", "owl")):
         commit(database, predicted(*ids[5 * number : 5 * number + 5], label=label), run_id=run_id)
@@ -126,20 +125,22 @@ def write_a_night(database):
 
 def answers(tables):
     """Of every question that brings images and results together."""
-    books, source = tables.books, tables.source
+    day_queries, source = tables.day_queries, tables.source
     figures = Figures(tables.database, source, ID)
     sides = Disagreement(tables.database, source, DAY, ID, OTHER)
     week = replace(DAY, start=DAY.before(6).start)
     return {
         "new": list(source.select_new(DAY, ID)),
         "new for either": [new for page in source.select_pages(DAY, ID, OTHER) for new in page],
-        "books": [books.count_day(DAY.before(n), ID) for n in range(6)],
-        "count_new": [books.count_new(DAY, ID), books.count_new(DAY, ID, OTHER)],
-        "older": books.count_older_pending(DAY, ID),
-        "problems": sorted(books.find_problems(DAY, ID)),
-        "predictions": [(row["image_id"], row["model_id"], row["location"]) for row in books.read_predictions(DAY)],
-        "rejections": [(row["image_id"], row["location"]) for row in books.read_rejections(DAY, ID)],
-        "final": list(books.final_rejections(DAY, ID)),
+        "day_queries": [day_queries.count_day(DAY.before(n), ID) for n in range(6)],
+        "count_new": [day_queries.count_new(DAY, ID), day_queries.count_new(DAY, ID, OTHER)],
+        "older": day_queries.count_older_pending(DAY, ID),
+        "problems": sorted(day_queries.find_problems(DAY, ID)),
+        "predictions": [
+            (row["image_id"], row["model_id"], row["location"]) for row in day_queries.read_predictions(DAY)
+        ],
+        "rejections": [(row["image_id"], row["location"]) for row in day_queries.read_rejections(DAY, ID)],
+        "final": list(day_queries.final_rejections(DAY, ID)),
         "images": figures.count_images(week),
         "labels": list(figures.count_labels(week).items()),
         "predicted": figures.count_predicted(week),
@@ -201,7 +202,7 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     assert {ref.image_id for ref in refs} == set(ids)
     commit(results, predicted(*(ref.image_id for ref in refs[::2])))
     assert list(source.select_new(DAY, ID)) == refs[1::2]
-    found = Books(results, source).read_predictions(DAY, ID)
+    found = DayQueries(results, source).read_predictions(DAY, ID)
     assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]
 
 

@@ -10,9 +10,9 @@ from infer_app.database.listing.source import Source
 from infer_app.database.queries.disagreement import Disagreement
 from infer_app.database.queries.image_history import read_history
 from infer_app.database.results import pgvector
-from infer_app.database.results.dry_run_database import open_rehearsal
+from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.pgvector import store_vectors
-from infer_app.database.results.runs import Ledger
+from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import predictions
 from infer_app.domain import ImageRef, Output, Prediction, Reason
 from infer_app.errors import DayHeld, UsageError
@@ -80,7 +80,7 @@ def test_the_database_finds_what_is_near_by_an_index(database, with_extension, r
     register(*[f"/{number}.jpg" for number in range(3)])
     store_vectors(database, "pgvector")
     ids = [ref.image_id for ref in Source(database, SourceSettings()).select_new(DAY, MODEL.model_id)]
-    Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     for place, (image_id, vector) in enumerate(zip(ids, [(1, 0), (0.9, 0.1), (0, 1)], strict=True)):
         (one,) = embedded([np.array(vector, np.float32)])
         commit(database, [Prediction(ImageRef(image_id, f"/{place}.jpg"), one.output, None)])
@@ -111,13 +111,13 @@ def test_what_pgvector_refuses_costs_its_own_row(database, with_extension):
 
 def test_a_rehearsal_writes_the_type_that_a_run_would(database, with_extension):
     store_vectors(database, "pgvector")
-    with open_rehearsal(database) as rehearsal:
+    with open_dry_run_database(database) as rehearsal:
         assert len(commit(rehearsal, embedded([any_floats(8)])).predictions) == 1
     assert stored(database, predictions) == {}
 
 
 def test_a_run_at_work_keeps_its_vectors_as_they_are(database, with_extension):
-    Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     with pytest.raises(DayHeld, match="a run is at work"):
         store_vectors(database, "pgvector")
     with database.write() as connection:

@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import event, insert, text
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.cross_database_source import PAGE_SIZE, ForeignSource
+from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.database.listing.source import Source, plan_for_pages
-from infer_app.database.queries.day_queries import Books
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.disagreement import Disagreement, Overlap
 from infer_app.database.queries.figures import Figures
 from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import Ledger
+from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, predictions, rejections
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
@@ -82,7 +82,7 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, kind):
     both = next(source.select_pages(DAY, MODEL.model_id, "another"))
     assert (len(first), len(second), len(both)) == (1000, 1000, 1000)
     refs = [new.ref for new in second[:64]]
-    run_id = Ledger(filled).open_run(DAY, replace(MODEL, model_id="written"), "cpu", "cpu")
+    run_id = RunStore(filled).open_run(DAY, replace(MODEL, model_id="written"), "cpu", "cpu")
     good = tuple(Prediction(ref, Output(), None) for ref in refs[:40])
     bad = tuple(Broken(ref, Reason.CORRUPT, "", "read") for ref in refs[40:])
     Sink(filled, "written", MODEL.variant, run_id).commit_chunk(ChunkResult(0, good, bad))
@@ -94,12 +94,12 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, kind):
 def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled, kind):
     """Here that is the same, which makes no difference to how it is asked."""
     statements = recorded(filled)
-    source = ForeignSource(filled, SourceSettings(), filled)
+    source = CrossDatabaseSource(filled, SourceSettings(), filled)
     pages = source.select_pages(DAY, MODEL.model_id, "another")
     assert [len(next(pages)), len(next(pages))] == [PAGE_SIZE] * 2
-    books = Books(filled, source)
-    assert books.count_day(DAY, MODEL.model_id).eligible == 10_000
-    assert books.find_problems(DAY, MODEL.model_id) != []
+    day_queries = DayQueries(filled, source)
+    assert day_queries.count_day(DAY, MODEL.model_id).eligible == 10_000
+    assert day_queries.find_problems(DAY, MODEL.model_id) != []
     explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
     assert {step.table for step in explained} >= OURS
     sorts_pages = filled.is_sqlite  # whose rows of JSON are in no order that it knows
@@ -108,12 +108,16 @@ def test_no_query_of_a_page_of_another_database_reads_a_whole_table(filled, kind
 
 def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(filled):
     """These may sort the page."""
-    source = ForeignSource(filled, SourceSettings(), filled)
-    books, figures = Books(filled, source), Figures(filled, source, MODEL.model_id)
+    source = CrossDatabaseSource(filled, SourceSettings(), filled)
+    day_queries, figures = DayQueries(filled, source), Figures(filled, source, MODEL.model_id)
     disagreement = Disagreement(filled, source, DAY, MODEL.model_id, "another")
     statements = recorded(filled)
-    assert len(list(books.read_predictions(DAY))) >= len(list(books.read_predictions(DAY, MODEL.model_id))) == 5000
-    assert len(list(books.read_rejections(DAY, MODEL.model_id))) == 500
+    assert (
+        len(list(day_queries.read_predictions(DAY)))
+        >= len(list(day_queries.read_predictions(DAY, MODEL.model_id)))
+        == 5000
+    )
+    assert len(list(day_queries.read_rejections(DAY, MODEL.model_id))) == 500
     assert figures.count_predicted(DAY) == 5000
     assert figures.count_labels(DAY) == {}
     assert figures.count_reasons(DAY) == {"corrupt": 500}
@@ -170,7 +174,7 @@ def explain(database, sql, parameters, many):
             plan_for_pages(connection)
             (plan,) = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {sql}", parameters).scalars()
             plan = plan if isinstance(plan, list) else json.loads(plan)
-            steps = list(_postgres_steps(plan[0]["Plan"]))
+            steps = list(_postgres_steps(plan[0]["ExecutionPlan"]))
         else:
             steps = [_mariadb_step(row) for row in connection.exec_driver_sql(f"EXPLAIN {sql}", parameters).mappings()]
     return [step for step in steps if step.table in (*OURS, *ALIASES, "")]

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.conftest import DATABASES, make_users_file
-from tests.faults.night import Night
+from tests.faults.night import RunSession
 from tests.integration.conftest import DATE, INFER, ChannelMeans, Project
 
 NUM_PHOTOS = 90
@@ -160,7 +160,7 @@ def small_disk(tmp_path):
 @pytest.fixture
 def night(url, tmp_path, models):
     """A night of its own on the database at hand."""
-    return Night(tmp_path / "night", url, models)
+    return RunSession(tmp_path / "night", url, models)
 
 
 def descendants(run):

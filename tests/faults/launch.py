@@ -40,9 +40,9 @@ def let_in(faults: dict) -> None:
 
         reconnect.SILENCE_S = connect.READ_TIMEOUT_S = faults["silence_s"]
     if not faults.get("lease", True):
-        from infer_app.database.results.runs import Ledger
+        from infer_app.database.results.runs import RunStore
 
-        Ledger._take_over = lambda *_: None
+        RunStore._take_over = lambda *_: None
     if "host" in faults:
         _live_elsewhere(faults["host"], faults["lease_s"])
     if "lost_read" in faults:
@@ -106,7 +106,7 @@ def _live_elsewhere(host: str, lease_s: float) -> None:
     from infer_app.database.results import runs
 
     socket.gethostname = lambda: host
-    runs.LEASE_S, runs.BEAT_S = lease_s, lease_s / 2
+    runs.LEASE_S, runs.RENEW_EVERY_S = lease_s, lease_s / 2
 
 
 def _limit_pages(number: int) -> None:
@@ -127,7 +127,7 @@ def _stub_lanes() -> None:
     from infer_app.workers import fork_server
     from tests.faults.stub import StubSpec
 
-    infer_app.pipeline.executor_factory.LaneSpec = StubSpec
+    infer_app.pipeline.executor_factory.HandlerSpec = StubSpec
     fork_server.PRELOAD = ("infer_app.workers.parent_death", "tests.faults.stub")
 
 

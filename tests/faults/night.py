@@ -58,8 +58,8 @@ class Ended:
         return json.loads(self.out) if self.out.strip() else None
 
 
-class Night:
-    """A folder with infer.toml, files for the stub lane, and a database that they are registered in."""
+class RunSession:
+    """A folder with infer.toml, files for the stub handler, and a database that they are registered in."""
 
     def __init__(self, folder: Path, url: str, models: Path) -> None:
         self.folder, self.url, self.models = folder, url, models

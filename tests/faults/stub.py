@@ -1,4 +1,4 @@
-"""A lane whose results are hashes of the files' bytes: what it says of a file can be told bit by bit without it."""
+"""A handler whose results are hashes of the files' bytes: what it says of a file can be told bit by bit without it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from infer_app.domain import Broken, ChunkResult, FileFacts, Output, Prediction, Reason
-from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.handlers.handler_spec import HandlerSpec
 
 LABELS = ("red", "green", "blue")
 IMAGE_S, SLOW_IMAGE_S = 0.004, 0.06
@@ -31,11 +31,11 @@ def answer(content: bytes) -> Output | Reason:
     return Output(LABELS[digest[8] % 3], score, json.dumps({"hash": digest.hex()}), digest, "float32", 8)
 
 
-class StubLane:
-    def process(self, chunk, mark):
+class StubHandler:
+    def process(self, chunk, heartbeat):
         predictions, broken = [], []
         for position, ref in enumerate(chunk.refs):
-            mark.hold(position, "read")
+            heartbeat.record(position, "read")
             try:
                 content, stat = Path(ref.location).read_bytes(), Path(ref.location).stat()
             except FileNotFoundError:
@@ -53,14 +53,14 @@ class StubLane:
         cost, worker = {"decode": 1e-3}, os.getpid()
         return ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.models, cost, worker=worker)
 
-    def take(self, chunk):
+    def stage(self, chunk):
         return False
 
-    def expect(self, chunk):
+    def prefetch(self, chunk):
         pass
 
 
 @dataclass(frozen=True, slots=True)
-class StubSpec(LaneSpec):
+class StubSpec(HandlerSpec):
     def open(self):
-        return StubLane()
+        return StubHandler()

@@ -10,11 +10,11 @@ from torch import nn
 from infer_app.domain import Chunk, ImageRef, Recipe
 from infer_app.executors.cpu_executor import CpuExecutor
 from infer_app.executors.gpu_executor import CudaExecutor
-from infer_app.handlers.adaptive_batch import Halving
+from infer_app.handlers.adaptive_batch import AdaptiveBatch
 from infer_app.handlers.copy_stream import CudaStream
-from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
-from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
@@ -39,7 +39,7 @@ def artifact(tmp_path):
     )
     torch.jit.trace(network.eval(), torch.zeros(2, 3, SIZE, SIZE)).save(str(tmp_path / "model.ts"))
     built = build_model(BuildRequest(str(tmp_path / "model.ts"), "net", Recipe("stretch", SIZE)), tmp_path / "models")
-    return add_gpu_variants(built, [CUDA_FP16], None, Workshop.here(), print)
+    return add_gpu_variants(built, [CUDA_FP16], None, BuildTarget.here(), print)
 
 
 def test_slots_are_page_locked_where_they_lie(device):
@@ -84,7 +84,7 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(art
         return answers, {one.ref.image_id: one.reason for result in results for one in result.broken}
 
     def spec(variant):
-        return LaneSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 20)
+        return HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 20)
 
     expected, broken = run(CpuExecutor(spec(TORCHSCRIPT), 2, 30.0))
     answers, broken_there = run(CudaExecutor(spec(CUDA_FP16), 2, 30.0, BATCH, SIZE, "cuda"))
@@ -99,7 +99,7 @@ def test_memory_that_is_too_small_halves_the_batch_and_the_memory_is_given_back(
         torch.empty(room * len(pixels) // 4, dtype=torch.uint8, device=device)
         return pixels.float().mean((1, 2))
 
-    model = Halving(lambda batch_size: FixedBatch(hungry, SIZE, batch_size, device), 32)
+    model = AdaptiveBatch(lambda batch_size: FixedBatch(hungry, SIZE, batch_size, device), 32)
     pixels = torch.randint(0, 255, (32, SIZE, SIZE, 3), dtype=torch.uint8, device=device)
     torch.testing.assert_close(model(pixels), pixels.float().mean((1, 2)))
     assert model.batch_size == 8

@@ -12,14 +12,14 @@ from infer_app.domain import Broken, Chunk, ImageRef, Recipe
 from infer_app.executors.cpu_executor import CpuExecutor
 from infer_app.executors.gpu_executor import CudaExecutor
 from infer_app.handlers.gpu_decode_stage import GPU_LEVELS
-from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.decode.gpu_decoder import GpuDecoder
 from infer_app.images.decode.gpu_jpeg import suits_gpu
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.images.transform.gpu_transform import transform_on_device
 from infer_app.images.transform.to_pixels import reference_transform
-from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
 
@@ -78,7 +78,7 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(tmp
     network = nn.Sequential(nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     torch.jit.trace(network.eval(), torch.zeros(2, 3, SIZE, SIZE)).save(str(tmp_path / "model.ts"))
     artifact = build_model(BuildRequest(str(tmp_path / "model.ts"), "net", RECIPE), tmp_path / "models")
-    artifact = add_gpu_variants(artifact, [CUDA_FP16], None, Workshop.here(), print)
+    artifact = add_gpu_variants(artifact, [CUDA_FP16], None, BuildTarget.here(), print)
     kinds = ({}, {"progressive": True}, {"subsampling": "4:4:4"}, {"restart_marker_blocks": 4})
     for number in range(3 * BATCH):
         (tmp_path / f"{number}.jpg").write_bytes(photo(number, **kinds[number % 4]))
@@ -95,7 +95,7 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(tmp
         return {one.ref.image_id: one if isinstance(one, Broken) else one.output.score for one in every}
 
     def spec(variant):
-        return LaneSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 24)
+        return HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 24)
 
     expected = run(CpuExecutor(spec(TORCHSCRIPT), 2, 30.0))
     found = run(CudaExecutor(spec(CUDA_FP16), 2, 30.0, BATCH, SIZE, "cuda"))

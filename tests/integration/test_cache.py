@@ -25,7 +25,7 @@ MAX_SIZE = 10**8
 
 
 class Lane:
-    """Read, then the cache, then decode and transform: what a lane does of it, with the decoding counted."""
+    """Read, then the cache, then decode and transform: what a handler does of it, with the decoding counted."""
 
     def __init__(self, roots: Path, cache: PixelCache | None, recipe: Recipe = RECIPE, max_pixels: int = 10**6) -> None:
         self._read_limits, self._decode_limits = ReadLimits((roots,), 10**6), DecodeLimits(max_pixels)
@@ -86,28 +86,28 @@ def test_a_second_model_decodes_nothing_but_what_was_rejected(photos, tmp_path):
     decoded = []
     for _ in range(2):
         with open_cache(tmp_path / "cache") as cache:
-            lane = Lane(tmp_path, cache)
+            handler = Lane(tmp_path, cache)
             for photo in photos:
-                lane.load(photo)
-            decoded.append(lane.num_decoded)
+                handler.load(photo)
+            decoded.append(handler.num_decoded)
     assert decoded == [22, 2]  # the empty file is refused before
 
 
 def test_a_changed_file_is_decoded_again(photos, tmp_path):
     with open_cache(tmp_path / "cache") as cache:
-        lane = Lane(tmp_path, cache)
-        before = lane.load(photos[1])
+        handler = Lane(tmp_path, cache)
+        before = handler.load(photos[1])
         photos[1].write_bytes(photos[2].read_bytes())
-        assert lane.load(photos[1]) == Lane(tmp_path, None).load(photos[2]) != before
+        assert handler.load(photos[1]) == Lane(tmp_path, None).load(photos[2]) != before
 
 
 def test_a_copy_of_a_file_is_not_decoded(photos, tmp_path):
     copy = tmp_path / "copy.jpg"
     copy.write_bytes(photos[1].read_bytes())
     with open_cache(tmp_path / "cache") as cache:
-        lane = Lane(tmp_path, cache)
-        assert lane.load(photos[1]) == lane.load(copy)
-        assert lane.num_decoded == 1
+        handler = Lane(tmp_path, cache)
+        assert handler.load(photos[1]) == handler.load(copy)
+        assert handler.num_decoded == 1
 
 
 def test_a_lower_limit_of_pixels_rejects_what_is_in_the_cache(photos, tmp_path):
@@ -137,9 +137,9 @@ def turn_on(project, max_size='"100MB"'):
 
 def fill(project, photos, recipe=RECIPE):
     with open_cache(project.folder / ".infer-cache", recipe) as cache:
-        lane = Lane(photos[0].parent, cache, recipe)
+        handler = Lane(photos[0].parent, cache, recipe)
         for photo in photos:
-            lane.load(photo)
+            handler.load(photo)
 
 
 def test_status_of_a_project_without_a_cache_says_how_to_have_one(project):
@@ -183,9 +183,9 @@ def test_clearing_disturbs_no_process_that_uses_the_cache(project, photos):
         "import sys; from pathlib import Path; from tests.integration.test_cache import *\n"
         "folder, photos = Path(sys.argv[1]), sorted(Path(sys.argv[2]).iterdir())\n"
         "with open_cache(folder / '.infer-cache') as cache:\n"
-        "    lane = Lane(photos[0].parent, cache)\n"
+        "    handler = Lane(photos[0].parent, cache)\n"
         "    while True:\n"
-        "        print(json.dumps([lane.load(photo) for photo in photos]), flush=True)\n"
+        "        print(json.dumps([handler.load(photo) for photo in photos]), flush=True)\n"
     )
     command = [sys.executable, "-c", script, str(project.folder), str(photos[0].parent)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])

@@ -80,7 +80,7 @@ def test_what_compose_sets_are_settings(services, tmp_path):
     for service in services.values():
         environ = {name: value for name, value in service["environment"].items() if name.startswith("INFER_")}
         loaded = load_settings(tmp_path / "infer.toml", environ=environ)
-        assert loaded.path_map.here("/srv/photos/a.jpg") == "/photos/a.jpg"
+        assert loaded.path_map.to_local("/srv/photos/a.jpg") == "/photos/a.jpg"
         assert loaded.shown_url == "postgresql://infer@database/infer"
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from infer_app.models.artifact.artifact import find_artifact, record_variant
-from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.runtimes.gpu_probe import Gpu, Host, describe_host
 from tests.integration.conftest import ChannelMeans, Project
 
@@ -35,7 +35,7 @@ def with_gpu_variants(project: Project, built_models) -> Project:
     project.use_models(built_models, copied=True)
     artifact = find_artifact(project.folder / "models", "colors")
     host = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0", "2.13.0", "11.0.0")
-    artifact = add_gpu_variants(artifact, [CUDA], None, Workshop(host, torch.device("cpu")), print)
+    artifact = add_gpu_variants(artifact, [CUDA], None, BuildTarget(host, torch.device("cpu")), print)
     details = artifact.manifest.variants[CUDA] | {"requires": host.requirements()}
     record_variant(artifact, TRT, details, {"engine.plan": b"a plan", "model.ts": b"a module"})
     project.add_photos(6)
@@ -64,9 +64,9 @@ def test_auto_takes_the_cpu_and_keeps_in_the_run_row_what_was_passed_over(with_g
     project = with_gpu_variants
     report = project.infer_json("run", "--date", "2026-11-20")
     assert (report["variant"].startswith("cpu-"), report["predicted"]) == (True, 6)
-    assert {variant: report["passed_over"][variant] for variant in (TRT, CUDA)} == {TRT: NO_GPU, CUDA: NO_GPU}
+    assert {variant: report["skipped_variants"][variant] for variant in (TRT, CUDA)} == {TRT: NO_GPU, CUDA: NO_GPU}
     ((throughput,),) = project.rows("SELECT throughput FROM infer_runs WHERE selected > 0")
-    assert json.loads(throughput)["passed_over"] == report["passed_over"]
+    assert json.loads(throughput)["skipped_variants"] == report["skipped_variants"]
     assert f"{TRT} was passed over: {NO_GPU}" in project.errors
 
 

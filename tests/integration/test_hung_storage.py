@@ -4,7 +4,7 @@ import pytest
 
 from infer_app.errors import ModelError
 from infer_app.images.read.read_image import stat_all
-from infer_app.locations import NOTHING_MAPPED
+from infer_app.locations import NO_MAPPING
 from infer_app.workers import fork_server
 from infer_app.workers.isolated_call import run_in_process
 from tests.integration.conftest import DATE
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 def test_a_process_that_no_signal_ends_is_left_behind(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(fork_server, "KILL_LIMIT_S", 0.5)
     with stalled(tmp_path), pytest.raises(ModelError, match="no answer within 1 s"):
-        run_in_process(stat_all, [str(tmp_path / "a.jpg")], NOTHING_MAPPED, timeout_s=1.0)
+        run_in_process(stat_all, [str(tmp_path / "a.jpg")], NO_MAPPING, timeout_s=1.0)
     assert "left behind" in caplog.text
 
 

@@ -10,7 +10,7 @@ from datetime import datetime
 import pytest
 
 from infer_app.cli.run.run import Limits, run
-from infer_app.cli.run.run_output import Voice
+from infer_app.cli.run.run_output import Verbosity
 from infer_app.errors import Interrupted
 from infer_app.pipeline.stop import Stop
 from infer_app.telemetry.metrics import LAST_SUCCESS, read_samples
@@ -231,7 +231,7 @@ def test_a_signal_before_the_first_model_is_the_exit_code(project):
             return Signalled()
 
     with pytest.raises(Interrupted) as caught:
-        run(DATE, {}, AtOnce(None, None, None), Voice(True, False, False), False, project.folder / "infer.toml")
+        run(DATE, {}, AtOnce(None, None, None), Verbosity(True, False, False), False, project.folder / "infer.toml")
     assert caught.value.exit_code == 143
 
 

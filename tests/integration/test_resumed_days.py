@@ -5,7 +5,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from infer_app.database.results.runs import Ledger, RunModel
+from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.day import Day
 from infer_app.pipeline.job import choose_artifacts, open_job
 from infer_app.pipeline.run_day import run_day
@@ -34,7 +34,7 @@ def test_each_resumed_day_closes_its_executor(project):
         (model,) = job.models
         other = RunModel(model.name, model.model_id, FP32 if model.variant == TORCHSCRIPT else TORCHSCRIPT, {})
         for day in DAYS:
-            Ledger(job.tables.database).open_run(day, other, "cpu", "cpu")
+            RunStore(job.project.database).open_run(day, other, "cpu", "cpu")
         project.write("UPDATE infer_runs SET predicted = 1, state = 'done'")
         with Stop(None) as stop:
             for day in DAYS:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.build import add_gpu_variants as add_gpu_variants_module
-from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
 from infer_app.models.runtimes.variants import open_variant
@@ -34,7 +34,7 @@ def make_network() -> nn.Module:
 
 def build(folder: Path, variant: str, make=make_network) -> dict:
     """The variant's entry in the manifest."""
-    return add_gpu_variants(open_artifact(folder), [variant], make, Workshop(HOST, CPU), print).manifest.variants[
+    return add_gpu_variants(open_artifact(folder), [variant], make, BuildTarget(HOST, CPU), print).manifest.variants[
         variant
     ]
 

@@ -1,4 +1,4 @@
-"""The drawing of docs/design.md, as tests: imports point one way, a library has one owner, --help is quick."""
+"""The package table of ARCHITECTURE.md as tests: imports point one way, a library has one owner, --help is quick."""
 
 import ast
 import re
@@ -12,60 +12,85 @@ import pytest
 
 PACKAGE = Path(__file__).parents[2] / "infer_app"
 
-# What a room may import, besides itself. Files at the top level are rooms of their own.
-FREE = {"records", "errors", "day", "settings", "places"}
-MAY_IMPORT = {
-    "records": set(),
-    "errors": set(),
-    "day": {"errors"},
-    "places": set(),
-    "settings": {"errors", "day", "places"},
-    "stop": {"errors"},
-    "holdback": {"records", "errors", "images", "places"},
-    "demo": {"errors"},
-    "observe": FREE,
-    "database": FREE,
-    "images": {"records", "errors", "places"},
-    "loading": {"records", "errors"},
-    "models": {"records", "errors", "images", "loading", "places"},
-    "executors": {"records", "errors", "images", "loading", "models", "observe", "places"},
-    "tune": {"images", "records", "errors", "executors", "loading", "models"},
-    "tables": FREE | {"database"},
-    "placement": FREE | {"database", "executors", "images", "models", "tune"},
-    "job": FREE | {"database", "executors", "images", "models", "placement", "tables", "tune"},
-    "chunks": {"records"},
-    "run": FREE
-    | {"chunks", "job", "database", "executors", "failure_budget", "holdback", "images", "loading", "observe", "stop"},
-    "failure_budget": {"records", "settings"},
-    "report": FREE | {"database", "images", "loading", "observe"},
-    "similarity": set(),
-    "explain": FREE | {"chunks", "database", "images", "loading", "models", "placement", "similarity", "tables"},
+# Modules that any package may import; among themselves they import only what stands before them.
+SHARED = ["errors", "machine", "atomic_file", "locations", "day", "domain"]
+# What else a package may import, the lowest first; None: whatever stands before it.
+MAY_IMPORT: dict[str, set[str] | None] = {
+    "images.read": set(),
+    "images.transform": {"images.read"},
+    "images.decode": {"images.read", "images.transform"},
+    "images.cache": {"images.decode"},
+    "workers": set(),
+    "models.artifact": {"workers"},
+    "models.runtimes": {"models.artifact"},
+    "models.verification": {"images.read", "models.artifact"},
+    "telemetry": set(),
+    "handlers": {
+        "images.cache",
+        "images.decode",
+        "images.read",
+        "images.transform",
+        "models.artifact",
+        "models.runtimes",
+        "models.verification",
+        "telemetry",
+        "workers",
+    },
+    "executors": {"handlers", "workers"},
+    "cluster": {"executors", "handlers", "images.read", "models.artifact", "workers"},
+    "settings": set(),
+    "database.engine": {"settings"},
+    "database.results": {"database.engine"},
+    "database.listing": {"database.engine", "database.results", "settings"},
+    "database.queries": {"database.engine", "database.listing", "database.results"},
+    "database": {"database.engine", "database.listing", "database.queries", "database.results", "settings"},
+    "models.selection": {"models.artifact", "models.runtimes", "models.verification"},
+    "models.build": {
+        "images.decode",
+        "images.read",
+        "images.transform",
+        "models.artifact",
+        "models.runtimes",
+        "models.selection",
+        "models.verification",
+        "workers",
+    },
+    "pipeline": None,
+    "bench": None,
+    "cli.terminal": {"telemetry"},
+    "reporting": None,
+    "cli.look": None,
+    "cli.model": None,
     "notify": set(),
-    "bench": FREE | {"placement", "tune", "loading", "models", "images", "observe"},
+    "cli.run": None,
+    "cli.project": None,
+    "cli": None,
+    "database.results.migrations": {"database.results"},
+    "database.results.migrations.versions": {"database.engine"},
 }
 OWNERS = {
     "typer": {"cli"},
     "sqlalchemy": {"database", "settings"},
     "alembic": {"database"},
-    "psycopg": {"database/postgres.py"},
-    "pymysql": {"database/mariadb.py"},
+    "psycopg": {"database/engine/postgres.py"},
+    "pymysql": {"database/engine/mariadb.py"},
     "turbojpeg": {"images"},
-    "http": {"images/http.py", "images/connection.py", "notify/post.py"},
-    "fsspec": {"images/objects.py"},
-    "PIL": {"images", "models/golden_images.py", "bench/workload.py", "report/thumbnails.py"},
-    "nvidia": {"images/gpu_decode.py"},
-    "torch.jit": {"models/torchscript.py"},
-    "openvino": {"models/openvino.py"},
-    "nncf": {"models/openvino.py"},
-    "torch_tensorrt": {"models/tensorrt.py"},
-    "tensorrt": {"models/tensorrt.py"},
-    "multiprocessing": {"loading", "bench/strategies.py"},
-    "jinja2": {"report"},
-    "rich": {"cli", "observe"},
-    "structlog": {"observe/log.py"},
-    "prometheus_client": {"observe/metrics.py"},
+    "http": {"images/read/http.py", "images/read/connection.py", "notify/post.py"},
+    "fsspec": {"images/read/objects.py"},
+    "PIL": {"images", "models/build/golden_images.py", "bench/workload.py", "reporting/thumbnails.py"},
+    "nvidia": {"images/decode/gpu_decoder.py"},
+    "torch.jit": {"models/runtimes/torchscript.py"},
+    "openvino": {"models/runtimes/openvino.py"},
+    "nncf": {"models/runtimes/openvino.py"},
+    "torch_tensorrt": {"models/runtimes/tensorrt.py"},
+    "tensorrt": {"models/runtimes/tensorrt.py"},
+    "multiprocessing": {"workers", "bench/strategies.py"},
+    "jinja2": {"reporting"},
+    "rich": {"cli", "telemetry"},
+    "structlog": {"telemetry/log.py"},
+    "prometheus_client": {"telemetry/metrics.py"},
     "urllib.request": {"notify/post.py"},
-    "ray": {"executors/cluster.py"},
+    "ray": {"cluster/ray_cluster.py"},
 }
 
 
@@ -79,19 +104,46 @@ def read_imports() -> Iterator[tuple[str, str]]:
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [node.module] if isinstance(node, ast.ImportFrom) and node.module else []
+            names = [f"{name}.{alias.name}" for name in names for alias in node.names] or names
             names += [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             yield from ((str(path.relative_to(PACKAGE)), name) for name in names)
 
 
-def room(file: str) -> str:
-    return file.split("/")[0].removesuffix(".py")
+def package_of(module: str) -> str:
+    """Return the package of a module or of a name in it, such as database.results; files at the top are their own."""
+    path = PACKAGE.joinpath(*module.split("."))
+    while not path.is_dir() and not path.with_suffix(".py").exists():
+        path = path.parent
+    is_file = path.with_suffix(".py").exists()
+    found = ".".join(path.relative_to(PACKAGE).parts)
+    return found.rpartition(".")[0] or found if is_file else found
 
 
-@pytest.mark.parametrize("importer", sorted(MAY_IMPORT))
-def test_imports_point_one_way(importer):
-    inner = [(file, name) for file, name in imports() if name.startswith("infer_app.") and room(file) == importer]
-    wrong = [(file, name) for file, name in inner if name.split(".")[1] not in MAY_IMPORT[importer] | {importer}]
-    assert wrong == []
+def inner_imports() -> set[tuple[str, str]]:
+    pairs = {(package_of(file.removesuffix(".py").replace("/", ".")), package_of(name)) for file, name in inner()}
+    return {(importer, imported) for importer, imported in pairs if importer != imported and imported}
+
+
+def inner() -> list[tuple[str, str]]:
+    return [(file, name.removeprefix("infer_app.")) for file, name in imports() if name.startswith("infer_app.")]
+
+
+def test_imports_point_one_way():
+    order = [*SHARED, *MAY_IMPORT]
+    pairs = inner_imports()
+    assert {name for pair in pairs for name in pair} <= set(order)
+    assert [pair for pair in pairs if order.index(pair[0]) < order.index(pair[1])] == []
+
+
+def test_a_package_imports_what_it_may():
+    allowed = {(package, name) for package, names in MAY_IMPORT.items() for name in names or ()}
+    used = {pair for pair in inner_imports() if pair[1] not in SHARED and MAY_IMPORT.get(pair[0], set()) is not None}
+    assert used == allowed
+
+
+def test_no_package_has_more_than_a_dozen_files():
+    folders = [folder for folder in (PACKAGE, *PACKAGE.rglob("*")) if folder.is_dir()]
+    assert {str(folder): n for folder in folders if (n := len([*folder.glob("[a-z]*.py")])) > 12} == {}
 
 
 @pytest.mark.parametrize("library", sorted(OWNERS))
@@ -106,7 +158,7 @@ def test_a_library_has_one_owner(library):
 def test_only_torchscript_calls_torch_jit():
     calls = re.compile(r"^[^#]*torch\.jit\.", re.MULTILINE)
     users = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if calls.search(path.read_text())}
-    assert users <= {"models/torchscript.py"}
+    assert users <= {"models/runtimes/torchscript.py"}
 
 
 def test_help_loads_neither_torch_nor_a_database():

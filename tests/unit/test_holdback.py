@@ -3,7 +3,7 @@ import pytest
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.errors import NothingAllowed, StorageUnavailable, UsageError
 from infer_app.images.read.read_image import ReadLimits
-from infer_app.locations import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, Place, RemoteAccess
+from infer_app.locations import NO_MAPPING, NOTHING_REMOTE, AllowedPrefix, PathMapping, RemoteAccess
 from infer_app.pipeline import outage_guard
 from infer_app.pipeline.outage_guard import MAX_FAILED_READS
 from tests.webserver import web_server
@@ -15,8 +15,10 @@ def root(tmp_path):
     return tmp_path
 
 
-def hold_back(results, roots, remote=NOTHING_REMOTE, path_map=NOTHING_MAPPED, is_any_done_allowed=bool):
-    return outage_guard.hold_back(results, ReadLimits(tuple(roots), 1 << 20, remote, path_map), is_any_done_allowed)
+def guard_against_outages(results, roots, remote=NOTHING_REMOTE, path_map=NO_MAPPING, is_any_done_allowed=bool):
+    return outage_guard.guard_against_outages(
+        results, ReadLimits(tuple(roots), 1 << 20, remote, path_map), is_any_done_allowed
+    )
 
 
 def failed(root, reason=Reason.READ_ERROR, count=1):
@@ -30,44 +32,44 @@ def predicted(root):
 
 def test_a_few_failed_reads_are_written(root):
     results = [failed(root, Reason.NOT_FOUND), failed(root), predicted(root)]
-    assert list(hold_back(results, [root])) == results
+    assert list(guard_against_outages(results, [root])) == results
 
 
 def test_reads_that_all_fail_end_the_run_and_reject_nothing(root):
     written = []
     with pytest.raises(StorageUnavailable, match=f"{MAX_FAILED_READS} reads failed in a row"):
-        written.extend(hold_back([failed(root)] * MAX_FAILED_READS, [root]))
+        written.extend(guard_against_outages([failed(root)] * MAX_FAILED_READS, [root]))
     assert written == []
 
 
 def test_storage_that_fails_in_the_middle_keeps_what_was_predicted(root):
     written = []
     with pytest.raises(StorageUnavailable):
-        for result in hold_back([predicted(root)] + [failed(root, count=100)] * 2, [root]):
+        for result in guard_against_outages([predicted(root)] + [failed(root, count=100)] * 2, [root]):
             written.append(result)  # noqa: PERF402 (extend would lose them)
     assert written == [predicted(root)]
 
 
 def test_one_success_proves_the_storage(root):
     results = [failed(root, count=199), predicted(root), failed(root, count=199)]
-    assert list(hold_back(results, [root])) == results
+    assert list(guard_against_outages(results, [root])) == results
 
 
 def test_when_no_location_is_allowed_the_root_to_allow_is_shown(root):
     with pytest.raises(UsageError) as caught:
-        list(hold_back([failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED)], [root]))
+        list(guard_against_outages([failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED)], [root]))
     assert 'roots = ["/elsewhere"]' in caught.value.hint
 
 
 @pytest.mark.parametrize("count", [1, MAX_FAILED_READS + 1])
 def test_where_an_image_that_is_done_is_allowed_those_that_are_not_are_rejections(root, count):
     results = [failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED, count), located("", Reason.LOCATION_NOT_ALLOWED)]
-    assert list(hold_back(results, [root], is_any_done_allowed=lambda: True)) == results
+    assert list(guard_against_outages(results, [root], is_any_done_allowed=lambda: True)) == results
 
 
 def test_images_that_are_done_are_not_asked_for_beside_an_allowed_one(root):
     results = [predicted(root), failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED, MAX_FAILED_READS)]
-    assert list(hold_back(results, [root], is_any_done_allowed=lambda: pytest.fail("asked"))) == results
+    assert list(guard_against_outages(results, [root], is_any_done_allowed=lambda: pytest.fail("asked"))) == results
 
 
 @pytest.mark.parametrize(
@@ -82,28 +84,32 @@ def test_it_is_told_how_many_have_no_allowed_location_and_what_is_wrong_with_one
     refs = [ImageRef(str(number), location) for number, location in enumerate(locations)]
     refused = tuple(Broken(ref, Reason.LOCATION_NOT_ALLOWED, "why", "read") for ref in refs)
     with pytest.raises(NothingAllowed) as caught:
-        list(hold_back([ChunkResult(0, (), refused)], [root]))
+        list(guard_against_outages([ChunkResult(0, (), refused)], [root]))
     assert said.format(root=root) in caught.value.message
     assert ("[source] query" in caught.value.hint) == (locations != ["/srv/x.jpg"])
 
 
 def test_where_a_location_lies_here_is_told_and_allowed(root):
-    path_map = PathMap.of({"/srv/photos": "/photos"})
+    path_map = PathMapping.of({"/srv/photos": "/photos"})
     with pytest.raises(UsageError) as caught:
-        list(hold_back([failed("/srv/photos", Reason.LOCATION_NOT_ALLOWED)], [root], NOTHING_REMOTE, path_map))
+        list(
+            guard_against_outages(
+                [failed("/srv/photos", Reason.LOCATION_NOT_ALLOWED)], [root], NOTHING_REMOTE, path_map
+            )
+        )
     assert "/srv/photos/0.jpg, read as /photos/0.jpg" in caught.value.message
     assert 'roots = ["/photos"]' in caught.value.hint
 
 
 def test_a_folder_above_the_root_is_not_proposed(root):
     with pytest.raises(UsageError) as caught:
-        list(hold_back([failed(f"{root}/../..", Reason.LOCATION_NOT_ALLOWED)], [root]))
+        list(guard_against_outages([failed(f"{root}/../..", Reason.LOCATION_NOT_ALLOWED)], [root]))
     assert "without .." in caught.value.hint
 
 
 def test_a_few_that_are_not_allowed_are_rejections(root):
     results = [failed("/elsewhere", Reason.LOCATION_NOT_ALLOWED), predicted(root)]
-    assert list(hold_back(results, [root])) == results
+    assert list(guard_against_outages(results, [root])) == results
 
 
 def located(location, reason=None, number=0):
@@ -129,7 +135,7 @@ def test_one_storage_that_fails_does_not_hide_behind_another_that_works(root):
     mixed = [together(predicted(root), located(f"https://host/{i}.jpg", Reason.PERMISSION_DENIED)) for i in range(300)]
     written = []
     with pytest.raises(StorageUnavailable, match="200 reads from https://host failed in a row"):
-        for result in hold_back(mixed, [root]):
+        for result in guard_against_outages(mixed, [root]):
             written.append(result)  # noqa: PERF402 (extend would lose them)
     assert refs(written) == ["p"] * 199
 
@@ -137,29 +143,31 @@ def test_one_storage_that_fails_does_not_hide_behind_another_that_works(root):
 def test_failed_reads_of_a_chunk_wait_for_a_read_of_their_own_storage(root):
     first = together(predicted(root), located("https://host/1.jpg", Reason.NOT_FOUND))
     second = located("https://host/2.jpg")
-    written = list(hold_back([first, predicted(root), second], [root]))
+    written = list(guard_against_outages([first, predicted(root), second], [root]))
     assert [refs([result]) for result in written] == [["p"], ["p"], ["https://host/1.jpg"], ["https://host/2.jpg"]]
 
 
 def test_what_was_read_and_is_broken_proves_a_storage(root):
     results = [located("s3://b/1", Reason.READ_TIMEOUT), located("s3://b/2", Reason.CORRUPT)]
-    assert refs(hold_back(results, [root])) == ["s3://b/1", "s3://b/2"]
+    assert refs(guard_against_outages(results, [root])) == ["s3://b/1", "s3://b/2"]
 
 
 def test_a_web_server_that_is_gone_ends_the_run_at_its_first_failure(root):
     with web_server() as gone:
         url = gone.url
-    access = RemoteAccess((Place.parse(url),), frozenset({"127.0.0.1"}), retries=0)
+    access = RemoteAccess((AllowedPrefix.parse(url),), frozenset({"127.0.0.1"}), retries=0)
     written = []
     with pytest.raises(StorageUnavailable, match="Connection refused"):
-        for result in hold_back([predicted(root), located(f"{url}/1.jpg", Reason.READ_ERROR)], [root], access):
+        for result in guard_against_outages(
+            [predicted(root), located(f"{url}/1.jpg", Reason.READ_ERROR)], [root], access
+        ):
             written.append(result)  # noqa: PERF402
     assert written == [predicted(root)]
 
 
 def test_a_web_server_that_answers_anything_is_there(root):
     with web_server() as server:
-        access = RemoteAccess((Place.parse(server.url),), frozenset({"127.0.0.1"}), retries=0)
+        access = RemoteAccess((AllowedPrefix.parse(server.url),), frozenset({"127.0.0.1"}), retries=0)
         results = [located(f"{server.url}/{i}.jpg", Reason.READ_ERROR) for i in range(20)]
-        assert refs(hold_back(results, [root], access)) == refs(results)
+        assert refs(guard_against_outages(results, [root], access)) == refs(results)
         assert server.num_connections <= 2  # once when they begin to fail, once at the end

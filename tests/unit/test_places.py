@@ -3,11 +3,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infer_app.errors import UsageError
-from infer_app.locations import PathMap, Place, RemoteUrl, find_place, is_remote, parse_url, shown, storage_of
+from infer_app.locations import (
+    AllowedPrefix,
+    PathMapping,
+    RemoteUrl,
+    find_allowed_prefix,
+    is_remote,
+    parse_url,
+    shown,
+    storage_of,
+)
 from infer_app.settings.load import load_settings
 
-HOST = Place.parse("https://images.example.org/photos/")
-BUCKET = Place.parse("s3://bucket/day")
+HOST = AllowedPrefix.parse("https://images.example.org/photos/")
+BUCKET = AllowedPrefix.parse("s3://bucket/day")
 
 
 @pytest.mark.parametrize(
@@ -21,7 +30,7 @@ BUCKET = Place.parse("s3://bucket/day")
     ],
 )
 def test_what_lies_below_a_place_is_allowed(location):
-    assert find_place(location, [BUCKET, HOST]) == HOST
+    assert find_allowed_prefix(location, [BUCKET, HOST]) == HOST
 
 
 @pytest.mark.parametrize(
@@ -71,12 +80,12 @@ def test_what_lies_below_a_place_is_allowed(location):
     ],
 )
 def test_whatever_could_be_read_in_two_ways_is_not_allowed(location):
-    assert find_place(location, [BUCKET, HOST]) is None
+    assert find_allowed_prefix(location, [BUCKET, HOST]) is None
 
 
 def test_keys_of_objects_are_taken_literally():
     assert parse_url("s3://bucket/day/a b%2F#?.jpg") == RemoteUrl("s3", "bucket", 0, "/day/a b%2F#?.jpg")
-    assert find_place("s3://bucket/day/a b%2F..%2F#?.jpg", [BUCKET]) == BUCKET
+    assert find_allowed_prefix("s3://bucket/day/a b%2F..%2F#?.jpg", [BUCKET]) == BUCKET
 
 
 @given(st.text(max_size=30), st.sampled_from(["https://", "http://images.example.org/", "s3://bucket/", ""]))
@@ -95,7 +104,7 @@ def test_any_text_is_a_url_or_a_value_error(text, start):
 @given(st.text(alphabet="abc/.%25eEfFcC;\\@:#?", max_size=25))
 def test_nothing_that_is_allowed_leads_out_of_its_place(text):
     location = f"https://images.example.org/photos/{text}"
-    if find_place(location, [HOST]) is None:
+    if find_allowed_prefix(location, [HOST]) is None:
         return
     path = parse_url(location).path
     for decoded in (path, path.replace("%2e", ".").replace("%2E", ".")):
@@ -171,11 +180,11 @@ def test_access_is_made_of_the_settings(tmp_path):
     ],
 )
 def test_the_longest_folder_says_where_a_path_lies(recorded, here):
-    path_map = PathMap.of({"/srv/photos": "/photos/", "/srv/photos/old/": "/archive"})
-    assert path_map.here(recorded) == here
+    path_map = PathMapping.of({"/srv/photos": "/photos/", "/srv/photos/old/": "/archive"})
+    assert path_map.to_local(recorded) == here
     assert path_map.recorded(here) == recorded
 
 
 def test_a_whole_machine_may_lie_in_a_folder():
-    assert PathMap.of({"/": "/host"}).here("/srv/a.jpg") == "/host/srv/a.jpg"
-    assert PathMap.of({"/host": "/"}).here("/host/srv/a.jpg") == "/srv/a.jpg"
+    assert PathMapping.of({"/": "/host"}).to_local("/srv/a.jpg") == "/host/srv/a.jpg"
+    assert PathMapping.of({"/host": "/"}).to_local("/host/srv/a.jpg") == "/srv/a.jpg"

@@ -8,15 +8,15 @@ from sqlalchemy import insert
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
-from infer_app.database.project_database import Tables
-from infer_app.database.queries.day_queries import Books
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.migrate import upgrade
-from infer_app.database.results.runs import Ledger
+from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Reason
 from infer_app.errors import ModelError
-from infer_app.locations import NOTHING_MAPPED
+from infer_app.locations import NO_MAPPING
 from infer_app.pipeline import run_day
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL, make_users_file
@@ -36,8 +36,8 @@ def job(tmp_path):
         broken = tuple(Broken(ref, Reason.CORRUPT, "", "decode", facts) for ref in refs)
         Sink(database, MODEL.model_id, MODEL.variant, "a run").commit_chunk(ChunkResult(0, (), broken))
         source = Source(database, SourceSettings())
-        tables = Tables(database, source, Books(database, source), Ledger(database))
-        yield SimpleNamespace(tables=tables, read=SimpleNamespace(path_map=NOTHING_MAPPED))
+        tables = ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
+        yield SimpleNamespace(project=tables, read=SimpleNamespace(path_map=NO_MAPPING))
 
 
 def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answering(job, monkeypatch):
@@ -53,4 +53,4 @@ def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answe
 
     monkeypatch.setattr(run_day, "run_in_process", look)
     assert run_day.forget_changed(job, DAY, MODEL.model_id) == 1
-    assert [one.image_id for one in job.tables.books.final_rejections(DAY, MODEL.model_id)] == ["2", "3"]
+    assert [one.image_id for one in job.project.day_queries.final_rejections(DAY, MODEL.model_id)] == ["2", "3"]

@@ -156,7 +156,7 @@ def test_the_rejection_budget_is_a_share_or_a_number():
 
 def test_folders_that_lie_elsewhere_are_a_table_or_a_variable(tmp_path):
     config = write(tmp_path, '[images.map]\n"/srv/photos" = "/photos"\n')
-    assert load_settings(config, environ={}).path_map.here("/srv/photos/a.jpg") == "/photos/a.jpg"
+    assert load_settings(config, environ={}).path_map.to_local("/srv/photos/a.jpg") == "/photos/a.jpg"
     loaded = load_settings(config, environ={"INFER_IMAGES__MAP": "/a=/b:/c=/d"})
     assert loaded.settings.images.map == {"/a": "/b", "/c": "/d"}
     assert load_settings(config, environ={"INFER_IMAGES__MAP": ""}).settings.images.map == {}

@@ -8,13 +8,13 @@ import torch
 
 from infer_app.domain import Alternative
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.artifact.artifact import open_artifact, record_variant
+from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
-from infer_app.models.selection.tuning import FOLDER, Layout, Speed, load_tuning, new_tuning, save_tuning
-from infer_app.models.selection.variant_selection import Choice, Wish
+from infer_app.models.selection.tuning import Layout, Speed, load_tuning, new_tuning, save_tuning
+from infer_app.models.selection.variant_selection import VariantRequest, VariantSelection
 from infer_app.pipeline import execution_plan
-from infer_app.pipeline.execution_plan import Plan, measure_layouts, measure_speeds, plan
+from infer_app.pipeline.execution_plan import ExecutionPlan, measure_layouts, measure_speeds, plan_execution
 from tests.conftest import need
 from tests.unit.models.small_models import Means, Network, built
 
@@ -70,13 +70,17 @@ def _no_measuring(monkeypatch):
 @pytest.mark.usefixtures("_no_measuring")
 def test_what_was_measured_is_what_runs(artifact, measured):
     measured(Layout(2, 2, 170.0), Layout(4, 1, 160.0))
-    assert plan(artifact, Wish()) == Plan(Choice(OPENVINO_FP32, SLOWER), 2, workers=2, threads=2)
+    assert plan_execution(artifact, VariantRequest()) == ExecutionPlan(
+        VariantSelection(OPENVINO_FP32, SLOWER), 2, workers=2, threads=2
+    )
 
 
 @pytest.mark.usefixtures("_no_measuring")
 def test_without_a_measured_layout_every_core_has_a_worker(artifact, measured):
     measured()
-    assert plan(artifact, Wish()) == Plan(Choice(OPENVINO_FP32, SLOWER), 2, workers=CORES, threads=1)
+    assert plan_execution(artifact, VariantRequest()) == ExecutionPlan(
+        VariantSelection(OPENVINO_FP32, SLOWER), 2, workers=CORES, threads=1
+    )
 
 
 @pytest.mark.usefixtures("_no_measuring")
@@ -84,7 +88,7 @@ def test_without_a_measured_layout_every_core_has_a_worker(artifact, measured):
 def test_workers_that_are_asked_for_override_the_layout(artifact, measured, workers, threads):
     """As many as were measured keep the threads they were measured with."""
     measured(Layout(2, 2, 170.0))
-    found = plan(artifact, Wish(), workers)
+    found = plan_execution(artifact, VariantRequest(), workers)
     assert (found.workers, found.threads) == (workers, threads)
 
 
@@ -92,27 +96,31 @@ def test_workers_that_are_asked_for_override_the_layout(artifact, measured, work
 def test_fewer_workers_where_there_is_not_the_memory_for_more(artifact, measured, monkeypatch, caplog):
     measured(Layout(4, 1, 170.0), worker_bytes=300 << 20)
     monkeypatch.setattr("infer_app.machine.usable_memory", lambda: 1000 << 20)
-    found = plan(artifact, Wish())
+    found = plan_execution(artifact, VariantRequest())
     assert (found.workers, found.threads) == (3, 1)
     assert [record.getMessage() for record in caplog.records] == [
         "3 workers instead of 4: there is not the memory for more"
     ]
-    assert plan(artifact, Wish(), 4).workers == 4  # who asks for them knows
+    assert plan_execution(artifact, VariantRequest(), 4).workers == 4  # who asks for them knows
 
 
 @pytest.mark.usefixtures("_no_measuring")
 def test_where_there_is_nothing_to_choose_nothing_is_measured(artifact, tmp_path):
     """A model of one variant, and a variant that is asked for."""
     only = built(tmp_path / "only", Means())
-    assert plan(only, Wish()) == Plan(Choice(TORCHSCRIPT, {}), None, workers=CORES, threads=1)
-    assert plan(artifact, Wish(OPENVINO_FP32)) == Plan(Choice(OPENVINO_FP32, {}), None, workers=CORES, threads=1)
-    assert not (artifact.folder / FOLDER).exists()
+    assert plan_execution(only, VariantRequest()) == ExecutionPlan(
+        VariantSelection(TORCHSCRIPT, {}), None, workers=CORES, threads=1
+    )
+    assert plan_execution(artifact, VariantRequest(OPENVINO_FP32)) == ExecutionPlan(
+        VariantSelection(OPENVINO_FP32, {}), None, workers=CORES, threads=1
+    )
+    assert not (artifact.folder / TUNING_FOLDER).exists()
 
 
 @pytest.mark.usefixtures("_no_measuring")
 def test_a_variant_the_model_has_not_is_a_wrong_flag(artifact):
     with pytest.raises(UsageError, match=f"has no variant '{OPENVINO_INT8}'"):
-        plan(artifact, Wish(OPENVINO_INT8))
+        plan_execution(artifact, VariantRequest(OPENVINO_INT8))
 
 
 @pytest.mark.usefixtures("_no_measuring")
@@ -122,16 +130,16 @@ def test_int8_that_is_good_and_not_allowed_is_offered_with_what_it_would_bring(a
     artifact = record_variant(artifact, OPENVINO_INT8, details, {})
     measured(speeds=SPEEDS | {OPENVINO_INT8: Speed(8, 6.0)})
     offer = Alternative("--allow-int8 (kept 98.5% of the labels when it was built)", ("model",), 6.0, 11.5)
-    assert plan(artifact, Wish()).alternatives == ((offer,) if meets_bar else ())
+    assert plan_execution(artifact, VariantRequest()).alternatives == ((offer,) if meets_bar else ())
 
 
 def test_the_first_run_here_measures_once_and_keeps_it(artifact, monkeypatch):
-    first = plan(artifact, Wish())
+    first = plan_execution(artifact, VariantRequest())
     tuning = load_tuning(artifact.folder, CORES)
     assert set(tuning.speeds) == {TORCHSCRIPT, OPENVINO_FP32}
     assert first.batch_size == tuning.speeds[first.variant].batch_size
     monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: pytest.fail("measured twice"))
-    assert plan(artifact, Wish()) == first
+    assert plan_execution(artifact, VariantRequest()) == first
 
 
 def test_a_model_that_can_not_be_measured_runs_as_torchscript(artifact, monkeypatch, caplog):
@@ -141,15 +149,15 @@ def test_a_model_that_can_not_be_measured_runs_as_torchscript(artifact, monkeypa
         raise ModelError("its process was killed", "is there memory enough?")
 
     monkeypatch.setattr(execution_plan, "run_in_process", fail)
-    assert plan(artifact, Wish()).variant == TORCHSCRIPT
+    assert plan_execution(artifact, VariantRequest()).variant == TORCHSCRIPT
     assert "its process was killed (is there memory enough?)" in caplog.text
     assert load_tuning(artifact.folder, CORES) is None
 
 
 def test_a_folder_that_can_not_be_written_is_measured_every_time_and_told(artifact, monkeypatch, caplog):
-    (artifact.folder / FOLDER).write_text("a file in its place")
+    (artifact.folder / TUNING_FOLDER).write_text("a file in its place")
     monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: SPEEDS)
-    assert plan(artifact, Wish()).variant == OPENVINO_FP32
+    assert plan_execution(artifact, VariantRequest()).variant == OPENVINO_FP32
     assert "what was measured there will be measured again" in caplog.text
 
 

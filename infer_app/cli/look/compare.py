@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.output import show_table
-from infer_app.database.project_database import Tables, open_tables
+from infer_app.cli.terminal.output import show_table
+from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.queries.disagreement import Disagreement, Overlap, Pair
 from infer_app.database.queries.figures import Figures
 from infer_app.day import Day, parse_date
@@ -36,8 +36,8 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
     loaded = load_settings(config)
     zone = loaded.settings.run.time_zone
     day = Day.of(parse_date(date, zone), zone)
-    with open_tables(loaded, read_only=True) as tables:
-        a, b = (_version(tables, day, name) for name in names)
+    with open_project_database(loaded, read_only=True) as project:
+        a, b = (_version(project, day, name) for name in names)
         if a.model_id == b.model_id:
             raise UsageError(f"{names[0]} and {names[1]} are the same model", "name two, or the ids of two versions")
         if a.kind != b.kind:
@@ -45,7 +45,7 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
                 f"{a.model} gives {a.kind}, {b.model} gives {b.kind}: they can't be compared",
                 "compare two models of one kind: `infer model show NAME` says which",
             )
-        sides = Disagreement(tables.database, tables.source, day, a.model_id, b.model_id)
+        sides = Disagreement(project.database, project.source, day, a.model_id, b.model_id)
         overlap = sides.overlap()
         found = _compare_labels(sides, overlap, limit) if a.kind == "classification" else _measure(sides, a, b, limit)
     head = {"date": str(day), "kind": a.kind, "a": asdict(a), "b": asdict(b), **asdict(overlap)}
@@ -55,10 +55,10 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
         _print(day, a, b, overlap, found)
 
 
-def _version(tables: Tables, day: Day, name: str) -> Version:
+def _version(project: ProjectDatabase, day: Day, name: str) -> Version:
     """The newest version of that name, or the version of that id, that has predictions on the day."""
-    for model, model_id in tables.books.models_of(name):
-        figures = Figures(tables.database, tables.source, model_id)
+    for model, model_id in project.day_queries.models_of(name):
+        figures = Figures(project.database, project.source, model_id)
         if figures.count_predicted(day):
             kind = figures.manifest().get("output", {}).get("kind", "classification")
             return Version(model, model_id, kind)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.cli.look.results import shown
-from infer_app.database.project_database import open_tables
+from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.image_history import ModelHistory
 from infer_app.day import Day, parse_date
 from infer_app.domain import FileFacts
@@ -28,8 +28,8 @@ def show_image(
     loaded = load_settings(config)
     zone = loaded.settings.run.time_zone
     day = None if date_text is None else Day.of(parse_date(date_text, zone), zone)
-    with open_tables(loaded, read_only=True) as tables:
-        found = explain(loaded, tables, image_id, day, model)
+    with open_project_database(loaded, read_only=True) as project:
+        found = explain(loaded, project, image_id, day, model)
     replays = [replay(loaded, found, one) if with_replay else None for one in found.histories]
     if as_json:
         print(json.dumps(_to_json(found, replays), default=_plain))

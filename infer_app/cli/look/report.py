@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.atomic_file import replace_file
-from infer_app.database.project_database import Tables, open_tables
+from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.queries.figures import Figures, days_run
 from infer_app.day import Day, parse_date
 from infer_app.errors import SIGNALLED, InferError, UsageError
@@ -75,12 +75,12 @@ def write_reports(wanted: Wanted, out: Path | None = None) -> list[Written]:
     run = loaded.settings.run
     day = Day.of(parse_date(wanted.date, run.time_zone), run.time_zone)
     timeline = read_timeline(wanted.trace) if wanted.trace else None
-    with open_tables(loaded, read_only=True) as tables:
-        chosen = choose_models(tables, day, wanted.models)
+    with open_project_database(loaded, read_only=True) as project:
+        chosen = choose_models(project, day, wanted.models)
         if out and len(chosen) > 1:
             raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
-        usual = dict(choose_models(tables, day, [name for name, _ in chosen]))
-        gathered = [_gather(tables, day, *one, run.max_rejected, timeline) for one in chosen]
+        usual = dict(choose_models(project, day, [name for name, _ in chosen]))
+        gathered = [_gather(project, day, *one, run.max_rejected, timeline) for one in chosen]
     return [_write(loaded, one, out or _file_of(loaded, one, usual)) for one in gathered]
 
 
@@ -117,28 +117,28 @@ def show_index(as_json: bool, config: Path | None) -> None:
 def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
     """The overview, with a link to each report that lies beside it; returns its file and the number of days in it."""
     file = loaded.resolve(Path(FOLDER)) / INDEX
-    with open_tables(loaded, read_only=True) as tables:
+    with open_project_database(loaded, read_only=True) as project:
         newest: dict[tuple[date, str], str] = {}
-        for run_date, model, model_id in days_run(tables.database, MAX_DAYS):
+        for run_date, model, model_id in days_run(project.database, MAX_DAYS):
             newest.setdefault((run_date, model), model_id)
-        rows = [_index_row(loaded, tables, *key, model_id) for key, model_id in newest.items()]
+        rows = [_index_row(loaded, project, *key, model_id) for key, model_id in newest.items()]
     rows = [row for row in rows if row.counts.eligible or row.state != "good"]
     _save(file, render_index(rows, datetime.now(UTC).isoformat(timespec="seconds")).encode())
     return file, len(rows)
 
 
-def choose_models(tables: Tables, day: Day, wanted: Sequence[str] | None) -> list[tuple[str, str]]:
+def choose_models(project: ProjectDatabase, day: Day, wanted: Sequence[str] | None) -> list[tuple[str, str]]:
     """Choose (name, id): of each name the version that ran on the day last, or else its current one; of an id itself.
 
     If none is wanted, those that ran on the day, or else all. Raises UsageError where none is known.
     """
-    known = tables.books.models_of()
-    of_day = [(model, model_id) for _, model, model_id in days_run(tables.database, MAX_DAYS, day.date)]
+    known = project.day_queries.models_of()
+    of_day = [(model, model_id) for _, model, model_id in days_run(project.database, MAX_DAYS, day.date)]
     by_name = dict(reversed(known)) | dict(reversed(of_day))
     names = wanted or list(dict(of_day) or dict(known))
     if not names:
         raise UsageError("no model has run on this database", "`infer run` first")
-    chosen = [(name, by_name[name]) if name in by_name else tables.books.models_of(name)[0] for name in names]
+    chosen = [(name, by_name[name]) if name in by_name else project.day_queries.models_of(name)[0] for name in names]
     return list(dict.fromkeys(chosen))
 
 
@@ -153,10 +153,10 @@ def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:
 
 
 def _gather(
-    tables: Tables, day: Day, model: str, model_id: str, max_rejected: str, timeline: Timeline | None
+    project: ProjectDatabase, day: Day, model: str, model_id: str, max_rejected: str, timeline: Timeline | None
 ) -> DayReport:
-    figures = Figures(tables.database, tables.source, model_id)
-    return gather(tables.books, figures, day, model, model_id, max_rejected, timeline)
+    figures = Figures(project.database, project.source, model_id)
+    return gather(project.day_queries, figures, day, model, model_id, max_rejected, timeline)
 
 
 def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
@@ -171,10 +171,10 @@ def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
     return Written(report, file, data)
 
 
-def _index_row(loaded: LoadedSettings, tables: Tables, day: date, model: str, model_id: str) -> IndexRow:
+def _index_row(loaded: LoadedSettings, project: ProjectDatabase, day: date, model: str, model_id: str) -> IndexRow:
     one_day = Day.of(day, loaded.settings.run.time_zone)
-    counts = tables.books.count_day(one_day, model_id)
-    last = run_figures(Figures(tables.database, tables.source, model_id).runs_of_day(day)[0])
+    counts = project.day_queries.count_day(one_day, model_id)
+    last = run_figures(Figures(project.database, project.source, model_id).runs_of_day(day)[0])
     file = default_file(loaded, day, model)
     too_many = has_too_many_rejected(counts, last, loaded.settings.run.max_rejected)
     state = state_of(counts, last, too_many)

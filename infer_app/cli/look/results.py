@@ -1,4 +1,4 @@
-"""Looking at what happened: predictions, rejections, and whether the books balance."""
+"""Looking at what happened: predictions, rejections, and whether the day_queries balance."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.output import show_table
-from infer_app.database.project_database import Tables, open_tables
+from infer_app.cli.terminal.output import show_table
+from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.day import Day, parse_date
 from infer_app.domain import DayCounts, Reason
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
@@ -27,9 +27,9 @@ SHOWN_ROWS = 50
 def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, config: Path | None) -> None:
     loaded = load_settings(config)
     day = _day(loaded, date)
-    with open_tables(loaded, read_only=True) as tables:
-        versions = tables.books.models_of(model)
-        rows = (shown(row) for row in tables.books.read_current_predictions(day, versions))
+    with open_project_database(loaded, read_only=True) as project:
+        versions = project.day_queries.models_of(model)
+        rows = (shown(row) for row in project.day_queries.read_current_predictions(day, versions))
         if as_json:
             _print_json_list({"date": str(day)}, "predictions", rows)
         elif as_csv:
@@ -41,9 +41,9 @@ def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, 
 def show_rejections(date: str, model: str | None, as_json: bool, config: Path | None) -> None:
     loaded = load_settings(config)
     day = _day(loaded, date)
-    with open_tables(loaded, read_only=True) as tables:
-        wanted = _model_ids(tables, model)
-        rows = (shown(row) for row in tables.books.read_rejections(day) if row["model_id"] in wanted)
+    with open_project_database(loaded, read_only=True) as project:
+        wanted = _model_ids(project, model)
+        rows = (shown(row) for row in project.day_queries.read_rejections(day) if row["model_id"] in wanted)
         if as_json:
             _print_json_list({"date": str(day)}, "rejections", rows)
             return
@@ -62,12 +62,12 @@ def retry(date: str, model: str | None, reasons: list[str], as_json: bool, confi
         raise UsageError(f"no such reason: {unknown[0]}", f"there are {', '.join(reason.value for reason in Reason)}")
     loaded = load_settings(config)
     day = _day(loaded, date)
-    with open_tables(loaded) as tables:
+    with open_project_database(loaded) as project:
         forgotten = 0
-        for model_id in _model_ids(tables, model):
-            rows = tables.books.read_rejections(day, model_id)
+        for model_id in _model_ids(project, model):
+            rows = project.day_queries.read_rejections(day, model_id)
             ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
-            forgotten += tables.books.forget_rejections(ids, model_id)
+            forgotten += project.day_queries.forget_rejections(ids, model_id)
     if as_json:
         print(json.dumps({"date": str(day), "retried": forgotten}))
     else:
@@ -77,7 +77,7 @@ def retry(date: str, model: str | None, reasons: list[str], as_json: bool, confi
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The books of one model on one day; of no model when none has run yet."""
+    """The day_queries of one model on one day; of no model when none has run yet."""
 
     model: str | None
     model_id: str | None
@@ -99,23 +99,23 @@ class Checked:
 
 
 def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> int:
-    """Returns 0 when the books of the day balance for every model that was asked for, else 1."""
+    """Returns 0 when the day_queries of the day balance for every model that was asked for, else 1."""
     loaded = load_settings(config)
     day = _day(loaded, date)
-    with open_tables(loaded, read_only=True) as tables:
-        books = tables.books
+    with open_project_database(loaded, read_only=True) as project:
+        day_queries = project.day_queries
         checked = [
-            Checked(name, model_id, books.count_day(day, model_id), books.find_problems(day, model_id))
-            for name, model_id in books.models_of(model)
+            Checked(name, model_id, day_queries.count_day(day, model_id), day_queries.find_problems(day, model_id))
+            for name, model_id in day_queries.models_of(model)
         ]
-        checked = checked or [Checked(None, None, books.count_day(day, ""), [])]
+        checked = checked or [Checked(None, None, day_queries.count_day(day, ""), [])]
     balanced = not any(one.problems for one in checked)
     if as_json:
         print(json.dumps({"date": str(day), "balanced": balanced, "models": [one.to_json() for one in checked]}))
     else:
         for one in checked:
             print(f"{day} {one}")
-        print("the books balance" if balanced else "the books do not balance")
+        print("the day_queries balance" if balanced else "the day_queries do not balance")
     return EXIT_OK if balanced else EXIT_BUG
 
 
@@ -124,8 +124,8 @@ def _day(loaded: LoadedSettings, text: str) -> Day:
     return Day.of(parse_date(text, zone), zone)
 
 
-def _model_ids(tables: Tables, wanted: str | None) -> set[str]:
-    return {model_id for _, model_id in tables.books.models_of(wanted)}
+def _model_ids(project: ProjectDatabase, wanted: str | None) -> set[str]:
+    return {model_id for _, model_id in project.day_queries.models_of(wanted)}
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:

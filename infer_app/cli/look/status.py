@@ -11,8 +11,8 @@ from typing import Any
 from rich.text import Text
 
 from infer_app.cli.look.results import shown
-from infer_app.cli.output import show_table
-from infer_app.database.project_database import open_tables
+from infer_app.cli.terminal.output import show_table
+from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date
 from infer_app.domain import DayCounts
 from infer_app.settings.load import load_settings
@@ -31,17 +31,17 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
     loaded = load_settings(config)
     zone = loaded.settings.run.time_zone
     today = Day.of(parse_date("today", zone), zone)
-    with open_tables(loaded, read_only=True) as tables:
+    with open_project_database(loaded, read_only=True) as project:
         current: dict[str, str] = {}
-        for name, model_id in tables.books.models_of():
+        for name, model_id in project.day_queries.models_of():
             current.setdefault(name, model_id)
         current = current or {"(no model has run)": ""}
-        runs = tables.books.last_runs(1000)
-        living = tables.ledger.living_runs()
+        runs = project.day_queries.last_runs(1000)
+        living = project.run_store.living_runs()
         rows = []
         for day in (today.before(n) for n in range(days)):
             for name, model_id in current.items():
-                counts = tables.books.count_day(day, model_id)
+                counts = project.day_queries.count_day(day, model_id)
                 last = next((run for run in runs if run["day"] == day.date and run["model_id"] == model_id), None)
                 if counts.eligible or last:
                     rows.append((day, name, counts, last, state_of(counts, last, living)))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from infer_app.cli.output import show_table
+from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
 from infer_app.domain import Broken, ImageRef, Prediction
 from infer_app.errors import UsageError

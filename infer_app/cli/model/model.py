@@ -11,16 +11,16 @@ from functools import partial
 from pathlib import Path
 
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
-from infer_app.cli.output import show_table
+from infer_app.cli.terminal.output import show_table
 from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
-from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import find_artifact, list_artifacts, scan_artifacts
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import OutputSpec
-from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants, check_gpu_variants
+from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.calibration import Calibration
 from infer_app.models.build.model_source import make_module
@@ -161,7 +161,7 @@ def build(
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
         artifact = add_variants(artifact, calibration, say)
         if gpu:
-            artifact = add_gpu_variants(artifact, gpu, partial(make_module, source, weights), Workshop.here(), say)
+            artifact = add_gpu_variants(artifact, gpu, partial(make_module, source, weights), BuildTarget.here(), say)
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if variants.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), say)
@@ -243,7 +243,7 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
         with redirect_stdout(sys.stderr):
             variants = [variant for device in ("cpu", "cuda") for variant in runnable(artifact.manifest, device)]
             models = tuple(ModelSpec(artifact.folder, variant) for variant in variants)
-            LaneSpec(models, ReadLimits((), images.max_bytes), images.max_pixels).open()
+            HandlerSpec(models, ReadLimits((), images.max_bytes), images.max_pixels).open()
         if not as_json:
             files = len(artifact.manifest.files)
             print(

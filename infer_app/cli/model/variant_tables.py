@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from infer_app.cli.output import show_table
+from infer_app.cli.terminal.output import show_table
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.build.decoding_agreement import agreement_in_words
 from infer_app.models.runtimes.variants import TORCHSCRIPT

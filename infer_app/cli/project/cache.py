@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.output import show_table
+from infer_app.cli.terminal.output import show_table
 from infer_app.errors import UsageError
 from infer_app.images.cache import cache_file
 from infer_app.images.cache.cache_file import Kept

@@ -16,11 +16,11 @@ from pathlib import Path
 from infer_app import __version__
 from infer_app.database.listing.image_registry import count_images
 from infer_app.database.listing.source import Source
-from infer_app.database.project_database import open_database, open_source, open_tables
+from infer_app.database.project_database import open_project_database, open_results_database, open_source
 from infer_app.day import Day, parse_date
 from infer_app.domain import ImageRef
 from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, UsageError, gravest
-from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.images.read.read_image import ReadLimits, refused_among
 from infer_app.machine import usable_cores
@@ -93,7 +93,7 @@ def _decoder(_: LoadedSettings) -> Iterator[Finding]:
 
 
 def _database(loaded: LoadedSettings) -> Iterator[Finding]:
-    with open_database(loaded, read_only=True) as database:
+    with open_results_database(loaded, read_only=True) as database:
         yield Finding("database", f"{database.shown_url}, schema up to date")
         with open_source(loaded, database) as source:
             yield from _source(loaded, source, is_foreign=source.database is not database)
@@ -216,7 +216,7 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         images = loaded.settings.images
         plan = plan_run(loaded, artifact)
         model = ModelSpec(artifact.folder, plan.variant, plan.batch_size)
-        LaneSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels).open()
+        HandlerSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels).open()
         manifest = artifact.manifest
         yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")
     if missing := missing_for(OPENVINO_FP32):
@@ -227,13 +227,13 @@ def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
     """Whether each node of the cluster has this program and reads the latest images, some of them tried."""
     if loaded.settings.run.executor != "ray":
         return
-    from infer_app.cluster.node_check import Survey, survey
+    from infer_app.cluster.node_check import NodeCheck, survey
     from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
 
     zone = loaded.settings.run.time_zone
-    with open_tables(loaded, read_only=True) as tables:
-        nearest = tables.source.nearest_date(Day.of(parse_date("today", zone), zone))
-        latest = _some_images(tables.source, Day.of(nearest, zone), SAMPLED_IMAGES) if nearest else []
+    with open_project_database(loaded, read_only=True) as project:
+        nearest = project.source.nearest_date(Day.of(parse_date("today", zone), zone))
+        latest = _some_images(project.source, Day.of(nearest, zone), SAMPLED_IMAGES) if nearest else []
     locations = [ref.location for ref in latest]
     cluster = Cluster(ClusterSpec(**dict(loaded.settings.ray)), usable_cores())
     try:
@@ -245,7 +245,7 @@ def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
     except UsageError as error:
         yield Finding("ray", str(error), error.hint, error.exit_code)
     for node, answer in answers.items():
-        if not isinstance(answer, Survey):
+        if not isinstance(answer, NodeCheck):
             fix = "install infer_app there, the same version: Ray's image of your cluster, or [ray] runtime_env"
             yield Finding("ray", f"{node.address}: {type(answer).__name__}: {answer}", fix, UsageError.exit_code)
             continue

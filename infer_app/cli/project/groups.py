@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from infer_app.cli.options import Config, Json
+from infer_app.cli.terminal.options import Config, Json
 
 images_app = typer.Typer(help="The images that infer_app keeps a table of itself.", no_args_is_help=True)
 db_app = typer.Typer(help="The tables of infer_app.", no_args_is_help=True)

@@ -14,17 +14,17 @@ import tomlkit
 import tomlkit.exceptions
 
 from infer_app.atomic_file import replace_file
-from infer_app.cli.output import show_table
+from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import add_images, add_objects, find_images, may_be_image
-from infer_app.database.project_database import open_tables
+from infer_app.database.project_database import open_project_database
 from infer_app.database.results.migrate import upgrade as upgrade_tables
 from infer_app.database.results.pgvector import Storage, store_vectors
 from infer_app.database.results.schema import VERSION
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
-from infer_app.locations import Place, RemoteAccess, is_remote, parse_url, shown
+from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.settings.loaded import LoadedSettings
 from infer_app.telemetry.printable import printable
@@ -136,13 +136,13 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     files = [file for path in local for file in find_images(path)]
     storable = [file for file in files if is_utf8(str(file))]
     places = [_place_of(url) for url in urls]
-    with open_tables(loaded) as tables:
+    with open_project_database(loaded) as project:
         allow_roots(loaded, [path if path.is_dir() else path.parent for path in local])
         allow_places(loaded, places)
-        added, known = add_images(tables.database, storable, added_at, loaded.path_map), len(storable)
+        added, known = add_images(project.database, storable, added_at, loaded.path_map), len(storable)
         for url, place in zip(urls, places, strict=True):
             for found in _found_at(url, place, loaded.remote):
-                added += add_objects(tables.database, found, added_at)
+                added += add_objects(project.database, found, added_at)
                 known += len(found)
     print(f"{added:,} images added for {date or 'today'}, {known - added:,} were known already")
     for file in files:
@@ -150,17 +150,17 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
             print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
 
 
-def _place_of(url: str) -> Place:
+def _place_of(url: str) -> AllowedPrefix:
     """The folder of a URL, which is all of it where it ends in a slash."""
     try:
         parsed = parse_url(url)
     except ValueError as error:
         raise UsageError(f"{shown(url)}: {error}") from None
     folder, _, _ = parsed.path.rpartition("/")
-    return Place(replace(parsed, path=f"{folder}/", query=""))
+    return AllowedPrefix(replace(parsed, path=f"{folder}/", query=""))
 
 
-def _found_at(url: str, place: Place, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
+def _found_at(url: str, place: AllowedPrefix, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
     """(location, size in bytes) of a single image, or of all below a folder, a folder at a time."""
     if not parse_url(url).path.endswith("/"):
         yield [(url, None)]
@@ -178,7 +178,7 @@ def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
     _note(loaded.path, "images", "roots", list(map(str, new)))
 
 
-def allow_places(loaded: LoadedSettings, places: Sequence[Place]) -> None:
+def allow_places(loaded: LoadedSettings, places: Sequence[AllowedPrefix]) -> None:
     """The same for [remote] allow."""
     known = loaded.remote.places
     new = [place for place in dict.fromkeys(places) if not any(one.allows(place.root) for one in known)]

@@ -9,8 +9,8 @@ from typing import Any
 import tomlkit
 from pydantic import SecretStr
 
-from infer_app.cli.output import show_table
 from infer_app.cli.project.project import TEMPLATE, init
+from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.propose_mapping import FOLDER, Proposal, TimeColumn, propose
 from infer_app.errors import DatabaseUnavailable

@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 
 from infer_app.cli.look.report import Wanted, write_reports
-from infer_app.cli.output import show_table
 from infer_app.cli.project import demo_assets, project
 from infer_app.cli.run import run as run_command
-from infer_app.cli.run.run_output import Voice
-from infer_app.database.project_database import open_tables
+from infer_app.cli.run.run_output import Verbosity
+from infer_app.cli.terminal.output import show_table
+from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date
 from infer_app.domain import Recipe
 from infer_app.errors import InferError
@@ -52,7 +52,7 @@ def quickstart(folder: Path) -> None:
         "yesterday",
         run_command.run_flags(MODEL),
         limits,
-        Voice(False, False, False),
+        Verbosity(False, False, False),
         False,
         config,
     )
@@ -75,12 +75,13 @@ def _show(config: Path) -> None:
     loaded = load_settings(config)
     zone = loaded.settings.run.time_zone
     day = Day.of(parse_date("yesterday", zone), zone)
-    with open_tables(loaded, read_only=True) as tables:
+    with open_project_database(loaded, read_only=True) as project:
         rows = [
             (Path(row["location"]).name, row["label"], f"{row['score']:.2f}")
-            for row in tables.books.read_predictions(day)
+            for row in project.day_queries.read_predictions(day)
         ]
         rows += [
-            (Path(row["location"]).name, f"rejected: {row['reason']}", "") for row in tables.books.read_rejections(day)
+            (Path(row["location"]).name, f"rejected: {row['reason']}", "")
+            for row in project.day_queries.read_rejections(day)
         ]
     show_table(("photo", "label", "score"), rows)

@@ -9,17 +9,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from infer_app.bench.benchmark_request import Order
+from infer_app.bench.benchmark_request import BenchmarkRequest
 from infer_app.bench.ladder import Row, find_bottleneck, find_broken_files, measure_ladder
 from infer_app.bench.strategies import LADDER
-from infer_app.cli.output import show_table
+from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
-from infer_app.database.project_database import open_tables
+from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import local_path
-from infer_app.locations import PathMap
+from infer_app.locations import PathMapping
 from infer_app.machine import usable_cores
 from infer_app.pipeline.job import choose_artifact
 from infer_app.settings.load import load_settings
@@ -47,7 +47,7 @@ def bench(
     loaded = load_settings(config, flags)
     _check_names(only)
     artifact = choose_artifact(loaded)
-    order = Order(
+    order = BenchmarkRequest(
         paths=_paths_in(folder, limit) if folder else _paths_of_day(loaded, date, limit),
         config=loaded.path,
         flags=flags,
@@ -75,17 +75,17 @@ def _paths_of_day(loaded: LoadedSettings, date: str, limit: int) -> list[str]:
     """All images of the day, predicted or not."""
     zone = loaded.settings.run.time_zone
     day = Day.of(parse_date(date, zone), zone)
-    with open_tables(loaded, read_only=True) as tables:
-        locations = (ref.location for ref in tables.source.select_new(day, NO_MODEL))
+    with open_project_database(loaded, read_only=True) as project:
+        locations = (ref.location for ref in project.source.select_new(day, NO_MODEL))
         paths = list(islice(_local_paths(locations, loaded.path_map), limit))
-        nearest = None if paths else tables.source.nearest_date(day)
+        nearest = None if paths else project.source.nearest_date(day)
     if not paths:
         hint = f"the nearest day with images is {nearest}; or name a folder with --images" if nearest else ""
         raise UsageError(f"no images on {day}", hint or "name a folder with --images")
     return paths
 
 
-def _local_paths(locations: Iterator[str], path_map: PathMap) -> Iterator[str]:
+def _local_paths(locations: Iterator[str], path_map: PathMapping) -> Iterator[str]:
     for location in locations:
         try:
             yield local_path(location, path_map)
@@ -107,7 +107,7 @@ def _told(row: Row, as_json: bool) -> Row:
     return row
 
 
-def _print_head(order: Order, broken: dict[str, str]) -> None:
+def _print_head(order: BenchmarkRequest, broken: dict[str, str]) -> None:
     print(
         f"{len(order.paths):,} images, {order.num_workers} workers; each strategy is a process of its own", flush=True
     )
@@ -139,7 +139,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (row.name, *shown, says)
 
 
-def _print_json(order: Order, broken: dict[str, str], rows: Sequence[Row]) -> None:
+def _print_json(order: BenchmarkRequest, broken: dict[str, str], rows: Sequence[Row]) -> None:
     bottleneck = find_bottleneck(rows)
     answer: dict[str, Any] = {
         "num_images": len(order.paths),

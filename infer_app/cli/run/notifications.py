@@ -17,7 +17,7 @@ from infer_app import __version__
 from infer_app.atomic_file import replace_file
 from infer_app.day import Day
 from infer_app.errors import EXIT_BUG, SIGNALLED, InferError, Interrupted
-from infer_app.notify.errand import Errand, wait_for
+from infer_app.notify.errand import BackgroundTask, wait_for
 from infer_app.notify.ping import Ping
 from infer_app.notify.post import post
 from infer_app.pipeline.stop import Stop
@@ -35,7 +35,7 @@ LOCK_S = 1.0
 
 
 @dataclass
-class Night:
+class RunSession:
     """What is known of a run so far: how it ended, or the error that ended it."""
 
     date: str | None = None
@@ -83,11 +83,11 @@ class Night:
 
 
 @contextmanager
-def night(loaded: LoadedSettings, is_told: bool) -> Iterator[Night]:
-    """Around a run. `is_told`: others hear of it, also of a run that fails before it has begun."""
-    one = Night()
+def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
+    """Around a run. `notify`: others hear of it, also of a run that fails before it has begun."""
+    one = RunSession()
     url = loaded.settings.ping.url
-    ping = Ping(url.get_secret_value()) if url and is_told else None
+    ping = Ping(url.get_secret_value()) if url and notify else None
     try:
         one.models = loaded.model_names
         yield one
@@ -96,12 +96,12 @@ def night(loaded: LoadedSettings, is_told: bool) -> Iterator[Night]:
             one.failed(error)
         raise
     finally:
-        if is_told:
+        if notify:
             _tell_whatever_happens(loaded, one, ping)
         one.say_how_it_ended()
 
 
-def _tell_whatever_happens(loaded: LoadedSettings, one: Night, ping: Ping | None) -> None:
+def _tell_whatever_happens(loaded: LoadedSettings, one: RunSession, ping: Ping | None) -> None:
     try:
         _tell(loaded, one, ping)
     except Interrupted:  # by a second signal
@@ -110,7 +110,7 @@ def _tell_whatever_happens(loaded: LoadedSettings, one: Night, ping: Ping | None
         log.warning("not everybody was told", exc_info=True)
 
 
-def _tell(loaded: LoadedSettings, one: Night, ping: Ping | None) -> None:
+def _tell(loaded: LoadedSettings, one: RunSession, ping: Ping | None) -> None:
     """One warning for each that can't be reached."""
     exit_code = EXIT_BUG if one.exit_code is None else one.exit_code
     until = time.monotonic() + (AFTER_SIGNAL_S if exit_code >= SIGNALLED else AFTER_S)
@@ -118,19 +118,19 @@ def _tell(loaded: LoadedSettings, one: Night, ping: Ping | None) -> None:
     with Stop() as stop:  # a signal ends the waiting and not the program, whose work is done
         if settings.metrics.textfile:
             _write_metrics(loaded.resolve(settings.metrics.textfile), loaded.folder, one, exit_code)
-        errands: list[tuple[str, Errand]] = []
+        errands: list[tuple[str, BackgroundTask]] = []
         if ping and settings.ping.url:
             errands.append((settings.ping.url.get_secret_value(), ping.end(exit_code, one.line)))
         if settings.webhook.url:
             url, body = settings.webhook.url.get_secret_value(), json.dumps(one.answer).encode()
-            errands.append((url, Errand("webhook", lambda: post(url, body, "application/json"))))
+            errands.append((url, BackgroundTask("webhook", lambda: post(url, body, "application/json"))))
         wait_for([errand for _, errand in errands], until, lambda: bool(stop.exit_code))
     for address, errand in errands:
         if errand.problem:
             log.warning("the %s to %s failed: %s", errand.name, mask_address(address), errand.problem)
 
 
-def _write_metrics(file: Path, project: Path, one: Night, exit_code: int) -> None:
+def _write_metrics(file: Path, project: Path, one: RunSession, exit_code: int) -> None:
     try:
         with _lock(file.parent):
             earlier = {}

@@ -14,9 +14,9 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.failures import heard
-from infer_app.cli.run.notifications import Night, night
-from infer_app.cli.run.run_output import Answer, Failure, Voice, in_json, say, say_rehearsal
+from infer_app.cli.run.notifications import RunSession, notifying
+from infer_app.cli.run.run_output import Failure, ModelResult, Verbosity, in_json, print_dry_run_summary, print_summary
+from infer_app.cli.terminal.failures import heard
 from infer_app.day import Day, each_date, parse_date
 from infer_app.domain import RunReport
 from infer_app.errors import SIGNALLED, DayHeld, Interrupted, ModelError, NothingAllowed, gravest
@@ -25,10 +25,10 @@ from infer_app.pipeline.run_day import dry_run, run_day
 from infer_app.pipeline.stop import Stop, seconds_until
 from infer_app.settings.load import load_settings
 from infer_app.settings.loaded import LoadedSettings
-from infer_app.telemetry.forecast import Forecast, forecast
 from infer_app.telemetry.log import bind, log_to_stderr
 from infer_app.telemetry.metrics import ModelOutcome
 from infer_app.telemetry.progress import Progress
+from infer_app.telemetry.summary_line import Forecast, forecast
 from infer_app.telemetry.trace import Trace
 
 log = logging.getLogger(__name__)
@@ -63,38 +63,40 @@ def run(
     date_text: str,
     flags: dict[str, Any],
     limits: Limits,
-    voice: Voice,
+    verbosity: Verbosity,
     is_dry: bool,
     config: Path | None,
     trace: Path | None = None,
 ) -> int:
     """One day and its look-back, oldest first; returns the exit code."""
-    loaded = _load(config, flags, voice)
+    loaded = _load(config, flags, verbosity)
     settings = loaded.settings.run
-    with night(loaded, is_told=not is_dry) as tonight:
+    with notifying(loaded, notify=not is_dry) as session:
         day = Day.of(parse_date(date_text, settings.time_zone), settings.time_zone)
         days = [day.before(n) for n in range(settings.lookback, -1, -1)]
         with Trace(trace) if trace else nullcontext() as traced:
             if is_dry:
-                return _dry_run(loaded, days, limits, voice, traced)
-            return _run_days(loaded, days, limits, voice, tonight, traced)
+                return _dry_run(loaded, days, limits, verbosity, traced)
+            return _run_days(loaded, days, limits, verbosity, session, traced)
 
 
-def backfill(first: str, last: str, flags: dict[str, Any], limits: Limits, voice: Voice, config: Path | None) -> int:
+def backfill(
+    first: str, last: str, flags: dict[str, Any], limits: Limits, verbosity: Verbosity, config: Path | None
+) -> int:
     """Every day of the range, oldest first; returns the gravest exit code."""
-    loaded = _load(config, flags, voice)
+    loaded = _load(config, flags, verbosity)
     zone = loaded.settings.run.time_zone
     dates = each_date(parse_date(first, zone), parse_date(last, zone))
-    with night(loaded, is_told=False) as tonight:
-        return _run_days(loaded, [Day.of(one, zone) for one in dates], limits, voice, tonight)
+    with notifying(loaded, notify=False) as session:
+        return _run_days(loaded, [Day.of(one, zone) for one in dates], limits, verbosity, session)
 
 
-def _load(config: Path | None, flags: dict[str, Any], voice: Voice) -> LoadedSettings:
+def _load(config: Path | None, flags: dict[str, Any], verbosity: Verbosity) -> LoadedSettings:
     """The settings, and a log as they want it: wrong settings too are told in the form that was asked for outside."""
     asked = flags.get("log.format") or os.environ.get("INFER_LOG__FORMAT", "text")
-    log_to_stderr(asked, voice.quiet, voice.verbose)
+    log_to_stderr(asked, verbosity.quiet, verbosity.verbose)
     loaded = load_settings(config, flags)
-    log_to_stderr(loaded.settings.log.format, voice.quiet, voice.verbose)
+    log_to_stderr(loaded.settings.log.format, verbosity.quiet, verbosity.verbose)
     return loaded
 
 
@@ -102,14 +104,14 @@ def _run_days(
     loaded: LoadedSettings,
     days: Sequence[Day],
     limits: Limits,
-    voice: Voice,
-    tonight: Night,
+    verbosity: Verbosity,
+    session: RunSession,
     trace: Trace | None = None,
 ) -> int:
     """Models that take the same pixels together, the others after them, also where one can't run or is held."""
     artifacts = choose_artifacts(loaded)
-    tonight.begins(days, [artifact.manifest.name for artifact in artifacts], loaded.shown_url)
-    answers: list[Answer] = []
+    session.begins(days, [artifact.manifest.name for artifact in artifacts], loaded.shown_url)
+    answers: list[ModelResult] = []
     failures: list[Failure] = []
     nearest: date | None = None
     left = deque(group_by_pixels(artifacts))
@@ -119,7 +121,7 @@ def _run_days(
             bind(model=", ".join(artifact.manifest.name for artifact in artifacts))
             try:
                 with open_job(loaded, artifacts, trace=trace is not None) as job:
-                    answers += _run_job(job, days, limits, stop, Progress(voice.quiet), trace)
+                    answers += _run_job(job, days, limits, stop, Progress(verbosity.quiet), trace)
                     nearest = _nearest_date(job, days[-1]) if not answers[-1].last.day.eligible else None
             except (DayHeld, ModelError) as error:
                 if len(artifacts) > 1:  # whichever it is, the others do without it
@@ -137,16 +139,16 @@ def _run_days(
     told = in_json(answers, failures, exit_code)
     outcomes = [answer.outcome for answer in answers] + [failure.outcome for failure in failures]
     outcomes += [ModelOutcome(name, stop.exit_code) for name in not_begun]
-    tonight.ended(told, outcomes, exit_code)
-    bind(model=", ".join(tonight.models))
+    session.ended(told, outcomes, exit_code)
+    bind(model=", ".join(session.models))
     with heard(sys.stdout):  # at once: others are told next, which may take seconds
-        say(answers, failures, days, nearest, exit_code, told, voice)
+        print_summary(answers, failures, days, nearest, exit_code, told, verbosity)
     return exit_code
 
 
 def _run_job(
     job: Job, days: Sequence[Day], limits: Limits, stop: Stop, progress: Progress, trace: Trace | None
-) -> list[Answer]:
+) -> list[ModelResult]:
     by_day: list[list[RunReport]] = []
     left_out: list[int] = []
     for day in days:
@@ -165,29 +167,33 @@ def _run_job(
 
 
 def _nearest_date(job: Job, day: Day) -> date | None:
-    return job.tables.source.database.ride_out(lambda: job.tables.source.nearest_date(day))
+    return job.project.source.database.with_reconnect(lambda: job.project.source.nearest_date(day))
 
 
-def _answer(job: Job, days: Sequence[Day], reports: list[RunReport], left_out: list[int], ended_early: bool) -> Answer:
+def _answer(
+    job: Job, days: Sequence[Day], reports: list[RunReport], left_out: list[int], ended_early: bool
+) -> ModelResult:
     model_id = reports[-1].model_id
-    older = job.tables.database.ride_out(lambda: job.tables.books.count_older_pending(days[0], model_id))
+    older = job.project.database.with_reconnect(lambda: job.project.day_queries.count_older_pending(days[0], model_id))
     exit_code = gravest(left_out + [report.exit_code for report in reports])
-    return Answer(reports, older, _forecast_rest(job, days, reports) if ended_early else None, exit_code)
+    return ModelResult(reports, older, _forecast_rest(job, days, reports) if ended_early else None, exit_code)
 
 
 def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:
     """How long a run would take for what this one has left undone; by the day of it that says most about speed."""
-    books, model_id = job.tables.books, reports[-1].model_id
-    pending = job.tables.database.ride_out(lambda: sum(books.count_new(day, model_id) for day in days))
+    day_queries, model_id = job.project.day_queries, reports[-1].model_id
+    pending = job.project.database.with_reconnect(lambda: sum(day_queries.count_new(day, model_id) for day in days))
     return forecast(max(reports, key=lambda report: report.selected), pending) if pending else None
 
 
-def _dry_run(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice: Voice, trace: Trace | None) -> int:
+def _dry_run(
+    loaded: LoadedSettings, days: Sequence[Day], limits: Limits, verbosity: Verbosity, trace: Trace | None
+) -> int:
     rehearsed: list[tuple[list[RunReport], Forecast]] = []
     with limits.stop() as stop:
         for artifacts in group_by_pixels(choose_artifacts(loaded)):
             with open_job(loaded, artifacts, read_only=True, trace=trace is not None) as job:
-                reports = dry_run(job, days, stop, Progress(voice.quiet), limits.images, trace)
+                reports = dry_run(job, days, stop, Progress(verbosity.quiet), limits.images, trace)
                 rehearsed.append((reports, forecast(reports[0], _pending(job, days))))
     told = [
         report.to_json() | {"dry_run": True, "forecast": asdict(rest)}
@@ -195,17 +201,17 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], limits: Limits, voice:
         for report in reports
     ]
     exit_code = gravest([report.exit_code for reports, _ in rehearsed for report in reports])
-    if voice.as_json:
+    if verbosity.as_json:
         several = {"models": told} if len(told) > 1 else {}
         print(json.dumps(told[0] | {"exit_code": exit_code} | several))
         return exit_code
     for reports, rest in rehearsed:
-        say_rehearsal(reports, rest, len(rehearsed) > 1)
+        print_dry_run_summary(reports, rest, len(rehearsed) > 1)
     return exit_code
 
 
 def _pending(job: Job, days: Sequence[Day]) -> int:
     """Images that this run and a backfill of the days before would do for at least one of the models."""
-    books = job.tables.books
-    older = max(books.count_older_pending(days[0], model_id) for model_id in job.model_ids)
-    return sum(books.count_new(day, *job.model_ids) for day in days) + older
+    day_queries = job.project.day_queries
+    older = max(day_queries.count_older_pending(days[0], model_id) for model_id in job.model_ids)
+    return sum(day_queries.count_new(day, *job.model_ids) for day in days) + older

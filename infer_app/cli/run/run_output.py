@@ -12,15 +12,14 @@ from typing import Any
 from infer_app.day import Day
 from infer_app.domain import RunReport
 from infer_app.errors import InferError
-from infer_app.telemetry.forecast import Forecast
 from infer_app.telemetry.metrics import ModelOutcome
-from infer_app.telemetry.summary_line import node_costs, speed, stage_costs, verdict
+from infer_app.telemetry.summary_line import Forecast, node_costs, speed, stage_costs, summary_line
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class Verbosity:
     """How much is said, and in which form."""
 
     quiet: bool
@@ -49,7 +48,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ModelResult:
     """What a run has to say of one model."""
 
     reports: list[RunReport]  # of each day that was run, oldest first
@@ -75,27 +74,27 @@ class Answer:
         return self.last.to_json() | more
 
 
-def in_json(answers: Sequence[Answer], failures: Sequence[Failure], exit_code: int) -> dict[str, Any]:
+def in_json(answers: Sequence[ModelResult], failures: Sequence[Failure], exit_code: int) -> dict[str, Any]:
     models = [answer.to_json() for answer in answers] + [failure.to_json() for failure in failures]
     several = {"models": models} if len(models) > 1 else {}
     return answers[0].to_json() | {"exit_code": exit_code} | several
 
 
-def say(
-    answers: list[Answer],
+def print_summary(
+    answers: list[ModelResult],
     failures: list[Failure],
     days: Sequence[Day],
     nearest: date | None,
     exit_code: int,
     told: dict[str, Any],
-    voice: Voice,
+    verbosity: Verbosity,
 ) -> None:
     for failure in failures:
         log.error("%s was not run: %s (%s)", failure.model, failure.error, failure.error.hint)
-    if voice.as_json:
+    if verbosity.as_json:
         print(json.dumps(told))
         return
-    if voice.quiet and exit_code == 0:
+    if verbosity.quiet and exit_code == 0:
         return
     for answer in answers:
         if len(answers) + len(failures) > 1:
@@ -103,11 +102,11 @@ def say(
         _say_answer(answer, days, nearest)
 
 
-def _say_answer(answer: Answer, days: Sequence[Day], nearest: date | None) -> None:
+def _say_answer(answer: ModelResult, days: Sequence[Day], nearest: date | None) -> None:
     last = answer.last
     for report in answer.reports[:-1]:
         if report.selected or report.day.pending:
-            print(verdict(report))
+            print(summary_line(report))
     if last.reasons:
         print("rejected: " + ", ".join(f"{count:,} {reason}" for reason, count in last.reasons.items()))
     if answer.older:
@@ -122,7 +121,7 @@ def _say_answer(answer: Answer, days: Sequence[Day], nearest: date | None) -> No
         print(what if nearest else "there are no images at all")
     if answer.rest:
         print(f"if it goes on now: {answer.rest.told(_now())}")
-    print(verdict(last))
+    print(summary_line(last))
 
 
 def _say_costs(report: RunReport) -> None:
@@ -137,7 +136,7 @@ def _now() -> datetime:
     return datetime.now(UTC).astimezone()
 
 
-def say_rehearsal(reports: Sequence[RunReport], rest: Forecast, is_one_of_several: bool) -> None:
+def print_dry_run_summary(reports: Sequence[RunReport], rest: Forecast, is_one_of_several: bool) -> None:
     first = reports[0]
     if is_one_of_several:
         print(f"{' and '.join(report.model for report in reports)}:")

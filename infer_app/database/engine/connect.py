@@ -21,7 +21,14 @@ from sqlalchemy.exc import (
     ProgrammingError,
 )
 
-from infer_app.database.engine.reconnect import OUTAGE_S, ConnectionLost, Deadlocked, Forbidden, Patience, ride_out
+from infer_app.database.engine.reconnect import (
+    OUTAGE_S,
+    ConnectionLost,
+    Deadlocked,
+    Forbidden,
+    Patience,
+    with_reconnect,
+)
 from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S, begin_sqlite, commit_sqlite, connect_sqlite, remember_file
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings.masks import mask_text, mask_url
@@ -106,11 +113,11 @@ class Database:
             with self.write() as connection:
                 return work(connection)
 
-        return self.ride_out(once)
+        return self.with_reconnect(once)
 
-    def ride_out(self, work: Callable[[], T]) -> T:
+    def with_reconnect(self, work: Callable[[], T]) -> T:
         """What `work` returns, which opens its own connections and bears being repeated."""
-        return ride_out(work)
+        return with_reconnect(work)
 
     def _connect(self, engine: Engine, patience_s: float = BUSY_TIMEOUT_S) -> Connection:
         """A server that was there before is waited for: it may only be starting again."""

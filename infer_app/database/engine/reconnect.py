@@ -58,7 +58,7 @@ class Patience:
             log.warning("it is back after %.1f s", time.monotonic() - self._since)
 
 
-def ride_out(work: Callable[[], T]) -> T:
+def with_reconnect(work: Callable[[], T]) -> T:
     """What `work` returns, which bears being repeated: after a deadlock, and when the connection was lost."""
     outage, deadlocks = Patience(), 0
     while True:

@@ -46,7 +46,7 @@ _ROWS_OF_JSON = {
 )
 
 
-class ForeignSource(Source):
+class CrossDatabaseSource(Source):
     """`database` is only ever read; `results` holds our tables."""
 
     def __init__(self, database: Database, settings: SourceSettings, results: Database) -> None:
@@ -55,7 +55,7 @@ class ForeignSource(Source):
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
         for page in self._read_pages(self.listed(), self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
-            yield self._results.ride_out(partial(self._new_among, page, model_ids))
+            yield self._results.with_reconnect(partial(self._new_among, page, model_ids))
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
         return self._by_page(connection, self._ask(partial(self._bounds, day=day)))

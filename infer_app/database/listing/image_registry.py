@@ -12,7 +12,7 @@ from sqlalchemy import Connection, func, select
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.schema import images
 from infer_app.database.results.upsert import keep_known
-from infer_app.locations import NOTHING_MAPPED, PathMap
+from infer_app.locations import NO_MAPPING, PathMapping
 
 # What lies beside images and is none. Everything else counts as one: a photo without a suffix must not be lost, and
 # what turns out to be something else is rejected with a reason.
@@ -41,7 +41,7 @@ def may_be_image(name: PurePath) -> bool:
 
 
 def add_images(
-    database: Database, paths: Sequence[Path], added_at: datetime, path_map: PathMap = NOTHING_MAPPED
+    database: Database, paths: Sequence[Path], added_at: datetime, path_map: PathMapping = NO_MAPPING
 ) -> int:
     """Registers absolute paths under `added_at` (naive UTC); those known already keep their day. Returns how many
     are new."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from datetime import date
+from datetime import date, datetime
 from functools import partial
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from sqlalchemy import (
     column,
     func,
     literal_column,
+    or_,
     select,
     text,
 )
@@ -85,7 +86,7 @@ class Source:
             with self.database.read() as connection:
                 return question(connection)
 
-        return self.database.ride_out(ask)
+        return self.database.with_reconnect(ask)
 
     def _read_pages(self, statement: Select[Any], bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
         """All but the last have `size` rows.
@@ -111,7 +112,7 @@ class Source:
                 plan_for_pages(connection)
                 return connection.execute(statement).all()
 
-        return self.database.ride_out(read)
+        return self.database.with_reconnect(read)
 
     def count_without_time(self) -> int:
         """Images that belong to no day."""
@@ -192,3 +193,28 @@ def storable_id(text: str) -> str:
     if not is_utf8(text):
         raise UsageError(f"the id {text!r} is not text in UTF-8", "mend it, or leave it out by a query")
     return text
+
+
+SOME = 5  # shown to a person
+
+
+def find_by_id(source: Source, image_id: str, day: Day | None = None) -> list[tuple[str, datetime | None]]:
+    """Location and time, UTC, of the images of an id, which should be one: some of them where it is shared.
+
+    Without a day the whole source is read.
+    """
+    with source.database.read() as connection:
+        among = source.listed() if day is None else source.in_day(connection, day)
+        rows = connection.execute(among.where(source.id_text == image_id).limit(SOME)).all()
+    return [(as_location(row[1]), read_time(row[2], source.zone)) for row in rows]
+
+
+def find_similar(source: Source, text: str) -> list[tuple[str, str]]:
+    """(id, location) of some images whose id begins with `text`, or whose location holds it."""
+    begins, holds = (
+        source.id_text.startswith(text, autoescape=True),
+        AsText(source.location).contains(text, autoescape=True),
+    )
+    with source.database.read() as connection:
+        rows = connection.execute(source.listed().where(or_(begins, holds)).limit(SOME)).all()
+    return [(row[3], as_location(row[1])) for row in rows]

@@ -1,4 +1,4 @@
-"""What the tables say of a day: counts by rows, lists for people and scripts, and whether the books balance."""
+"""What the tables say of a day: counts by rows, lists for people and scripts, and whether the day_queries balance."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class StoredRejection:
         return known and (self.file.size, self.file.modified) != (now.size, now.modified)
 
 
-class Books:
+class DayQueries:
     """Reads of one database; only `forget_rejections` writes."""
 
     def __init__(self, database: Database, source: Source) -> None:
@@ -76,7 +76,7 @@ class Books:
             )
 
     def find_problems(self, day: Day, model_id: str) -> list[str]:
-        """What is wrong with the day's rows, in words; empty when the books balance."""
+        """What is wrong with the day's rows, in words; empty when the day_queries balance."""
         counts = self.count_day(day, model_id)
         problems = [] if counts.balanced else [f"{counts} does not balance"]
         with self._database.read() as connection:

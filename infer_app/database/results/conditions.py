@@ -36,7 +36,7 @@ def new_among(listed: Select[Any], image_id: ColumnElement[str], model_ids: Sequ
 
 
 def is_new(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
-    return and_(~has_prediction(image_id, model_id), ~has_rejection(image_id, model_id, stands()))
+    return and_(~has_prediction(image_id, model_id), ~has_rejection(image_id, model_id, is_settled()))
 
 
 def has_prediction(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
@@ -99,7 +99,7 @@ def _lateral_join(join: KeyedJoin, compiler: Any, **how: Any) -> str:
     return f"{left} {kind} LATERAL (SELECT * FROM {right} WHERE {on} OFFSET 0) AS {name} ON true"
 
 
-def stands() -> ColumnElement[bool]:
+def is_settled() -> ColumnElement[bool]:
     """Whether a rejection keeps its image from being tried again by the next run that covers its day."""
     transient = rejections.c.reason.in_(sorted(TRANSIENT_REASONS))
     tired = and_(rejections.c.reason != Reason.NOT_FOUND, rejections.c.attempts >= MAX_ATTEMPTS)

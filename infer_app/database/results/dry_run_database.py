@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def open_rehearsal(database: Database) -> Iterator[Database]:
+def open_dry_run_database(database: Database) -> Iterator[Database]:
     """A database to write into instead of `database`, which stays as it is.
 
     SQLite: an empty copy of its tables, indexes and triggers in a temporary file. Another run that holds the lock and

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from sqlalchemy import Connection, text
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.results.runs import Ledger
+from infer_app.database.results.runs import RunStore
 from infer_app.database.results.vectors import to_bytes, to_text, vector_type
 from infer_app.errors import DayHeld, UsageError
 
@@ -57,7 +57,7 @@ def store_vectors(database: Database, storage: Storage) -> int:
         type_name = "bytea" if storage == "bytes" else _extension_type(connection)
         # No run can begin until this is done: it would write vectors of the other type.
         connection.execute(text("LOCK TABLE infer_runs IN EXCLUSIVE MODE"))
-        if Ledger(database).living_runs():
+        if RunStore(database).living_runs():
             raise DayHeld("a run is at work, which writes vectors as they are now", "wait for it to end")
         return _convert(connection, storage, type_name)
 

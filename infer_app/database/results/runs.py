@@ -30,7 +30,7 @@ from infer_app.errors import DatabaseUnavailable, DayHeld
 
 log = logging.getLogger(__name__)
 
-BEAT_S = 15.0
+RENEW_EVERY_S = 15.0
 # A running row whose owner can't be looked at (it runs on another host or in another container) and whose heartbeat is
 # older has lost its owner. An owner that lives after all finds out when it next commits, and stops.
 LEASE_S = 90.0
@@ -39,16 +39,16 @@ BEFORE_ALL = datetime(1970, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class RunModel:
-    """The model of a run, as the ledger writes it."""
+    """The model of a run, as the run_store writes it."""
 
     name: str
     model_id: str
     variant: str
     manifest: dict[str, Any]
-    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
+    skipped_variants: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
 
 
-class Ledger:
+class RunStore:
     """Opens and closes run rows. A row that a dead process left as running is closed by whoever finds it."""
 
     def __init__(self, database: Database) -> None:
@@ -81,7 +81,7 @@ class Ledger:
                 "device": device,
                 "host": socket.gethostname(),
                 "process": process_identity(os.getpid()),
-                "throughput": {"passed_over": model.passed_over},
+                "throughput": {"skipped_variants": model.skipped_variants},
                 "versions": {"infer_app": __version__, "python": platform.python_version()},
                 "state": "running",
                 "started_at": now,
@@ -91,9 +91,9 @@ class Ledger:
         return run_id
 
     @contextmanager
-    def beating(self, run_ids: Sequence[str]) -> Iterator[None]:
-        """Within it these runs say every BEAT_S seconds that they live, however long a chunk takes."""
-        with _Heart(self._database.url, run_ids):
+    def lease_renewal(self, run_ids: Sequence[str]) -> Iterator[None]:
+        """Within it these runs say every RENEW_EVERY_S seconds that they live, however long a chunk takes."""
+        with _LeaseRenewer(self._database.url, run_ids):
             yield
 
     def close_run(self, report: RunReport) -> None:
@@ -180,7 +180,7 @@ class Ledger:
             connection.execute(not_done.values(ended_at=UtcNow(), **values))
 
 
-class _Heart(Thread):
+class _LeaseRenewer(Thread):
     """Beats until the end of its `with` block, over a connection of its own: SQLite's belong to one thread.
 
     A beat that fails is left out. The database may be away, and then nobody else can take the day; of any other error
@@ -196,7 +196,7 @@ class _Heart(Thread):
     def run(self) -> None:
         has_told = False
         with Database(self._url) as database:
-            while not self._ended.wait(BEAT_S):
+            while not self._ended.wait(RENEW_EVERY_S):
                 try:
                     with database.write(patience_s=0) as connection:
                         connection.execute(self._beat)
@@ -267,7 +267,7 @@ def _throughput(report: RunReport) -> dict[str, Any]:
         "waits": report.waits,
         "num_cores": report.num_cores,
         "num_workers": report.num_workers,
-        "passed_over": report.passed_over,
+        "skipped_variants": report.skipped_variants,
         "nodes": report.nodes,
     }
 

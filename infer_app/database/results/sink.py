@@ -47,7 +47,7 @@ class Sink:
         self._model_id = model_id
         self._variant = variant
         self._run_id = run_id
-        self._vector_type = database.ride_out(self._read_vector_type)
+        self._vector_type = database.with_reconnect(self._read_vector_type)
         self._predictions = BulkUpsert(database.dialect, predictions, vector_type=self._vector_type)
         self._rejections = BulkUpsert(database.dialect, rejections, {"attempts": _count_attempt})
         own = rejections.c.model_id == model_id

@@ -34,8 +34,7 @@ from infer_app.images.decode.formats import check_png_end, sniff, webp_size
 from infer_app.images.decode.jpeg_structure import JpegHeader, check_scans, has_jpeg_end, parse_jpeg_header
 from infer_app.images.decode.libjpeg_turbo import JpegRefused, decode_strictly, load_turbo
 from infer_app.images.read.bad_image import BadImage, reason_of
-from infer_app.images.transform.geometry import scale_for
-from infer_app.images.transform.picture import Picture, Pixels
+from infer_app.images.transform.geometry import Picture, Pixels, scale_for
 
 # Pillow's own pixel limit warns, or raises, at sizes the user may have allowed. The one cap is DecodeLimits.max_pixels,
 # held against the header before a pixel is decoded.

@@ -26,7 +26,7 @@ from infer_app.images.decode.jpeg_structure import (
     parse_jpeg_header,
 )
 from infer_app.images.read.bad_image import BadImage, reason_of
-from infer_app.images.transform.picture import Pixels
+from infer_app.images.transform.geometry import Pixels
 
 MAX_PADDING_BYTES = 16  # as libjpeg counts, which reads some ahead; more may be the overwritten end of a picture
 _STRICT = turbojpeg.TJFLAG_STOPONWARNING | turbojpeg.TJFLAG_LIMITSCANS

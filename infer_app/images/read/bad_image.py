@@ -1,4 +1,4 @@
-"""What the rooms of this package raise for an image that can't be predicted; a lane turns it into `Broken`."""
+"""What the rooms of this package raise for an image that can't be predicted; a handler turns it into `Broken`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from infer_app.errors import StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.image_bytes import ImageBytes
 from infer_app.images.read.retry import Transient
-from infer_app.locations import Place, RemoteAccess, RemoteUrl
+from infer_app.locations import AllowedPrefix, RemoteAccess, RemoteUrl
 
 RANGE_NOT_SATISFIABLE = 416  # the answer when the first byte of an empty object is asked for
 
@@ -52,7 +52,7 @@ class ObjectReader:
         except Exception as error:
             raise _refusal(error) from error
 
-    def list_folders(self, place: Place) -> Iterator[list[tuple[str, int | None]]]:
+    def list_folders(self, place: AllowedPrefix) -> Iterator[list[tuple[str, int | None]]]:
         """(location, size in bytes) of all objects below a place, a folder at a time. Raises StorageUnavailable."""
         filesystem, prefix = self._open(place.root.scheme), f"{place.root.scheme}://"
         try:

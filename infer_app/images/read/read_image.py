@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from infer_app.domain import ROW, Broken, FileFacts, ImageRef, Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.image_bytes import ImageBytes, too_large
-from infer_app.locations import NOTHING_MAPPED, NOTHING_REMOTE, PathMap, RemoteAccess, is_remote
+from infer_app.locations import NO_MAPPING, NOTHING_REMOTE, PathMapping, RemoteAccess, is_remote
 
 OUTSIDE = "outside the allowed roots"
 
@@ -39,7 +39,7 @@ class ReadLimits:
     roots: tuple[Path, ...]
     max_bytes: int
     remote: RemoteAccess = NOTHING_REMOTE
-    path_map: PathMap = NOTHING_MAPPED
+    path_map: PathMapping = NO_MAPPING
     rows: Rows | None = None
 
 
@@ -119,7 +119,7 @@ def read_ahead(location: str, limits: ReadLimits) -> None:
                 os.posix_fadvise(readable, 0, limits.max_bytes, os.POSIX_FADV_WILLNEED)
 
 
-def stat_facts(location: str, path_map: PathMap = NOTHING_MAPPED) -> FileFacts:
+def stat_facts(location: str, path_map: PathMapping = NO_MAPPING) -> FileFacts:
     """Size and modification time of a regular file without reading it; empty where they can't be had."""
     try:
         return _facts_of(local_path(location, path_map))
@@ -127,7 +127,7 @@ def stat_facts(location: str, path_map: PathMap = NOTHING_MAPPED) -> FileFacts:
         return FileFacts()
 
 
-def stat_all(locations: Sequence[str], path_map: PathMap) -> list[FileFacts]:
+def stat_all(locations: Sequence[str], path_map: PathMapping) -> list[FileFacts]:
     """Return `stat_facts` of each location."""
     return [stat_facts(location, path_map) for location in locations]
 
@@ -142,14 +142,14 @@ def _facts_of(path: str) -> FileFacts:
     return FileFacts(size=found.st_size, modified=found.st_mtime)
 
 
-def local_path(location: str, path_map: PathMap = NOTHING_MAPPED) -> str:
+def local_path(location: str, path_map: PathMapping = NO_MAPPING) -> str:
     """The absolute path under which a location is read; BadImage for everything that is not on this machine."""
     if not location:
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, "no location")
     if location.startswith("/"):
-        return path_map.here(location)
+        return path_map.to_local(location)
     if location.startswith("file://"):
-        return path_map.here(_path_of_uri(location))
+        return path_map.to_local(_path_of_uri(location))
     if "://" in location:
         scheme = location.split("://", 1)[0]
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {scheme!r} is not known")

@@ -15,7 +15,7 @@ from infer_app.images.read.http import HttpReader
 from infer_app.images.read.image_bytes import ImageBytes
 from infer_app.images.read.objects import ObjectReader
 from infer_app.images.read.retry import retried
-from infer_app.locations import HTTP_PORTS, PACKAGES, Place, RemoteAccess, RemoteUrl, parse_url
+from infer_app.locations import HTTP_PORTS, PACKAGES, AllowedPrefix, RemoteAccess, RemoteUrl, parse_url
 
 LOOK_S = 10.0  # for a place to answer
 
@@ -42,7 +42,7 @@ def allowed_url(location: str, access: RemoteAccess) -> RemoteUrl:
     return url
 
 
-def look_at(place: Place, access: RemoteAccess) -> str:
+def look_at(place: AllowedPrefix, access: RemoteAccess) -> str:
     """What a place answers, in words.
 
     Raises StorageUnavailable for one that does not answer or, of buckets, is not there; UsageError for one that can't
@@ -55,13 +55,13 @@ def look_at(place: Place, access: RemoteAccess) -> str:
     return "is there" if _ask(place, access, objects.look) else "answers, but may not be listed"
 
 
-def check_there(place: Place, access: RemoteAccess) -> None:
+def check_there(place: AllowedPrefix, access: RemoteAccess) -> None:
     """Raises StorageUnavailable where nobody answers. Whatever a web server would answer says that it is there."""
     http, objects = _readers(access)
     _ask(place, access, http.connect if place.root.scheme in HTTP_PORTS else objects.look)
 
 
-def list_folders(place: Place, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
+def list_folders(place: AllowedPrefix, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
     """(location, size in bytes) of all objects below a place, a folder at a time.
 
     Raises UsageError for a scheme that has no listing or isn't installed, StorageUnavailable.
@@ -72,14 +72,14 @@ def list_folders(place: Place, access: RemoteAccess) -> Iterator[list[tuple[str,
     return _readers(access)[1].list_folders(place)
 
 
-def check_installed(place: Place) -> None:
+def check_installed(place: AllowedPrefix) -> None:
     """Raises UsageError where the package that reads a place's scheme is not installed."""
     package, extra = PACKAGES.get(place.root.scheme, ("", ""))
     if package and find_spec(package) is None:
         raise UsageError(f"{place} needs {package}", f"pip install 'infer_app[{extra}]'")
 
 
-def _ask(place: Place, access: RemoteAccess, ask: Callable[[RemoteUrl, float], T]) -> T | None:
+def _ask(place: AllowedPrefix, access: RemoteAccess, ask: Callable[[RemoteUrl, float], T]) -> T | None:
     """What is answered; None where that is no answer for us, who may not see it."""
     deadline = time.monotonic() + min(LOOK_S, access.timeout_s)
     try:

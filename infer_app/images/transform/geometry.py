@@ -2,10 +2,33 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from infer_app.domain import Reason, Recipe
 from infer_app.images.read.bad_image import BadImage
+
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """An upright picture as its decoder made it: whole, or shrunk.
+
+    A pixel of a shrunk one stands for scale x scale pixels of the whole, in the last column and row perhaps for fewer.
+    """
+
+    rgb: Pixels  # C-contiguous
+    width: int  # of the whole picture, from which all geometry is computed
+    height: int
+    scale: int = 1
+
+    @classmethod
+    def whole(cls, rgb: Pixels) -> Picture:
+        return cls(rgb, rgb.shape[1], rgb.shape[0])
+
 
 MAX_RESIZED_PIXELS = 64 * 2**20  # also of the picture between the horizontal and the vertical pass
 

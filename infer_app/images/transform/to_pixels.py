@@ -12,8 +12,7 @@ from torch import Tensor
 
 from infer_app.domain import Reason, Recipe
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.transform.geometry import Box, Geometry, geometry_of
-from infer_app.images.transform.picture import Picture, Pixels
+from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
 
 Preprocess = Callable[[Pixels], Pixels]
 

@@ -19,7 +19,6 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.labels import parse_labels
 from infer_app.models.artifact.manifest import LABELS_FILE, PREPROCESS_FILE, Manifest
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
-from infer_app.models.selection.tuning import FOLDER as TUNING_FOLDER
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,6 +39,7 @@ __all__ = [
 ]
 
 MANIFEST_FILE = "manifest.json"
+TUNING_FOLDER = "tuning"  # what was measured on each host; no part of the model
 Preprocess: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # RGB uint8 (height, width, 3) to (size, size, 3)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")

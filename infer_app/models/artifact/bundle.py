@@ -13,20 +13,20 @@ from pathlib import Path
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import MANIFEST_FILE, Artifact, write_file
-from infer_app.workers.temporary_folder import run_folder
+from infer_app.workers.fork_server import run_folder
 
 KEPT_S = 30 * 86_400.0  # after it was last needed
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class ModelBundle:
     """The files of a model by their relative paths: of its variants only those of the one that runs."""
 
     files: dict[str, bytes]
     sha256: str
 
 
-def pack(artifact: Artifact, variant: str) -> Parcel:
+def pack(artifact: Artifact, variant: str) -> ModelBundle:
     """Raises ModelError where a file is not that of the build."""
     manifest = artifact.folder / MANIFEST_FILE
     try:
@@ -36,10 +36,10 @@ def pack(artifact: Artifact, variant: str) -> Parcel:
     for relative in sorted(artifact.manifest.files):
         if not relative.startswith("variants/") or relative.startswith(f"variants/{variant}/"):
             files[relative] = artifact.read(relative)
-    return Parcel(files, _sha256(files))
+    return ModelBundle(files, _sha256(files))
 
 
-def unpack(parcel: Parcel) -> Path:
+def unpack(parcel: ModelBundle) -> Path:
     """Write the files into a folder that only this user may change: what is loaded from there is code.
 
     It is kept between runs where the user has a home, and else gone with this run. Raises ModelError where the parcel

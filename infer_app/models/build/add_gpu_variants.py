@@ -31,20 +31,20 @@ MakeModule = Callable[[], nn.Module]
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class BuildTarget:
     """Where GPU variants are made: what this machine has, and the device they are made and measured on."""
 
     host: Host
     device: torch.device
 
     @classmethod
-    def here(cls) -> Workshop:
+    def here(cls) -> BuildTarget:
         """On the first GPU of this machine."""
         return cls(describe_host(), torch.device("cuda", 0))
 
 
 @dataclass(frozen=True)
-class Made:
+class BuiltVariant:
     """A variant before it is judged: its files by name, and what its manifest entry says besides parity."""
 
     files: dict[str, bytes]
@@ -74,7 +74,7 @@ def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> li
 
 
 def add_gpu_variants(
-    artifact: Artifact, variants: Sequence[str], make_module: MakeModule | None, workshop: Workshop, say: Say
+    artifact: Artifact, variants: Sequence[str], make_module: MakeModule | None, workshop: BuildTarget, say: Say
 ) -> Artifact:
     """The artifact with the variants that are named. One that fails is not recorded, those before it are.
 
@@ -100,7 +100,7 @@ def measure_golden(folder: Path, variant: str, module: bytes, device: str) -> Pa
     return measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH))
 
 
-def _make(artifact: Artifact, variant: str, make_module: MakeModule | None, workshop: Workshop) -> Made:
+def _make(artifact: Artifact, variant: str, make_module: MakeModule | None, workshop: BuildTarget) -> BuiltVariant:
     manifest, device = artifact.manifest, workshop.device
     if make_module is None or not is_tensorrt(variant):
         source: nn.Module = load_torchscript(artifact.read(manifest.model_file))
@@ -110,10 +110,10 @@ def _make(artifact: Artifact, variant: str, make_module: MakeModule | None, work
     model = make_half(source.to(device), manifest.input_spec, precision_of(variant), pixels)
     if is_tensorrt(variant):
         return _make_plan(model, manifest.recipe.size, workshop)
-    return Made({tensorrt.MODULE_FILE: trace_module(model, pixels)}, {"requires": _requires_cuda(workshop.host)})
+    return BuiltVariant({tensorrt.MODULE_FILE: trace_module(model, pixels)}, {"requires": _requires_cuda(workshop.host)})
 
 
-def _make_plan(model: nn.Module, size: int, workshop: Workshop) -> Made:
+def _make_plan(model: nn.Module, size: int, workshop: BuildTarget) -> BuiltVariant:
     plan = tensorrt.build_plan(model, size, workshop.device)
     bindings = tensorrt.read_bindings(plan)
     if (len(bindings.inputs), len(bindings.outputs)) != (1, 1):
@@ -124,7 +124,7 @@ def _make_plan(model: nn.Module, size: int, workshop: Workshop) -> Made:
         "bindings": bindings.to_json(),
         "batch": {"min": tensorrt.MIN_BATCH, "best": tensorrt.BEST_BATCH, "max": tensorrt.MAX_BATCH},
     }
-    return Made({tensorrt.PLAN_FILE: plan, tensorrt.MODULE_FILE: module}, details)
+    return BuiltVariant({tensorrt.PLAN_FILE: plan, tensorrt.MODULE_FILE: module}, details)
 
 
 def _requires_cuda(host: Host) -> dict[str, str]:

@@ -27,7 +27,7 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Judged:
+class QuantisedVariant:
     """A quantised graph and how it did on images it was not fitted to."""
 
     graph: Any
@@ -115,12 +115,12 @@ def _add_int8(artifact: Artifact, graph: Any, images: CalibrationImages, min_agr
     return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph))
 
 
-def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Iterator[Judged]:
+def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Iterator[QuantisedVariant]:
     """int8 with more and more of the first convolutions in floating point."""
     for keep_float in KEEP_FLOAT:
         fitted = openvino.quantise(graph, torch.split(images.fitted, 1), keep_float)
         model = openvino.compile_graph(fitted, artifact.manifest.recipe.size)
-        yield Judged(
+        yield QuantisedVariant(
             fitted,
             model,
             keep_float,

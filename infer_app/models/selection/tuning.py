@@ -20,8 +20,8 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from infer_app.atomic_file import replace_file
+from infer_app.models.artifact.artifact import TUNING_FOLDER
 
-FOLDER = "tuning"
 _LIBRARIES = ("torch", "openvino")
 
 # What a damaged file must not ask of a night: it is measured again instead.
@@ -90,7 +90,7 @@ def load_tuning(artifact_folder: Path, num_cores: int) -> Tuning | None:
 def load_all(artifact_folder: Path) -> list[Tuning]:
     """Those of every host, for `infer model show`; what can't be read is left out."""
     found = []
-    for path in sorted(artifact_folder.glob(f"{FOLDER}/*.json")):
+    for path in sorted(artifact_folder.glob(f"{TUNING_FOLDER}/*.json")):
         with suppress(OSError, UnicodeDecodeError, ValidationError):
             found.append(Tuning.from_json(path.read_text()))
     return found
@@ -123,7 +123,7 @@ def library_versions() -> dict[str, str]:
 
 def _path(artifact_folder: Path, num_cores: int) -> Path:
     slug = re.sub(r"[^a-z0-9]+", "-", host_name(num_cores).lower()).strip("-")
-    return artifact_folder / FOLDER / f"{slug}.json"
+    return artifact_folder / TUNING_FOLDER / f"{slug}.json"
 
 
 def _processor() -> str:

@@ -19,19 +19,19 @@ Missing = Callable[[str, Mapping[str, Any]], str | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class VariantRequest:
     """What the user allows, and what the day demands."""
 
     variant: str = AUTO
     allow_int8: bool = False
-    began_with: str | None = None  # a day that is resumed keeps the variant it began with
+    resume_variant: str | None = None  # a day that is resumed keeps the variant it began with
     device: str = AUTO  # auto, cpu or cuda
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class VariantSelection:
     variant: str
-    passed_over: dict[str, str]  # variant: why it was not taken
+    skipped_variants: dict[str, str]  # variant: why it was not taken
 
     @property
     def device(self) -> str:
@@ -40,8 +40,8 @@ class Choice:
 
 
 def choose_variant(
-    manifest: Manifest, speeds: Mapping[str, Speed], wish: Wish, missing: Missing = missing_for
-) -> Choice:
+    manifest: Manifest, speeds: Mapping[str, Speed], wish: VariantRequest, missing: Missing = missing_for
+) -> VariantSelection:
     """The variant that was asked for; or TensorRT's, CUDA's, and then the fastest of the CPU, as far as they may run.
 
     On a CPU there is one precision that is allowed: whether that is int8 or fp32 was decided when the model was built
@@ -50,19 +50,21 @@ def choose_variant(
     precision it began with. Raises UsageError for a variant the model hasn't, ModelError where none may run here.
     """
     if wish.variant != AUTO:
-        return Choice(_as_asked(manifest, wish, missing), {})
-    passed_over = {variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, wish, missing))}
-    left = [variant for variant in manifest.variants if variant not in passed_over]
+        return VariantSelection(_as_asked(manifest, wish, missing), {})
+    skipped_variants = {
+        variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, wish, missing))
+    }
+    left = [variant for variant in manifest.variants if variant not in skipped_variants]
     if not left:
-        raise _none_left(manifest, wish, passed_over)
-    if wish.began_with in left:
-        return Choice(wish.began_with, passed_over)
-    return _best(left, speeds, passed_over)
+        raise _none_left(manifest, wish, skipped_variants)
+    if wish.resume_variant in left:
+        return VariantSelection(wish.resume_variant, skipped_variants)
+    return _best(left, speeds, skipped_variants)
 
 
-def wished_precision(manifest: Manifest, wish: Wish) -> str:
+def wished_precision(manifest: Manifest, wish: VariantRequest) -> str:
     """On a CPU: that of the variant a day began with, or else what is allowed."""
-    return precision_of(wish.began_with) if wish.began_with else allowed_precision(manifest, wish.allow_int8)
+    return precision_of(wish.resume_variant) if wish.resume_variant else allowed_precision(manifest, wish.allow_int8)
 
 
 def allowed_precision(manifest: Manifest, allow_int8: bool) -> str:
@@ -75,17 +77,17 @@ def allowed_precision(manifest: Manifest, allow_int8: bool) -> str:
     return "int8" if allow_int8 and is_better else "fp32"
 
 
-def _best(left: list[str], speeds: Mapping[str, Speed], passed_over: dict[str, str]) -> Choice:
+def _best(left: list[str], speeds: Mapping[str, Speed], skipped_variants: dict[str, str]) -> VariantSelection:
     """What was measured is milliseconds of one core, which says nothing about a GPU: that is better by its kind."""
     on_gpu = [variant for variant in GPU_VARIANTS if variant in left]
     best = on_gpu[0] if on_gpu else min(left, key=lambda variant: (_ms(speeds, variant), left.index(variant)))
     others = {variant: f"{best} comes first" if on_gpu else _slower(speeds, variant) for variant in left}
     del others[best]
-    return Choice(best, passed_over | others)
+    return VariantSelection(best, skipped_variants | others)
 
 
-def _none_left(manifest: Manifest, wish: Wish, passed_over: Mapping[str, str]) -> ModelError:
-    told = "; ".join(f"{variant}: {why}" for variant, why in passed_over.items())
+def _none_left(manifest: Manifest, wish: VariantRequest, skipped_variants: Mapping[str, str]) -> ModelError:
+    told = "; ".join(f"{variant}: {why}" for variant, why in skipped_variants.items())
     if wish.device == "cuda":
         has_some = any(device_of(variant) == "cuda" for variant in manifest.variants)
         return ModelError(
@@ -100,7 +102,7 @@ def _none_left(manifest: Manifest, wish: Wish, passed_over: Mapping[str, str]) -
     )
 
 
-def _as_asked(manifest: Manifest, wish: Wish, missing: Missing) -> str:
+def _as_asked(manifest: Manifest, wish: VariantRequest, missing: Missing) -> str:
     variant = full_name(wish.variant)
     if variant not in manifest.variants:
         if variant in GPU_VARIANTS:
@@ -118,7 +120,7 @@ def _as_asked(manifest: Manifest, wish: Wish, missing: Missing) -> str:
     return variant
 
 
-def _why_not(manifest: Manifest, variant: str, wish: Wish, missing: Missing) -> str | None:
+def _why_not(manifest: Manifest, variant: str, wish: VariantRequest, missing: Missing) -> str | None:
     if wish.device not in (AUTO, device_of(variant)):
         return f"the device is {wish.device}"
     if why := missing(variant, _requires(manifest, variant)):
@@ -131,11 +133,11 @@ def _why_not(manifest: Manifest, variant: str, wish: Wish, missing: Missing) -> 
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 
 
-def _other_precision(manifest: Manifest, variant: str, wish: Wish) -> str | None:
+def _other_precision(manifest: Manifest, variant: str, wish: VariantRequest) -> str | None:
     """Half precision is right for every day that didn't begin with another."""
     own = precision_of(variant)
     precision = wished_precision(manifest, wish)
-    if own == precision or (device_of(variant) == "cuda" and wish.began_with is None):
+    if own == precision or (device_of(variant) == "cuda" and wish.resume_variant is None):
         return None
     return "int8 is not allowed: --allow-int8" if own == "int8" and not wish.allow_int8 else f"{precision} is chosen"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from infer_app.bench.workload import Ways, Workload
+from infer_app.bench.workload import PixelReaders, Workload
 from infer_app.images.decode.decoder import DecodeLimits
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import Artifact
@@ -44,7 +44,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture
 def make_load(artifact: Artifact, tmp_path: Path) -> Callable[[list[str]], Workload]:
     (tmp_path / "infer.toml").touch()
-    ways = Ways(artifact, ReadLimits((Path("/"),), 1 << 20), DecodeLimits(1 << 20))
+    ways = PixelReaders(artifact, ReadLimits((Path("/"),), 1 << 20), DecodeLimits(1 << 20))
 
     def make(paths: list[str]) -> Workload:
         return Workload(paths, ways, 2, load_settings(tmp_path / "infer.toml"))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infer_app.bench import ladder
-from infer_app.bench.benchmark_request import Order
+from infer_app.bench.benchmark_request import BenchmarkRequest
 from infer_app.bench.ladder import Bottleneck, Row, find_bottleneck, measure_ladder
 from infer_app.telemetry.summary_line import told_of_others
 
@@ -14,7 +14,7 @@ from infer_app.telemetry.summary_line import told_of_others
 @pytest.fixture
 def order(artifact, files, tmp_path):
     (tmp_path / "infer.toml").touch()
-    return Order(files, tmp_path / "infer.toml", {}, artifact.folder, (Path(files[0]).parent,), 2)
+    return BenchmarkRequest(files, tmp_path / "infer.toml", {}, artifact.folder, (Path(files[0]).parent,), 2)
 
 
 def test_a_strategy_that_fails_is_a_row_that_says_so_and_the_next_is_measured(order):
@@ -34,7 +34,7 @@ def test_a_strategy_that_fails_is_a_row_that_says_so_and_the_next_is_measured(or
 
 
 def test_an_order_arrives_as_it_was(order):
-    assert Order.from_json(order.to_json()) == order
+    assert BenchmarkRequest.from_json(order.to_json()) == order
 
 
 def test_a_strategy_that_takes_too_long_is_a_row_that_says_so(order, monkeypatch):
@@ -55,10 +55,10 @@ def test_a_strategy_that_takes_too_long_is_a_row_that_says_so(order, monkeypatch
     ],
 )
 def test_the_bottleneck_is_what_takes_the_most_cpu_time(loading, both, share, gain):
-    rows = [Row("lane", "", False, cpu_s_per_1000=loading), Row("executor", "", True, cpu_s_per_1000=both)]
+    rows = [Row("handler", "", False, cpu_s_per_1000=loading), Row("executor", "", True, cpu_s_per_1000=both)]
     assert str(find_bottleneck(rows)) == f"{share} CPU ms per image are the model's; {gain} times as fast"
 
 
 def test_without_both_rows_there_is_no_bottleneck():
-    assert find_bottleneck([Row("lane", "", False, cpu_s_per_1000=3.0), Row("executor", "", True)]) is None
+    assert find_bottleneck([Row("handler", "", False, cpu_s_per_1000=3.0), Row("executor", "", True)]) is None
     assert Bottleneck(2.0, 0.0).is_model is False

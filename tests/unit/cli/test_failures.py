@@ -1,6 +1,6 @@
 import pytest
 
-from infer_app.cli.failures import fail
+from infer_app.cli.terminal.failures import fail
 from infer_app.errors import UsageError
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from infer_app.cli.project.project import upgrade
 from infer_app.cli.project.proposal import init_from
-from infer_app.database.project_database import open_tables
+from infer_app.database.project_database import open_project_database
 from infer_app.domain import ImageRef
 from infer_app.errors import DatabaseUnavailable
 from infer_app.settings.load import load_settings
@@ -36,8 +36,8 @@ def test_relative_locations_get_a_query_that_makes_them_absolute(init, tmp_path)
     config.write_text(written)
     loaded = load_settings(config)
     upgrade(None, config)
-    with open_tables(loaded, read_only=True) as tables:
-        found = list(tables.source.select_new(DAY, ""))
+    with open_project_database(loaded, read_only=True) as project:
+        found = list(project.source.select_new(DAY, ""))
     assert found == [ImageRef("1", "/srv/photos/a.jpg"), ImageRef("2", "/srv/photos/2026/b.jpg")]
     assert [str(root) for root in loaded.roots] == ["/srv/photos"]
 

@@ -6,7 +6,7 @@ from sqlalchemy import insert, text, update
 
 from infer_app.database.listing.source import Source
 from infer_app.database.queries import day_queries as books_module
-from infer_app.database.queries.day_queries import Books, StoredRejection
+from infer_app.database.queries.day_queries import DayQueries, StoredRejection
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
@@ -18,13 +18,13 @@ FILE = FileFacts(7, 1.5, "cd" * 32)
 
 
 @pytest.fixture
-def books(tables):
-    return tables.books
+def day_queries(tables):
+    return tables.day_queries
 
 
 @pytest.fixture
 def run_id(tables):
-    return tables.ledger.open_run(DAY, MODEL, "cpu", "cpu")
+    return tables.run_store.open_run(DAY, MODEL, "cpu", "cpu")
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def spoil(database, statement):
         connection.execute(statement)
 
 
-def test_a_day_is_counted_by_its_rows(books, register, write):
+def test_a_day_is_counted_by_its_rows(day_queries, register, write):
     register(*[f"/{i}.jpg" for i in range(1, 11)])
     register("/before.jpg", at=datetime(2026, 11, 19, 23, 59, 59))
     register("/after.jpg", at=datetime(2026, 11, 21))
@@ -54,75 +54,75 @@ def test_a_day_is_counted_by_its_rows(books, register, write):
     write("5", reason=Reason.READ_ERROR)  # rejected too, though a run would try it again
     write("6", "7", model_id="another")
     write("11", "12")  # of the other days
-    assert books.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
-    assert books.count_new(DAY, ID) == 6
-    assert books.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
-    assert books.find_problems(DAY, ID) == []
+    assert day_queries.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
+    assert day_queries.count_new(DAY, ID) == 6
+    assert day_queries.count_day(DAY, "another") == DayCounts(10, 2, 0, 8)
+    assert day_queries.find_problems(DAY, ID) == []
 
 
-def test_a_day_without_images_balances(books):
-    assert books.count_day(DAY, ID) == DayCounts(0, 0, 0, 0)
-    assert books.find_problems(DAY, ID) == []
+def test_a_day_without_images_balances(day_queries):
+    assert day_queries.count_day(DAY, ID) == DayCounts(0, 0, 0, 0)
+    assert day_queries.find_problems(DAY, ID) == []
 
 
-def test_results_of_images_that_are_gone_from_the_source_count_nowhere(books, register, write):
+def test_results_of_images_that_are_gone_from_the_source_count_nowhere(day_queries, register, write):
     register("/1.jpg")
     write("1", "999")
-    assert books.count_day(DAY, ID) == DayCounts(1, 1, 0, 0)
+    assert day_queries.count_day(DAY, ID) == DayCounts(1, 1, 0, 0)
 
 
-def test_images_of_earlier_days_that_nobody_looked_at_are_counted(books, register, write):
+def test_images_of_earlier_days_that_nobody_looked_at_are_counted(day_queries, register, write):
     register("/a.jpg", "/b.jpg", "/c.jpg", at=datetime(2026, 11, 1))
     register("/d.jpg", at=datetime(2026, 11, 19, 23, 59, 59))
     register("/e.jpg")
     write("1")
     write("2", reason=Reason.NOT_FOUND)  # it was looked at
-    assert books.count_older_pending(DAY, ID) == 2
-    assert books.count_older_pending(DAY.before(1), ID) == 1
-    assert books.count_older_pending(DAY, "another") == 4
+    assert day_queries.count_older_pending(DAY, ID) == 2
+    assert day_queries.count_older_pending(DAY.before(1), ID) == 1
+    assert day_queries.count_older_pending(DAY, "another") == 4
 
 
-def test_of_a_long_past_only_the_last_images_are_looked_at(books, register, write, monkeypatch):
+def test_of_a_long_past_only_the_last_images_are_looked_at(day_queries, register, write, monkeypatch):
     for day in range(1, 9):
         register(f"/{day}.jpg", at=datetime(2026, 11, day))
     write("8")
     counts = []
     for examined in (1, 3, 7, 8, 100):
         monkeypatch.setattr(books_module, "EXAMINED", examined)
-        counts.append(books.count_older_pending(DAY, ID))
+        counts.append(day_queries.count_older_pending(DAY, ID))
     assert counts == [0, 2, 6, 7, 7]
 
 
-def test_a_prediction_beside_a_rejection_is_found(database, books, register, write):
+def test_a_prediction_beside_a_rejection_is_found(database, day_queries, register, write):
     register("/1.jpg", "/2.jpg")
     write("1")
     write("2", reason=Reason.CORRUPT)
     spoil(database, update(rejections).values(image_id="1"))
-    assert books.find_problems(DAY, ID) == ["1 images have a prediction and a rejection"]
-    assert books.count_day(DAY, ID) == DayCounts(2, 1, 0, 1)
+    assert day_queries.find_problems(DAY, ID) == ["1 images have a prediction and a rejection"]
+    assert day_queries.count_day(DAY, ID) == DayCounts(2, 1, 0, 1)
 
 
-def test_a_reason_outside_the_list_is_found(database, books, register, write):
+def test_a_reason_outside_the_list_is_found(database, day_queries, register, write):
     register("/1.jpg", "/2.jpg")
     write("1", reason=Reason.CORRUPT)
     write("2", reason=Reason.NOT_FOUND)
     spoil(database, update(rejections).where(rejections.c.image_id == "1").values(reason="bad luck"))
-    assert books.find_problems(DAY, ID) == ["1 rejections have a reason outside the list"]
+    assert day_queries.find_problems(DAY, ID) == ["1 rejections have a reason outside the list"]
 
 
-def test_a_prediction_of_an_unknown_run_is_found(database, books, register, write):
+def test_a_prediction_of_an_unknown_run_is_found(database, day_queries, register, write):
     register("/1.jpg", "/2.jpg")
     write("1", "2")
     spoil(database, update(predictions).where(predictions.c.image_id == "1").values(run_id="nobody"))
-    assert books.find_problems(DAY, ID) == ["1 predictions name a run that is not in infer_runs"]
+    assert day_queries.find_problems(DAY, ID) == ["1 predictions name a run that is not in infer_runs"]
 
 
-def test_a_rejection_without_the_facts_of_its_file_is_found(database, books, register, write):
+def test_a_rejection_without_the_facts_of_its_file_is_found(database, day_queries, register, write):
     register("/1.jpg", "/2.jpg")
     write("1", reason=Reason.TRUNCATED)
     write("2", reason=Reason.NOT_FOUND)  # of which nothing could be read
     spoil(database, update(rejections).values(sha256=None))
-    assert books.find_problems(DAY, ID) == ["1 rejections lack the size or checksum of the file"]
+    assert day_queries.find_problems(DAY, ID) == ["1 rejections lack the size or checksum of the file"]
 
 
 @pytest.mark.parametrize(
@@ -134,76 +134,76 @@ def test_a_rejection_without_the_facts_of_its_file_is_found(database, books, reg
     ],
     ids=str,
 )
-def test_a_run_that_does_not_agree_with_its_rows_is_found(database, books, register, write, values, wrong):
+def test_a_run_that_does_not_agree_with_its_rows_is_found(database, day_queries, register, write, values, wrong):
     register("/1.jpg", "/2.jpg")
     write("1", "2")
     spoil(database, update(runs).values(values))
-    assert books.find_problems(DAY, ID) == [f"1 {wrong}"]
+    assert day_queries.find_problems(DAY, ID) == [f"1 {wrong}"]
 
 
-def test_a_table_that_lost_its_key_is_found(database, books):
+def test_a_table_that_lost_its_key_is_found(database, day_queries):
     spoil(database, text("ALTER TABLE infer_predictions RENAME TO was"))
     spoil(database, text("CREATE TABLE infer_predictions AS SELECT * FROM was"))
-    (problem,) = books.find_problems(DAY, ID)
+    (problem,) = day_queries.find_problems(DAY, ID)
     assert problem.startswith("infer_predictions has lost its primary key")
 
 
-def test_counts_that_do_not_balance_are_told(books, monkeypatch):
+def test_counts_that_do_not_balance_are_told(day_queries, monkeypatch):
     lost = DayCounts(eligible=3, predicted=1, rejected=1, pending=0)
-    monkeypatch.setattr(books, "count_day", lambda day, model_id: lost)
-    assert books.find_problems(DAY, ID) == [f"{lost} does not balance"]
+    monkeypatch.setattr(day_queries, "count_day", lambda day, model_id: lost)
+    assert day_queries.find_problems(DAY, ID) == [f"{lost} does not balance"]
 
 
-def test_a_rejection_with_a_reason_of_another_program_does_not_end_a_run(database, books, register, write):
+def test_a_rejection_with_a_reason_of_another_program_does_not_end_a_run(database, day_queries, register, write):
     """As after a newer version of the program wrote it: verify tells, a run goes on."""
     register("/1.jpg", "/2.jpg")
     write("1", "2", reason=Reason.CORRUPT)
     spoil(database, update(rejections).where(rejections.c.image_id == "1").values(reason="bad luck"))
-    assert [one.image_id for one in books.final_rejections(DAY, ID)][-1:] == ["2"]
+    assert [one.image_id for one in day_queries.final_rejections(DAY, ID)][-1:] == ["2"]
 
 
-def test_final_rejections_come_with_what_was_recorded_of_the_file(books, register, write):
+def test_final_rejections_come_with_what_was_recorded_of_the_file(day_queries, register, write):
     register("/1.jpg", "/2.jpg", "/3.jpg")
     write("1", reason=Reason.CORRUPT)
     write("2", reason=Reason.READ_ERROR)
     write("3", reason=Reason.CORRUPT, model_id="another")
-    assert list(books.final_rejections(DAY, ID)) == [
+    assert list(day_queries.final_rejections(DAY, ID)) == [
         StoredRejection("1", "/1.jpg", "corrupt", FileFacts(7, 1.5, "cd" * 32))
     ]
 
 
-def test_forgotten_rejections_are_pending_again(books, register, write):
+def test_forgotten_rejections_are_pending_again(day_queries, register, write):
     ids = [str(i) for i in range(1, 1101)]  # more than one statement takes
     register(*[f"/{i}.jpg" for i in ids])
     write(*ids, reason=Reason.CORRUPT)
     write("1", reason=Reason.CORRUPT, model_id="another")
-    assert books.forget_rejections(ids[:1050], ID) == 1050
-    assert books.forget_rejections(ids[:1050], ID) == 0
-    assert books.count_day(DAY, ID) == DayCounts(1100, 0, 50, 1050)
-    assert books.count_day(DAY, "another").rejected == 1
+    assert day_queries.forget_rejections(ids[:1050], ID) == 1050
+    assert day_queries.forget_rejections(ids[:1050], ID) == 0
+    assert day_queries.count_day(DAY, ID) == DayCounts(1100, 0, 50, 1050)
+    assert day_queries.count_day(DAY, "another").rejected == 1
 
 
-def test_predictions_are_read_in_order_of_time_with_their_locations(books, register, write):
+def test_predictions_are_read_in_order_of_time_with_their_locations(day_queries, register, write):
     register("/late.jpg", at=datetime(2026, 11, 20, 20))
     register("/early.jpg", at=datetime(2026, 11, 20, 2))
     register("/other.jpg", at=datetime(2026, 11, 19, 2))
     write("1", "2", "3")
     write("2", model_id="another")
-    rows = list(books.read_predictions(DAY))
+    rows = list(day_queries.read_predictions(DAY))
     assert [(row["location"], row["model_id"], row["label"]) for row in rows] == [
         ("/early.jpg", ID, "cat"),
         ("/early.jpg", "another", "cat"),
         ("/late.jpg", ID, "cat"),
     ]
     assert "vector" not in rows[0]
-    assert [row["location"] for row in books.read_predictions(DAY, "another")] == ["/early.jpg"]
+    assert [row["location"] for row in day_queries.read_predictions(DAY, "another")] == ["/early.jpg"]
 
 
-def test_rejections_are_read_with_the_location_of_today(database, books, register, write):
+def test_rejections_are_read_with_the_location_of_today(database, day_queries, register, write):
     register("/1.jpg")
     write("1", reason=Reason.CORRUPT)
     spoil(database, update(rejections).values(location="/as/it/was.jpg"))
-    assert [row["location"] for row in books.read_rejections(DAY, ID)] == ["/1.jpg"]
+    assert [row["location"] for row in day_queries.read_rejections(DAY, ID)] == ["/1.jpg"]
 
 
 def test_a_users_own_table_is_joined_by_its_own_columns(database, write):
@@ -211,24 +211,24 @@ def test_a_users_own_table_is_joined_by_its_own_columns(database, write):
         connection.exec_driver_sql("CREATE TABLE photos (photo_id INTEGER, path TEXT, day TEXT)")
         connection.exec_driver_sql("INSERT INTO photos VALUES (1, '/x.jpg', '2026-11-20'), (2, '/y.jpg', '2026-11-20')")
     settings = SourceSettings(table="photos", id="photo_id", location="path", time="day")
-    books = Books(database, Source(database, settings))
+    day_queries = DayQueries(database, Source(database, settings))
     write("1")
-    assert books.count_day(DAY, ID) == DayCounts(2, 1, 0, 1)
-    assert [row["location"] for row in books.read_predictions(DAY)] == ["/x.jpg"]
+    assert day_queries.count_day(DAY, ID) == DayCounts(2, 1, 0, 1)
+    assert [row["location"] for row in day_queries.read_predictions(DAY)] == ["/x.jpg"]
 
 
-def test_models_and_runs_are_told_newest_first(books, tables):
-    assert books.models_of() == []
-    ids = [tables.ledger.open_run(DAY, replace(MODEL, model_id=name), "cpu", "cpu") for name in ("a", "b", "c")]
-    tables.ledger.open_run(DAY, replace(MODEL, name="other", model_id="d"), "cpu", "cpu")
-    assert books.models_of("stub") == [("stub", "c"), ("stub", "b"), ("stub", "a")]
-    assert books.models_of()[0] == ("other", "d")
-    assert len(books.last_runs(10)) == 4
-    assert {run["id"] for run in books.last_runs(10)} > set(ids)
-    assert [run["model_id"] for run in books.last_runs(2)] == ["d", "c"]
+def test_models_and_runs_are_told_newest_first(day_queries, tables):
+    assert day_queries.models_of() == []
+    ids = [tables.run_store.open_run(DAY, replace(MODEL, model_id=name), "cpu", "cpu") for name in ("a", "b", "c")]
+    tables.run_store.open_run(DAY, replace(MODEL, name="other", model_id="d"), "cpu", "cpu")
+    assert day_queries.models_of("stub") == [("stub", "c"), ("stub", "b"), ("stub", "a")]
+    assert day_queries.models_of()[0] == ("other", "d")
+    assert len(day_queries.last_runs(10)) == 4
+    assert {run["id"] for run in day_queries.last_runs(10)} > set(ids)
+    assert [run["model_id"] for run in day_queries.last_runs(2)] == ["d", "c"]
 
 
-def test_an_id_that_is_no_number_is_counted_as_it_is(database, books, register):
+def test_an_id_that_is_no_number_is_counted_as_it_is(database, day_queries, register):
     """Ids are text in our tables: "01" is not image 1."""
     register("/1.jpg")
     row = {
@@ -240,4 +240,4 @@ def test_an_id_that_is_no_number_is_counted_as_it_is(database, books, register):
         "created_at": datetime.now(),
     }
     spoil(database, insert(predictions).values(row))
-    assert books.count_day(DAY, ID) == DayCounts(1, 0, 0, 1)
+    assert day_queries.count_day(DAY, ID) == DayCounts(1, 0, 0, 1)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import delete, select, update
 
-from infer_app.database.results.runs import LEASE_S, Ledger, process_identity
+from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
 from infer_app.database.results.schema import models, predictions, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import ChunkResult, DayCounts, ImageRef, Output, Prediction, RunReport
@@ -22,8 +22,8 @@ from tests.conftest import DAY, MODEL
 
 
 @pytest.fixture
-def ledger(database):
-    return Ledger(database)
+def run_store(database):
+    return RunStore(database)
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def process():
         sleeper.kill()
 
 
-def open_run(ledger, model=MODEL, day=DAY):
-    return ledger.open_run(day, model, "cpu", "cpu")
+def open_run(run_store, model=MODEL, day=DAY):
+    return run_store.open_run(day, model, "cpu", "cpu")
 
 
 def row_of(database, run_id):
@@ -97,15 +97,15 @@ def report(run_id, **changes):
         advice="1.5 × faster over all with int8",
         num_cores=2,
         num_workers=4,
-        passed_over={"trt-fp16": "no GPU"},
+        skipped_variants={"trt-fp16": "no GPU"},
         nodes={"a": {"images": 5}},
     )
     return replace(whole, **changes)
 
 
-def test_an_open_run_says_who_holds_which_day(database, ledger):
+def test_an_open_run_says_who_holds_which_day(database, run_store):
     before = now() - timedelta(milliseconds=1)  # SQLite's clock has no finer ones
-    row = row_of(database, open_run(ledger))
+    row = row_of(database, open_run(run_store))
     assert before <= row["started_at"] == row["heartbeat_at"] <= now()
     shown = ("day", "time_zone", "interval_start", "interval_end", "model", "model_id", "variant", "host", "process")
     assert {key: row[key] for key in shown} == {
@@ -122,47 +122,47 @@ def test_an_open_run_says_who_holds_which_day(database, ledger):
     assert (row["state"], row["ended_at"], row["exit_code"], row["predicted"]) == ("running", None, None, 0)
 
 
-def test_a_second_run_of_a_held_day_is_refused_and_leaves_no_row(database, ledger):
-    run_id = open_run(ledger)
+def test_a_second_run_of_a_held_day_is_refused_and_leaves_no_row(database, run_store):
+    run_id = open_run(run_store)
     with pytest.raises(DayHeld, match=f"held by run {run_id}") as caught:
-        open_run(Ledger(database))
+        open_run(RunStore(database))
     assert caught.value.exit_code == 13
     with database.read() as connection:
         assert connection.scalars(select(runs.c.id)).all() == [run_id]
 
 
-def test_a_day_is_held_as_long_as_its_owner_lives_whatever_its_heartbeat(database, ledger, process):
-    run_id = open_run(ledger)
+def test_a_day_is_held_as_long_as_its_owner_lives_whatever_its_heartbeat(database, run_store, process):
+    run_id = open_run(run_store)
     change(database, run_id, process=process_identity(process.pid), heartbeat_at=datetime(2026, 1, 1))
     with pytest.raises(DayHeld):
-        open_run(ledger)
+        open_run(run_store)
 
 
-def test_a_dead_owner_is_taken_over_at_once_and_its_row_closed(database, ledger, process):
-    dead = open_run(ledger)
+def test_a_dead_owner_is_taken_over_at_once_and_its_row_closed(database, run_store, process):
+    dead = open_run(run_store)
     change(database, dead, process=process_identity(process.pid))
     process.kill()
     process.wait()
-    assert open_run(ledger) != dead
+    assert open_run(run_store) != dead
     row = row_of(database, dead)
     assert (row["state"], row["error"]) == ("failed", "the process ended without a word")
     assert row["ended_at"] == row["heartbeat_at"]
 
 
-def test_a_dead_owner_that_nobody_has_reaped_is_dead(database, ledger, process):
+def test_a_dead_owner_that_nobody_has_reaped_is_dead(database, run_store, process):
     """In a container whose first process reaps nothing, a killed run stays a zombie."""
-    change(database, open_run(ledger), process=process_identity(process.pid))
+    change(database, open_run(run_store), process=process_identity(process.pid))
     process.kill()
     state = Path(f"/proc/{process.pid}/stat")
     while state.read_text().rpartition(")")[2].split()[0] != "Z":
         time.sleep(0.01)
-    open_run(ledger)
+    open_run(run_store)
 
 
-def test_another_process_with_the_dead_ones_pid_does_not_hold_the_day(database, ledger, process):
+def test_another_process_with_the_dead_ones_pid_does_not_hold_the_day(database, run_store, process):
     pid, started, where = process_identity(process.pid).split("@")
-    change(database, open_run(ledger), process=f"{pid}@{int(started) - 1}@{where}")
-    open_run(ledger)
+    change(database, open_run(run_store), process=f"{pid}@{int(started) - 1}@{where}")
+    open_run(run_store)
 
 
 @pytest.mark.parametrize(("age_s", "is_held"), [(LEASE_S - 10, True), (LEASE_S + 10, False)])
@@ -171,25 +171,25 @@ def test_another_process_with_the_dead_ones_pid_does_not_hold_the_day(database, 
     [{"host": "elsewhere"}, {"process": f"{os.getpid()}@?@?"}, {"process": "1@8812@1f2e3d4c-4026532201"}],
     ids=["another host", "no /proc", "another container"],
 )
-def test_an_owner_that_can_not_be_looked_at_lives_by_its_heartbeat(database, ledger, owner, age_s, is_held):
+def test_an_owner_that_can_not_be_looked_at_lives_by_its_heartbeat(database, run_store, owner, age_s, is_held):
     """The process of that number here says nothing."""
-    change(database, open_run(ledger), **owner, heartbeat_at=now() - timedelta(seconds=age_s))
+    change(database, open_run(run_store), **owner, heartbeat_at=now() - timedelta(seconds=age_s))
     if is_held:
         with pytest.raises(DayHeld):
-            open_run(ledger)
+            open_run(run_store)
     else:
-        open_run(ledger)
+        open_run(run_store)
 
 
-def test_other_days_and_other_models_are_free(ledger):
-    open_run(ledger)
-    open_run(ledger, day=DAY.before(1))
-    open_run(ledger, replace(MODEL, model_id="another"))
+def test_other_days_and_other_models_are_free(run_store):
+    open_run(run_store)
+    open_run(run_store, day=DAY.before(1))
+    open_run(run_store, replace(MODEL, model_id="another"))
 
 
-def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, ledger):
-    run_id = open_run(ledger)
-    ledger.close_run(report(run_id))
+def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, run_store):
+    run_id = open_run(run_store)
+    run_store.close_run(report(run_id))
     row = row_of(database, run_id)
     kept = ("state", "selected", "predicted", "rejected", "reasons", "stages", "seconds", "exit_code", "error")
     assert [row[name] for name in kept] == ["done", 5, 3, 2, {"corrupt": 2}, {"decode": 1.5}, 1.5, 3, None]
@@ -204,44 +204,44 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, ledger):
         "waits": {"read": 0.2},
         "num_cores": 2,
         "num_workers": 4,
-        "passed_over": {"trt-fp16": "no GPU"},
+        "skipped_variants": {"trt-fp16": "no GPU"},
         "nodes": {"a": {"images": 5}},
     }
     assert row["started_at"] <= row["ended_at"] <= now()
-    open_run(ledger)
+    open_run(run_store)
 
 
-def test_a_run_is_opened_once_however_often_it_is_asked_for(database, ledger):
+def test_a_run_is_opened_once_however_often_it_is_asked_for(database, run_store):
     for _ in range(2):
-        assert ledger.open_run(DAY, MODEL, "cpu", "cpu", "run 1") == "run 1"
+        assert run_store.open_run(DAY, MODEL, "cpu", "cpu", "run 1") == "run 1"
     with database.read() as connection:
         assert connection.scalars(select(runs.c.id)).all() == ["run 1"]
 
 
-def test_the_time_of_a_run_is_the_databases(database, ledger, monkeypatch):
+def test_the_time_of_a_run_is_the_databases(database, run_store, monkeypatch):
     """A machine whose clock is wrong neither keeps a day for itself nor loses it."""
     monkeypatch.setattr("infer_app.database.results.runs.datetime", AheadOfTime)
-    run_id = open_run(ledger)
+    run_id = open_run(run_store)
     change(database, run_id, host="elsewhere")
     assert abs(row_of(database, run_id)["heartbeat_at"] - now()) < timedelta(minutes=1)
     with pytest.raises(DayHeld):
-        open_run(ledger)
+        open_run(run_store)
 
 
-def test_a_run_lives_by_its_heartbeat_however_long_a_chunk_takes(database, ledger, monkeypatch):
-    monkeypatch.setattr("infer_app.database.results.runs.BEAT_S", 0.05)
-    run_id, other = open_run(ledger), open_run(ledger, day=DAY.before(1))
+def test_a_run_lives_by_its_heartbeat_however_long_a_chunk_takes(database, run_store, monkeypatch):
+    monkeypatch.setattr("infer_app.database.results.runs.RENEW_EVERY_S", 0.05)
+    run_id, other = open_run(run_store), open_run(run_store, day=DAY.before(1))
     change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
     change(database, other, heartbeat_at=datetime(2026, 1, 1))
-    with ledger.beating([run_id]):
+    with run_store.lease_renewal([run_id]):
         wait_until(lambda: row_of(database, run_id)["heartbeat_at"] > now() - timedelta(minutes=1))
     assert row_of(database, other)["heartbeat_at"] == datetime(2026, 1, 1)
 
 
-def test_the_heart_beats_on_after_the_database_was_away(database, ledger, monkeypatch):
-    monkeypatch.setattr("infer_app.database.results.runs.BEAT_S", 0.05)
-    run_id = open_run(ledger)
-    with ledger.beating([run_id]):
+def test_the_heart_beats_on_after_the_database_was_away(database, run_store, monkeypatch):
+    monkeypatch.setattr("infer_app.database.results.runs.RENEW_EVERY_S", 0.05)
+    run_id = open_run(run_store)
+    with run_store.lease_renewal([run_id]):
         with sqlite3.connect(database.sqlite_file, isolation_level=None) as other:
             other.execute("BEGIN IMMEDIATE")
             time.sleep(2)
@@ -250,16 +250,16 @@ def test_the_heart_beats_on_after_the_database_was_away(database, ledger, monkey
         wait_until(lambda: row_of(database, run_id)["heartbeat_at"] > now() - timedelta(minutes=1))
 
 
-def test_the_heart_beats_on_after_any_error_and_says_so_once(database, ledger, monkeypatch, caplog):
-    monkeypatch.setattr("infer_app.database.results.runs.BEAT_S", 0.05)
-    run_id = open_run(ledger)
+def test_the_heart_beats_on_after_any_error_and_says_so_once(database, run_store, monkeypatch, caplog):
+    monkeypatch.setattr("infer_app.database.results.runs.RENEW_EVERY_S", 0.05)
+    run_id = open_run(run_store)
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE refused (x)")
         connection.exec_driver_sql(
             "CREATE TRIGGER refuse BEFORE UPDATE OF heartbeat_at ON infer_runs WHEN (SELECT count(*) FROM refused) = 0"
             " BEGIN SELECT RAISE(ABORT, 'no beat at all'); END"
         )
-    with ledger.beating([run_id]):
+    with run_store.lease_renewal([run_id]):
         wait_until(lambda: caplog.records)
         time.sleep(0.5)
         with database.write() as connection:
@@ -271,10 +271,10 @@ def test_the_heart_beats_on_after_any_error_and_says_so_once(database, ledger, m
     assert "no beat at all" in record.getMessage()
 
 
-def test_the_heart_stops_with_its_run(database, ledger, monkeypatch):
-    monkeypatch.setattr("infer_app.database.results.runs.BEAT_S", 0.05)
-    run_id = open_run(ledger)
-    with ledger.beating([run_id]):
+def test_the_heart_stops_with_its_run(database, run_store, monkeypatch):
+    monkeypatch.setattr("infer_app.database.results.runs.RENEW_EVERY_S", 0.05)
+    run_id = open_run(run_store)
+    with run_store.lease_renewal([run_id]):
         pass
     wait_until(lambda: all(thread.name != "heartbeat" for thread in threading.enumerate()))
     change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
@@ -282,13 +282,13 @@ def test_the_heart_stops_with_its_run(database, ledger, monkeypatch):
     assert row_of(database, run_id)["heartbeat_at"] == datetime(2026, 1, 1)
 
 
-def test_a_run_that_was_taken_over_writes_nothing_more(database, ledger):
+def test_a_run_that_was_taken_over_writes_nothing_more(database, run_store):
     """A machine that slept: its lease ran out, another run has the day, and it wakes up."""
-    asleep = open_run(ledger)
+    asleep = open_run(run_store)
     sink = Sink(database, MODEL.model_id, MODEL.variant, asleep)
     sink.commit_chunk(one_prediction("1"))
     change(database, asleep, host="elsewhere", heartbeat_at=now() - timedelta(seconds=LEASE_S + 10))
-    open_run(ledger)
+    open_run(run_store)
     with pytest.raises(DayHeld, match=f"run {asleep} gave no sign of life") as caught:
         sink.commit_chunk(one_prediction("2"))
     assert caught.value.exit_code == 13
@@ -297,40 +297,40 @@ def test_a_run_that_was_taken_over_writes_nothing_more(database, ledger):
     assert row_of(database, asleep)["predicted"] == 1
 
 
-def test_a_run_whose_row_somebody_deleted_goes_on(database, ledger):
-    run_id = open_run(ledger)
+def test_a_run_whose_row_somebody_deleted_goes_on(database, run_store):
+    run_id = open_run(run_store)
     with database.write() as connection:
         connection.execute(delete(runs))
     Sink(database, MODEL.model_id, MODEL.variant, run_id).commit_chunk(one_prediction("1"))
 
 
-def test_what_was_passed_over_stands_in_the_row_from_the_start(database, ledger):
-    passed_over = {"trt-fp16": "no GPU"}
-    run_id = open_run(ledger, replace(MODEL, passed_over=passed_over))
-    assert row_of(database, run_id)["throughput"] == {"passed_over": passed_over}
-    ledger.fail_run(run_id, 14, "the root is gone")
-    assert row_of(database, run_id)["throughput"] == {"passed_over": passed_over}
+def test_what_was_passed_over_stands_in_the_row_from_the_start(database, run_store):
+    skipped_variants = {"trt-fp16": "no GPU"}
+    run_id = open_run(run_store, replace(MODEL, skipped_variants=skipped_variants))
+    assert row_of(database, run_id)["throughput"] == {"skipped_variants": skipped_variants}
+    run_store.fail_run(run_id, 14, "the root is gone")
+    assert row_of(database, run_id)["throughput"] == {"skipped_variants": skipped_variants}
 
 
-def test_a_failed_run_frees_its_day_and_says_why(database, ledger):
-    run_id = open_run(ledger)
-    ledger.fail_run(run_id, 14, "the root is gone")
+def test_a_failed_run_frees_its_day_and_says_why(database, run_store):
+    run_id = open_run(run_store)
+    run_store.fail_run(run_id, 14, "the root is gone")
     row = row_of(database, run_id)
     assert (row["state"], row["exit_code"], row["error"]) == ("failed", 14, "the root is gone")
-    open_run(ledger)
+    open_run(run_store)
 
 
-def test_a_run_that_was_closed_is_not_failed_afterwards(database, ledger):
+def test_a_run_that_was_closed_is_not_failed_afterwards(database, run_store):
     """As where the row of another model of the same run can't be closed."""
-    run_id = open_run(ledger)
-    ledger.close_run(report(run_id))
-    ledger.fail_run(run_id, 10, "the other row can't be closed")
+    run_id = open_run(run_store)
+    run_store.close_run(report(run_id))
+    run_store.fail_run(run_id, 10, "the other row can't be closed")
     row = row_of(database, run_id)
     assert (row["state"], row["exit_code"], row["error"]) == ("done", 3, None)
 
 
-def test_every_commit_is_a_heartbeat_and_counts_in_the_run(database, ledger):
-    run_id = open_run(ledger)
+def test_every_commit_is_a_heartbeat_and_counts_in_the_run(database, run_store):
+    run_id = open_run(run_store)
     change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
     prediction = Prediction(ImageRef("1", "/1.jpg"), Output(), None)
     sink = Sink(database, MODEL.model_id, "int8", run_id)
@@ -341,11 +341,11 @@ def test_every_commit_is_a_heartbeat_and_counts_in_the_run(database, ledger):
     assert row["heartbeat_at"] > row["started_at"]
 
 
-def test_a_model_has_the_time_and_the_manifest_of_its_last_run(database, ledger):
-    open_run(ledger)
+def test_a_model_has_the_time_and_the_manifest_of_its_last_run(database, run_store):
+    open_run(run_store)
     with database.read() as connection:
         first = connection.execute(select(models)).one()
-    run_id = open_run(ledger, replace(MODEL, manifest={"variants": {"new": {}}}), DAY.before(2))
+    run_id = open_run(run_store, replace(MODEL, manifest={"variants": {"new": {}}}), DAY.before(2))
     started_at = row_of(database, run_id)["started_at"]
     assert started_at >= first.created_at
     with database.read() as connection:
@@ -354,22 +354,22 @@ def test_a_model_has_the_time_and_the_manifest_of_its_last_run(database, ledger)
         ]
 
 
-def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, ledger):
-    assert ledger.variant_of_day(DAY, MODEL.model_id) is None
+def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, run_store):
+    assert run_store.variant_of_day(DAY, MODEL.model_id) is None
     for variant, predicted in (("fp16", 0), ("fp32", 3), ("int8", 3)):
-        run_id = open_run(ledger, replace(MODEL, variant=variant))
-        ledger.close_run(report(run_id, predicted=predicted))
-    assert ledger.variant_of_day(DAY, MODEL.model_id) == "fp32"
-    assert ledger.variant_of_day(DAY.before(1), MODEL.model_id) is None
-    assert ledger.variant_of_day(DAY, "another") is None
+        run_id = open_run(run_store, replace(MODEL, variant=variant))
+        run_store.close_run(report(run_id, predicted=predicted))
+    assert run_store.variant_of_day(DAY, MODEL.model_id) == "fp32"
+    assert run_store.variant_of_day(DAY.before(1), MODEL.model_id) is None
+    assert run_store.variant_of_day(DAY, "another") is None
 
 
-def test_a_day_whose_run_was_killed_keeps_its_variant(database, ledger):
+def test_a_day_whose_run_was_killed_keeps_its_variant(database, run_store):
     """A killed run never wrote its counts; its predictions are there."""
-    run_id = open_run(ledger, replace(MODEL, variant="int8"))
+    run_id = open_run(run_store, replace(MODEL, variant="int8"))
     prediction = Prediction(ImageRef("1", "/1.jpg"), Output(), None)
     Sink(database, MODEL.model_id, "int8", run_id).commit_chunk(ChunkResult(0, (prediction,), ()))
-    assert ledger.variant_of_day(DAY, MODEL.model_id) == "int8"
+    assert run_store.variant_of_day(DAY, MODEL.model_id) == "int8"
 
 
 def test_the_identity_of_a_process_is_its_own():
@@ -378,14 +378,14 @@ def test_the_identity_of_a_process_is_its_own():
     assert process_identity(2**22 + 1).startswith(f"{2**22 + 1}@ended@")
 
 
-def test_a_run_id_begins_with_its_time_and_is_unique(ledger):
-    ids = [open_run(ledger, day=DAY.before(n)) for n in range(20)]
+def test_a_run_id_begins_with_its_time_and_is_unique(run_store):
+    ids = [open_run(run_store, day=DAY.before(n)) for n in range(20)]
     assert len(set(ids)) == 20
     assert all(abs(datetime.strptime(run_id[:15], "%Y%m%dT%H%M%S") - now()) < timedelta(minutes=1) for run_id in ids)
 
 
-def test_the_day_is_that_of_the_date_whatever_its_zone(ledger):
+def test_the_day_is_that_of_the_date_whatever_its_zone(run_store):
     """One lease for a date and model: settings with another zone don't open a second door."""
-    open_run(ledger)
+    open_run(run_store)
     with pytest.raises(DayHeld):
-        open_run(ledger, day=type(DAY).of(date(2026, 11, 20), "Asia/Tokyo"))
+        open_run(run_store, day=type(DAY).of(date(2026, 11, 20), "Asia/Tokyo"))

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import func, select
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.results.dry_run_database import RolledBack, open_rehearsal
+from infer_app.database.results.dry_run_database import RolledBack, open_dry_run_database
 from infer_app.database.results.schema import predictions
 from infer_app.database.results.sink import Sink
 from infer_app.domain import ChunkResult, ImageRef, Output, Prediction, Reason
@@ -29,7 +29,7 @@ def count(database):
 def test_rows_are_written_elsewhere_and_gone_afterwards(database):
     before = database.sqlite_file.read_bytes()
     read_only = Database(f"sqlite:///{database.sqlite_file}", read_only=True)
-    with read_only, open_rehearsal(read_only) as rehearsal:
+    with read_only, open_dry_run_database(read_only) as rehearsal:
         commit(rehearsal)
         copy = rehearsal.sqlite_file
         assert (count(rehearsal), count(read_only)) == (3, 0)
@@ -48,7 +48,7 @@ def test_what_the_users_triggers_and_constraints_do_is_rehearsed(database):
         connection.exec_driver_sql(
             "CREATE TRIGGER note AFTER INSERT ON infer_predictions BEGIN INSERT INTO mine VALUES (new.image_id); END"
         )
-    with open_rehearsal(database) as rehearsal:
+    with open_dry_run_database(database) as rehearsal:
         written = commit(rehearsal)
         with rehearsal.read() as connection:
             assert connection.exec_driver_sql("SELECT id FROM mine ORDER BY id").scalars().all() == ["0", "2"]
@@ -63,7 +63,7 @@ def test_the_copy_has_the_journal_mode_of_the_file(database, mode):
     database.close()
     with closing(sqlite3.connect(database.sqlite_file)) as connection:
         assert connection.execute(f"PRAGMA journal_mode={mode}").fetchone() == (mode,)
-    with open_rehearsal(database) as rehearsal:
+    with open_dry_run_database(database) as rehearsal:
         commit(rehearsal)
         with rehearsal.read() as connection:
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == mode
@@ -71,7 +71,7 @@ def test_the_copy_has_the_journal_mode_of_the_file(database, mode):
 
 def test_without_a_temporary_folder_it_says_what_to_do(database, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    with pytest.raises(UsageError) as caught, open_rehearsal(database):
+    with pytest.raises(UsageError) as caught, open_dry_run_database(database):
         pass
     assert caught.value.hint == "name one with TMPDIR"
 

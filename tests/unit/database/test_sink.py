@@ -5,7 +5,7 @@ import pytest
 from sqlalchemy import select
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.results.runs import Ledger
+from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
@@ -131,7 +131,7 @@ def test_a_label_is_stored_as_the_text_it_is(database):
 
 
 def test_a_commit_whose_answer_was_lost_is_not_counted_twice(database, monkeypatch):
-    run_id = Ledger(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
     sink.commit_chunk(chunk(predicted("p")))
     once = database.transact

@@ -11,7 +11,7 @@ from torch import nn
 from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Inbox
 from infer_app.domain import Chunk, ImageRef, Recipe
 from infer_app.errors import ModelError, StorageUnavailable
-from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.bundle import pack
 from infer_app.models.build.build_model import BuildRequest, build_model
@@ -58,8 +58,10 @@ def open_actor(folder, photos, parcel, monkeypatch):
     level, handlers, actors = ours.level, ours.handlers[:], []
 
     def open_one(*parcels, slot=None):
-        lane = LaneSpec((ModelSpec(folder / "elsewhere", TORCHSCRIPT),), ReadLimits((photos[0],), 1 << 20), 1 << 20)
-        actors.append(ExecutorActor(ActorSpec(lane, 2, 30.0, logging.INFO, slot), parcels or [parcel]))
+        handler = HandlerSpec(
+            (ModelSpec(folder / "elsewhere", TORCHSCRIPT),), ReadLimits((photos[0],), 1 << 20), 1 << 20
+        )
+        actors.append(ExecutorActor(ActorSpec(handler, 2, 30.0, logging.INFO, slot), parcels or [parcel]))
         return actors[-1]
 
     yield open_one
@@ -91,7 +93,7 @@ def test_a_model_that_fails_is_told_and_no_call_waits_for_it(open_actor, parcel,
     changed = dict(parcel.files) | {source: b"something else"}
     from infer_app.models.artifact import bundle as module
 
-    actor = open_actor(module.Parcel(changed, module._sha256(changed)))
+    actor = open_actor(module.ModelBundle(changed, module._sha256(changed)))
     with pytest.raises(ModelError, match="changed since it was built"):
         actor.opened()
     with pytest.raises(ModelError):

@@ -16,7 +16,7 @@ import pytest
 from infer_app.cluster.ray_cluster import ClusterSpec, IntoLog, _end_all_in
 from infer_app.cluster.ray_executor import RayExecutor
 from infer_app.errors import UsageError
-from infer_app.handlers.handler_spec import LaneSpec
+from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.read.read_image import ReadLimits
 
 NODE = {"NodeID": "1", "NodeManagerAddress": "127.0.0.1", "Resources": {"CPU": 4.0}, "Alive": True}
@@ -47,8 +47,8 @@ def ray(monkeypatch):
 
 
 def open_executor(**of_actor):
-    lane = LaneSpec((), ReadLimits((), 1), 1)
-    return RayExecutor(lane, 1, 30.0, ClusterSpec(**of_actor))
+    handler = HandlerSpec((), ReadLimits((), 1), 1)
+    return RayExecutor(handler, 1, 30.0, ClusterSpec(**of_actor))
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe
 from infer_app.errors import ModelError
 from infer_app.executors.cpu_executor import CpuExecutor
 from infer_app.executors.gpu_executor import CudaExecutor
-from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.variants import TORCHSCRIPT
@@ -47,27 +47,27 @@ def artifact(folder):
 
 
 EXECUTORS = {
-    "cpu": lambda lane: CpuExecutor(lane, 2, 30.0),
-    "cuda": lambda lane: CudaExecutor(lane, 2, 30.0, BATCH, SIZE, device="cpu"),
-    "ray": lambda lane: ray_executor(lane),
-    "ray of rings": lambda lane: ray_executor(lane, (BATCH, SIZE, "cpu")),
+    "cpu": lambda handler: CpuExecutor(handler, 2, 30.0),
+    "cuda": lambda handler: CudaExecutor(handler, 2, 30.0, BATCH, SIZE, device="cpu"),
+    "ray": lambda handler: ray_executor(handler),
+    "ray of rings": lambda handler: ray_executor(handler, (BATCH, SIZE, "cpu")),
 }
 
 
-def ray_executor(lane, slot=None):
+def ray_executor(handler, slot=None):
     pytest.importorskip("ray")
     from infer_app.cluster.ray_cluster import ClusterSpec
     from infer_app.cluster.ray_executor import RayExecutor
 
-    return RayExecutor(lane, 2, 30.0, ClusterSpec(), slot)
+    return RayExecutor(handler, 2, 30.0, ClusterSpec(), slot)
 
 
 @pytest.fixture(
     scope="module", params=["cpu", "cuda", *(pytest.param(of, marks=pytest.mark.ray) for of in ("ray", "ray of rings"))]
 )
 def executor(request, artifact, folder):
-    lane = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
-    with EXECUTORS[request.param](lane) as opened:
+    handler = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
+    with EXECUTORS[request.param](handler) as opened:
         yield opened
 
 

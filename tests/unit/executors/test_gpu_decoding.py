@@ -19,9 +19,9 @@ from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe
 from infer_app.errors import ModelError
 from infer_app.executors.cpu_executor import CpuExecutor
 from infer_app.executors.gpu_executor import CudaExecutor
-from infer_app.handlers.gpu_decode_stage import Unpacker
-from infer_app.handlers.gpu_handlers import LoaderLane
-from infer_app.handlers.handler_spec import DeviceSpec, LaneSpec, LoaderSpec, ModelSpec
+from infer_app.handlers.gpu_decode_stage import GpuDecodeStage
+from infer_app.handlers.gpu_handlers import LoadHandler
+from infer_app.handlers.handler_spec import DeviceSpec, HandlerSpec, LoaderSpec, ModelSpec
 from infer_app.handlers.loader import Loader
 from infer_app.images.decode.gpu_decoder import GpuDecoder
 from infer_app.images.read.read_image import ReadLimits
@@ -29,8 +29,8 @@ from infer_app.models.artifact.artifact import find_artifact
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
-from infer_app.workers.heartbeat import Mark
-from infer_app.workers.ring_pool import RingWorkers, slots_for
+from infer_app.workers.heartbeat import Heartbeat
+from infer_app.workers.ring_pool import RingPool, slots_for
 from infer_app.workers.shared_ring import Ring
 
 pytest.importorskip("nvidia.nvimgcodec")
@@ -124,7 +124,7 @@ FILES = GPU | REFUSED | CPU | BROKEN
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread():
-    """A lane that is opened in here sets it for its whole process."""
+    """A handler that is opened in here sets it for its whole process."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -155,13 +155,13 @@ def artifact(build):
     return build(RECIPE)
 
 
-def lane_spec(folder, artifact):
-    return LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
+def handler_spec(folder, artifact):
+    return HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
 
 
 @pytest.fixture(scope="module")
 def executor(folder, artifact):
-    with CudaExecutor(lane_spec(folder, artifact), 2, 30.0, BATCH, SIZE, device="cpu") as opened:
+    with CudaExecutor(handler_spec(folder, artifact), 2, 30.0, BATCH, SIZE, device="cpu") as opened:
         yield opened
 
 
@@ -189,7 +189,7 @@ def outcomes(results):
 
 @pytest.fixture(scope="module")
 def expected(folder, build):
-    with CpuExecutor(lane_spec(folder, build(replace(RECIPE, decode="exact"))), 2, 30.0) as opened:
+    with CpuExecutor(handler_spec(folder, build(replace(RECIPE, decode="exact"))), 2, 30.0) as opened:
         return outcomes(opened.run(chunks(folder, FILES)))
 
 
@@ -220,9 +220,9 @@ def test_every_file_becomes_what_the_cpu_executor_makes_of_it(executor, folder, 
 
 def test_a_slot_holds_files_and_pixels(folder, artifact):
     with Ring(1, len(FILES), SIZE) as ring:
-        lane = LoaderLane.open(LoaderSpec(lane_spec(folder, artifact), ring))
-        loaded = lane.process(replace(Chunk(1, refs(folder, FILES)), slot=0), Mark(bytearray(MARK_SIZE)))
-        del lane
+        handler = LoadHandler.open(LoaderSpec(handler_spec(folder, artifact), ring))
+        loaded = handler.process(replace(Chunk(1, refs(folder, FILES)), slot=0), Heartbeat(bytearray(MARK_SIZE)))
+        del handler
         kinds = dict(zip((ref.image_id for ref in loaded.chunk.refs), loaded.chunk.num_bytes, strict=True))
         sizes = {name: len(data) for name, data in (GPU | REFUSED).items()}
         assert kinds == sizes | dict.fromkeys(CPU, 0)
@@ -309,7 +309,7 @@ class DeadlySpec(DeviceSpec):
         from infer_app.handlers import gpu_decode_stage, gpu_handlers
 
         gpu_decode_stage.GpuDecoder = self.decoder  # type: ignore[misc]
-        return gpu_handlers.DeviceLane.open(self)
+        return gpu_handlers.PredictHandler.open(self)
 
 
 @pytest.mark.parametrize(
@@ -325,10 +325,10 @@ def test_a_file_that_ends_the_gpus_decoder_is_the_cpus_and_its_neighbours_are_pr
 ):
     (folder / "deadly").write_bytes(comment(GPU["fine"], DEADLY))
     names = [*GPU, "deadly", "png", "junk"]
-    spec = lane_spec(folder, artifact)
+    spec = handler_spec(folder, artifact)
     with Ring(slots_for(1), BATCH, SIZE) as ring:
         device = DeadlySpec(spec, ring, "cpu", decoder)
-        workers = RingWorkers(ring, LoaderSpec(spec, ring).open, 1, device.open, timeout_s)
+        workers = RingPool(ring, LoaderSpec(spec, ring).open, 1, device.open, timeout_s)
         try:
             found = outcomes(workers.run(chunks(folder, names)))
         finally:
@@ -339,7 +339,7 @@ def test_a_file_that_ends_the_gpus_decoder_is_the_cpus_and_its_neighbours_are_pr
 
 def test_a_decoder_that_decodes_no_golden_image_is_told_at_once(folder, artifact, monkeypatch):
     monkeypatch.setattr(GpuDecoder, "pixels", lambda self, files, *_: [None] * len(files))
-    unpacker = Unpacker(Loader(lane_spec(folder, artifact), artifact), torch.device("cpu"))
+    unpacker = GpuDecodeStage(Loader(handler_spec(folder, artifact), artifact), torch.device("cpu"))
     with pytest.raises(ModelError, match=r"nvImageCodec 0\..* on cpu does not decode a golden image"):
         unpacker.pixels(artifact.read("golden/1.jpg"))
 
@@ -364,7 +364,7 @@ def test_golden_images_that_come_out_otherwise_end_the_run(folder, artifact, mon
         Ring(slots_for(1), BATCH, SIZE) as ring,
         pytest.raises(ModelError, match=r"image 1: a pixel differs by \d+ levels, 64 are allowed"),
     ):
-        DeviceSpec(lane_spec(folder, artifact), ring, "cpu").open()
+        DeviceSpec(handler_spec(folder, artifact), ring, "cpu").open()
 
 
 def test_the_model_is_another_one_and_found_by_its_own_id(artifact, build, folder):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from infer_app.handlers.adaptive_batch import Halving
+from infer_app.handlers.adaptive_batch import AdaptiveBatch
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 
 SIZE = 4
@@ -37,7 +37,7 @@ def pictures(num_images: int) -> torch.Tensor:
 @pytest.mark.parametrize("error", ERRORS)
 def test_a_batch_that_does_not_fit_is_halved_and_stays_so(error):
     device = Device(room=5, error=error)
-    model = Halving(device.open_model, 16)
+    model = AdaptiveBatch(device.open_model, 16)
     for num_images in (16, 3, 9):
         pixels = pictures(num_images)
         torch.testing.assert_close(model(pixels), pixels.float().mean((1, 2)))
@@ -46,7 +46,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_stays_so(error):
 
 def test_memory_that_becomes_scarce_later_halves_it_then():
     device = Device(room=8)
-    model = Halving(device.open_model, 8)
+    model = AdaptiveBatch(device.open_model, 8)
     model(pictures(8))
     device.room = 2
     pixels = pictures(7)
@@ -55,7 +55,7 @@ def test_memory_that_becomes_scarce_later_halves_it_then():
 
 
 def test_one_image_that_does_not_fit_is_an_error():
-    model = Halving(Device(room=0).open_model, 4)
+    model = AdaptiveBatch(Device(room=0).open_model, 4)
     with pytest.raises(torch.OutOfMemoryError):
         model(pictures(4))
     assert model.batch_size == 1
@@ -65,7 +65,7 @@ def test_another_error_is_the_models_own():
     def refuse(pixels: torch.Tensor) -> torch.Tensor:
         raise RuntimeError("a bug")
 
-    model = Halving(lambda batch_size: FixedBatch(refuse, SIZE, batch_size), 4)
+    model = AdaptiveBatch(lambda batch_size: FixedBatch(refuse, SIZE, batch_size), 4)
     with pytest.raises(RuntimeError, match="a bug"):
         model(pictures(2))
     assert model.batch_size == 4

@@ -1,4 +1,4 @@
-"""One lane on real files with real, tiny TorchScript models; a white image is the one a model fails on."""
+"""One handler on real files with real, tiny TorchScript models; a white image is the one a model fails on."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +11,9 @@ from torch import nn
 from infer_app.domain import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Recipe, Sample
 from infer_app.errors import DeviceLost, ModelError, StorageUnavailable
 from infer_app.handlers import loader as loader_module
-from infer_app.handlers.cpu_handler import CpuLane
-from infer_app.handlers.handler_spec import LaneSpec, ModelSpec
-from infer_app.handlers.predictor import LaneModel
+from infer_app.handlers.cpu_handler import CpuHandler
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.handlers.predictor import LoadedModel
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.fixed_batch import FixedBatch
@@ -21,8 +21,8 @@ from infer_app.models.runtimes.torchscript import BATCH_SIZE
 from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
-from infer_app.workers.heartbeat import Mark
-from infer_app.workers.pool import Workers
+from infer_app.workers.heartbeat import Heartbeat
+from infer_app.workers.pool import WorkerPool
 from tests.conftest import jpeg
 
 SIZE = 16
@@ -76,21 +76,21 @@ class NeedsMemoryForWhite(nn.Module):
         return 8.0 * means
 
 
-class LogMark(Mark):
-    """A mark that keeps all that was held."""
+class LogMark(Heartbeat):
+    """A heartbeat that keeps all that was held."""
 
     def __init__(self):
         super().__init__(bytearray(MARK_SIZE))
         self.held = []
 
-    def hold(self, position, stage, file=FileFacts()):  # noqa: B008
+    def record(self, position, stage, file=FileFacts()):  # noqa: B008
         self.held.append((position, stage, file.size))
-        super().hold(position, stage, file)
+        super().record(position, stage, file)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _one_thread():
-    """`CpuLane.open` sets it for its whole process."""
+    """`CpuHandler.open` sets it for its whole process."""
     before = torch.get_num_threads()
     yield
     torch.set_num_threads(before)
@@ -106,8 +106,8 @@ def build(folder, module):
     return build_model(request, folder / "models")
 
 
-def open_lane(artifact, *roots):
-    return CpuLane.open(LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20))
+def open_handler(artifact, *roots):
+    return CpuHandler.open(HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20))
 
 
 @pytest.fixture(scope="module")
@@ -122,21 +122,21 @@ def photos(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def lanes(tmp_path_factory, photos):
-    """lanes(Means) is an open lane of such a model, built once."""
+def handlers(tmp_path_factory, photos):
+    """handlers(Means) is an open handler of such a model, built once."""
     opened = {}
 
-    def lane_of(module):
+    def handler_of(module):
         if module not in opened:
             root = tmp_path_factory.getbasetemp()
-            opened[module] = open_lane(build(tmp_path_factory.mktemp("model"), module()), root)
+            opened[module] = open_handler(build(tmp_path_factory.mktemp("model"), module()), root)
         return opened[module]
 
-    return lane_of
+    return handler_of
 
 
-def process(lane, *refs, mark=None):
-    return lane.process(Chunk(3, refs), mark or LogMark())
+def process(handler, *refs, heartbeat=None):
+    return handler.process(Chunk(3, refs), heartbeat or LogMark())
 
 
 def outcomes(result):
@@ -145,26 +145,26 @@ def outcomes(result):
     return found | {broken.ref.image_id: (broken.reason, broken.stage) for broken in result.broken}
 
 
-def test_each_image_gets_its_own_colour_whatever_the_length_of_the_chunk(lanes, photos):
+def test_each_image_gets_its_own_colour_whatever_the_length_of_the_chunk(handlers, photos):
     expected = {str(i): ("red", "green", "blue")[i % 3] for i in range(7)}
     for length in range(1, 8):
         refs = [photos[str(i)] for i in range(length)]
-        result = process(lanes(Means), *refs)
+        result = process(handlers(Means), *refs)
         assert (result.number, outcomes(result)) == (3, {ref.image_id: expected[ref.image_id] for ref in refs})
         assert [prediction.ref for prediction in result.predictions] == refs
 
 
-def test_a_short_last_batch_gives_what_each_image_gives_alone(lanes, photos):
+def test_a_short_last_batch_gives_what_each_image_gives_alone(handlers, photos):
     """Bit by bit, and so does every place in a batch."""
-    lane = lanes(Means)
+    handler = handlers(Means)
     refs = [photos[str(i)] for i in range(BATCH_SIZE + 3)]
-    alone = [process(lane, ref).predictions[0] for ref in refs]
-    assert list(process(lane, *refs).predictions) == alone
-    assert list(process(lane, *reversed(refs)).predictions) == alone[::-1]
+    alone = [process(handler, ref).predictions[0] for ref in refs]
+    assert list(process(handler, *refs).predictions) == alone
+    assert list(process(handler, *reversed(refs)).predictions) == alone[::-1]
 
 
-def test_a_broken_file_takes_no_row_from_its_neighbours(lanes, photos, tmp_path):
-    lane = lanes(Means)
+def test_a_broken_file_takes_no_row_from_its_neighbours(handlers, photos, tmp_path):
+    handler = handlers(Means)
     data = jpeg()
     files = {"empty": b"", "cut": data[: len(data) // 2], "text": b"no picture at all", "gone": None}
     refs = []
@@ -174,7 +174,7 @@ def test_a_broken_file_takes_no_row_from_its_neighbours(lanes, photos, tmp_path)
             (tmp_path / f"{name}.jpg").write_bytes(content)
     good = [photos[str(i)] for i in range(4)]
     mixed = [good[0], refs[0], refs[1], good[1], refs[2], refs[3], good[2], good[3]]
-    result = process(lane, *mixed)
+    result = process(handler, *mixed)
     assert outcomes(result) == {
         **{"0": "red", "1": "green", "2": "blue", "3": "red"},
         "empty": (Reason.EMPTY, "read"),
@@ -182,26 +182,26 @@ def test_a_broken_file_takes_no_row_from_its_neighbours(lanes, photos, tmp_path)
         "text": (Reason.UNSUPPORTED_FORMAT, "decode"),
         "gone": (Reason.NOT_FOUND, "read"),
     }
-    assert result.predictions == process(lane, *good).predictions
+    assert result.predictions == process(handler, *good).predictions
     facts = {broken.ref.image_id: (broken.file.size, broken.file.sha256 is not None) for broken in result.broken}
     assert facts == {"empty": (0, False), "cut": (len(data) // 2, True), "text": (17, True), "gone": (None, False)}
 
 
-def test_an_all_broken_chunk_never_reaches_the_model(lanes, tmp_path):
+def test_an_all_broken_chunk_never_reaches_the_model(handlers, tmp_path):
     refs = [ImageRef(str(i), str(tmp_path / f"{i}.jpg")) for i in range(BATCH_SIZE + 1)]
-    mark = LogMark()
-    result = process(lanes(Means), *refs, mark=mark)
+    heartbeat = LogMark()
+    result = process(handlers(Means), *refs, heartbeat=heartbeat)
     assert (len(result.predictions), len(result.broken)) == (0, BATCH_SIZE + 1)
-    assert "model" not in [stage for _, stage, _ in mark.held]
+    assert "model" not in [stage for _, stage, _ in heartbeat.held]
 
 
 @pytest.mark.parametrize("place", range(BATCH_SIZE + 1))
-def test_an_output_that_is_no_number_rejects_its_image_alone(lanes, photos, place):
-    lane = lanes(NotANumberForWhite)
+def test_an_output_that_is_no_number_rejects_its_image_alone(handlers, photos, place):
+    handler = handlers(NotANumberForWhite)
     refs = [photos[str(i)] for i in range(BATCH_SIZE)]
-    expected = process(lane, *refs).predictions
+    expected = process(handler, *refs).predictions
     refs.insert(place, photos["white"])
-    result = process(lane, *refs)
+    result = process(handler, *refs)
     assert result.predictions == expected
     detail = "the model's output has a NaN or an infinity"
     (broken,) = result.broken
@@ -214,27 +214,27 @@ def test_an_output_that_is_no_number_rejects_its_image_alone(lanes, photos, plac
     ("module", "detail"),
     [(CannotDoWhite, "is invalid for input of size"), (RefusesWhite, "no white, please")],
 )
-def test_a_model_that_raises_for_an_image_rejects_it_alone(lanes, photos, module, detail, place):
-    lane = lanes(module)
+def test_a_model_that_raises_for_an_image_rejects_it_alone(handlers, photos, module, detail, place):
+    handler = handlers(module)
     refs = [photos[str(i)] for i in range(BATCH_SIZE)]
-    expected = process(lane, *refs).predictions
+    expected = process(handler, *refs).predictions
     refs.insert(place, photos["white"])
-    result = process(lane, *refs)
+    result = process(handler, *refs)
     assert result.predictions == expected
     assert outcomes(result)["white"] == (Reason.MODEL_ERROR, "model")
     assert detail in result.broken[0].detail
 
 
 def test_a_batch_that_memory_does_not_hold_is_halved_and_all_are_predicted(tmp_path, photos):
-    lane = open_lane(build(tmp_path, NeedsMemoryForWhite(1)), Path(photos["white"].location).parent)
-    result = process(lane, photos["0"], photos["white"], photos["1"])
+    handler = open_handler(build(tmp_path, NeedsMemoryForWhite(1)), Path(photos["white"].location).parent)
+    result = process(handler, photos["0"], photos["white"], photos["1"])
     assert result.broken == ()
     assert {one.ref.image_id for one in result.predictions} == {"0", "white", "1"}
 
 
 def test_an_image_that_memory_does_not_hold_alone_is_tried_again_another_day(tmp_path, photos):
-    lane = open_lane(build(tmp_path, NeedsMemoryForWhite(0)), Path(photos["white"].location).parent)
-    result = process(lane, photos["0"], photos["white"], photos["1"])
+    handler = open_handler(build(tmp_path, NeedsMemoryForWhite(0)), Path(photos["white"].location).parent)
+    result = process(handler, photos["0"], photos["white"], photos["1"])
     assert outcomes(result) == {"0": "red", "white": (Reason.OUT_OF_MEMORY, "model"), "1": "green"}
 
 
@@ -254,7 +254,7 @@ def test_a_device_that_fails_is_no_failure_of_an_image(error, photos):
     samples = tuple(Sample(photos[name], torch.zeros(SIZE, SIZE, 3), FileFacts()) for name in "01")
     batch = Batch(torch.zeros(2, SIZE, SIZE, 3, dtype=torch.uint8), samples, ())
     with pytest.raises(DeviceLost, match="the GPU failed: .*an illegal memory access"):
-        list(LaneModel(0, None, TORCHSCRIPT, 4, predict).infer(batch, StageClock(False)))  # type: ignore[arg-type]
+        list(LoadedModel(0, None, TORCHSCRIPT, 4, predict).infer(batch, StageClock(False)))  # type: ignore[arg-type]
 
 
 def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
@@ -262,48 +262,48 @@ def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
     folder.mkdir()
     artifact = build(folder, CannotDoWhite())
     roots = (Path(photos["white"].location).parent,)
-    spec = LaneSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20)
+    spec = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20)
     refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
-    with Workers(spec.open, 1, 30) as workers:
+    with WorkerPool(spec.open, 1, 30) as workers:
         broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]
     assert {one.reason for one in broken} == {Reason.MODEL_ERROR}
     assert {"is invalid for input of size" in one.detail for one in broken} == {True}  # it raised and did not crash
     assert sorted(one.ref.image_id for one in broken) == [str(i) for i in range(BATCH_SIZE + 1)]
 
 
-def test_the_mark_says_what_is_in_hand_before_each_step(lanes, photos):
+def test_the_mark_says_what_is_in_hand_before_each_step(handlers, photos):
     """A crash is named by it: the image by its place in the chunk, the file by its size once it was read."""
-    mark = LogMark()
+    heartbeat = LogMark()
     refs = [photos[str(i)] for i in range(BATCH_SIZE + 1)]
-    process(lanes(Means), *refs, mark=mark)
+    process(handlers(Means), *refs, heartbeat=heartbeat)
     steps = []
     for i, ref in enumerate(refs):
         size = Path(ref.location).stat().st_size
         steps += [(i, "read", None), (i, "decode", size), (i, "transform", size)]
     model = [(0, "model", None), (BATCH_SIZE, "model", None)]
-    assert mark.held == [*steps[: 3 * BATCH_SIZE], model[0], *steps[3 * BATCH_SIZE :], model[1]]
+    assert heartbeat.held == [*steps[: 3 * BATCH_SIZE], model[0], *steps[3 * BATCH_SIZE :], model[1]]
 
 
-def test_every_stage_is_timed(lanes, photos):
-    seconds = process(lanes(Means), photos["0"], photos["1"]).cpu_seconds
+def test_every_stage_is_timed(handlers, photos):
+    seconds = process(handlers(Means), photos["0"], photos["1"]).cpu_seconds
     assert set(seconds) == {"read", "decode", "transform", "collate", "model", "outputs"}
     assert all(value > 0 for value in seconds.values())
 
 
-def test_what_lies_outside_the_roots_is_not_read(lanes, photos, tmp_path_factory):
+def test_what_lies_outside_the_roots_is_not_read(handlers, photos, tmp_path_factory):
     artifact = build(tmp_path_factory.mktemp("model"), Means())
     elsewhere = tmp_path_factory.mktemp("elsewhere")
-    result = process(open_lane(artifact, elsewhere), photos["0"])
+    result = process(open_handler(artifact, elsewhere), photos["0"])
     assert outcomes(result) == {"0": (Reason.LOCATION_NOT_ALLOWED, "read")}
 
 
 def test_an_image_that_is_not_found_since_its_root_is_gone_is_no_failure_of_an_image(tmp_path, photos):
-    lane = open_lane(build(tmp_path, Means()), tmp_path / "unmounted", Path(photos["0"].location).parent)
+    handler = open_handler(build(tmp_path, Means()), tmp_path / "unmounted", Path(photos["0"].location).parent)
     with pytest.raises(StorageUnavailable):
-        process(lane, photos["0"], ImageRef("gone", str(tmp_path / "unmounted" / "a.jpg")))
+        process(handler, photos["0"], ImageRef("gone", str(tmp_path / "unmounted" / "a.jpg")))
 
 
-def test_no_memory_for_an_image_is_its_own_trouble(lanes, photos, monkeypatch):
+def test_no_memory_for_an_image_is_its_own_trouble(handlers, photos, monkeypatch):
     decode, greedy_data = loader_module.decode_image, Path(photos["1"].location).read_bytes()
 
     def greedy(data, recipe, limits):
@@ -312,16 +312,16 @@ def test_no_memory_for_an_image_is_its_own_trouble(lanes, photos, monkeypatch):
         return decode(data, recipe, limits)
 
     monkeypatch.setattr(loader_module, "decode_image", greedy)
-    result = process(lanes(Means), photos["0"], photos["1"], photos["2"])
+    result = process(handlers(Means), photos["0"], photos["1"], photos["2"])
     assert outcomes(result) == {"0": "red", "1": (Reason.OUT_OF_MEMORY, "decode"), "2": "blue"}
 
 
 def test_a_lane_whose_model_gives_other_outputs_does_not_open(tmp_path, photos):
     """As after an update of a library that computes something else."""
     artifact = build(tmp_path, Means())
-    lane = open_lane(artifact)
-    model = lane._models[0]
+    handler = open_handler(artifact)
+    model = handler._models[0]
     other = FixedBatch(lambda pixels: 1.01 * model.predict(pixels), artifact.manifest.recipe.size, BATCH_SIZE)
-    lane._models = (replace(model, predict=other),)
+    handler._models = (replace(model, predict=other),)
     with pytest.raises(ModelError, match="golden check failed"):
-        lane.prove()
+        handler.verify_golden()

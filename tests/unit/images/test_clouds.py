@@ -6,7 +6,7 @@ from infer_app.domain import Reason
 from infer_app.images.read import remote
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
-from infer_app.locations import Place, RemoteAccess
+from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.webserver import web_server
 
 CONTENT = b"bytes that stand for an image"
@@ -32,7 +32,7 @@ def server(monkeypatch):
 
 
 def read(place, name):
-    access = RemoteAccess((Place.parse(place),), timeout_s=4.0, retries=1)
+    access = RemoteAccess((AllowedPrefix.parse(place),), timeout_s=4.0, retries=1)
     return read_image(place + name, ReadLimits((), 1000, access)).data
 
 

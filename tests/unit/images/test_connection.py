@@ -12,14 +12,14 @@ from infer_app.images.read import connection as connection_module
 from infer_app.images.read import remote
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
-from infer_app.locations import Place, RemoteAccess
+from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.webserver import web_server
 
 CONTENT = b"bytes that stand for an image"
 
 
 def limits(place, private=("127.0.0.1",)):
-    return ReadLimits((), 1000, RemoteAccess((Place.parse(place),), frozenset(private), 3.0, 0, 1))
+    return ReadLimits((), 1000, RemoteAccess((AllowedPrefix.parse(place),), frozenset(private), 3.0, 0, 1))
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from test_decode import STORED_AS, put
 from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.transform.picture import Picture
+from infer_app.images.transform.geometry import Picture
 from infer_app.images.transform.to_pixels import reference_transform, transform
 
 CROP_RESIZE = Recipe("crop-resize", size=224, crop=0.875, decode="scaled")

@@ -7,7 +7,7 @@ import pytest
 from infer_app.domain import FileFacts, Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
-from infer_app.locations import Place, RemoteAccess
+from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.webserver import (
     chunked,
     closes_mid_body,
@@ -56,7 +56,7 @@ def canary():
 
 
 def limits(server, *places, timeout_s=TIMEOUT_S, retries=3, private=("127.0.0.1",)):
-    allowed = tuple(map(Place.parse, places or (server.url,)))
+    allowed = tuple(map(AllowedPrefix.parse, places or (server.url,)))
     return ReadLimits((), MAX_BYTES, RemoteAccess(allowed, frozenset(private), timeout_s, retries, concurrency=2))
 
 

@@ -10,7 +10,7 @@ import pytest
 from infer_app.domain import ROW, FileFacts, ImageRef, Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ImageBytes, ReadLimits, read_ahead, read_image, refused_among, stat_facts
-from infer_app.locations import PathMap
+from infer_app.locations import PathMapping
 
 CONTENT = b"forty-two bytes that stand for an image..."
 MAX_BYTES = 1000
@@ -347,7 +347,7 @@ def test_stat_facts_are_empty_where_there_are_none(location: str):
 
 
 def mapped(root: Path) -> ReadLimits:
-    return ReadLimits((root,), MAX_BYTES, path_map=PathMap.of({"/srv/photos": str(root)}))
+    return ReadLimits((root,), MAX_BYTES, path_map=PathMapping.of({"/srv/photos": str(root)}))
 
 
 @pytest.mark.parametrize("location", ["/srv/photos/image.jpg", "file:///srv/photos/im%61ge.jpg"])
@@ -365,7 +365,7 @@ def test_a_mapped_path_stays_under_the_roots(root: Path, outside: Path, inner: s
 
 
 def test_roots_are_those_of_this_machine(root: Path, image: Path):
-    limits = ReadLimits((Path("/srv/photos"),), MAX_BYTES, path_map=PathMap.of({"/srv/photos": str(root)}))
+    limits = ReadLimits((Path("/srv/photos"),), MAX_BYTES, path_map=PathMapping.of({"/srv/photos": str(root)}))
     with pytest.raises(BadImage) as caught:
         read_image("/srv/photos/image.jpg", limits)
     assert caught.value.reason is Reason.LOCATION_NOT_ALLOWED

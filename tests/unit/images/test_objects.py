@@ -8,7 +8,7 @@ from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.images.read import remote
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
-from infer_app.locations import Place, RemoteAccess
+from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.webserver import never_answers, web_server
 
 pytest.importorskip("s3fs")
@@ -33,7 +33,9 @@ def environment(s3_server, monkeypatch):
 
 
 def access(*places, timeout_s=10.0, retries=1):
-    return RemoteAccess(tuple(map(Place.parse, places or ("s3://photos/day/",))), timeout_s=timeout_s, retries=retries)
+    return RemoteAccess(
+        tuple(map(AllowedPrefix.parse, places or ("s3://photos/day/",))), timeout_s=timeout_s, retries=retries
+    )
 
 
 def read(location, *places, **how):
@@ -97,7 +99,7 @@ def test_a_storage_that_is_down_is_a_read_error_and_gone(monkeypatch):
     assert found.reason is Reason.READ_ERROR
     assert "tried 2 times" in found.detail
     with pytest.raises(StorageUnavailable):
-        remote.check_there(Place.parse("s3://photos/day/"), access())
+        remote.check_there(AllowedPrefix.parse("s3://photos/day/"), access())
 
 
 @pytest.mark.parametrize(("code", "hits"), [(503, 3), (500, 3), (403, 1)])
@@ -122,30 +124,30 @@ def test_a_storage_that_stalls_ends_at_the_deadline(monkeypatch):
 
 def test_a_place_is_looked_at(bucket):
     bucket.put("day/a.jpg", CONTENT)
-    assert remote.look_at(Place.parse("s3://photos/day/"), access()) == "is there"
+    assert remote.look_at(AllowedPrefix.parse("s3://photos/day/"), access()) == "is there"
     for gone in ("s3://photos/no-such-folder/", "s3://no-such-bucket/"):
         with pytest.raises(StorageUnavailable, match="not_found"):
-            remote.look_at(Place.parse(gone), access())
+            remote.look_at(AllowedPrefix.parse(gone), access())
 
 
 def test_a_listing_goes_folder_by_folder(s3_server):
     bucket = s3_server.bucket("listed")
     for name in ("x/2.jpg", "x/1.jpg", "x/deep/er/3.jpg", "y/4.jpg"):
         bucket.put(name, CONTENT[:7])
-    found = list(remote.list_folders(Place.parse("s3://listed/x/"), access()))
+    found = list(remote.list_folders(AllowedPrefix.parse("s3://listed/x/"), access()))
     assert [one for folder in found for one in folder] == [
         ("s3://listed/x/1.jpg", 7),
         ("s3://listed/x/2.jpg", 7),
         ("s3://listed/x/deep/er/3.jpg", 7),
     ]
     with pytest.raises(StorageUnavailable):
-        list(remote.list_folders(Place.parse("s3://no-such-bucket/"), access()))
+        list(remote.list_folders(AllowedPrefix.parse("s3://no-such-bucket/"), access()))
     with pytest.raises(UsageError, match="no listing"):
-        remote.list_folders(Place.parse("https://images.example.org/"), access())
+        remote.list_folders(AllowedPrefix.parse("https://images.example.org/"), access())
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(remote, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="needs gcsfs") as caught:
-        remote.look_at(Place.parse("gs://bucket/"), access())
+        remote.look_at(AllowedPrefix.parse("gs://bucket/"), access())
     assert caught.value.hint == "pip install 'infer_app[gs]'"

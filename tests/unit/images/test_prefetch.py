@@ -7,7 +7,7 @@ from infer_app.images.read import prefetch as prefetch_module
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.prefetch import Prefetch
 from infer_app.images.read.read_image import ReadLimits
-from infer_app.locations import Place, RemoteAccess
+from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.webserver import web_server
 
 CONCURRENCY = 3
@@ -21,7 +21,7 @@ def server():
 
 @pytest.fixture
 def prefetch(server):
-    access = RemoteAccess((Place.parse(server.url),), frozenset({"127.0.0.1"}), 5.0, 0, CONCURRENCY)
+    access = RemoteAccess((AllowedPrefix.parse(server.url),), frozenset({"127.0.0.1"}), 5.0, 0, CONCURRENCY)
     return Prefetch(ReadLimits((), 1 << 20, access))
 
 

@@ -5,7 +5,7 @@ import pytest
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.images.read.roots import check_root
-from infer_app.locations import NOTHING_REMOTE, PathMap
+from infer_app.locations import NOTHING_REMOTE, PathMapping
 from tests.stalled_folder import dead
 
 
@@ -35,7 +35,9 @@ def test_only_the_root_of_the_image_counts(root, tmp_path):
 
 
 def test_a_root_is_looked_at_where_the_map_leads(tmp_path):
-    limits = ReadLimits((tmp_path / "mount",), 1, NOTHING_REMOTE, PathMap.of({"/srv/photos": str(tmp_path / "mount")}))
+    limits = ReadLimits(
+        (tmp_path / "mount",), 1, NOTHING_REMOTE, PathMapping.of({"/srv/photos": str(tmp_path / "mount")})
+    )
     with pytest.raises(StorageUnavailable, match="mount is gone or empty"):
         check_root("/srv/photos/a.jpg", limits)
 

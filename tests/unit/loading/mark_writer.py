@@ -1,4 +1,4 @@
-"""Writes a mark as fast as it can, in records whose every field follows from one number."""
+"""Writes a heartbeat as fast as it can, in records whose every field follows from one number."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from infer_app.domain import FileFacts
-from infer_app.workers.heartbeat import STAGES, Mark
+from infer_app.workers.heartbeat import STAGES, Heartbeat
 
 
 def step(number: int) -> tuple[int, int, str, FileFacts]:
@@ -16,8 +16,8 @@ def step(number: int) -> tuple[int, int, str, FileFacts]:
 
 
 def write_for_ever(memory: Any) -> None:
-    mark = Mark(memory)
+    heartbeat = Heartbeat(memory)
     for number in itertools.count(1):
         task, position, stage, file = step(number)
-        mark.begin_task(task)
-        mark.hold(position, stage, file)
+        heartbeat.begin_task(task)
+        heartbeat.record(position, stage, file)

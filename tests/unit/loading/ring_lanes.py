@@ -1,4 +1,4 @@
-"""A loader and a device whose pixels say which image they are of, with the accidents of toy_lanes."""
+"""A loader and a device whose pixels say which image they are of, with the accidents of toy_handlers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import zlib
 from dataclasses import dataclass, replace
 
 import numpy as np
-from toy_lanes import FACTS, happen
+from toy_handlers import FACTS, happen
 
 from infer_app.domain import Broken, Chunk, ChunkResult, Loaded, Output, Prediction, Reason
-from infer_app.workers.heartbeat import Mark
+from infer_app.workers.heartbeat import Heartbeat
 from infer_app.workers.shared_ring import Ring
 
 
@@ -27,17 +27,17 @@ class ToyLoader:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         return self
 
-    def take(self, chunk: Chunk) -> bool:
+    def stage(self, chunk: Chunk) -> bool:
         return False
 
-    def expect(self, chunk: Chunk) -> None:
+    def prefetch(self, chunk: Chunk) -> None:
         pass
 
-    def process(self, chunk: Chunk, mark: Mark) -> Loaded:
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
         rows = self.ring.pixels[chunk.slot].reshape(self.ring.batch_size, -1, 4)
         good = []
         for position, ref in enumerate(chunk.refs):
-            mark.hold(position, "decode", FACTS)
+            heartbeat.record(position, "decode", FACTS)
             time.sleep(random.uniform(0, self.delay_s))
             happen(ref.location, "decode")
             if ref.location != "broken":
@@ -60,19 +60,19 @@ class ToyDevice:
         self.copies: dict[int, np.ndarray] = {}
         return self
 
-    def take(self, chunk: Chunk) -> bool:
+    def stage(self, chunk: Chunk) -> bool:
         self.copies[id(chunk)] = self.copy(chunk)
         return True
 
-    def expect(self, chunk: Chunk) -> None:
+    def prefetch(self, chunk: Chunk) -> None:
         pass
 
     def copy(self, chunk: Chunk) -> np.ndarray:
         time.sleep(random.uniform(0, self.delay_s))
         return self.ring.pixels[chunk.slot][: len(chunk.refs)].copy()
 
-    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
-        mark.hold(0, "model")
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
+        heartbeat.record(0, "model")
         rows = self.copies.pop(id(chunk)) if id(chunk) in self.copies else self.copy(chunk)
         time.sleep(random.uniform(0, self.delay_s))
         for ref in chunk.refs:

@@ -5,68 +5,68 @@ import pytest
 from mark_writer import step, write_for_ever
 
 from infer_app.domain import FileFacts
-from infer_app.workers.heartbeat import NOTHING, STAGES, InHand, Mark
+from infer_app.workers.heartbeat import NOTHING, STAGES, CurrentStep, Heartbeat
 
 CONTEXT = multiprocessing.get_context("spawn")
 
 
-def seen(mark):
-    """What a supervisor sees: another Mark over the same memory, without the time."""
-    look = Mark(mark.memory).look()
+def seen(heartbeat):
+    """What a supervisor sees: another Heartbeat over the same memory, without the time."""
+    look = Heartbeat(heartbeat.memory).read()
     return look.task, look.position, look.stage, look.file
 
 
 def test_a_new_mark_holds_nothing():
-    assert seen(Mark.create(CONTEXT)) == (NOTHING, NOTHING, "", FileFacts())
+    assert seen(Heartbeat.create(CONTEXT)) == (NOTHING, NOTHING, "", FileFacts())
 
 
 def test_every_stage_is_seen_with_its_image_and_file():
-    mark = Mark.create(CONTEXT)
-    mark.begin_task(2**40)
+    heartbeat = Heartbeat.create(CONTEXT)
+    heartbeat.begin_task(2**40)
     for position, stage in enumerate(STAGES):
         facts = FileFacts(position, 1.5, "0f" * 32)
-        mark.hold(position, stage, facts)
-        assert seen(mark) == (2**40, position, stage, facts)
+        heartbeat.record(position, stage, facts)
+        assert seen(heartbeat) == (2**40, position, stage, facts)
 
 
 def test_a_file_is_forgotten_with_the_next_image():
-    mark = Mark.create(CONTEXT)
-    mark.hold(0, "decode", FileFacts(9, 1.5, "ab" * 32))
-    mark.hold(1, "read")
-    assert seen(mark) == (NOTHING, 1, "read", FileFacts())
+    heartbeat = Heartbeat.create(CONTEXT)
+    heartbeat.record(0, "decode", FileFacts(9, 1.5, "ab" * 32))
+    heartbeat.record(1, "read")
+    assert seen(heartbeat) == (NOTHING, 1, "read", FileFacts())
 
 
 def test_an_empty_file_is_known_to_be_empty():
-    mark = Mark.create(CONTEXT)
-    mark.hold(0, "read", FileFacts(0, 1.5, "ab" * 32))
-    assert seen(mark)[3] == FileFacts(0, 1.5, "ab" * 32)
+    heartbeat = Heartbeat.create(CONTEXT)
+    heartbeat.record(0, "read", FileFacts(0, 1.5, "ab" * 32))
+    assert seen(heartbeat)[3] == FileFacts(0, 1.5, "ab" * 32)
 
 
 def test_a_task_counts_from_its_first_step_on():
     """Before it a death has nothing to do with the task's images."""
-    mark = Mark.create(CONTEXT)
-    mark.begin_task(1)
-    mark.hold(4, "model")
-    mark.rest()
-    mark.begin_task(2)
-    assert seen(mark) == (NOTHING, NOTHING, "", FileFacts())
+    heartbeat = Heartbeat.create(CONTEXT)
+    heartbeat.begin_task(1)
+    heartbeat.record(4, "model")
+    heartbeat.clear()
+    heartbeat.begin_task(2)
+    assert seen(heartbeat) == (NOTHING, NOTHING, "", FileFacts())
 
 
 def test_the_time_is_that_of_the_step():
-    mark = Mark.create(CONTEXT)
+    heartbeat = Heartbeat.create(CONTEXT)
     before = time.monotonic()
-    mark.hold(0, "read")
-    first = mark.look()
-    mark.hold(0, "decode")
-    assert before <= first.since <= mark.look().since <= time.monotonic()
-    assert isinstance(first, InHand)
+    heartbeat.record(0, "read")
+    first = heartbeat.read()
+    heartbeat.record(0, "decode")
+    assert before <= first.since <= heartbeat.read().since <= time.monotonic()
+    assert isinstance(first, CurrentStep)
 
 
 @pytest.mark.parametrize("num_writers", [1, pytest.param(16, marks=pytest.mark.full)])
 def test_no_look_sees_parts_of_two_records(num_writers):
     """Writers and a reader at full speed: each field of what is seen belongs to one record, and so does its time."""
-    marks = [Mark.create(CONTEXT) for _ in range(num_writers)]
-    writers = [CONTEXT.Process(target=write_for_ever, args=(mark.memory,), daemon=True) for mark in marks]
+    marks = [Heartbeat.create(CONTEXT) for _ in range(num_writers)]
+    writers = [CONTEXT.Process(target=write_for_ever, args=(heartbeat.memory,), daemon=True) for heartbeat in marks]
     began_at = time.monotonic()
     for writer in writers:
         writer.start()
@@ -74,8 +74,8 @@ def test_no_look_sees_parts_of_two_records(num_writers):
         look_until = time.monotonic() + (60 if num_writers > 1 else 2)
         num_seen = 0
         while num_seen < 10_000 or time.monotonic() < look_until:
-            for mark in marks:
-                seen = mark.look()
+            for heartbeat in marks:
+                seen = heartbeat.read()
                 if seen.stage:
                     num_seen += 1
                     assert (seen.task, seen.position, seen.stage, seen.file) == step(seen.task)
@@ -88,24 +88,24 @@ def test_no_look_sees_parts_of_two_records(num_writers):
 
 def test_a_record_that_its_writer_did_not_finish_leaves_the_one_before():
     """A worker may be killed, or not scheduled for long, in the middle of writing."""
-    mark = Mark.create(CONTEXT)
-    mark.begin_task(7)
+    heartbeat = Heartbeat.create(CONTEXT)
+    heartbeat.begin_task(7)
     for position in range(4):
-        mark.hold(position, "decode", FileFacts(position, 1.5, "ab" * 32))
-        before = bytes(mark.memory)
-        mark.hold(position + 1, "read")
-        after = bytes(mark.memory)
+        heartbeat.record(position, "decode", FileFacts(position, 1.5, "ab" * 32))
+        before = bytes(heartbeat.memory)
+        heartbeat.record(position + 1, "read")
+        after = bytes(heartbeat.memory)
         changed = [place for place in range(len(before)) if before[place] != after[place]]
         for place in changed[:-1]:
-            mark.memory[:] = after[: place + 1] + before[place + 1 :]
-            assert seen(mark) == (7, position, "decode", FileFacts(position, 1.5, "ab" * 32))
-        mark.memory[:] = after
+            heartbeat.memory[:] = after[: place + 1] + before[place + 1 :]
+            assert seen(heartbeat) == (7, position, "decode", FileFacts(position, 1.5, "ab" * 32))
+        heartbeat.memory[:] = after
 
 
 def test_a_worker_that_takes_over_a_mark_goes_on_after_what_was_written():
-    mark = Mark.create(CONTEXT)
-    mark.hold(0, "read")
-    theirs = Mark(mark.memory)
+    heartbeat = Heartbeat.create(CONTEXT)
+    heartbeat.record(0, "read")
+    theirs = Heartbeat(heartbeat.memory)
     theirs.begin_task(3)
-    theirs.hold(5, "decode")
-    assert seen(mark) == (3, 5, "decode", FileFacts())
+    theirs.record(5, "decode")
+    assert seen(heartbeat) == (3, 5, "decode", FileFacts())

@@ -20,20 +20,20 @@ def test_what_a_process_writes_another_reads():
 
 def test_slots_are_taken_and_given_back():
     with Ring(2, 1, 4) as ring:
-        taken = {ring.take(), ring.take()}
+        taken = {ring.acquire(), ring.acquire()}
         assert (taken, ring.num_free) == ({0, 1}, 0)
         with pytest.raises(IndexError):
-            ring.take()
-        ring.give_back(1)
-        assert (ring.num_free, ring.take()) == (1, 1)
+            ring.acquire()
+        ring.release(1)
+        assert (ring.num_free, ring.acquire()) == (1, 1)
 
 
 def test_a_slot_that_is_given_back_twice_is_a_bug():
     with Ring(2, 1, 4) as ring:
-        slot = ring.take()
-        ring.give_back(slot)
+        slot = ring.acquire()
+        ring.release(slot)
         with pytest.raises(AssertionError, match="given back twice"):
-            ring.give_back(slot)
+            ring.release(slot)
 
 
 def test_slots_begin_at_the_start_of_a_page_and_follow_each_other():

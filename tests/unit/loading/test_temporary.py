@@ -10,7 +10,7 @@ from pathlib import Path
 CLAIM = """
 import sys
 from multiprocessing import util
-from infer_app.workers.temporary_folder import claim_temporary_folder
+from infer_app.workers.fork_server import claim_temporary_folder
 claim_temporary_folder()
 print(util.get_temp_dir(), flush=True)
 sys.stdin.read()

@@ -1,4 +1,4 @@
-"""Real processes that crash, hang, are killed and come back; what each image does to its worker is in toy_lanes."""
+"""Real processes that crash, hang, are killed and come back; what each image does to its worker is in toy_handlers."""
 
 import itertools
 import os
@@ -10,13 +10,13 @@ from multiprocessing import forkserver
 
 import psutil
 import pytest
-from toy_lanes import FACTS, OpenOnce, OpenUntilLost, SteppingLane, Swollen, open_dying, open_refused, open_toy
+from toy_handlers import FACTS, OpenOnce, OpenUntilLost, SteppingLane, Swollen, open_dying, open_refused, open_toy
 
 from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, Reason
 from infer_app.errors import DeviceLost, InferError, WorkersKilled
 from infer_app.workers import fork_server
 from infer_app.workers import pool as workers_module
-from infer_app.workers.pool import Workers
+from infer_app.workers.pool import WorkerPool
 
 TIMEOUT_S = 0.5
 
@@ -24,15 +24,15 @@ TIMEOUT_S = 0.5
 @pytest.fixture(scope="module")
 def pool():
     """Two workers for all tests of this file that don't need their own: whatever one does to them, the next runs."""
-    with pytest.MonkeyPatch.context() as patch, Workers(open_toy, 2, TIMEOUT_S) as workers:
+    with pytest.MonkeyPatch.context() as patch, WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
         patch.setattr(workers_module, "LOOK_EVERY_S", 0.05)
         yield workers
 
 
 @pytest.fixture
 def lonely(pool):
-    """One worker whose lane is open: what comes before that is not taken by the listening thread."""
-    with Workers(open_toy, 1, TIMEOUT_S) as workers:
+    """One worker whose handler is open: what comes before that is not taken by the listening thread."""
+    with WorkerPool(open_toy, 1, TIMEOUT_S) as workers:
         run(workers, chunk(0, "a"))
         yield workers
 
@@ -81,7 +81,7 @@ def test_every_image_of_every_chunk_is_answered_once(pool):
 
 
 def test_no_chunks_start_no_worker():
-    with Workers(open_toy, 2, TIMEOUT_S) as workers:
+    with WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
         assert list(workers.run([])) == []
         assert pids(workers) == set()
 
@@ -118,7 +118,9 @@ def test_a_decoder_that_dies_names_its_image_at_each_position_of_a_chunk(pool, p
 @pytest.mark.parametrize("step", ["take", "expect"])
 @pytest.mark.parametrize("error", ["raise", "OSError"])
 def test_what_fails_in_the_thread_that_listens_ends_the_run(lonely, step, error):
-    with pytest.raises(InferError, match="a worker failed: (ValueError: a bug in the lane|OSError: not of the pipe)"):
+    with pytest.raises(
+        InferError, match="a worker failed: (ValueError: a bug in the handler|OSError: not of the pipe)"
+    ):
         run(lonely, chunk(1, f"{step}:{error}"), *[chunk(n, "b") for n in range(2, 9)])
 
 
@@ -135,7 +137,7 @@ def test_a_gpu_that_fails_once_rejects_nothing(pool, tmp_path):
 
 
 def test_a_gpu_that_does_not_come_back_ends_the_run_and_rejects_nothing(tmp_path):
-    with Workers(OpenUntilLost(tmp_path / "x"), 1, TIMEOUT_S) as workers:
+    with WorkerPool(OpenUntilLost(tmp_path / "x"), 1, TIMEOUT_S) as workers:
         results = workers.run([chunk(0, "a", "model:lost", "b")])
         with pytest.raises(DeviceLost) as caught:
             list(results)
@@ -236,7 +238,7 @@ def test_workers_that_only_die_end_the_run(pool, monkeypatch):
 
 
 def test_a_lane_that_can_not_be_opened_ends_the_run_with_its_own_exit_code():
-    with Workers(open_refused, 1, TIMEOUT_S) as workers, pytest.raises(InferError) as caught:
+    with WorkerPool(open_refused, 1, TIMEOUT_S) as workers, pytest.raises(InferError) as caught:
         run(workers, chunk(1, "a"))
     assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
         "models/pets: changed since it was built",
@@ -246,12 +248,12 @@ def test_a_lane_that_can_not_be_opened_ends_the_run_with_its_own_exit_code():
 
 
 def test_a_worker_that_dies_while_starting_ends_the_run():
-    with Workers(open_dying, 1, TIMEOUT_S) as workers, pytest.raises(InferError, match=r"starting \(exit code 7\)"):
+    with WorkerPool(open_dying, 1, TIMEOUT_S) as workers, pytest.raises(InferError, match=r"starting \(exit code 7\)"):
         run(workers, chunk(1, "a"))
 
 
 def test_a_worker_that_is_killed_while_starting_is_replaced(tmp_path):
-    with Workers(OpenOnce(tmp_path / "x"), 1, TIMEOUT_S) as workers:
+    with WorkerPool(OpenOnce(tmp_path / "x"), 1, TIMEOUT_S) as workers:
         assert run(workers, chunk(1, "a")) == {"1.0": "a"}
 
 
@@ -260,7 +262,7 @@ def test_a_fork_server_that_is_killed_is_started_again(after):
     """As by the kernel, for memory; its workers end with it."""
     some = [chunk(n, "a", "b") for n in range(300)]
     outcomes = {}
-    with Workers(open_toy, 2, TIMEOUT_S) as workers:
+    with WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
         results = workers.run(some)
         for _ in range(after):
             outcomes |= labels(next(results))
@@ -278,7 +280,7 @@ def labels(result):
 
 
 def test_a_lane_that_raises_is_a_bug_and_ends_the_run_with_its_traceback(pool):
-    with pytest.raises(InferError, match="a worker failed: ValueError: a bug in the lane") as caught:
+    with pytest.raises(InferError, match="a worker failed: ValueError: a bug in the handler") as caught:
         run(pool, chunk(1, "decode:raise"))
     assert (caught.value.exit_code, "in happen" in caught.value.hint) == (1, True)
     assert run(pool, chunk(2, "a")) == {"2.0": "a"}
@@ -287,7 +289,7 @@ def test_a_lane_that_raises_is_a_bug_and_ends_the_run_with_its_traceback(pool):
 def test_messages_larger_than_a_pipe_both_ways_do_not_block():
     """Two tasks are on their way to a worker while its answers are."""
     size = 1 << 20
-    with Workers(Swollen(size), 1, 30) as workers:
+    with WorkerPool(Swollen(size), 1, 30) as workers:
         results = list(workers.run(chunk(n, "x" * size) for n in range(6)))
     assert [(result.number, len(result.predictions[0].output.vector)) for result in results] == [
         (n, size) for n in range(6)
@@ -304,7 +306,7 @@ def test_an_abandoned_run_ends_the_workers_that_are_busy(pool):
 
 
 def test_an_error_of_the_consumer_ends_the_workers_and_leaves_none():
-    with pytest.raises(ZeroDivisionError), Workers(open_toy, 1, TIMEOUT_S) as workers:
+    with pytest.raises(ZeroDivisionError), WorkerPool(open_toy, 1, TIMEOUT_S) as workers:
         for _ in workers.run(chunk(n, "a") for n in itertools.count()):
             ours = pids(workers)
             raise ZeroDivisionError
@@ -316,22 +318,22 @@ def test_an_error_of_the_source_ends_the_workers_and_leaves_none():
         yield chunk(1, "a")
         raise ZeroDivisionError
 
-    with Workers(open_toy, 2, TIMEOUT_S) as workers:
+    with WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
         with pytest.raises(ZeroDivisionError):
             list(workers.run(listed()))
         assert pids(workers) == set()
 
 
 def test_no_process_is_left_behind(pool):
-    with Workers(open_toy, 1, TIMEOUT_S) as workers:
+    with WorkerPool(open_toy, 1, TIMEOUT_S) as workers:
         run(workers, chunk(1, "a"))
     assert {process.pid for process in worker_processes()} == pids(pool)
 
 
 def test_a_worker_that_started_while_nobody_listened_is_not_late(monkeypatch):
     """As in the minutes in which a database is away."""
-    with Workers(open_toy, 2, TIMEOUT_S) as workers:
-        workers.feed(iter([chunk(0, "a"), chunk(1, "b")]))
+    with WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
+        workers.dispatch(iter([chunk(0, "a"), chunk(1, "b")]))
         wait_until(lambda: all(worker.pipe.poll() for worker in workers._workers))
         monkeypatch.setattr(workers_module, "START_LIMIT_S", 0.1)
         time.sleep(0.2)
@@ -343,7 +345,7 @@ def test_a_worker_that_started_while_nobody_listened_is_not_late(monkeypatch):
 @pytest.mark.parametrize("level", ["WARNING", "INFO"])
 def test_what_a_worker_logs_is_said_by_the_supervisor_with_chunk_and_worker(caplog, level):
     caplog.set_level(level, "infer_app")
-    with Workers(open_toy, 1, TIMEOUT_S) as workers:
+    with WorkerPool(open_toy, 1, TIMEOUT_S) as workers:
         run(workers, chunk(7, "read:log"))
         (pid,) = pids(workers)
     said = [(record.name, record.message, record.chunk, record.worker) for record in caplog.records]
@@ -356,7 +358,7 @@ def test_no_healthy_worker_is_ended(seconds):
     """Each message has the supervisor look at every worker, thousands of times beyond the time limit of a step."""
     started = time.monotonic()
     numbers = itertools.takewhile(lambda _: time.monotonic() < started + seconds, itertools.count())
-    with Workers(SteppingLane, 2, timeout_s=1.0) as workers:
+    with WorkerPool(SteppingLane, 2, timeout_s=1.0) as workers:
         chunks = (chunk(number, *"abcdefgh") for number in numbers)
         results = [(len(result.predictions), result.broken) for result in workers.run(chunks)]
         assert set(results) == {(8, ())}

@@ -8,7 +8,12 @@ from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
 from infer_app.models.runtimes.variants import CUDA_FP16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, TRT_BF16, TRT_FP16
 from infer_app.models.selection.tuning import Speed
-from infer_app.models.selection.variant_selection import Choice, Wish, allowed_precision, choose_variant
+from infer_app.models.selection.variant_selection import (
+    VariantRequest,
+    VariantSelection,
+    allowed_precision,
+    choose_variant,
+)
 
 SAME = {"parity": {"cosine": 0.999999, "relative_difference": 1e-6}}
 GOOD_INT8 = {"parity": {"cosine": 0.99, "relative_difference": 0.1}, "meets_bar": True, "is_faster": True}
@@ -69,31 +74,31 @@ def with_gpu(**variants):
     return manifest(**{TRT_FP16: plan, CUDA_FP16: GOOD_HALF} | variants)
 
 
-def choose(manifest, wish=Wish(), speeds=FAST_OPENVINO, missing=nothing_is_missing):  # noqa: B008
+def choose(manifest, wish=VariantRequest(), speeds=FAST_OPENVINO, missing=nothing_is_missing):  # noqa: B008
     return choose_variant(manifest, speeds, wish, missing)
 
 
 def test_the_fastest_here_of_the_fp32_variants_is_taken_and_the_others_told():
-    assert choose(manifest()) == Choice(
+    assert choose(manifest()) == VariantSelection(
         OPENVINO_FP32,
         {OPENVINO_INT8: "int8 is not allowed: --allow-int8", TORCHSCRIPT: "slower here: 14.00 ms per image"},
     )
     slow_openvino = {TORCHSCRIPT: Speed(4, 14.0), OPENVINO_FP32: Speed(2, 15.25)}
-    assert choose(manifest(int8=None), speeds=slow_openvino) == Choice(
+    assert choose(manifest(int8=None), speeds=slow_openvino) == VariantSelection(
         TORCHSCRIPT, {OPENVINO_FP32: "slower here: 15.25 ms per image"}
     )
 
 
 def test_what_was_not_measured_is_taken_last_and_the_oldest_variant_where_nothing_was():
     only_openvino = {OPENVINO_FP32: Speed(2, 99.0)}
-    assert choose(manifest(int8=None), speeds=only_openvino) == Choice(
+    assert choose(manifest(int8=None), speeds=only_openvino) == VariantSelection(
         OPENVINO_FP32, {TORCHSCRIPT: "not measured here"}
     )
-    assert choose(manifest(int8=None), speeds={}) == Choice(TORCHSCRIPT, {OPENVINO_FP32: "not measured here"})
+    assert choose(manifest(int8=None), speeds={}) == VariantSelection(TORCHSCRIPT, {OPENVINO_FP32: "not measured here"})
 
 
 def test_int8_is_taken_where_it_is_allowed_and_good_and_was_faster_when_built():
-    assert choose(manifest(), Wish(allow_int8=True)) == Choice(
+    assert choose(manifest(), VariantRequest(allow_int8=True)) == VariantSelection(
         OPENVINO_INT8, {TORCHSCRIPT: "int8 is chosen", OPENVINO_FP32: "int8 is chosen"}
     )
 
@@ -102,19 +107,19 @@ def test_int8_is_taken_where_it_is_allowed_and_good_and_was_faster_when_built():
 def test_an_int8_that_is_not_good_or_was_not_faster_is_left_alone(lacking):
     model = manifest(int8=GOOD_INT8 | lacking)
     assert allowed_precision(model, allow_int8=True) == "fp32"
-    choice = choose(model, Wish(allow_int8=True))
-    assert (choice.variant, choice.passed_over[OPENVINO_INT8]) == (OPENVINO_FP32, "fp32 is chosen")
+    choice = choose(model, VariantRequest(allow_int8=True))
+    assert (choice.variant, choice.skipped_variants[OPENVINO_INT8]) == (OPENVINO_FP32, "fp32 is chosen")
 
 
 def test_int8_stays_chosen_on_a_host_where_it_is_slower():
     """Whatever a host measures, a label is made in the precision that was decided when the model was built."""
     slow_int8 = FAST_OPENVINO | {OPENVINO_INT8: Speed(1, 50.0)}
-    assert choose(manifest(), Wish(allow_int8=True), slow_int8).variant == OPENVINO_INT8
+    assert choose(manifest(), VariantRequest(allow_int8=True), slow_int8).variant == OPENVINO_INT8
 
 
 def test_int8_never_falls_back_to_fp32_by_itself():
     with pytest.raises(ModelError) as caught:
-        choose(manifest(), Wish(allow_int8=True), missing=openvino_is_missing)
+        choose(manifest(), VariantRequest(allow_int8=True), missing=openvino_is_missing)
     told = f"{TORCHSCRIPT}: int8 is chosen; {OPENVINO_FP32}: {NO_OPENVINO}; {OPENVINO_INT8}: {NO_OPENVINO}"
     assert caught.value.message == f"pets: no int8 variant can run here ({told})"
     assert (caught.value.exit_code, "--variant" in caught.value.hint) == (12, True)
@@ -127,7 +132,7 @@ def test_fp32_never_falls_back_to_int8_by_itself():
 
 
 def test_without_openvino_fp32_runs_as_torchscript():
-    assert choose(manifest(), missing=openvino_is_missing) == Choice(
+    assert choose(manifest(), missing=openvino_is_missing) == VariantSelection(
         TORCHSCRIPT, {OPENVINO_FP32: NO_OPENVINO, OPENVINO_INT8: NO_OPENVINO}
     )
 
@@ -143,46 +148,46 @@ def test_without_openvino_fp32_runs_as_torchscript():
 def test_an_fp32_variant_that_gives_other_outputs_is_passed_over(cosine, relative_difference, why):
     """The golden check of every run would refuse it."""
     other = {"parity": {"cosine": cosine, "relative_difference": relative_difference}}
-    assert choose(manifest(fp32=other, int8=None)) == Choice(TORCHSCRIPT, {OPENVINO_FP32: why})
+    assert choose(manifest(fp32=other, int8=None)) == VariantSelection(TORCHSCRIPT, {OPENVINO_FP32: why})
 
 
 def test_the_variant_that_is_asked_for_is_taken_whatever_speaks_against_it():
     bad = manifest(int8=GOOD_INT8 | {"meets_bar": False})
     for variant in (TORCHSCRIPT, OPENVINO_FP32, OPENVINO_INT8):
-        assert choose(bad, Wish(variant)) == Choice(variant, {})
+        assert choose(bad, VariantRequest(variant)) == VariantSelection(variant, {})
 
 
 def test_the_variant_that_is_asked_for_is_never_replaced_by_another():
     with pytest.raises(ModelError) as caught:
-        choose(manifest(), Wish(OPENVINO_FP32), missing=openvino_is_missing)
+        choose(manifest(), VariantRequest(OPENVINO_FP32), missing=openvino_is_missing)
     assert caught.value.message == f"{OPENVINO_FP32} can't run here: {NO_OPENVINO}"
     assert (caught.value.exit_code, "--variant auto" in caught.value.hint) == (12, True)
 
 
 def test_a_variant_the_model_has_not_is_a_wrong_flag():
     with pytest.raises(UsageError, match=f"pets has no variant '{OPENVINO_INT8}'") as caught:
-        choose(manifest(int8=None), Wish(OPENVINO_INT8))
+        choose(manifest(int8=None), VariantRequest(OPENVINO_INT8))
     assert (caught.value.exit_code, caught.value.hint) == (2, f"it has {TORCHSCRIPT}, {OPENVINO_FP32}; or auto")
 
 
-@pytest.mark.parametrize("began_with", [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_INT8])
+@pytest.mark.parametrize("resume_variant", [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_INT8])
 @pytest.mark.parametrize("allow_int8", [False, True])
-def test_a_day_goes_on_with_the_variant_it_began_with(began_with, allow_int8):
-    wish = Wish(allow_int8=allow_int8, began_with=began_with)
-    assert choose(manifest(), wish).variant == began_with
+def test_a_day_goes_on_with_the_variant_it_began_with(resume_variant, allow_int8):
+    wish = VariantRequest(allow_int8=allow_int8, resume_variant=resume_variant)
+    assert choose(manifest(), wish).variant == resume_variant
 
 
 def test_a_day_whose_variant_is_gone_goes_on_in_its_precision():
-    wish = Wish(allow_int8=True, began_with=OPENVINO_FP32)
+    wish = VariantRequest(allow_int8=True, resume_variant=OPENVINO_FP32)
     assert choose(manifest(fp32=None), wish).variant == TORCHSCRIPT
     assert choose(manifest(), wish, missing=openvino_is_missing).variant == TORCHSCRIPT
     with pytest.raises(ModelError, match="no int8 variant can run here"):
-        choose(manifest(int8=None), Wish(began_with=OPENVINO_INT8))
+        choose(manifest(int8=None), VariantRequest(resume_variant=OPENVINO_INT8))
 
 
 def test_a_day_that_began_with_a_variant_of_another_version_is_told_so():
     with pytest.raises(ModelError, match="variant 'gpu-tensorrt' is not known here") as caught:
-        choose(manifest(), Wish(began_with="gpu-tensorrt"))
+        choose(manifest(), VariantRequest(resume_variant="gpu-tensorrt"))
     assert caught.value.hint == "update infer_app"
 
 
@@ -190,7 +195,7 @@ def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
     choice = choose(with_gpu())
     assert (choice.variant, choice.device) == (TRT_FP16, "cuda")
     first = f"{TRT_FP16} comes first"
-    assert choice.passed_over == {
+    assert choice.skipped_variants == {
         CUDA_FP16: first,
         TORCHSCRIPT: first,
         OPENVINO_FP32: first,
@@ -201,21 +206,21 @@ def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
 def test_each_candidate_that_can_not_run_is_passed_over_with_its_reason():
     choice = choose(with_gpu(), missing=tensorrt_differs)
     assert choice.variant == CUDA_FP16
-    assert choice.passed_over[TRT_FP16] == "built for {'compute_capability': '9.0'}"
+    assert choice.skipped_variants[TRT_FP16] == "built for {'compute_capability': '9.0'}"
     choice = choose(with_gpu(), missing=gpu_is_missing)
     assert (choice.variant, choice.device) == (OPENVINO_FP32, "cpu")
-    assert (choice.passed_over[TRT_FP16], choice.passed_over[CUDA_FP16]) == (NO_GPU, NO_GPU)
+    assert (choice.skipped_variants[TRT_FP16], choice.skipped_variants[CUDA_FP16]) == (NO_GPU, NO_GPU)
 
 
 def test_a_half_precision_below_its_bar_is_passed_over():
     low = GOOD_HALF | {"parity": {"cosine": 0.9985, "relative_difference": 1e-3}}
     choice = choose(with_gpu(**{TRT_FP16: low}))
-    assert (choice.variant, choice.passed_over[TRT_FP16]) == (CUDA_FP16, "cosine 0.998500 is below 0.999")
+    assert (choice.variant, choice.skipped_variants[TRT_FP16]) == (CUDA_FP16, "cosine 0.998500 is below 0.999")
 
 
 def test_the_cpu_can_be_asked_for():
-    choice = choose(with_gpu(), Wish(device="cpu", allow_int8=True))
-    assert (choice.variant, choice.passed_over[TRT_FP16]) == (OPENVINO_INT8, "the device is cpu")
+    choice = choose(with_gpu(), VariantRequest(device="cpu", allow_int8=True))
+    assert (choice.variant, choice.skipped_variants[TRT_FP16]) == (OPENVINO_INT8, "the device is cpu")
 
 
 @pytest.mark.parametrize(
@@ -225,33 +230,33 @@ def test_the_cpu_can_be_asked_for():
 )
 def test_a_gpu_that_is_asked_for_is_never_replaced_by_the_cpu(model, hint):
     with pytest.raises(ModelError, match="pets: no variant can run on a GPU here") as caught:
-        choose(model, Wish(device="cuda"), missing=gpu_is_missing)
+        choose(model, VariantRequest(device="cuda"), missing=gpu_is_missing)
     assert (caught.value.exit_code, hint in caught.value.hint) == (12, True)
-    assert choose(with_gpu(), Wish(device="cuda"), missing=tensorrt_differs).variant == CUDA_FP16
+    assert choose(with_gpu(), VariantRequest(device="cuda"), missing=tensorrt_differs).variant == CUDA_FP16
 
 
 @pytest.mark.parametrize("name", ["trt", TRT_FP16])
 def test_a_plan_that_is_asked_for_is_never_replaced(name):
-    assert choose(with_gpu(), Wish(name)) == Choice(TRT_FP16, {})
+    assert choose(with_gpu(), VariantRequest(name)) == VariantSelection(TRT_FP16, {})
     with pytest.raises(ModelError, match=f"{TRT_FP16} can't run here: built for") as caught:
-        choose(with_gpu(), Wish(name), missing=tensorrt_differs)
+        choose(with_gpu(), VariantRequest(name), missing=tensorrt_differs)
     assert caught.value.exit_code == 12
     with pytest.raises(ModelError, match=f"pets has no variant '{TRT_FP16}'") as caught:
-        choose(manifest(), Wish(name))
+        choose(manifest(), VariantRequest(name))
     assert (caught.value.exit_code, f"--variant {TRT_FP16}" in caught.value.hint) == (12, True)
 
 
 def test_a_device_and_a_variant_of_another_one_are_a_wrong_flag():
     with pytest.raises(UsageError, match=f"{TRT_FP16} does not run on cpu"):
-        choose(with_gpu(), Wish(TRT_FP16, device="cpu"))
+        choose(with_gpu(), VariantRequest(TRT_FP16, device="cpu"))
 
 
 def test_a_day_keeps_its_precision_on_a_machine_with_and_without_a_gpu():
-    assert choose(with_gpu(), Wish(began_with=TORCHSCRIPT)).variant == TORCHSCRIPT
-    assert choose(with_gpu(torchscript=None), Wish(began_with=TORCHSCRIPT)).variant == OPENVINO_FP32
-    assert choose(with_gpu(), Wish(began_with=CUDA_FP16)).variant == CUDA_FP16
-    assert choose(with_gpu(**{CUDA_FP16: None}), Wish(began_with=CUDA_FP16)).variant == TRT_FP16
+    assert choose(with_gpu(), VariantRequest(resume_variant=TORCHSCRIPT)).variant == TORCHSCRIPT
+    assert choose(with_gpu(torchscript=None), VariantRequest(resume_variant=TORCHSCRIPT)).variant == OPENVINO_FP32
+    assert choose(with_gpu(), VariantRequest(resume_variant=CUDA_FP16)).variant == CUDA_FP16
+    assert choose(with_gpu(**{CUDA_FP16: None}), VariantRequest(resume_variant=CUDA_FP16)).variant == TRT_FP16
     other = with_gpu(**{TRT_FP16: None, CUDA_FP16: None, TRT_BF16: GOOD_HALF})
     for model, missing in ((with_gpu(), gpu_is_missing), (other, nothing_is_missing)):
         with pytest.raises(ModelError, match="no fp16 variant can run here"):
-            choose(model, Wish(began_with=TRT_FP16), missing=missing)
+            choose(model, VariantRequest(resume_variant=TRT_FP16), missing=missing)

@@ -7,7 +7,7 @@ from small_models import SIZE, Means, Network, PixelMeans, built, random_pixels
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.build.add_gpu_variants import Workshop, add_gpu_variants
+from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.build.half_precision import make_half
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
@@ -17,7 +17,7 @@ from infer_app.models.runtimes.variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT
 from infer_app.models.verification.golden import check_golden
 
 HOST = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0")
-WORKSHOP = Workshop(HOST, torch.device("cpu"))
+WORKSHOP = BuildTarget(HOST, torch.device("cpu"))
 
 
 @pytest.fixture(scope="module")

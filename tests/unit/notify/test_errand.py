@@ -1,7 +1,7 @@
 import threading
 import time
 
-from infer_app.notify.errand import Errand, wait_for
+from infer_app.notify.errand import BackgroundTask, wait_for
 from infer_app.notify.post import Undelivered
 
 
@@ -15,20 +15,23 @@ def fail(error):
 
 def test_what_is_done_has_no_problem():
     done = []
-    errand = Errand("e", lambda: done.append(1))
+    errand = BackgroundTask("e", lambda: done.append(1))
     wait_for([errand], time.monotonic() + 5, never)
     assert (done, errand.problem) == ([1], None)
 
 
 def test_a_problem_is_told_in_words_and_of_a_bug_only_the_name():
-    undelivered, bug = Errand("e", lambda: fail(Undelivered("500"))), Errand("e", lambda: fail(ValueError("canary")))
+    undelivered, bug = (
+        BackgroundTask("e", lambda: fail(Undelivered("500"))),
+        BackgroundTask("e", lambda: fail(ValueError("canary"))),
+    )
     wait_for([undelivered, bug], time.monotonic() + 5, never)
     assert (undelivered.problem, bug.problem) == ("500", "ValueError")
 
 
 def test_nobody_waits_beyond_the_deadline_for_all_of_them():
     held = threading.Event()
-    errands = [Errand("e", held.wait) for _ in range(50)]  # one after the other they would take 15 s
+    errands = [BackgroundTask("e", held.wait) for _ in range(50)]  # one after the other they would take 15 s
     began = time.monotonic()
     wait_for(errands, began + 0.3, never)
     assert 0.25 < time.monotonic() - began < 10
@@ -39,6 +42,6 @@ def test_nobody_waits_beyond_the_deadline_for_all_of_them():
 def test_a_signal_ends_the_waiting():
     held = threading.Event()
     began = time.monotonic()
-    wait_for([Errand("e", held.wait)], began + 30, lambda: time.monotonic() > began + 0.2)
+    wait_for([BackgroundTask("e", held.wait)], began + 30, lambda: time.monotonic() > began + 0.2)
     assert time.monotonic() - began < 20
     held.set()

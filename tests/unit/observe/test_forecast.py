@@ -3,7 +3,7 @@ from datetime import datetime
 
 import pytest
 
-from infer_app.telemetry.forecast import Forecast, forecast
+from infer_app.telemetry.summary_line import Forecast, forecast
 from tests.unit.observe.reports import REPORT
 
 SAMPLE = replace(REPORT, selected=200, seconds=12.0, images_per_second=16.7, steady_images_per_second=20.0)

@@ -1,6 +1,6 @@
 import pytest
 
-from infer_app.telemetry.rate import Commit, merged, steady_rate
+from infer_app.telemetry.tally import Commit, merged, steady_rate
 
 
 def commits(**times):

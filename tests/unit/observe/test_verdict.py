@@ -3,19 +3,19 @@ from dataclasses import replace
 import pytest
 
 from infer_app.domain import DayCounts
-from infer_app.telemetry.summary_line import balance, duration, node_costs, speed, stage_costs, verdict
+from infer_app.telemetry.summary_line import balance, duration, node_costs, speed, stage_costs, summary_line
 from tests.unit.observe.reports import REPORT
 
 
 def test_the_last_line_of_a_run():
-    assert verdict(REPORT) == (
+    assert summary_line(REPORT) == (
         "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit · the model limits"
     )
 
 
 @pytest.mark.parametrize("unknown", [{"share_of_limit": None}, {"limited_by": None}], ids=str)
 def test_a_handful_of_images_is_no_measure_of_speed(unknown):
-    assert verdict(replace(REPORT, **unknown)) == (
+    assert summary_line(replace(REPORT, **unknown)) == (
         "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · too few images to judge the speed"
     )
 
@@ -28,12 +28,12 @@ def test_a_handful_of_images_is_no_measure_of_speed(unknown):
     ],
 )
 def test_a_run_that_selected_nothing_says_why(counts, line):
-    assert verdict(replace(REPORT, selected=0, predicted=0, rejected=0, day=counts)) == line
+    assert summary_line(replace(REPORT, selected=0, predicted=0, rejected=0, day=counts)) == line
 
 
 def test_a_run_that_was_stopped_before_its_first_image_does_not_call_the_pending_nothing_new():
     stopped = replace(REPORT, selected=0, predicted=0, rejected=0, day=DayCounts(9, 0, 0, 9), exit_code=75)
-    assert "nothing new" not in verdict(stopped)
+    assert "nothing new" not in summary_line(stopped)
 
 
 def test_books_that_do_not_balance_are_not_told_as_equal():

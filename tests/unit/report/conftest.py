@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import insert
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.project_database import Tables
+from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.figures import Figures
 from infer_app.database.results.schema import images, models, predictions, rejections, runs
 from infer_app.reporting.report_data import DayReport, gather
@@ -21,7 +21,7 @@ Write = Callable[..., None]
 
 
 @pytest.fixture
-def figures(tables: Tables) -> Figures:
+def figures(tables: ProjectDatabase) -> Figures:
     return Figures(tables.database, tables.source, MODEL.model_id)
 
 
@@ -100,9 +100,9 @@ def add_run(database: Database) -> Callable[..., None]:
 
 
 @pytest.fixture
-def make_report(database: Database, tables: Tables, figures: Figures) -> Callable[[], DayReport]:
+def make_report(database: Database, tables: ProjectDatabase, figures: Figures) -> Callable[[], DayReport]:
     manifest = {"output": {"kind": "classification"}}
     row = {"id": MODEL.model_id, "name": MODEL.name, "manifest": manifest, "created_at": datetime(2026, 11, 1)}
     with database.write() as connection:
         connection.execute(insert(models), row)
-    return lambda: gather(tables.books, figures, DAY, MODEL.name, MODEL.model_id, "5%")
+    return lambda: gather(tables.day_queries, figures, DAY, MODEL.name, MODEL.model_id, "5%")

@@ -4,7 +4,7 @@ from xml.etree import ElementTree
 import pytest
 
 from infer_app.reporting import charts
-from infer_app.reporting.timeline import Bar, Lane
+from infer_app.reporting.timeline import Bar, TimelineRow
 
 HOSTILE = '"><script>alert(1)</script>\u202e\n'
 
@@ -63,9 +63,9 @@ def test_columns_of_nothing_are_drawn(values):
     [
         charts.stacked_bar({HOSTILE: 1}, {HOSTILE: 1}, HOSTILE),
         charts.columns([1.0], [HOSTILE], ["c0"], HOSTILE),
-        charts.lanes([Lane(HOSTILE, 0.5, (Bar(HOSTILE, 0.0, 1.0),))], {}),
+        charts.timeline_rows([TimelineRow(HOSTILE, 0.5, (Bar(HOSTILE, 0.0, 1.0),))], {}),
     ],
-    ids=["stacked", "columns", "lanes"],
+    ids=["stacked", "columns", "timeline_rows"],
 )
 def test_texts_in_a_chart_are_escaped(svg):
     assert "<script" not in svg

@@ -5,7 +5,7 @@ import pytest
 
 from infer_app.database.queries.figures import Figures
 from infer_app.domain import DayCounts
-from infer_app.reporting.run_figures import day_verdict, run_figures, run_report
+from infer_app.reporting.run_figures import day_summary_line, run_figures, run_report
 from tests.conftest import DAY, MODEL
 
 COUNTS = DayCounts(100, 99, 1, 0)
@@ -52,9 +52,9 @@ def test_a_failure_is_one_that_failed_or_ended_with_a_code(row):
 )
 def test_the_verdict_says_how_the_last_run_ended(row, changed, end):
     row |= changed
-    told = day_verdict(DAY.date, COUNTS, run_report(row, COUNTS), run_figures(row))
+    told = day_summary_line(DAY.date, COUNTS, run_report(row, COUNTS), run_figures(row))
     assert told == f"20 Nov: 100 = 99 predicted + 1 rejected + 0 pending · {end}"
 
 
 def test_the_verdict_of_a_day_that_no_run_has_seen():
-    assert day_verdict(date(2026, 11, 20), DayCounts(3, 0, 0, 3), None, None).endswith("3 pending · never run")
+    assert day_summary_line(date(2026, 11, 20), DayCounts(3, 0, 0, 3), None, None).endswith("3 pending · never run")

@@ -1,6 +1,6 @@
 import pytest
 
-from infer_app.reporting.text import percent, shown
+from infer_app.telemetry.printable import percent, shown
 
 
 @pytest.mark.parametrize(

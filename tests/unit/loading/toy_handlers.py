@@ -1,6 +1,6 @@
 """Lanes whose images say by their location what happens to the worker that has them in hand.
 
-`read:log` logs; `decode:SIGSEGV` raises that signal on itself while the mark says decode; `read:hang` never ends;
+`read:log` logs; `decode:SIGSEGV` raises that signal on itself while the heartbeat says decode; `read:hang` never ends;
 `take:` and `expect:` do it in the thread that listens to the pipe; `model:lost` loses the GPU. `once:FILE:…` does so
 only the first time, when FILE is not there yet. Everything else becomes a prediction.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from infer_app.domain import Chunk, ChunkResult, FileFacts, Output, Prediction
 from infer_app.errors import DeviceLost, ModelError
-from infer_app.workers.heartbeat import Mark
+from infer_app.workers.heartbeat import Heartbeat
 
 FACTS = FileFacts(1234, 1.5, "ab" * 32)
 
@@ -25,22 +25,22 @@ FACTS = FileFacts(1234, 1.5, "ab" * 32)
 class ToyLane:
     """A prediction's label is the location, its score the pid of the worker that made it."""
 
-    def take(self, chunk: Chunk) -> bool:
+    def stage(self, chunk: Chunk) -> bool:
         for ref in chunk.refs:
             happen(ref.location, "take")
         return False
 
-    def expect(self, chunk: Chunk) -> None:
+    def prefetch(self, chunk: Chunk) -> None:
         for ref in chunk.refs:
             happen(ref.location, "expect")
 
-    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         for position, ref in enumerate(chunk.refs):
-            mark.hold(position, "read")
+            heartbeat.record(position, "read")
             happen(ref.location, "read")
-            mark.hold(position, "decode", FACTS)
+            heartbeat.record(position, "decode", FACTS)
             happen(ref.location, "decode")
-        mark.hold(0, "model")
+        heartbeat.record(0, "model")
         for ref in chunk.refs:
             happen(ref.location, "model")
         predictions = tuple(Prediction(ref, Output(ref.location, float(os.getpid())), None) for ref in chunk.refs)
@@ -64,7 +64,7 @@ def happen(location: str, stage: str) -> None:
         logging.getLogger("library").warning("nobody asked")
         return
     if what == "raise":
-        raise ValueError("a bug in the lane")
+        raise ValueError("a bug in the handler")
     if what == "OSError":
         raise OSError("not of the pipe")
     if what == "lost":
@@ -75,13 +75,13 @@ def happen(location: str, stage: str) -> None:
 class SteppingLane(ToyLane):
     """Records the steps of every image and costs nothing else."""
 
-    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         until = time.monotonic() + 0.02
         while time.monotonic() < until:
             for position in range(len(chunk.refs)):
-                mark.hold(position, "read")
-                mark.hold(position, "decode", FACTS)
-            mark.hold(0, "model")
+                heartbeat.record(position, "read")
+                heartbeat.record(position, "decode", FACTS)
+            heartbeat.record(0, "model")
         return ChunkResult(chunk.number, tuple(Prediction(ref, Output("a"), None) for ref in chunk.refs), ())
 
 
@@ -133,12 +133,12 @@ class Swollen:
     def __call__(self) -> Swollen:
         return self
 
-    def take(self, chunk: Chunk) -> bool:
+    def stage(self, chunk: Chunk) -> bool:
         return False
 
-    def expect(self, chunk: Chunk) -> None:
+    def prefetch(self, chunk: Chunk) -> None:
         pass
 
-    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         vector = bytes(self.num_bytes)
         return ChunkResult(chunk.number, tuple(Prediction(ref, Output(vector=vector), None) for ref in chunk.refs), ())

@@ -1,4 +1,4 @@
-"""A lane that ends before the model: a chunk's files become rows of a buffer, and the buffer is used again."""
+"""A handler that ends before the model: a chunk's files become rows of a buffer, and the buffer is used again."""
 
 from __future__ import annotations
 
@@ -7,43 +7,43 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from infer_app.bench.workload import BATCH_SIZE, Ways
+from infer_app.bench.workload import BATCH_SIZE, PixelReaders
 from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.images.read.bad_image import BadImage
-from infer_app.workers.heartbeat import Mark
+from infer_app.workers.heartbeat import Heartbeat
 
 
 @dataclass(frozen=True)
-class OpenLane:
-    """Travels to a worker, which opens the lane. With `needs_pillow` what Pillow can't read is broken too."""
+class OpenHandler:
+    """Travels to a worker, which opens the handler. With `needs_pillow` what Pillow can't read is broken too."""
 
-    ways: Ways
+    ways: PixelReaders
     needs_pillow: bool = False
 
-    def __call__(self) -> LoadingLane:
+    def __call__(self) -> DecodeHandler:
         torch.set_num_threads(1)  # a process per core, as in a run
-        return LoadingLane(self.ways, self.needs_pillow)
+        return DecodeHandler(self.ways, self.needs_pillow)
 
 
-class LoadingLane:
+class DecodeHandler:
     """A prediction without content for each file that could be loaded."""
 
-    def __init__(self, ways: Ways, needs_pillow: bool) -> None:
+    def __init__(self, ways: PixelReaders, needs_pillow: bool) -> None:
         self._ways = ways
         self._needs_pillow = needs_pillow
         size = ways.artifact.manifest.recipe.size
         self._buffer = np.empty((BATCH_SIZE, size, size, 3), np.uint8)
 
-    def take(self, chunk: Chunk) -> bool:
+    def stage(self, chunk: Chunk) -> bool:
         return False
 
-    def expect(self, chunk: Chunk) -> None:
+    def prefetch(self, chunk: Chunk) -> None:
         pass
 
-    def process(self, chunk: Chunk, mark: Mark) -> ChunkResult:
+    def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         results = []
         for position, ref in enumerate(chunk.refs):
-            mark.hold(position, "decode")
+            heartbeat.record(position, "decode")
             results.append(self._load(ref, position))
         good = tuple(result for result in results if isinstance(result, Prediction))
         return ChunkResult(chunk.number, good, tuple(result for result in results if isinstance(result, Broken)))
