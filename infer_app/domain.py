@@ -222,7 +222,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class DayCounts:
-    """The day_queries of one day and model, from rows: eligible = predicted + rejected + pending."""
+    """The counts of one day and model, from rows: eligible = predicted + rejected + pending."""
 
     eligible: int
     predicted: int

@@ -103,7 +103,7 @@ class Bottleneck:
 def find_bottleneck(rows: Sequence[Row]) -> Bottleneck | None:
     """None where one of the two rows has no figures."""
     costs = {row.name: row.cpu_s_per_1000 for row in rows}
-    loading_ms, total_ms = costs.get("handler"), costs.get("executor")
+    loading_ms, total_ms = costs.get("lane"), costs.get("executor")
     if loading_ms is None or total_ms is None:
         return None
     return Bottleneck(loading_ms, max(0.0, total_ms - loading_ms))

@@ -98,7 +98,7 @@ LADDER = (
     Strategy("packed-paths", dataloaders.packed_paths),
     Strategy("threads", threads),
     Strategy("cache", ours.cache),
-    Strategy("handler", ours.handler, takes_broken=True),
+    Strategy("lane", ours.handler, takes_broken=True),
     Strategy("loader+model", ours.loader_with_model, uses_model=True),
     Strategy("ring", ours.ring, takes_broken=True, uses_model=True),
     Strategy("executor", ours.executor, takes_broken=True, uses_model=True),

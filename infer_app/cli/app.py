@@ -251,7 +251,7 @@ def status(
 def verify(
     date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
 ) -> None:
-    """Close the day_queries of a day: eligible = predicted + rejected + pending, from rows. Exit code 1 if not."""
+    """Check a day's counts: eligible = predicted + rejected + pending, from rows. Exit code 1 if not."""
     from infer_app.cli.look.results import verify as close_books
 
     raise typer.Exit(close_books(date, model, as_json, config))

@@ -188,13 +188,13 @@ def _end_all_in(folder: Path) -> None:
 
     By a descriptor that is opened before the environment is read, so that no later process of that pid is hit.
     """
-    heartbeat = f"TMPDIR={folder}".encode()
+    marker = f"TMPDIR={folder}".encode()
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             descriptor = os.pidfd_open(int(process.name))
             try:
                 is_own = process.stat().st_uid == os.getuid()
-                if is_own and heartbeat in (process / "environ").read_bytes().split(b"\0"):
+                if is_own and marker in (process / "environ").read_bytes().split(b"\0"):
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
             finally:
                 os.close(descriptor)

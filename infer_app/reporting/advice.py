@@ -147,7 +147,7 @@ def _where(run: RunFigures) -> dict[str, str]:
 def _steps(of: Situation) -> Iterator[Step]:
     day = f"--date {of.date} --model {shlex.quote(of.model)}"
     if of.problems:
-        yield Step(f"The day_queries do not balance: {of.problems[0]}", f"infer verify {day}")
+        yield Step(f"The counts do not add up: {of.problems[0]}", f"infer verify {day}")
     if of.last and of.last.state == "failed":
         yield Step(f"The last run failed: {of.last.error or 'no reason is known'}", "infer doctor")
     if of.counts.pending and of.last and of.last.state == "running":

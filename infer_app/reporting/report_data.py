@@ -65,7 +65,7 @@ class DayReport:
     state: str  # good, attention or failed
     verdict: str
     counts: DayCounts
-    problems: tuple[str, ...]  # of the day_queries; empty when they balance
+    problems: tuple[str, ...]  # with the day's counts; empty when they add up
     older_pending: int
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]

@@ -13,7 +13,7 @@ def test_a_folder_is_measured_its_broken_file_named_and_the_bottleneck_said(proj
     project.add_photos(40)
     (project.photos / "0002.jpg").write_bytes(b"not a photo")
     before = (project.folder / "infer.db").read_bytes()
-    said = project.infer("bench", "--date", "2026-11-20", "--only", "handler", "--only", "executor")
+    said = project.infer("bench", "--date", "2026-11-20", "--only", "lane", "--only", "executor")
     assert "40 images, " in said
     assert f"broken: {project.photos / '0002.jpg'}: unsupported_format" in said
     assert "1 broken dropped" in said

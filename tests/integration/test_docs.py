@@ -117,7 +117,7 @@ def test_the_tutorial_ends_in_a_night_that_balances(after_tutorial):
     _, _, said = after_tutorial
     assert "same answer on 11 of 11 images" in said
     assert "20 Nov: 12 = 11 predicted + 1 rejected + 0 pending" in said
-    assert "the day_queries balance" in said
+    assert "the counts add up" in said
     assert "✓ done" in said
 
 

@@ -1,4 +1,4 @@
-"""Looking at what happened: predictions, rejections, and whether the day_queries balance."""
+"""Looking at what happened: predictions, rejections, and whether the counts add up."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def retry(date: str, model: str | None, reasons: list[str], as_json: bool, confi
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The day_queries of one model on one day; of no model when none has run yet."""
+    """The counts of one model on one day; of no model when none has run yet."""
 
     model: str | None
     model_id: str | None
@@ -99,7 +99,7 @@ class Checked:
 
 
 def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> int:
-    """Returns 0 when the day_queries of the day balance for every model that was asked for, else 1."""
+    """Returns 0 when the counts of the day add up for every model that was asked for, else 1."""
     loaded = load_settings(config)
     day = _day(loaded, date)
     with open_project_database(loaded, read_only=True) as project:
@@ -115,7 +115,7 @@ def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> 
     else:
         for one in checked:
             print(f"{day} {one}")
-        print("the day_queries balance" if balanced else "the day_queries do not balance")
+        print("the counts add up" if balanced else "the counts do not add up")
     return EXIT_OK if balanced else EXIT_BUG
 
 

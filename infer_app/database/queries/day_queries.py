@@ -1,4 +1,4 @@
-"""What the tables say of a day: counts by rows, lists for people and scripts, and whether the day_queries balance."""
+"""What the tables say of a day: counts by rows, lists for people and scripts, and whether the counts add up."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class DayQueries:
             )
 
     def find_problems(self, day: Day, model_id: str) -> list[str]:
-        """What is wrong with the day's rows, in words; empty when the day_queries balance."""
+        """What is wrong with the day's rows, in words; empty when the counts add up."""
         counts = self.count_day(day, model_id)
         problems = [] if counts.balanced else [f"{counts} does not balance"]
         with self._database.read() as connection:

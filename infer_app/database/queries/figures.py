@@ -158,7 +158,7 @@ class Figures:
         return join_results(images, rejections, images.c[3], self._model_id)
 
     def _has_no_prediction(self, images: Subquery) -> Any:
-        """An image with both counts as predicted, as in the day_queries."""
+        """An image with both counts as predicted, as in the day's counts."""
         return ~has_prediction(images.c[3], self._model_id)
 
 

@@ -24,7 +24,7 @@ class ModelHistory:
 
     @property
     def state(self) -> str:
-        """An image with both counts as predicted, as in the day_queries."""
+        """An image with both counts as predicted, as in the day's counts."""
         return "predicted" if self.prediction else "rejected" if self.rejection else "pending"
 
 

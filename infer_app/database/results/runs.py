@@ -39,7 +39,7 @@ BEFORE_ALL = datetime(1970, 1, 2)
 
 @dataclass(frozen=True, slots=True)
 class RunModel:
-    """The model of a run, as the run_store writes it."""
+    """The model of a run, as infer_runs records it."""
 
     name: str
     model_id: str

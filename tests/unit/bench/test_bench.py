@@ -55,10 +55,10 @@ def test_a_strategy_that_takes_too_long_is_a_row_that_says_so(order, monkeypatch
     ],
 )
 def test_the_bottleneck_is_what_takes_the_most_cpu_time(loading, both, share, gain):
-    rows = [Row("handler", "", False, cpu_s_per_1000=loading), Row("executor", "", True, cpu_s_per_1000=both)]
+    rows = [Row("lane", "", False, cpu_s_per_1000=loading), Row("executor", "", True, cpu_s_per_1000=both)]
     assert str(find_bottleneck(rows)) == f"{share} CPU ms per image are the model's; {gain} times as fast"
 
 
 def test_without_both_rows_there_is_no_bottleneck():
-    assert find_bottleneck([Row("handler", "", False, cpu_s_per_1000=3.0), Row("executor", "", True)]) is None
+    assert find_bottleneck([Row("lane", "", False, cpu_s_per_1000=3.0), Row("executor", "", True)]) is None
     assert Bottleneck(2.0, 0.0).is_model is False

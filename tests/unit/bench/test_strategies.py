@@ -14,7 +14,7 @@ from tests.unit.models.small_models import MEAN, SIZE, STD
 
 FLOATS = ("naive", "vectorised", "pool", "dataloader", "prefetch", "drop-broken")
 UINT8 = ("turbo", "fast-collate", "getitems", "database", "list-of-paths", "packed-paths", "threads", "cache")
-NEEDS_A_RUN = {"pin-memory", "handler", "loader+model", "ring", "executor"}
+NEEDS_A_RUN = {"pin-memory", "lane", "loader+model", "ring", "executor"}
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +59,7 @@ def test_normalised_is_what_the_model_was_trained_on(make_load, files):
     torch.testing.assert_close(torch.from_numpy(make_load(files).ways.normalised(pixels)), expected)
 
 
-@pytest.mark.parametrize("name", ["drop-broken", "handler"])
+@pytest.mark.parametrize("name", ["drop-broken", "lane"])
 def test_broken_files_are_dropped_and_no_others(name, make_load, files, tmp_path):
     cut, empty = tmp_path / "cut.jpg", tmp_path / "empty.jpg"
     cut.write_bytes(Path(files[0]).read_bytes()[:-200])
