@@ -282,7 +282,7 @@ class RunReport:
     advice: str | None = None  # the change that would help most; None when none was measured to help
     num_cores: int = 0
     num_workers: int = 0
-    skipped_variants: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
+    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
     nodes: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a cluster: images, images_per_second, stages
     stopped: str | None = None  # why the run left images pending that it had time for; exit code 3
 

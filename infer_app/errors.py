@@ -62,7 +62,7 @@ class StorageUnavailable(InferError):
 
 
 class WorkersKilled(InferError):
-    """WorkerPool end again and again from outside, usually for want of memory."""
+    """Workers end again and again from outside, usually for want of memory."""
 
     exit_code = 128 + 9
 

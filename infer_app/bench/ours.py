@@ -19,14 +19,14 @@ from infer_app.images.read.read_image import read_image
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.runtimes.variants import open_variant
 from infer_app.pipeline.executor_factory import open_executor, plan_run
-from infer_app.workers.pool import WorkerPool
+from infer_app.workers.pool import Stage, WorkerPool
 
 CACHE_BYTES = 4 << 30
 
 
 def handler(load: Workload) -> Iterator[Sized]:
     """infer_app without the model: supervised workers, each keeps the pixels of its chunk; broken ones get a reason"""
-    with WorkerPool(OpenHandler(load.ways), load.num_workers, load.timeout_s) as workers:
+    with _pool(load, OpenHandler(load.ways)) as workers:
         for result in workers.run(_chunks(load)):
             yield result.predictions
 
@@ -60,9 +60,13 @@ def cache(load: Workload) -> Iterator[Pixels]:
 
 def find_broken(load: Workload) -> dict[str, str]:
     """The files that not every strategy can read, with the reason: whatever they do to a decoder, others are read."""
-    with WorkerPool(OpenHandler(load.ways, needs_pillow=True), load.num_workers, load.timeout_s) as workers:
+    with _pool(load, OpenHandler(load.ways, needs_pillow=True)) as workers:
         results = list(workers.run(_chunks(load)))
     return {broken.ref.location: str(broken.reason) for result in results for broken in result.broken}
+
+
+def _pool(load: Workload, open_handler: OpenHandler) -> WorkerPool:
+    return WorkerPool([Stage("decode", open_handler, load.num_workers)], load.timeout_s)
 
 
 def _chunks(load: Workload) -> Iterator[Chunk]:

@@ -36,7 +36,7 @@ from infer_app.cli.terminal.options import (
     Variant,
     Verbose,
     Wait,
-    WorkerPool,
+    Workers,
 )
 
 app = typer.Typer(
@@ -115,7 +115,7 @@ def run(
     device: Device = None,
     variant: Variant = None,
     allow_int8: AllowInt8 = None,
-    workers: WorkerPool = None,
+    workers: Workers = None,
     wait: Wait = None,
     trace: TraceFile = None,
     report: Annotated[bool, typer.Option("--report", help="Write the day's report at the end.")] = False,
@@ -168,7 +168,7 @@ def backfill(
     max_rejected: MaxRejected = None,
     variant: Variant = None,
     allow_int8: AllowInt8 = None,
-    workers: WorkerPool = None,
+    workers: Workers = None,
     wait: Wait = None,
     quiet: Quiet = False,
     verbose: Verbose = False,
@@ -347,7 +347,7 @@ def bench(
     model: Model = None,
     limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many images.")] = 1000,
     only: Annotated[list[str] | None, typer.Option("--only", help="Only this strategy; may be repeated.")] = None,
-    workers: WorkerPool = None,
+    workers: Workers = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:

@@ -17,12 +17,12 @@ from typing import Any
 from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Opened, Reply
 from infer_app.cluster.ray_cluster import Cluster, ClusterSpec, Node, import_ray
 from infer_app.domain import Chunk, ChunkResult, FileFacts
-from infer_app.errors import InferError, ModelError, UsageError, WorkersKilled
+from infer_app.errors import InferError, ModelError, UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.bundle import pack
 from infer_app.workers.heartbeat import NOTHING, CurrentStep
-from infer_app.workers.pool import LOOK_EVERY_S, MAX_DEATHS_IN_A_ROW, PATIENCE_S, TASKS_AHEAD
-from infer_app.workers.retry_policy import Decision, Task, WorkerExit, decide
+from infer_app.workers.pool import LOOK_EVERY_S, TASKS_AHEAD
+from infer_app.workers.retry_policy import Decision, ExitLimit, Task, WorkerExit, decide
 
 log = logging.getLogger(__name__)
 
@@ -64,13 +64,14 @@ class ActorPool:
         self._queue: deque[Task] = deque()
         self._next_number = 0
         self._nodes: dict[str, str] = {}  # node id: its name, in the order of their numbers
-        self._deaths_in_a_row = 0
-        self._last_result_at = 0.0
+        self._exits = ExitLimit(
+            "actors", "is there memory enough on the nodes? `ray status` and Ray's logs say more; the rest is pending"
+        )
         self._counted_at = 0.0
         self._room = 0
 
     def run(self, pending: Iterator[Chunk]) -> Iterator[ChunkResult]:
-        self._last_result_at = time.monotonic()
+        self._exits.start_run()
         try:
             while self._feed(pending):
                 yield from self._hear()
@@ -169,11 +170,9 @@ class ActorPool:
             return
         assert actor.opened is not None
         del actor.tasks[ref]
-        self._deaths_in_a_row = 0
-        self._last_result_at = time.monotonic()
+        self._exits.on_result()
         for line in said.lines:
-            where = {"node": self._name(actor.opened)} | ({} if line.chunk is None else {"chunk": line.chunk})
-            logging.getLogger(line.logger).log(line.level, "%s", line.text, extra=where)
+            line.write(node=self._name(actor.opened))
         yield from (self._as_seen_here(actor.opened, result) for result in said.results)
 
     def _as_seen_here(self, opened: Opened, result: ChunkResult) -> ChunkResult:
@@ -200,7 +199,7 @@ class ActorPool:
         self._actors.remove(actor)
         self._end(actor)
         self._counted_at = 0.0  # its node may have gone with it
-        self._check_deaths()
+        self._exits.on_exit()
         tasks = list(actor.tasks.values())
         verdicts = [decide(task, KILLED) for task in tasks[: self._actor_spec.num_workers]]
         verdicts += [Decision(retry=(task,)) for task in tasks[self._actor_spec.num_workers :]]
@@ -210,18 +209,8 @@ class ActorPool:
             if verdict.broken:
                 yield ChunkResult(task.chunk.number, (), verdict.broken, task.chunk.models)
 
-    def _check_deaths(self) -> None:
-        self._deaths_in_a_row += 1
-        waited_s = time.monotonic() - self._last_result_at
-        if self._deaths_in_a_row >= MAX_DEATHS_IN_A_ROW and waited_s > PATIENCE_S:
-            raise WorkersKilled(
-                f"{self._deaths_in_a_row} actors ended one after another and {waited_s:.0f} s passed without a result",
-                "is there memory enough on the nodes? `ray status` and Ray's logs say more; the rest is pending",
-            )
-
     def _check_room(self) -> None:
-        waited_s = time.monotonic() - self._last_result_at
-        if waited_s > ROOM_LIMIT_S and not any(actor.opened for actor in self._actors):
+        if self._exits.waited_s > ROOM_LIMIT_S and not any(actor.opened for actor in self._actors):
             raise UsageError(*no_room(self._num_cpus, self._spec.num_gpus, self._cluster.nodes()))
 
     def _abandon(self) -> None:

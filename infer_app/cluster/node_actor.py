@@ -19,8 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from infer_app.domain import Chunk, ChunkResult
 from infer_app.errors import InferError
-from infer_app.executors.cpu_executor import CpuExecutor
-from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.models.artifact.bundle import ModelBundle, unpack
 from infer_app.workers.worker_process import Logged

@@ -13,7 +13,7 @@ from typing import Any
 
 from infer_app.domain import Alternative, Chunk, ImageRef
 from infer_app.errors import ModelError
-from infer_app.executors.cpu_executor import CpuExecutor
+from infer_app.executors import CpuExecutor
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import cap_by_memory, usable_cores

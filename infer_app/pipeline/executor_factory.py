@@ -10,9 +10,7 @@ from pathlib import Path
 
 from infer_app.database.listing.row_images import RowReader
 from infer_app.errors import ModelError, UsageError
-from infer_app.executors.cpu_executor import CpuExecutor
-from infer_app.executors.executor import Executor
-from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.executors import CpuExecutor, CudaExecutor, Executor
 from infer_app.handlers.handler_spec import CacheSpec, HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import Artifact

@@ -15,7 +15,7 @@ from infer_app.database.results.runs import RunModel
 from infer_app.day import Day
 from infer_app.domain import Alternative, Recipe
 from infer_app.errors import UsageError
-from infer_app.executors.executor import Executor
+from infer_app.executors import Executor
 from infer_app.handlers.handler_spec import CacheSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.locations import RemoteAccess
@@ -114,10 +114,10 @@ def open_job(
 def _run_model(artifact: Artifact, plan: ExecutionPlan) -> RunModel:
     manifest = artifact.manifest
     log.info("%s runs as %s, %d workers x %d threads", manifest.name, plan.variant, plan.workers, plan.threads)
-    for variant, why in plan.choice.skipped_variants.items():
+    for variant, why in plan.choice.passed_over.items():
         log.info("%s was passed over: %s", variant, why)
     facts = json.loads(manifest.to_json())
-    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.skipped_variants)
+    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over)
 
 
 def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:

@@ -20,7 +20,7 @@ from infer_app.database.results.sink import Sink
 from infer_app.day import Day
 from infer_app.domain import ChunkResult, ImageRef, NewImage, RunReport
 from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, DayHeld, InferError, ModelError, StorageUnavailable
-from infer_app.executors.executor import Executor
+from infer_app.executors import Executor
 from infer_app.images.read.read_image import refused_among, stat_all
 from infer_app.locations import as_location, is_local
 from infer_app.pipeline.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
@@ -324,7 +324,7 @@ def _report(job: Job, day: Day, model_run: ModelRun, tally: Tally, stop: Stop) -
         advice=advise(cost, job.alternatives),
         num_cores=job.executor.num_cores,
         num_workers=job.executor.num_workers + bool(job.executor.device_stages),
-        skipped_variants=model_run.model.skipped_variants,
+        passed_over=model_run.model.passed_over,
         nodes=tally.nodes(),
         stopped=model_run.stopped,
     )

@@ -156,7 +156,7 @@ def _environment(report: DayReport) -> dict[str, str]:
         known |= {"workers": f"{speed.num_workers} on {speed.num_cores} cores"} if speed.num_workers else {}
         known |= {f"node {node}": told for node, told in node_costs(speed).items()}
         known |= run.versions
-        known |= {f"{variant} not taken": why for variant, why in speed.skipped_variants.items()}
+        known |= {f"{variant} not taken": why for variant, why in speed.passed_over.items()}
     return known
 
 

@@ -33,7 +33,7 @@ class TimelineRow:
 @dataclass(frozen=True, slots=True)
 class Timeline:
     seconds: float
-    timeline_rows: tuple[TimelineRow, ...]
+    lanes: tuple[TimelineRow, ...]
 
 
 def read_timeline(path: Path) -> Timeline:
@@ -46,10 +46,8 @@ def read_timeline(path: Path) -> Timeline:
         raise UsageError(f"--trace {path} can't be read: {error.strerror}", "name the file of a run") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"{path} is not a trace", "`infer run --trace FILE` writes one") from None
-    timeline_rows = [
-        _lane(names.get(pid, f"process {pid}"), slots, end) for pid, slots in sorted(times.items())[:MAX_LANES]
-    ]
-    return Timeline(end / 1e6, tuple(sorted(timeline_rows, key=_by_name)))
+    rows = [_row(names.get(pid, f"process {pid}"), slots, end) for pid, slots in sorted(times.items())[:MAX_LANES]]
+    return Timeline(end / 1e6, tuple(sorted(rows, key=_by_name)))
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
@@ -77,7 +75,7 @@ def _sum_slots(path: Path, width: float) -> dict[int, list[dict[str, float]]]:
     return times
 
 
-def _lane(name: str, slots: list[dict[str, float]], end: float) -> TimelineRow:
+def _row(name: str, slots: list[dict[str, float]], end: float) -> TimelineRow:
     busy = sum(sum(slot.values()) for slot in slots) / end
     return TimelineRow(name, min(1.0, busy), tuple(_bars(slots, end / NUM_SLOTS)))
 
@@ -91,5 +89,5 @@ def _bars(slots: list[dict[str, float]], width: float) -> Iterator[Bar]:
             yield Bar(stage, places[0] / NUM_SLOTS, len(places) / NUM_SLOTS)
 
 
-def _by_name(lane: TimelineRow) -> tuple[int, str]:
-    return len(lane.name) if lane.name.startswith("worker") else 0, lane.name
+def _by_name(row: TimelineRow) -> tuple[int, str]:
+    return len(row.name) if row.name.startswith("worker") else 0, row.name

@@ -107,7 +107,7 @@ def context() -> ForkServerContext:
 
 
 def start_early() -> None:
-    """Starts the server, which imports while the caller does other things. WorkerPool start it where nobody did."""
+    """Start the server, which imports while the caller does other things; else the first worker process starts it."""
     context()
     with signals_blocked():
         forkserver.ensure_running()

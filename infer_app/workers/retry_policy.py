@@ -8,16 +8,20 @@ hand, makes the chunk be tried image by image.
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from infer_app.domain import Broken, Chunk, ImageRef, Reason
+from infer_app.errors import WorkersKilled
 from infer_app.workers.heartbeat import CurrentStep
 from infer_app.workers.worker_process import DEVICE_LOST
 
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 KILLS_BEFORE_SPLIT = 3
 KILLS_BEFORE_REJECTION = 5  # of one image that was alone
+MAX_EXITS_IN_A_ROW = 10  # without one result in between, and no sooner than
+PATIENCE_S = 60  # seconds after the last result
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,35 @@ class Decision:
 
     broken: tuple[Broken, ...] = ()
     retry: tuple[Task, ...] = ()
+
+
+class ExitLimit:
+    """Ends the run when workers keep ending from outside and none gives a result."""
+
+    def __init__(self, who: str, hint: str) -> None:
+        self._who = who
+        self._hint = hint
+        self._num_exits = 0
+        self._last_result_at = time.monotonic()
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds since the last result, or since the run began."""
+        return time.monotonic() - self._last_result_at
+
+    def start_run(self) -> None:
+        self._last_result_at = time.monotonic()
+
+    def on_result(self) -> None:
+        self._num_exits = 0
+        self._last_result_at = time.monotonic()
+
+    def on_exit(self) -> None:
+        """Count one more. Raises WorkersKilled."""
+        self._num_exits += 1
+        if self._num_exits >= MAX_EXITS_IN_A_ROW and self.waited_s > PATIENCE_S:
+            what = f"{self._num_exits} {self._who} ended one after another"
+            raise WorkersKilled(f"{what} and {self.waited_s:.0f} s passed without a result", self._hint)
 
 
 def decide(task: Task, death: WorkerExit) -> Decision:

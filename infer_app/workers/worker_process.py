@@ -64,6 +64,11 @@ class Logged:
     text: str
     chunk: int | None  # in hand meanwhile
 
+    def write(self, **where: object) -> None:
+        """Write the line to the log of this process, with the worker or node it came from."""
+        extra = where | ({} if self.chunk is None else {"chunk": self.chunk})
+        logging.getLogger(self.logger).log(self.level, "%s", self.text, extra=extra)
+
 
 @dataclass(frozen=True, slots=True)
 class Copied:

@@ -174,7 +174,7 @@ def explain(database, sql, parameters, many):
             plan_for_pages(connection)
             (plan,) = connection.exec_driver_sql(f"EXPLAIN (FORMAT JSON) {sql}", parameters).scalars()
             plan = plan if isinstance(plan, list) else json.loads(plan)
-            steps = list(_postgres_steps(plan[0]["ExecutionPlan"]))
+            steps = list(_postgres_steps(plan[0]["Plan"]))
         else:
             steps = [_mariadb_step(row) for row in connection.exec_driver_sql(f"EXPLAIN {sql}", parameters).mappings()]
     return [step for step in steps if step.table in (*OURS, *ALIASES, "")]

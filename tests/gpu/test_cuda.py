@@ -8,8 +8,7 @@ from PIL import Image
 from torch import nn
 
 from infer_app.domain import Chunk, ImageRef, Recipe
-from infer_app.executors.cpu_executor import CpuExecutor
-from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.adaptive_batch import AdaptiveBatch
 from infer_app.handlers.copy_stream import CudaStream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec

@@ -9,8 +9,7 @@ from PIL import Image
 from torch import nn
 
 from infer_app.domain import Broken, Chunk, ImageRef, Recipe
-from infer_app.executors.cpu_executor import CpuExecutor
-from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.gpu_decode_stage import GPU_LEVELS
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image

@@ -64,9 +64,9 @@ def test_auto_takes_the_cpu_and_keeps_in_the_run_row_what_was_passed_over(with_g
     project = with_gpu_variants
     report = project.infer_json("run", "--date", "2026-11-20")
     assert (report["variant"].startswith("cpu-"), report["predicted"]) == (True, 6)
-    assert {variant: report["skipped_variants"][variant] for variant in (TRT, CUDA)} == {TRT: NO_GPU, CUDA: NO_GPU}
+    assert {variant: report["passed_over"][variant] for variant in (TRT, CUDA)} == {TRT: NO_GPU, CUDA: NO_GPU}
     ((throughput,),) = project.rows("SELECT throughput FROM infer_runs WHERE selected > 0")
-    assert json.loads(throughput)["skipped_variants"] == report["skipped_variants"]
+    assert json.loads(throughput)["passed_over"] == report["passed_over"]
     assert f"{TRT} was passed over: {NO_GPU}" in project.errors
 
 

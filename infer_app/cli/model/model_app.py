@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from infer_app.cli.terminal.options import Config, Json, Limit, WorkerPool
+from infer_app.cli.terminal.options import Config, Json, Limit, Workers
 
 model_app = typer.Typer(help="Build, prove and list models.", no_args_is_help=True)
 
@@ -90,7 +90,7 @@ def model_check(
     against: Annotated[str, typer.Option(help="Your package.module:function: path in, scores or label out.")],
     images: Annotated[Path, typer.Option(help="Folder of your images.")],
     limit: Limit = None,
-    workers: WorkerPool = None,
+    workers: Workers = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:

@@ -27,7 +27,7 @@ AllowInt8 = Annotated[
     bool | None,
     typer.Option("--allow-int8/--no-allow-int8", help="auto may take int8.  [default: [run] allow_int8]"),
 ]
-WorkerPool = Annotated[
+Workers = Annotated[
     int | None, typer.Option("--workers", min=0, help="Processes; 0: as many as were measured best here.")
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Silent on success, for cron.")]

@@ -45,7 +45,7 @@ class RunModel:
     model_id: str
     variant: str
     manifest: dict[str, Any]
-    skipped_variants: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
+    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
 
 
 class RunStore:
@@ -81,7 +81,7 @@ class RunStore:
                 "device": device,
                 "host": socket.gethostname(),
                 "process": process_identity(os.getpid()),
-                "throughput": {"skipped_variants": model.skipped_variants},
+                "throughput": {"passed_over": model.passed_over},
                 "versions": {"infer_app": __version__, "python": platform.python_version()},
                 "state": "running",
                 "started_at": now,
@@ -267,7 +267,7 @@ def _throughput(report: RunReport) -> dict[str, Any]:
         "waits": report.waits,
         "num_cores": report.num_cores,
         "num_workers": report.num_workers,
-        "skipped_variants": report.skipped_variants,
+        "passed_over": report.passed_over,
         "nodes": report.nodes,
     }
 

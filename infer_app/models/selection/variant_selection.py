@@ -31,7 +31,7 @@ class VariantRequest:
 @dataclass(frozen=True, slots=True)
 class VariantSelection:
     variant: str
-    skipped_variants: dict[str, str]  # variant: why it was not taken
+    passed_over: dict[str, str]  # variant: why it was not taken
 
     @property
     def device(self) -> str:
@@ -51,15 +51,13 @@ def choose_variant(
     """
     if wish.variant != AUTO:
         return VariantSelection(_as_asked(manifest, wish, missing), {})
-    skipped_variants = {
-        variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, wish, missing))
-    }
-    left = [variant for variant in manifest.variants if variant not in skipped_variants]
+    passed_over = {variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, wish, missing))}
+    left = [variant for variant in manifest.variants if variant not in passed_over]
     if not left:
-        raise _none_left(manifest, wish, skipped_variants)
+        raise _none_left(manifest, wish, passed_over)
     if wish.resume_variant in left:
-        return VariantSelection(wish.resume_variant, skipped_variants)
-    return _best(left, speeds, skipped_variants)
+        return VariantSelection(wish.resume_variant, passed_over)
+    return _best(left, speeds, passed_over)
 
 
 def wished_precision(manifest: Manifest, wish: VariantRequest) -> str:
@@ -77,17 +75,17 @@ def allowed_precision(manifest: Manifest, allow_int8: bool) -> str:
     return "int8" if allow_int8 and is_better else "fp32"
 
 
-def _best(left: list[str], speeds: Mapping[str, Speed], skipped_variants: dict[str, str]) -> VariantSelection:
+def _best(left: list[str], speeds: Mapping[str, Speed], passed_over: dict[str, str]) -> VariantSelection:
     """What was measured is milliseconds of one core, which says nothing about a GPU: that is better by its kind."""
     on_gpu = [variant for variant in GPU_VARIANTS if variant in left]
     best = on_gpu[0] if on_gpu else min(left, key=lambda variant: (_ms(speeds, variant), left.index(variant)))
     others = {variant: f"{best} comes first" if on_gpu else _slower(speeds, variant) for variant in left}
     del others[best]
-    return VariantSelection(best, skipped_variants | others)
+    return VariantSelection(best, passed_over | others)
 
 
-def _none_left(manifest: Manifest, wish: VariantRequest, skipped_variants: Mapping[str, str]) -> ModelError:
-    told = "; ".join(f"{variant}: {why}" for variant, why in skipped_variants.items())
+def _none_left(manifest: Manifest, wish: VariantRequest, passed_over: Mapping[str, str]) -> ModelError:
+    told = "; ".join(f"{variant}: {why}" for variant, why in passed_over.items())
     if wish.device == "cuda":
         has_some = any(device_of(variant) == "cuda" for variant in manifest.variants)
         return ModelError(

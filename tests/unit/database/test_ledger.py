@@ -97,7 +97,7 @@ def report(run_id, **changes):
         advice="1.5 × faster over all with int8",
         num_cores=2,
         num_workers=4,
-        skipped_variants={"trt-fp16": "no GPU"},
+        passed_over={"trt-fp16": "no GPU"},
         nodes={"a": {"images": 5}},
     )
     return replace(whole, **changes)
@@ -204,7 +204,7 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, run_store):
         "waits": {"read": 0.2},
         "num_cores": 2,
         "num_workers": 4,
-        "skipped_variants": {"trt-fp16": "no GPU"},
+        "passed_over": {"trt-fp16": "no GPU"},
         "nodes": {"a": {"images": 5}},
     }
     assert row["started_at"] <= row["ended_at"] <= now()
@@ -305,11 +305,11 @@ def test_a_run_whose_row_somebody_deleted_goes_on(database, run_store):
 
 
 def test_what_was_passed_over_stands_in_the_row_from_the_start(database, run_store):
-    skipped_variants = {"trt-fp16": "no GPU"}
-    run_id = open_run(run_store, replace(MODEL, skipped_variants=skipped_variants))
-    assert row_of(database, run_id)["throughput"] == {"skipped_variants": skipped_variants}
+    passed_over = {"trt-fp16": "no GPU"}
+    run_id = open_run(run_store, replace(MODEL, passed_over=passed_over))
+    assert row_of(database, run_id)["throughput"] == {"passed_over": passed_over}
     run_store.fail_run(run_id, 14, "the root is gone")
-    assert row_of(database, run_id)["throughput"] == {"skipped_variants": skipped_variants}
+    assert row_of(database, run_id)["throughput"] == {"passed_over": passed_over}
 
 
 def test_a_failed_run_frees_its_day_and_says_why(database, run_store):

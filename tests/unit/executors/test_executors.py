@@ -12,8 +12,7 @@ from torch import nn
 
 from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe
 from infer_app.errors import ModelError
-from infer_app.executors.cpu_executor import CpuExecutor
-from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.build.build_model import BuildRequest, build_model

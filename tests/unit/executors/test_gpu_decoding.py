@@ -17,8 +17,7 @@ from torch import nn
 
 from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe
 from infer_app.errors import ModelError
-from infer_app.executors.cpu_executor import CpuExecutor
-from infer_app.executors.gpu_executor import CudaExecutor
+from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.gpu_decode_stage import GpuDecodeStage
 from infer_app.handlers.gpu_handlers import LoadHandler
 from infer_app.handlers.handler_spec import DeviceSpec, HandlerSpec, LoaderSpec, ModelSpec
@@ -30,7 +29,7 @@ from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.workers.heartbeat import Heartbeat
-from infer_app.workers.ring_pool import RingPool, slots_for
+from infer_app.workers.pool import Stage, WorkerPool, slots_for
 from infer_app.workers.shared_ring import Ring
 
 pytest.importorskip("nvidia.nvimgcodec")
@@ -328,7 +327,9 @@ def test_a_file_that_ends_the_gpus_decoder_is_the_cpus_and_its_neighbours_are_pr
     spec = handler_spec(folder, artifact)
     with Ring(slots_for(1), BATCH, SIZE) as ring:
         device = DeadlySpec(spec, ring, "cpu", decoder)
-        workers = RingPool(ring, LoaderSpec(spec, ring).open, 1, device.open, timeout_s)
+        workers = WorkerPool(
+            [Stage("load", LoaderSpec(spec, ring).open, 1), Stage("predict", device.open, 1)], timeout_s, ring
+        )
         try:
             found = outcomes(workers.run(chunks(folder, names)))
         finally:

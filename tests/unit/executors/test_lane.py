@@ -22,7 +22,7 @@ from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.workers.heartbeat import Heartbeat
-from infer_app.workers.pool import WorkerPool
+from infer_app.workers.pool import Stage, WorkerPool
 from tests.conftest import jpeg
 
 SIZE = 16
@@ -264,7 +264,7 @@ def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
     roots = (Path(photos["white"].location).parent,)
     spec = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20)
     refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
-    with WorkerPool(spec.open, 1, 30) as workers:
+    with WorkerPool([Stage("toy", spec.open, 1)], 30) as workers:
         broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]
     assert {one.reason for one in broken} == {Reason.MODEL_ERROR}
     assert {"is invalid for input of size" in one.detail for one in broken} == {True}  # it raised and did not crash

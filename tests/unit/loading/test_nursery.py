@@ -20,7 +20,7 @@ from multiprocessing import forkserver
 from toy_errands import *
 from infer_app.workers import fork_server
 from infer_app.workers.isolated_call import run_in_process
-from infer_app.workers.pool import WorkerPool
+from infer_app.workers.pool import Stage, WorkerPool
 from infer_app.domain import Chunk, ImageRef
 
 fork_server.PRELOAD = ("infer_app.workers.parent_death",)
@@ -99,7 +99,7 @@ print(sorted(set(heard)), server == forkserver._forkserver._forkserver_pid)
 
 @pytest.mark.parametrize(
     "errand",
-    ["run_in_process(hold_the_interpreter, {!r})", "list(WorkerPool(open_stuck, 1, 60).run([CHUNK]))"],
+    ["run_in_process(hold_the_interpreter, {!r})", "list(WorkerPool([Stage('toy', open_stuck, 1)], 60).run([CHUNK]))"],
     ids=["once", "worker"],
 )
 def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_behind(start, tmp_path, errand):

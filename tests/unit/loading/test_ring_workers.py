@@ -15,7 +15,7 @@ from ring_lanes import ToyDevice, ToyLoader, code
 from infer_app.domain import Broken, Chunk, ImageRef, Reason
 from infer_app.errors import ModelError
 from infer_app.workers import pool as workers_module
-from infer_app.workers.ring_pool import RingPool, slots_for
+from infer_app.workers.pool import Stage, WorkerPool, slots_for
 from infer_app.workers.shared_ring import Ring
 
 BATCH, SIZE = 4, 16
@@ -33,7 +33,7 @@ def start():
 
     def start(num_loaders=2, load_s=0.0, predict_s=0.0, timeout_s=30.0):
         ring = Ring(slots_for(num_loaders), BATCH, SIZE)
-        workers = RingPool(ring, ToyLoader(ring, load_s), num_loaders, ToyDevice(ring, predict_s), timeout_s)
+        workers = make_pool(ring, ToyLoader(ring, load_s), num_loaders, ToyDevice(ring, predict_s), timeout_s)
         started.append((ring, workers, slots_for(num_loaders)))
         return workers
 
@@ -42,6 +42,11 @@ def start():
         assert ring.num_free == num_slots
         workers.close()
         ring.close()
+
+
+def make_pool(ring, open_loader, num_loaders, open_device, timeout_s):
+    stages = [Stage("load", open_loader, num_loaders), Stage("predict", open_device, 1)]
+    return WorkerPool(stages, timeout_s, ring)
 
 
 def chunks(num_chunks, *locations):
@@ -126,7 +131,7 @@ def test_an_image_that_crashes_its_decoder_is_told_apart(start):
 
 
 def test_an_image_that_crashes_or_hangs_the_model_is_told_apart(start, monkeypatch):
-    monkeypatch.setattr(workers_module, "MODEL_PATIENCE", 1)
+    monkeypatch.setattr("infer_app.workers.worker.MODEL_PATIENCE", 1)
     some = chunks(5, "good", "good", "good", "model:SIGSEGV", "good", "good", "good", "model:hang")
     outcomes = run(start(timeout_s=0.5), some)
     assert outcomes == right(some, **{"model:SIGSEGV": Reason.MODEL_ERROR, "model:hang": Reason.MODEL_ERROR})
@@ -163,7 +168,7 @@ def test_an_early_end_leaves_no_slot_taken_and_no_busy_process(start):
 
 def test_a_device_that_can_not_be_opened_ends_the_run_with_its_own_error(start):
     ring = Ring(slots_for(1), BATCH, SIZE)
-    workers = RingPool(ring, ToyLoader(ring), 1, refuse, 30.0)
+    workers = make_pool(ring, ToyLoader(ring), 1, refuse, 30.0)
     with pytest.raises(ModelError, match="no such device"):
         run(workers, chunks(5))
     assert ring.num_free == slots_for(1)

@@ -16,7 +16,7 @@ from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, Reason
 from infer_app.errors import DeviceLost, InferError, WorkersKilled
 from infer_app.workers import fork_server
 from infer_app.workers import pool as workers_module
-from infer_app.workers.pool import WorkerPool
+from infer_app.workers.pool import Stage, WorkerPool
 
 TIMEOUT_S = 0.5
 
@@ -24,7 +24,7 @@ TIMEOUT_S = 0.5
 @pytest.fixture(scope="module")
 def pool():
     """Two workers for all tests of this file that don't need their own: whatever one does to them, the next runs."""
-    with pytest.MonkeyPatch.context() as patch, WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
+    with pytest.MonkeyPatch.context() as patch, WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
         patch.setattr(workers_module, "LOOK_EVERY_S", 0.05)
         yield workers
 
@@ -32,7 +32,7 @@ def pool():
 @pytest.fixture
 def lonely(pool):
     """One worker whose handler is open: what comes before that is not taken by the listening thread."""
-    with WorkerPool(open_toy, 1, TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", open_toy, 1)], TIMEOUT_S) as workers:
         run(workers, chunk(0, "a"))
         yield workers
 
@@ -52,7 +52,7 @@ def run(workers, *chunks):
 
 
 def pids(workers):
-    return {worker.process.pid for worker in workers._workers}
+    return set(workers.pids())
 
 
 def kill_one(workers):
@@ -81,7 +81,7 @@ def test_every_image_of_every_chunk_is_answered_once(pool):
 
 
 def test_no_chunks_start_no_worker():
-    with WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
         assert list(workers.run([])) == []
         assert pids(workers) == set()
 
@@ -137,7 +137,7 @@ def test_a_gpu_that_fails_once_rejects_nothing(pool, tmp_path):
 
 
 def test_a_gpu_that_does_not_come_back_ends_the_run_and_rejects_nothing(tmp_path):
-    with WorkerPool(OpenUntilLost(tmp_path / "x"), 1, TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", OpenUntilLost(tmp_path / "x"), 1)], TIMEOUT_S) as workers:
         results = workers.run([chunk(0, "a", "model:lost", "b")])
         with pytest.raises(DeviceLost) as caught:
             list(results)
@@ -185,7 +185,7 @@ def test_a_step_that_hangs_is_ended_and_its_image_named(pool):
 
 
 def test_a_model_that_dies_or_hangs_is_tried_image_by_image(pool, monkeypatch):
-    monkeypatch.setattr(workers_module, "MODEL_PATIENCE", 1)
+    monkeypatch.setattr("infer_app.workers.worker.MODEL_PATIENCE", 1)
     assert run(pool, chunk(1, "a", "model:SIGFPE"), chunk(2, "model:hang", "b")) == {
         "1.0": "a",
         "1.1": Reason.MODEL_ERROR,
@@ -231,14 +231,14 @@ def test_an_image_that_always_gets_its_worker_killed_is_out_of_memory(pool, monk
 
 
 def test_workers_that_only_die_end_the_run(pool, monkeypatch):
-    monkeypatch.setattr(workers_module, "MAX_DEATHS_IN_A_ROW", 3)
-    monkeypatch.setattr(workers_module, "PATIENCE_S", 0)
+    monkeypatch.setattr("infer_app.workers.retry_policy.MAX_EXITS_IN_A_ROW", 3)
+    monkeypatch.setattr("infer_app.workers.retry_policy.PATIENCE_S", 0)
     with pytest.raises(WorkersKilled, match="3 workers ended one after another"):
         run(pool, chunk(1, "decode:SIGKILL"))
 
 
 def test_a_lane_that_can_not_be_opened_ends_the_run_with_its_own_exit_code():
-    with WorkerPool(open_refused, 1, TIMEOUT_S) as workers, pytest.raises(InferError) as caught:
+    with WorkerPool([Stage("toy", open_refused, 1)], TIMEOUT_S) as workers, pytest.raises(InferError) as caught:
         run(workers, chunk(1, "a"))
     assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
         "models/pets: changed since it was built",
@@ -248,12 +248,15 @@ def test_a_lane_that_can_not_be_opened_ends_the_run_with_its_own_exit_code():
 
 
 def test_a_worker_that_dies_while_starting_ends_the_run():
-    with WorkerPool(open_dying, 1, TIMEOUT_S) as workers, pytest.raises(InferError, match=r"starting \(exit code 7\)"):
+    with (
+        WorkerPool([Stage("toy", open_dying, 1)], TIMEOUT_S) as workers,
+        pytest.raises(InferError, match=r"starting \(exit code 7\)"),
+    ):
         run(workers, chunk(1, "a"))
 
 
 def test_a_worker_that_is_killed_while_starting_is_replaced(tmp_path):
-    with WorkerPool(OpenOnce(tmp_path / "x"), 1, TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", OpenOnce(tmp_path / "x"), 1)], TIMEOUT_S) as workers:
         assert run(workers, chunk(1, "a")) == {"1.0": "a"}
 
 
@@ -262,7 +265,7 @@ def test_a_fork_server_that_is_killed_is_started_again(after):
     """As by the kernel, for memory; its workers end with it."""
     some = [chunk(n, "a", "b") for n in range(300)]
     outcomes = {}
-    with WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
         results = workers.run(some)
         for _ in range(after):
             outcomes |= labels(next(results))
@@ -289,7 +292,7 @@ def test_a_lane_that_raises_is_a_bug_and_ends_the_run_with_its_traceback(pool):
 def test_messages_larger_than_a_pipe_both_ways_do_not_block():
     """Two tasks are on their way to a worker while its answers are."""
     size = 1 << 20
-    with WorkerPool(Swollen(size), 1, 30) as workers:
+    with WorkerPool([Stage("toy", Swollen(size), 1)], 30) as workers:
         results = list(workers.run(chunk(n, "x" * size) for n in range(6)))
     assert [(result.number, len(result.predictions[0].output.vector)) for result in results] == [
         (n, size) for n in range(6)
@@ -306,7 +309,7 @@ def test_an_abandoned_run_ends_the_workers_that_are_busy(pool):
 
 
 def test_an_error_of_the_consumer_ends_the_workers_and_leaves_none():
-    with pytest.raises(ZeroDivisionError), WorkerPool(open_toy, 1, TIMEOUT_S) as workers:
+    with pytest.raises(ZeroDivisionError), WorkerPool([Stage("toy", open_toy, 1)], TIMEOUT_S) as workers:
         for _ in workers.run(chunk(n, "a") for n in itertools.count()):
             ours = pids(workers)
             raise ZeroDivisionError
@@ -318,24 +321,24 @@ def test_an_error_of_the_source_ends_the_workers_and_leaves_none():
         yield chunk(1, "a")
         raise ZeroDivisionError
 
-    with WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
         with pytest.raises(ZeroDivisionError):
             list(workers.run(listed()))
         assert pids(workers) == set()
 
 
 def test_no_process_is_left_behind(pool):
-    with WorkerPool(open_toy, 1, TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", open_toy, 1)], TIMEOUT_S) as workers:
         run(workers, chunk(1, "a"))
     assert {process.pid for process in worker_processes()} == pids(pool)
 
 
 def test_a_worker_that_started_while_nobody_listened_is_not_late(monkeypatch):
     """As in the minutes in which a database is away."""
-    with WorkerPool(open_toy, 2, TIMEOUT_S) as workers:
-        workers.dispatch(iter([chunk(0, "a"), chunk(1, "b")]))
-        wait_until(lambda: all(worker.pipe.poll() for worker in workers._workers))
-        monkeypatch.setattr(workers_module, "START_LIMIT_S", 0.1)
+    with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
+        workers._dispatch(iter([chunk(0, "a"), chunk(1, "b")]))
+        wait_until(lambda: all(worker.pipe.poll() for worker in workers._stages[0].workers))
+        monkeypatch.setattr("infer_app.workers.worker.START_LIMIT_S", 0.1)
         time.sleep(0.2)
         started = pids(workers)
         assert run(workers) == {"0.0": "a", "1.0": "b"}
@@ -345,7 +348,7 @@ def test_a_worker_that_started_while_nobody_listened_is_not_late(monkeypatch):
 @pytest.mark.parametrize("level", ["WARNING", "INFO"])
 def test_what_a_worker_logs_is_said_by_the_supervisor_with_chunk_and_worker(caplog, level):
     caplog.set_level(level, "infer_app")
-    with WorkerPool(open_toy, 1, TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", open_toy, 1)], TIMEOUT_S) as workers:
         run(workers, chunk(7, "read:log"))
         (pid,) = pids(workers)
     said = [(record.name, record.message, record.chunk, record.worker) for record in caplog.records]
@@ -358,7 +361,7 @@ def test_no_healthy_worker_is_ended(seconds):
     """Each message has the supervisor look at every worker, thousands of times beyond the time limit of a step."""
     started = time.monotonic()
     numbers = itertools.takewhile(lambda _: time.monotonic() < started + seconds, itertools.count())
-    with WorkerPool(SteppingLane, 2, timeout_s=1.0) as workers:
+    with WorkerPool([Stage("toy", SteppingLane, 2)], timeout_s=1.0) as workers:
         chunks = (chunk(number, *"abcdefgh") for number in numbers)
         results = [(len(result.predictions), result.broken) for result in workers.run(chunks)]
         assert set(results) == {(8, ())}

@@ -108,7 +108,7 @@ def test_an_int8_that_is_not_good_or_was_not_faster_is_left_alone(lacking):
     model = manifest(int8=GOOD_INT8 | lacking)
     assert allowed_precision(model, allow_int8=True) == "fp32"
     choice = choose(model, VariantRequest(allow_int8=True))
-    assert (choice.variant, choice.skipped_variants[OPENVINO_INT8]) == (OPENVINO_FP32, "fp32 is chosen")
+    assert (choice.variant, choice.passed_over[OPENVINO_INT8]) == (OPENVINO_FP32, "fp32 is chosen")
 
 
 def test_int8_stays_chosen_on_a_host_where_it_is_slower():
@@ -195,7 +195,7 @@ def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
     choice = choose(with_gpu())
     assert (choice.variant, choice.device) == (TRT_FP16, "cuda")
     first = f"{TRT_FP16} comes first"
-    assert choice.skipped_variants == {
+    assert choice.passed_over == {
         CUDA_FP16: first,
         TORCHSCRIPT: first,
         OPENVINO_FP32: first,
@@ -206,21 +206,21 @@ def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
 def test_each_candidate_that_can_not_run_is_passed_over_with_its_reason():
     choice = choose(with_gpu(), missing=tensorrt_differs)
     assert choice.variant == CUDA_FP16
-    assert choice.skipped_variants[TRT_FP16] == "built for {'compute_capability': '9.0'}"
+    assert choice.passed_over[TRT_FP16] == "built for {'compute_capability': '9.0'}"
     choice = choose(with_gpu(), missing=gpu_is_missing)
     assert (choice.variant, choice.device) == (OPENVINO_FP32, "cpu")
-    assert (choice.skipped_variants[TRT_FP16], choice.skipped_variants[CUDA_FP16]) == (NO_GPU, NO_GPU)
+    assert (choice.passed_over[TRT_FP16], choice.passed_over[CUDA_FP16]) == (NO_GPU, NO_GPU)
 
 
 def test_a_half_precision_below_its_bar_is_passed_over():
     low = GOOD_HALF | {"parity": {"cosine": 0.9985, "relative_difference": 1e-3}}
     choice = choose(with_gpu(**{TRT_FP16: low}))
-    assert (choice.variant, choice.skipped_variants[TRT_FP16]) == (CUDA_FP16, "cosine 0.998500 is below 0.999")
+    assert (choice.variant, choice.passed_over[TRT_FP16]) == (CUDA_FP16, "cosine 0.998500 is below 0.999")
 
 
 def test_the_cpu_can_be_asked_for():
     choice = choose(with_gpu(), VariantRequest(device="cpu", allow_int8=True))
-    assert (choice.variant, choice.skipped_variants[TRT_FP16]) == (OPENVINO_INT8, "the device is cpu")
+    assert (choice.variant, choice.passed_over[TRT_FP16]) == (OPENVINO_INT8, "the device is cpu")
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from small_models import built
 
+from infer_app.models.artifact.artifact import TUNING_FOLDER
 from infer_app.models.selection import tuning as tuning_module
 from infer_app.models.selection.tuning import (
-    FOLDER,
     Layout,
     Speed,
     host_name,
@@ -29,7 +29,7 @@ def tuning():
 
 
 def the_file(folder):
-    (path,) = (folder / FOLDER).iterdir()
+    (path,) = (folder / TUNING_FOLDER).iterdir()
     return path
 
 
@@ -142,7 +142,7 @@ def test_a_folder_that_is_read_only_is_no_error(tuning, tmp_path):
 
 
 def test_a_folder_that_can_not_be_made_is_no_error(tuning, tmp_path):
-    (tmp_path / FOLDER).write_text("a file in its place")
+    (tmp_path / TUNING_FOLDER).write_text("a file in its place")
     assert save_tuning(tmp_path, 2, tuning) is False
     assert (load_tuning(tmp_path, 2), load_all(tmp_path)) == (None, [])
 

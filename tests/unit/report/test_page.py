@@ -58,7 +58,7 @@ def hostile_page(make_report, write, add_run):
         host="</dd><script>alert(3)</script>",
         state="failed",
         error="javascript:alert(4) <a href=x>\u202e",
-        throughput={"advice": "<i>faster</i>", "skipped_variants": {"trt</dt>": "<script>"}},
+        throughput={"advice": "<i>faster</i>", "passed_over": {"trt</dt>": "<script>"}},
     )
     report = make_report()
     return render_day(report, dict.fromkeys(pictured(report), b"jpeg"), 'a"><script>.json')

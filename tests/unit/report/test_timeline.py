@@ -16,8 +16,8 @@ def test_a_trace_becomes_a_row_for_each_process(tmp_path):
         trace.add(os.getpid(), [Span("write", start + 9.0, 1.0, 0.1, ("1",))])
     found = read_timeline(path)
     assert found.seconds == pytest.approx(10)
-    assert [lane.name for lane in found.timeline_rows] == ["coordinator", "worker 1"]
-    coordinator, worker = found.timeline_rows
+    assert [lane.name for lane in found.lanes] == ["coordinator", "worker 1"]
+    coordinator, worker = found.lanes
     assert coordinator.busy == pytest.approx(0.1)
     assert worker.busy == pytest.approx(1)
     assert [(bar.stage, bar.start, bar.width) for bar in worker.bars] == [
@@ -32,7 +32,7 @@ def test_a_trace_of_a_run_that_did_nothing_is_empty(tmp_path):
         pass
     found = read_timeline(tmp_path / "run.json")
     assert found.seconds == 0
-    assert found.timeline_rows == ()
+    assert found.lanes == ()
 
 
 @pytest.mark.parametrize(
