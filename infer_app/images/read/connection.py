@@ -1,117 +1,108 @@
-"""An HTTP connection whose every wait ends at one deadline, to an address that was checked.
+"""Connect urllib3 to addresses that were checked, and end all waits for a response at one time.
 
-http.client limits each wait by itself, so that a server which sends a byte now and then could hold a reader for ever.
+urllib3 itself resolves a name as it connects, after any check, when it could mean another machine; and it limits each
+wait for the server separately, so that one which sends a byte now and then could hold a reader for ever.
 """
 
 from __future__ import annotations
 
-import http.client
-import io
 import socket
 import ssl
 import time
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
+
+from urllib3 import HTTPConnectionPool, HTTPResponse, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import NewConnectionError
 
 from infer_app.images.read.addresses import SocketAddress, resolve
 
 
-class Deadline:
-    """`at`, of time.monotonic, is set anew before each request."""
-
-    def __init__(self) -> None:
-        self.at = 0.0
-
-    def left(self) -> float:
-        """Seconds. Raises TimeoutError when it has passed."""
-        left = self.at - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the time limit has passed")
-        return left
+def seconds_until(ends_at: float) -> float:
+    """Return what is left until a time of time.monotonic(). Raise TimeoutError when it has passed."""
+    left = ends_at - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("the time limit has passed")
+    return left
 
 
-class Connection(http.client.HTTPConnection):
-    """To one host, kept open between requests. It belongs to a thread and is closed when that ends.
+def open_pool(scheme: str, host: str, port: int, may_be_private: bool, size: int) -> HTTPConnectionPool:
+    """Return a pool that keeps up to `size` connections to a host. Nothing is connected yet."""
+    if scheme == "http":
+        return _Pool(host, port, maxsize=size, may_be_private=may_be_private)
+    tls = ssl.create_default_context()  # made once: urllib3 would read the certificates for each connection, in 20 ms
+    tls.sslsocket_class = _TlsSocket
+    return _TlsPool(host, port, maxsize=size, may_be_private=may_be_private, ssl_context=tls)
 
-    Nothing that it holds may refer to it: in a circle the socket could go before `__del__` has closed it.
-    """
 
-    def __init__(self, scheme: str, host: str, port: int, may_be_private: bool) -> None:
-        super().__init__(host, port)
-        self.default_port = http.client.HTTPS_PORT if scheme == "https" else http.client.HTTP_PORT
-        self.deadline = Deadline()
-        self._is_secure = scheme == "https"
+class _Socket(socket.socket):
+    """Wait for data until `ends_at`, of time.monotonic(), however often it is read."""
+
+    ends_at = 0.0
+
+    def recv_into(self, *args: Any) -> int:
+        self.settimeout(seconds_until(self.ends_at))
+        return super().recv_into(*args)
+
+
+class _TlsSocket(_Socket, ssl.SSLSocket):
+    pass
+
+
+class _Connection(HTTPConnection):
+    sock: _Socket
+
+    def __init__(self, *args: Any, may_be_private: bool, **options: Any) -> None:
+        super().__init__(*args, **options)
         self._may_be_private = may_be_private
 
-    def connect(self) -> None:
-        """Raises OSError, TimeoutError at the deadline, and BadImage for a host that may not be connected to."""
-        plain = self._connect_to_any(resolve(self.host, self.port, self._may_be_private))
+    def _new_conn(self) -> socket.socket:
+        """Connect to an address that was checked. Host, TLS and certificate go by the name all the same.
+
+        Raise NewConnectionError, and BadImage for a host that may not be connected to.
+        """
         try:
-            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            plain.settimeout(self.deadline.left())
-            secured = _tls().wrap_socket(plain, server_hostname=self.host) if self._is_secure else plain
-        except BaseException:
-            plain.close()
-            raise
-        self.sock = _TimedSocket(secured, self.deadline)
+            addresses = resolve(self.host, self.port, self._may_be_private)
+            return _connect_to_any(addresses, self._ends_at())
+        except OSError as error:
+            raise NewConnectionError(self, "no connection") from error
 
-    def __del__(self) -> None:
-        self.close()
+    def getresponse(self) -> HTTPResponse:  # type: ignore[override]  # as urllib3's own
+        self.sock.ends_at = self._ends_at()
+        return super().getresponse()
 
-    def _connect_to_any(self, addresses: Sequence[SocketAddress]) -> socket.socket:
-        for number, (family, where) in enumerate(addresses, 1):
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            try:
-                share = self.deadline.left() / (len(addresses) - number + 1)  # a dead one leaves time for the others
-                sock.settimeout(share)
-                sock.connect(where)
-            except OSError:
-                sock.close()
-                if number == len(addresses):
-                    raise
-            else:
-                return sock
-        raise OSError("no address")
+    def _ends_at(self) -> float:
+        """Return when the whole request has to end: `timeout` is what urllib3 finds left before each of its steps."""
+        assert self.timeout is not None
+        return time.monotonic() + self.timeout
 
 
-class _TimedSocket:
-    """As much of a socket as http.client uses."""
-
-    def __init__(self, sock: socket.socket, deadline: Deadline) -> None:
-        self._sock = sock
-        self._deadline = deadline
-
-    def sendall(self, data: bytes) -> None:
-        self._sock.settimeout(self._deadline.left())
-        self._sock.sendall(data)
-
-    def makefile(self, mode: str) -> io.BufferedReader:
-        return io.BufferedReader(_Incoming(self._sock, self._deadline), 1 << 16)
-
-    def close(self) -> None:
-        """The socket itself is closed with the last response that reads from it."""
-        self._sock.close()
+class _TlsConnection(_Connection, HTTPSConnection):
+    pass
 
 
-class _Incoming(io.RawIOBase):
-    def __init__(self, sock: socket.socket, deadline: Deadline) -> None:
-        self._sock = sock
-        self._deadline = deadline
-        self._file = sock.makefile("rb", buffering=0)
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int | None:
-        self._sock.settimeout(self._deadline.left())
-        return self._file.readinto(buffer)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+class _Pool(HTTPConnectionPool):
+    ConnectionCls = _Connection
 
 
-@cache  # reading the certificates takes some 20 ms
-def _tls() -> ssl.SSLContext:
-    return ssl.create_default_context()
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _TlsConnection
+
+
+def _connect_to_any(addresses: Sequence[SocketAddress], ends_at: float) -> _Socket:
+    for number, (family, where) in enumerate(addresses, 1):
+        sock = _Socket(family, socket.SOCK_STREAM)
+        try:
+            # An address that does not answer leaves time for the others.
+            sock.settimeout(seconds_until(ends_at) / (len(addresses) - number + 1))
+            sock.connect(where)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.settimeout(seconds_until(ends_at))  # for the TLS handshake
+        except OSError:
+            sock.close()
+            if number == len(addresses):
+                raise
+        else:
+            return sock
+    raise OSError("no address")

@@ -1,23 +1,28 @@
-"""Images of web servers: capped, timed, and never from a place or an address that is not allowed.
+"""Read images from web servers by urllib3: capped, timed, and never from a place or an address that is not allowed.
 
-By the standard library, since each of these has to hold on the very connection that is used: what is connected to is
-an address that was checked, redirects are followed by hand, every byte is counted, and no proxy is asked.
+Redirects are followed here, since each has to be allowed. No proxy is used.
 """
 
 from __future__ import annotations
 
 import hashlib
 import http.client
+import logging
+import re
 import ssl
-import threading
 import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin
+
+from urllib3 import BaseHTTPResponse, Timeout
+from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from infer_app import __version__
 from infer_app.domain import FileFacts, Reason
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.connection import Connection
+from infer_app.images.read.connection import open_pool, seconds_until
 from infer_app.images.read.image_bytes import ImageBytes, too_large
 from infer_app.images.read.retry import Transient
 from infer_app.locations import HTTP_PORTS, RemoteAccess, RemoteUrl, parse_url
@@ -32,42 +37,66 @@ REASONS = {
     404: Reason.NOT_FOUND,
     410: Reason.NOT_FOUND,
 }
+HEADERS = {"User-Agent": f"infer_app/{__version__}", "Accept": "image/*, */*"}
 # Brotli and others are not asked for; gzip neither, but storages send what was stored that way.
 GZIP = frozenset({"gzip", "x-gzip"})
 _ZLIB_GZIP = 16 + zlib.MAX_WBITS
+_STRAY_PERCENT = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 
 
 class HttpReader:
-    """Connections are kept, one for each host and thread."""
+    """Read from the web servers of `access`. Any thread may read; connections are kept for all of them."""
 
     def __init__(self, access: RemoteAccess) -> None:
+        logging.getLogger("urllib3").setLevel(logging.CRITICAL)  # it logs URLs, whose queries may hold signatures
         self._access = access
-        self._threads = threading.local()
+        origins = {_origin(place.root) for place in access.places if place.root.scheme in HTTP_PORTS}
+        self._pools = {
+            origin: open_pool(*origin, may_be_private=origin[1] in access.private_hosts, size=access.concurrency)
+            for origin in origins
+        }
 
     def read(self, url: RemoteUrl, max_bytes: int, deadline: float) -> ImageBytes:
-        """One attempt, redirects included. Raises BadImage, Transient for what may go well a second later."""
+        """Try once, redirects included. Raise BadImage, or Transient for what may go well a second later."""
         for _ in range(1 + MAX_REDIRECTS):
-            with _Exchange(self._connection(url), url, deadline) as response:
+            with self._get(url, deadline) as response:
                 if response.status not in REDIRECTS:
                     return _image(response, max_bytes)
-                url = self._redirected(url, response.getheader("Location", ""))
+                url = self._redirected(url, response.headers.get("Location", ""))
         raise BadImage(Reason.READ_ERROR, f"more than {MAX_REDIRECTS} redirects")
 
     def answer(self, url: RemoteUrl, deadline: float) -> int:
-        """The status a host answers with, redirects not followed. Raises as `read` does."""
-        with _Exchange(self._connection(url), url, deadline) as response:
+        """Return the status a host answers with, redirects not followed. Raise as `read` does."""
+        with self._get(url, deadline) as response:
             return response.status
 
     def connect(self, url: RemoteUrl, deadline: float) -> None:
-        """Finds out whether anybody listens. Raises as `read` does."""
-        connection = Connection(url.scheme, url.host, url.port, url.host in self._access.private_hosts)
-        connection.deadline.at = deadline
-        try:
-            connection.connect()
-        except (OSError, http.client.HTTPException) as error:
-            raise _in_our_words(error) from None
-        finally:
-            connection.close()
+        """Find out whether anybody listens. Raise as `read` does."""
+        pool = self._pools[_origin(url)]
+        with (
+            _translate_errors(),
+            closing(pool.ConnectionCls(url.host, url.port, timeout=seconds_until(deadline), **pool.conn_kw)) as opened,
+        ):
+            opened.connect()
+
+    @contextmanager
+    def _get(self, url: RemoteUrl, deadline: float) -> Iterator[BaseHTTPResponse]:
+        """Yield the response. Its connection is kept only where it is read to its end."""
+        with (
+            _translate_errors(),
+            self._pools[_origin(url)].urlopen(
+                "GET",
+                _target(url),
+                headers=HEADERS,
+                retries=False,
+                redirect=False,
+                timeout=Timeout(total=seconds_until(deadline)),
+                preload_content=False,
+                decode_content=False,
+                enforce_content_length=False,  # see `_body`
+            ) as response,
+        ):
+            yield response
 
     def _redirected(self, url: RemoteUrl, target: str) -> RemoteUrl:
         try:
@@ -78,45 +107,30 @@ class HttpReader:
             raise BadImage(Reason.LOCATION_NOT_ALLOWED, "redirected to what [remote] allow does not name")
         return found
 
-    def _connection(self, url: RemoteUrl) -> Connection:
-        kept: dict[tuple[str, str, int], Connection] = self._threads.__dict__.setdefault("connections", {})
-        origin = (url.scheme, url.host, url.port)
-        if origin not in kept:
-            kept[origin] = Connection(*origin, may_be_private=url.host in self._access.private_hosts)
-        return kept[origin]
+
+def _origin(url: RemoteUrl) -> tuple[str, str, int]:
+    return url.scheme, url.host, url.port
 
 
-class _Exchange:
-    """A request and its response. The connection is kept only where the response was read to its end."""
-
-    def __init__(self, connection: Connection, url: RemoteUrl, deadline: float) -> None:
-        self._connection = connection
-        self._target = f"{url.path}?{url.query}" if url.query else url.path
-        connection.deadline.at = deadline
-
-    def __enter__(self) -> http.client.HTTPResponse:
-        headers = {"User-Agent": f"infer_app/{__version__}", "Accept": "image/*, */*"}
-        try:
-            self._connection.request("GET", self._target, headers=headers)
-            self._response = self._connection.getresponse()
-        except BaseException as error:
-            self._connection.close()
-            if isinstance(error, (OSError, http.client.HTTPException)):
-                raise _in_our_words(error) from None
-            raise
-        return self._response
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if error is not None or not self._response.isclosed():
-            self._response.close()
-            self._connection.close()
-        if isinstance(error, (OSError, http.client.HTTPException)):
-            raise _in_our_words(error) from None
+def _target(url: RemoteUrl) -> str:
+    """Return path and query as they are sent. urllib3 would escape every % where a single one begins no escape."""
+    target = f"{url.path}?{url.query}" if url.query else url.path
+    return _STRAY_PERCENT.sub("%25", target)
 
 
-def _in_our_words(error: OSError | http.client.HTTPException) -> BadImage | Transient:
-    """Those of a library may hold what the server sent, or the URL."""
-    if isinstance(error, TimeoutError):
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    """Raise BadImage or Transient for errors of a library, whose text may hold what the server sent, or the URL."""
+    try:
+        yield
+    except (HTTPError, OSError) as error:
+        # An error of urllib3 has the one that it wraps as its cause or as an argument.
+        wrapped = (one for one in (error.__cause__, *error.args) if isinstance(one, Exception))
+        raise _translated(next(wrapped, error)) from None
+
+
+def _translated(error: Exception) -> BadImage | Transient:
+    if isinstance(error, TimeoutError | ReadTimeoutError):
         return BadImage(Reason.READ_TIMEOUT, "no end of read within the time limit")
     if isinstance(error, ssl.SSLCertVerificationError):
         return BadImage(Reason.READ_ERROR, f"the server's certificate is not trusted: {error.verify_message}")
@@ -124,45 +138,40 @@ def _in_our_words(error: OSError | http.client.HTTPException) -> BadImage | Tran
     return Transient(f"{type(error).__name__}: {said}" if said else type(error).__name__)
 
 
-def _image(response: http.client.HTTPResponse, max_bytes: int) -> ImageBytes:
+def _image(response: BaseHTTPResponse, max_bytes: int) -> ImageBytes:
     if response.status != http.client.OK:
         raise _refusal(response)
-    data = _decoded(_body(response, max_bytes), response.getheader("Content-Encoding", "identity"), max_bytes)
+    data = _decoded(_body(response, max_bytes), response.headers.get("Content-Encoding", "identity"), max_bytes)
     if not data:
         raise BadImage(Reason.EMPTY, "0 bytes", FileFacts(size=0))
     facts = FileFacts(len(data), _modified(response), hashlib.sha256(data).hexdigest())
     return ImageBytes(data, facts)
 
 
-def _refusal(response: http.client.HTTPResponse) -> BadImage | Transient:
+def _refusal(response: BaseHTTPResponse) -> BadImage | Transient:
     status = response.status
     detail = f"HTTP {status} {http.client.responses.get(status, '')}".rstrip()
     if status in BUSY:
-        return Transient(detail, _seconds(response.getheader("Retry-After", "")))
+        return Transient(detail, _seconds(response.headers.get("Retry-After", "")))
     return BadImage(REASONS.get(status, Reason.READ_ERROR), detail)
 
 
-def _body(response: http.client.HTTPResponse, max_bytes: int) -> bytes:
-    """Counted as it comes, whatever its Content-Length says."""
-    announced = response.length
-    if announced is not None and announced > max_bytes:
+def _body(response: BaseHTTPResponse, max_bytes: int) -> bytes:
+    """Return the body, counted as it comes, whatever its Content-Length says."""
+    if (announced := response.length_remaining or 0) > max_bytes:
         raise too_large(announced, max_bytes)
     pieces, size = [], 0
-    while piece := _piece(response):
-        pieces.append(piece)
-        size += len(piece)
-        if size > max_bytes:
-            raise BadImage(Reason.TOO_LARGE_BYTES, f"more than the {max_bytes:,} bytes that are read")
-    if announced is not None and size < announced:
-        raise Transient(f"closed after {size:,} of {announced:,} bytes")
-    return b"".join(pieces)
-
-
-def _piece(response: http.client.HTTPResponse) -> bytes:
     try:
-        return response.read(PIECE_BYTES)
+        while piece := response.read(PIECE_BYTES):
+            pieces.append(piece)
+            size += len(piece)
+            if size > max_bytes:
+                raise BadImage(Reason.TOO_LARGE_BYTES, f"more than the {max_bytes:,} bytes that are read")
     except ValueError:  # http.client lets a chunk have a negative size
         raise Transient("a chunk of a negative size") from None
+    if size < announced:
+        raise Transient(f"closed after {size:,} of {announced:,} bytes")
+    return b"".join(pieces)
 
 
 def _decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
@@ -183,9 +192,9 @@ def _decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
     return plain
 
 
-def _modified(response: http.client.HTTPResponse) -> float | None:
+def _modified(response: BaseHTTPResponse) -> float | None:
     try:
-        return parsedate_to_datetime(response.getheader("Last-Modified", "")).timestamp()
+        return parsedate_to_datetime(response.headers.get("Last-Modified", "")).timestamp()
     except (TypeError, ValueError, OverflowError):
         return None
 

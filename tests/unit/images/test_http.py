@@ -84,6 +84,20 @@ def test_a_query_is_sent_and_no_encoding_is_asked_for(server):
     assert server.heard[0]["Accept-Encoding"] == "identity"
 
 
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("/100%/a%20b.jpg", "/100%25/a%20b.jpg"),
+        ("/%C3%A9//'(1)'.jpg?a=%2B&b=?:@/", "/%C3%A9//'(1)'.jpg?a=%2B&b=?:@/"),
+        ("/a.jpg?discount=5%&sig=a%2Fb", "/a.jpg?discount=5%25&sig=a%2Fb"),
+    ],
+)
+def test_what_is_escaped_is_not_escaped_again(server, written, sent):
+    server.serve(sent.partition("?")[0], CONTENT)
+    read_image(server.url + written, limits(server))
+    assert server.hits == {sent: 1}
+
+
 def test_a_connection_is_used_again(server):
     server.serve("/a.jpg", CONTENT)
     allowed, before = limits(server, timeout_s=5.5), server.num_connections
@@ -295,6 +309,7 @@ def test_neither_signatures_nor_what_the_server_says_are_told(server, caplog):
     )
     server.answers["/b.jpg"] = fails(99, 503, CONTENT)
     server.answers["/c.jpg"] = redirects_to("http://canary.example/?canary")
-    for path in ("/a.jpg", "/b.jpg", "/c.jpg", "/d.jpg"):
+    server.answers["/d.jpg"] = lambda handler: handler.wfile.write(b"HTTP/1.1 404 No\r\ncanary canary\r\n\r\n")
+    for path in ("/a.jpg", "/b.jpg", "/c.jpg", "/d.jpg", "/e.jpg"):
         assert "canary" not in refused(server, f"{path}?X-Amz-Signature=canary", retries=1).detail
     assert "canary" not in caplog.text
