@@ -6,13 +6,12 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from infer_app.bench.workload import PixelReaders, Workload
 from infer_app.images.decode.decoder import DecodeLimits
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import open_artifact
-from infer_app.settings.load import load_settings
+from infer_app.settings.load import Flags, load_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +20,13 @@ class BenchmarkRequest:
 
     paths: Sequence[str]
     config: Path
-    flags: dict[str, Any]
+    flags: Flags
     artifact: Path
     roots: tuple[Path, ...]
     num_workers: int
 
     def to_json(self) -> str:
-        words = {"paths": list(self.paths), "flags": self.flags, "num_workers": self.num_workers}
+        words = {"paths": list(self.paths), "flags": dict(self.flags), "num_workers": self.num_workers}
         paths = {"config": str(self.config), "artifact": str(self.artifact), "roots": list(map(str, self.roots))}
         return json.dumps(words | paths)
 
@@ -39,7 +38,7 @@ class BenchmarkRequest:
 
     def workload(self) -> Workload:
         loaded = load_settings(self.config, self.flags)
-        limits = loaded.settings.images
+        limits = loaded.images
         ways = PixelReaders(
             artifact=open_artifact(self.artifact),
             read_limits=ReadLimits(self.roots, limits.max_bytes),

@@ -17,7 +17,7 @@ from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Artifact
 
 if TYPE_CHECKING:
-    from infer_app.settings.loaded import LoadedSettings
+    from infer_app.settings.load import LoadedSettings
 
 BATCH_SIZE = 16  # images, in every strategy
 
@@ -81,7 +81,7 @@ class Workload:
 
     @property
     def timeout_s(self) -> float:
-        return self.loaded.settings.images.timeout_s
+        return self.loaded.images.timeout_s
 
     def batches(self) -> Iterator[Sequence[str]]:
         """Paths, BATCH_SIZE at a time; the last batch is shorter."""

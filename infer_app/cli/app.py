@@ -6,7 +6,7 @@ Bodies import what they need: `infer --help` loads neither torch nor a database.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -133,19 +133,18 @@ def run(
     from infer_app.cli.run import run as command
     from infer_app.cli.run.run_output import Verbosity
 
-    flags = command.run_flags(
-        model,
-        log_format,
-        lookback=lookback,
-        max_rejected=max_rejected,
-        executor=executor,
-        device=device,
-        variant=variant,
-        workers=workers,
-        allow_int8=allow_int8,
-        wait=wait,
-    )
-    flags["ray.address"] = ray_address
+    of_run: dict[str, Any] = {
+        "models": model or None,
+        "lookback": lookback,
+        "max_rejected": max_rejected,
+        "executor": executor,
+        "device": device,
+        "variant": variant,
+        "workers": workers,
+        "allow_int8": allow_int8,
+        "wait": wait,
+    }
+    flags = {"run": of_run, "ray": {"address": ray_address}, "log": {"format": log_format}}
     limits = command.Limits(limit, finish_by, max_duration)
     verbosity = Verbosity(quiet, verbose, as_json)
 
@@ -183,16 +182,16 @@ def backfill(
     from infer_app.cli.run import run as command
     from infer_app.cli.run.run_output import Verbosity
 
-    flags = command.run_flags(
-        model,
-        log_format,
-        lookback=0,
-        max_rejected=max_rejected,
-        variant=variant,
-        workers=workers,
-        allow_int8=allow_int8,
-        wait=wait,
-    )
+    of_run: dict[str, Any] = {
+        "models": model or None,
+        "lookback": 0,
+        "max_rejected": max_rejected,
+        "variant": variant,
+        "workers": workers,
+        "allow_int8": allow_int8,
+        "wait": wait,
+    }
+    flags = {"run": of_run, "log": {"format": log_format}}
     limits = command.Limits(limit, finish_by, max_duration)
     raise typer.Exit(command.backfill(first, last, flags, limits, Verbosity(quiet, verbose, as_json), config))
 

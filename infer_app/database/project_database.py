@@ -14,7 +14,7 @@ from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.migrate import check_schema, upgrade
 from infer_app.database.results.runs import RunStore
 from infer_app.errors import DatabaseUnavailable
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
 
     Raises DatabaseUnavailable, or UsageError for a source that isn't there.
     """
-    settings = loaded.settings.source
+    settings = loaded.source
     with ExitStack() as stack:
         source = Source(results, settings)
         if loaded.source_url != loaded.database_url:

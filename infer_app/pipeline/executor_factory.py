@@ -16,7 +16,7 @@ from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.selection.variant_selection import VariantRequest
 from infer_app.pipeline.execution_plan import ExecutionPlan, plan_execution
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings
 
 log = logging.getLogger(__name__)
 
@@ -30,10 +30,10 @@ def plan_run(
 
     `device` instead of the configured one if given. Raises UsageError and ModelError as `tune.plan` does.
     """
-    run = loaded.settings.run
+    run = loaded.run
     if run.executor == "cpu" and run.device == "cuda":
         raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
-    if run.executor == "cpu" or (run.executor == "ray" and not loaded.settings.ray.num_gpus):
+    if run.executor == "cpu" or (run.executor == "ray" and not loaded.ray.num_gpus):
         device = "cpu"
     return plan_execution(
         artifact, VariantRequest(run.variant, run.allow_int8, resume_variant, device or run.device), run.workers
@@ -61,7 +61,7 @@ def open_executor(
     executor: str | None = None,
 ) -> Executor:
     """What runs the plans; `roots`, whose paths are not mapped, and `executor` instead of what is configured."""
-    images, limits = loaded.settings.images, read_limits(loaded)
+    images, limits = loaded.images, read_limits(loaded)
     spec = HandlerSpec(
         models=tuple(
             ModelSpec(artifact.folder, plan.variant, plan.batch_size)
@@ -73,9 +73,9 @@ def open_executor(
         trace=trace,
         cache=cache,
     )
-    kind = executor or loaded.settings.run.executor
+    kind = executor or loaded.run.executor
     if kind == "ray":
-        if not loaded.settings.ray.num_gpus:
+        if not loaded.ray.num_gpus:
             _check_decoding(artifacts, is_asked_for=True)
         return _open_ray(loaded, spec, plans[0], artifacts[0].manifest.recipe.size)
     if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
@@ -101,12 +101,11 @@ def _open_ray(loaded: LoadedSettings, handler: HandlerSpec, plan: ExecutionPlan,
     from infer_app.cluster.ray_cluster import ClusterSpec
     from infer_app.cluster.ray_executor import RayExecutor  # which loads a library that only this one needs
 
-    settings = loaded.settings
-    spec = ClusterSpec(**dict(settings.ray))
+    spec = ClusterSpec(**dict(loaded.ray))
     slot = (SLOT_IMAGES, size, plan.device) if spec.num_gpus else None
     handler = replace(handler, num_threads=min(handler.num_threads, spec.num_cpus or handler.num_threads))
     with ExitStack() as closing:
-        executor = RayExecutor(handler, settings.run.workers, settings.images.timeout_s, spec, slot)
+        executor = RayExecutor(handler, loaded.run.workers, loaded.images.timeout_s, spec, slot)
         closing.push(executor)
         check_nodes(loaded, executor.num_nodes)
         closing.pop_all()
@@ -115,7 +114,7 @@ def _open_ray(loaded: LoadedSettings, handler: HandlerSpec, plan: ExecutionPlan,
 
 def check_nodes(loaded: LoadedSettings, num_nodes: int) -> None:
     """Raises UsageError for SQLite together with more than one node: of the results, or that holds images' bytes."""
-    read_by_nodes = [loaded.source_url] if loaded.settings.source.bytes is not None else []
+    read_by_nodes = [loaded.source_url] if loaded.source.bytes is not None else []
     if num_nodes > 1 and any(url.startswith("sqlite") for url in (loaded.database_url, *read_by_nodes)):
         raise UsageError(
             f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is this machine's",
@@ -125,6 +124,5 @@ def check_nodes(loaded: LoadedSettings, num_nodes: int) -> None:
 
 def read_limits(loaded: LoadedSettings) -> ReadLimits:
     """What may be read of the source's images, and how."""
-    settings = loaded.settings
-    rows = RowReader(loaded.source_url, settings.source) if settings.source.bytes is not None else None
-    return ReadLimits(loaded.roots, settings.images.max_bytes, loaded.remote, loaded.path_map, rows)
+    rows = RowReader(loaded.source_url, loaded.source) if loaded.source.bytes is not None else None
+    return ReadLimits(loaded.roots, loaded.images.max_bytes, loaded.remote_access, loaded.path_map, rows)

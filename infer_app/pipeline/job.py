@@ -24,7 +24,7 @@ from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.selection.variant_selection import AUTO
 from infer_app.pipeline.execution_plan import ExecutionPlan, probe_decoding
 from infer_app.pipeline.executor_factory import open_executor, plan_together, read_limits
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings
 
 log = logging.getLogger(__name__)
 
@@ -90,8 +90,8 @@ def open_job(
 
     Raises what `open_project_database` raises, and ModelError when a model was changed or can't run here.
     """
-    run = loaded.settings.run
-    _check_places(loaded.remote)
+    run = loaded.run
+    _check_places(loaded.remote_access)
     with open_project_database(loaded, read_only) as project:
         cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
 
@@ -122,7 +122,7 @@ def _run_model(artifact: Artifact, plan: ExecutionPlan) -> RunModel:
 
 def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
     """Tried here, so that what is wrong with it is said once and not by each worker."""
-    max_bytes = int(loaded.settings.cache.max_size)
+    max_bytes = int(loaded.cache.max_size)
     if not max_bytes:
         return None
     from infer_app.images.cache.pixel_cache import (

@@ -21,7 +21,7 @@ from infer_app.models.runtimes.variants import precision_of
 from infer_app.pipeline.chunking import chunks_of
 from infer_app.pipeline.executor_factory import open_executor, plan_run, read_limits
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
 
 STARTING_S = 10.0  # of the process that reads
@@ -78,7 +78,7 @@ def explain(
     places = _find(project, image_id, day) or _find(project, image_id, None)
     if not places and all(one.state == "pending" for one in histories):
         raise _unknown(project, image_id)
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     dated = [(location, time, _date(time, zone)) for location, time in places]
     chosen = [one for one in dated if day is None or one[2] == day.date]
     if dated and not chosen:
@@ -148,8 +148,8 @@ def _with_variant(loaded: LoadedSettings, artifact: Artifact, variant: str) -> t
 
 
 def _changed(loaded: LoadedSettings, **values: object) -> LoadedSettings:
-    run = loaded.settings.run.model_copy(update=values)
-    return LoadedSettings(loaded.settings.model_copy(update={"run": run}), loaded.path, loaded.origins)
+    run = loaded.run.model_copy(update=values)
+    return loaded.model_copy(update={"run": run})
 
 
 def _compared(replay: Replay, now: Prediction, stored: dict[str, Any] | None) -> Replay:
@@ -186,7 +186,7 @@ def _find_version(loaded: LoadedSettings, history: ModelHistory) -> Artifact:
 
 def _look(loaded: LoadedSettings, location: str) -> FileNow:
     """In a process apart: reading a file can hang."""
-    timeout_s = loaded.settings.images.timeout_s + STARTING_S
+    timeout_s = loaded.images.timeout_s + STARTING_S
     try:
         return run_in_process(file_now, location, read_limits(loaded), timeout_s=timeout_s)
     except InferError as error:

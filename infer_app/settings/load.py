@@ -1,94 +1,275 @@
-"""Reads infer.toml, then INFER_* variables, then flags; an unknown key is an error."""
+"""Read the settings from infer.toml, INFER_* variables and flags; an unknown key is an error."""
 
 from __future__ import annotations
 
 import difflib
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from pydantic import ValidationError
-from pydantic_settings import TomlConfigSettingsSource
+from pydantic import SecretStr, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
 
 from infer_app.errors import UsageError
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.locations import AllowedPrefix, PathMapping, RemoteAccess
+from infer_app.settings.masks import mask_address, mask_url
 from infer_app.settings.sections import Settings
 
+Flags = Mapping[str, Mapping[str, Any]]  # section -> key -> value
 DEFAULT_CONFIG = Path("infer.toml")
+GIVES_UP_AFTER = 0.9  # of the time limit, by itself: a worker that reaches the limit is killed
+_KEYS = [f"{name}.{key}" for name, field in Settings.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]
+_NEARNESS = {"environment": 1, "flag": 2}  # the file is farthest
+_SEPARATORS = {"images.roots": os.pathsep, "run.models": ",", "remote.allow": ",", "remote.allow_private_hosts": ","}
 
 
-def load_settings(
-    config: Path | None = None, flags: Mapping[str, Any] | None = None, environ: Mapping[str, str] = os.environ
-) -> LoadedSettings:
-    """Settings of `config` (default ./infer.toml), overridden by INFER_* variables, then by `flags` (dotted keys).
+class LoadedSettings(Settings, BaseSettings):
+    """Settings as configured, with the file they belong to; the properties are the forms that the program uses.
 
+    What is cached depends on no key of [run], so a copy may have another `run` and nothing else.
+    """
+
+    model_config = SettingsConfigDict(env_prefix="INFER_", env_nested_delimiter="__", enable_decoding=False)
+
+    path: Path  # of infer.toml; its folder is what relative paths are relative to
+    origins: dict[str, str] = {}  # dotted key -> the file's name, "environment" or "flag"; none for a default
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources, the first of which wins, and fill the dict given as `origins`, for errors too."""
+        given = init_settings()
+        path, origins = given["path"], given["origins"]
+        file, variables = _open_file(path), VariablesSource(settings_cls)
+        for origin, source in ((path.name, file), ("environment", variables), ("flag", init_settings)):
+            tables = source()
+            keys = [f"{section}.{key}" for section in tables.keys() & Settings.model_fields for key in tables[section]]
+            origins |= dict.fromkeys(keys, origin)
+        return init_settings, variables, file
+
+    @cached_property
+    def database_url(self) -> str:
+        """Return the URL with its password, for SQLAlchemy only: print `shown_url` instead."""
+        url = self._with_schema(self._read_url("[database] url", self.database.url))
+        return url.render_as_string(hide_password=False)
+
+    @cached_property
+    def source_url(self) -> str:
+        """Return the URL of the database that lists the images, which may be the same; with its password too."""
+        url = self.source.database_url
+        if url is None:
+            return self.database_url
+        return self._read_url("[source] database_url", url).render_as_string(hide_password=False)
+
+    def _read_url(self, key: str, secret: SecretStr) -> URL:
+        try:
+            url = make_url(secret.get_secret_value())
+        except (ArgumentError, ValueError):
+            raise UsageError(
+                f"{key} can't be read as a database URL",
+                "for example sqlite:///infer.db or postgresql://user:password@host/name",
+            ) from None
+        if "@" in (url.host or ""):  # the rest of a password, which would be shown as the host
+            raise UsageError(
+                f"{key} has more than one @", "write the one in the password as %40, as every special character"
+            )
+        if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
+            url = url.set(database=str(self.resolve(Path(url.database))))
+        return url
+
+    def _with_schema(self, url: URL) -> URL:
+        """Put our tables where the search path begins; those of the user's own are still found in `public`."""
+        schema = self.database.results_schema
+        if schema is None:
+            return url
+        if url.get_backend_name() not in ("postgresql", "postgres"):
+            raise UsageError("[database] results_schema: only PostgreSQL has schemas", "leave it out")
+        if "options" in url.query:
+            both = "[database] results_schema and options in its url are both set"
+            raise UsageError(both, "set search_path in the options")
+        return url.update_query_dict({"options": f"-csearch_path={schema},public"})
+
+    @cached_property
+    def shown_url(self) -> str:
+        """Return the database's URL without its password."""
+        return mask_url(make_url(self.database_url))
+
+    @property
+    def lists_own_images(self) -> bool:
+        """Return whether the images are those of our own table, which stands beside the results."""
+        source = self.source
+        return source.query is None and source.table == "infer_images" and self.source_url == self.database_url
+
+    @property
+    def model_names(self) -> tuple[str, ...]:
+        """Return the models to run, by whichever of `model` and `models` has precedence; none: the only one.
+
+        Raises UsageError where both come from the same place, or one model is named twice.
+        """
+        run = self.run
+        one, several = (self.origins.get(f"run.{key}", "default") for key in ("model", "models"))
+        if run.model is not None and run.models:
+            if one == several:
+                raise UsageError(f"{one}: run.model and run.models are both set", "name all models in run.models")
+            nearer = max(one, several, key=lambda origin: _NEARNESS.get(origin, 0))
+            names = run.models if nearer == several else (run.model,)
+        else:
+            names = run.models or ((run.model,) if run.model is not None else ())
+        if len(set(names)) < len(names):
+            raise UsageError(f"a model is named twice: {', '.join(names)}")
+        return names
+
+    @property
+    def folder(self) -> Path:
+        return self.path.parent
+
+    @property
+    def models_folder(self) -> Path:
+        return self.resolve(self.models.folder)
+
+    @property
+    def cache_folder(self) -> Path:
+        return self.resolve(self.cache.folder)
+
+    @cached_property
+    def roots(self) -> tuple[Path, ...]:
+        return tuple(map(self.resolve, self.images.roots))
+
+    @cached_property
+    def path_map(self) -> PathMapping:
+        return PathMapping.of(self.images.map)
+
+    @cached_property
+    def remote_access(self) -> RemoteAccess:
+        return RemoteAccess(
+            tuple(map(AllowedPrefix.parse, self.remote.allow)),
+            frozenset(host.strip("[]").lower() for host in self.remote.allow_private_hosts),
+            GIVES_UP_AFTER * self.images.timeout_s,
+            self.remote.retries,
+            self.remote.concurrency,
+        )
+
+    def resolve(self, path: Path) -> Path:
+        return (self.folder / path.expanduser()).absolute()
+
+    def flattened(self) -> Iterator[tuple[str, Any, str]]:
+        """Yield (key, value, origin) of every setting, secrets masked."""
+        for dotted in _KEYS:
+            section, _, key = dotted.partition(".")
+            value = getattr(getattr(self, section), key)
+            yield dotted, self._shown(dotted, value), self.origins.get(dotted, "default")
+
+    def _shown(self, dotted: str, value: object) -> object:
+        if dotted == "database.url":
+            return self.shown_url
+        if dotted == "source.database_url" and value is not None:
+            return mask_url(make_url(self.source_url))
+        if dotted == "ray.runtime_env":  # variables for the nodes may be passwords
+            return dict.fromkeys(value, "***") if isinstance(value, dict) else value
+        return mask_address(value.get_secret_value()) if isinstance(value, SecretStr) else value
+
+
+class VariablesSource(EnvSettingsSource):
+    """INFER_SECTION__KEY variables; the text of a list is split (INFER_IMAGES__ROOTS=/a:/b).
+
+    Other names that begin with INFER_ belong to other programs: Kubernetes sets INFER_DB_SERVICE_HOST and more for a
+    service called infer-db. Only a setting's name with a single underscore can't be meant for anybody else.
+    """
+
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        super().__init__(settings_cls)
+        self.env_vars = {name.lower(): text for name, text in os.environ.items() if _is_setting(name)}
+
+    def __call__(self) -> dict[str, Any]:
+        return {
+            section: {key: _split(f"{section}.{key}", text) for key, text in table.items()}
+            for section, table in super().__call__().items()
+        }
+
+
+def load_settings(config: Path | None = None, flags: Flags | None = None) -> LoadedSettings:
+    """Return the settings of `config` (default ./infer.toml), overridden by INFER_* variables, then by `flags`.
+
+    A flag that is None wasn't given.
     Raises UsageError with "did you mean" for an unknown key, and for a value of the wrong kind.
     """
-    path = (config or DEFAULT_CONFIG).absolute()
-    layers = [
-        (str(path.name), _read_toml(path)),
-        ("environment", _read_environment(environ)),
-        ("flag", {key: value for key, value in (flags or {}).items() if value is not None}),
-    ]
-    origins = {key: origin for origin, layer in layers for key in layer}
-    merged: dict[str, Any] = {}
-    for _, layer in layers:
-        for dotted, value in layer.items():
-            section, _, key = dotted.partition(".")
-            merged.setdefault(section, {})[key] = value
+    origins: dict[str, str] = {}
+    given: dict[str, Any] = {"path": (config or DEFAULT_CONFIG).absolute(), "origins": origins}
+    for section, table in (flags or {}).items():
+        given[section] = {key: value for key, value in table.items() if value is not None}
     try:
-        return LoadedSettings(Settings(**merged), path, origins)
+        return LoadedSettings(**given)
     except ValidationError as error:
         raise _explain(error, origins) from None
 
 
-def _read_toml(path: Path) -> dict[str, Any]:
+def variable(dotted: str) -> str:
+    return "INFER_" + dotted.replace(".", "__").upper()
+
+
+def _open_file(path: Path) -> TomlConfigSettingsSource:
     try:
         if not path.is_file():
             raise UsageError(
                 f"no {path.name} in {path.parent}", "run `infer init` there, or name one with --config FILE"
             )
-        tables = TomlConfigSettingsSource(Settings, path)()
+        source = TomlConfigSettingsSource(LoadedSettings, path)
     except OSError as error:
         raise UsageError(f"can't read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}", "mend the line, or compare with what `infer init` writes") from None
-    flat: dict[str, Any] = {}
-    for section, table in tables.items():
+    for section, table in source().items():
         if not isinstance(table, dict):
             raise UsageError(f"{path.name}: {section!r} stands outside a [section]", _did_you_mean(section))
-        _check_section(section, path.name)
-        flat |= {f"{section}.{key}": value for key, value in table.items()}
-    return flat
+        if section not in Settings.model_fields:
+            close = difflib.get_close_matches(section, list(Settings.model_fields), 1, 0.5)
+            hint = f"did you mean [{close[0]}]?" if close else f"known are {', '.join(Settings.model_fields)}"
+            raise UsageError(f"{path.name}: unknown section [{section}]", hint)
+    return source
 
 
-def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """Read INFER_SECTION__KEY variables; a value that reads as a list is one (INFER_IMAGES__ROOTS=/a:/b).
-
-    Other names that begin with INFER_ belong to other programs: Kubernetes sets INFER_DB_SERVICE_HOST and more for a
-    service called infer-db. Only a setting's name with a single underscore can't be meant for anybody else.
-    """
-    flat: dict[str, Any] = {}
-    single = {variable(dotted).replace("__", "_") for dotted in _known_keys()}
-    for name, text in environ.items():
-        if not name.startswith("INFER_"):
-            continue
-        section, separator, key = name.removeprefix("INFER_").lower().partition("__")
-        if not (section and separator) and name not in single:
-            continue
-        dotted = f"{section}.{key}"
-        if dotted not in _known_keys():
-            close = difflib.get_close_matches(dotted, _known_keys(), 1, 0.5)
-            hint = f"did you mean {variable(close[0])}?" if close else "`infer config show` lists the settings"
-            raise UsageError(f"unknown variable {name}", hint)
-        flat[dotted] = _as_map(text) if dotted == "images.map" else _as_list(dotted, text)
-    return flat
+def _is_setting(name: str) -> bool:
+    """Return whether a variable names a setting. Raises UsageError where it nearly does."""
+    if not name.startswith("INFER_"):
+        return False
+    section, separator, key = name.removeprefix("INFER_").lower().partition("__")
+    dotted = f"{section}.{key}"
+    if dotted in _KEYS:
+        return True
+    if not (section and separator) and name not in {variable(known).replace("__", "_") for known in _KEYS}:
+        return False
+    close = difflib.get_close_matches(dotted, _KEYS, 1, 0.5)
+    hint = f"did you mean {variable(close[0])}?" if close else "`infer config show` lists the settings"
+    raise UsageError(f"unknown variable {name}", hint)
 
 
-def _as_map(text: str) -> dict[str, str]:
-    """Folders as INFER_IMAGES__MAP names them: /recorded=/here, parted as in PATH."""
+def _split(dotted: str, text: str) -> str | list[str] | Mapping[str, str]:
+    """Return the parts of a variable that is a list or the map; any other is one text."""
+    if dotted == "images.map":
+        return _read_map(text)
+    return [part.strip() for part in text.split(_SEPARATORS[dotted])] if dotted in _SEPARATORS else text
+
+
+def _read_map(text: str) -> Mapping[str, str]:
+    """Return the folders of INFER_IMAGES__MAP: /recorded=/here, parted as in PATH."""
     found: dict[str, str] = {}
     for part in text.split(os.pathsep) if text else ():
         recorded, equals, here = part.partition("=")
@@ -96,34 +277,12 @@ def _as_map(text: str) -> dict[str, str]:
             hint = "part several by colons, each once; folders that hold = or : can be named in infer.toml only"
             raise UsageError(f"INFER_IMAGES__MAP: {part!r} is not of the form /recorded=/here", hint)
         found[recorded] = here
-    return found
-
-
-def _as_list(dotted: str, text: str) -> str | list[str]:
-    """A variable is one text; folders are parted as in PATH, names by commas."""
-    separators = {"images.roots": os.pathsep, "run.models": ",", "remote.allow": ",", "remote.allow_private_hosts": ","}
-    return [part.strip() for part in text.split(separators[dotted])] if dotted in separators else text
-
-
-def _known_keys() -> list[str]:
-    sections = {name: field.annotation for name, field in Settings.model_fields.items()}
-    return [f"{name}.{key}" for name, section in sections.items() for key in section.model_fields]  # type: ignore[union-attr]
-
-
-def variable(dotted: str) -> str:
-    return "INFER_" + dotted.replace(".", "__").upper()
-
-
-def _check_section(section: str, file: str) -> None:
-    if section not in Settings.model_fields:
-        close = difflib.get_close_matches(section, list(Settings.model_fields), 1, 0.5)
-        hint = f"did you mean [{close[0]}]?" if close else f"known are {', '.join(Settings.model_fields)}"
-        raise UsageError(f"{file}: unknown section [{section}]", hint)
+    return MappingProxyType(found)  # a dict would be merged with the file's, and this one replaces it
 
 
 def _did_you_mean(key: str, section: str = "") -> str:
-    """A hint for an unknown key: the nearest known one, in its section rather than in another."""
-    known = sorted(_known_keys(), key=lambda dotted: dotted.startswith(f"{section}."))
+    """Return a hint for an unknown key: the nearest known one, in its section rather than in another."""
+    known = sorted(_KEYS, key=lambda dotted: dotted.startswith(f"{section}."))
     names = {dotted.partition(".")[2]: dotted for dotted in known}
     close = difflib.get_close_matches(key, list(names), 1, 0.5)
     if not close:

@@ -16,7 +16,6 @@ from pydantic import (
     SecretStr,
     field_validator,
 )
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from infer_app.day import find_zone
 from infer_app.errors import UsageError
@@ -188,8 +187,8 @@ class WebhookSettings(Section):
     url: Address | None = None  # gets what `infer run --json` prints
 
 
-class Settings(BaseSettings):
-    model_config = SettingsConfigDict(extra="forbid", frozen=True)
+class Settings(Section):
+    """All sections."""
 
     database: DatabaseSettings = DatabaseSettings()
     source: SourceSettings = SourceSettings()
@@ -203,17 +202,6 @@ class Settings(BaseSettings):
     metrics: MetricsSettings = MetricsSettings()
     ping: PingSettings = PingSettings()
     webhook: WebhookSettings = WebhookSettings()
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings,)  # load_settings merges the layers itself, to know where each value came from
 
 
 def rejection_budget(text: str, num_images: int) -> int:

@@ -2,10 +2,12 @@
 
 import copy
 import json
+import os
 import re
 import shutil
 import subprocess
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import yaml
@@ -79,7 +81,8 @@ def test_what_compose_sets_are_settings(services, tmp_path):
     (tmp_path / "infer.toml").touch()
     for service in services.values():
         environ = {name: value for name, value in service["environment"].items() if name.startswith("INFER_")}
-        loaded = load_settings(tmp_path / "infer.toml", environ=environ)
+        with patch.dict(os.environ, environ, clear=True):
+            loaded = load_settings(tmp_path / "infer.toml")
         assert loaded.path_map.to_local("/srv/photos/a.jpg") == "/photos/a.jpg"
         assert loaded.shown_url == "postgresql://infer@database/infer"
 

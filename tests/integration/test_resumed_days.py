@@ -28,7 +28,7 @@ def test_each_resumed_day_closes_its_executor(project):
         folder.mkdir()
         Image.new("RGB", (20, 20), "red").save(folder / "red.jpg")
         project.add(f"photos/{day}", date=str(day))
-    loaded = load_settings(project.folder / "infer.toml", {"run.executor": "cuda", "run.workers": 1})
+    loaded = load_settings(project.folder / "infer.toml", {"run": {"executor": "cuda", "workers": 1}})
     before, during = num_rings(), []
     with open_job(loaded, choose_artifacts(loaded)) as job:
         (model,) = job.models

@@ -71,6 +71,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
 OWNERS = {
     "typer": {"cli"},
     "sqlalchemy": {"database", "settings"},
+    "pydantic_settings": {"settings/load.py"},
     "alembic": {"database"},
     "psycopg": {"database/engine/postgres.py"},
     "pymysql": {"database/engine/mariadb.py"},
@@ -169,7 +170,7 @@ def test_help_loads_neither_torch_nor_a_database():
     )
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     loaded = run.stdout.splitlines()[-1]
-    assert not [name for name in ("'torch'", "'sqlalchemy'", "'numpy'", "'PIL'") if name in loaded]
+    assert not [name for name in ("'torch'", "'sqlalchemy'", "'numpy'", "'PIL'", "'pydantic'") if name in loaded]
 
 
 def test_the_coordinator_of_a_run_loads_no_torch():
@@ -182,6 +183,7 @@ def test_a_run_over_local_files_loads_nothing_that_reads_remote_ones():
     names = (
         "fsspec",
         "s3fs",
+        "urllib3",
         "infer_app.images.read.remote",
         "infer_app.images.read.http",
         "infer_app.images.read.prefetch",

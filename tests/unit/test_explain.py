@@ -11,8 +11,8 @@ from infer_app.domain import ROW, FileFacts, ImageRef, Output, Prediction
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.reporting import image_report
 from infer_app.reporting.image_report import FileNow, Replay, is_same_file
-from infer_app.settings.loaded import LoadedSettings
-from infer_app.settings.sections import ImagesSettings, Settings
+from infer_app.settings.load import LoadedSettings
+from infer_app.settings.sections import ImagesSettings
 
 REF = ImageRef("1", "/p/1.jpg")
 
@@ -85,7 +85,7 @@ def test_a_file_that_nobody_can_see_is_neither():
 def test_a_read_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(image_report, "read_limits", lambda loaded: ReadLimits((), 100, rows=Hanging()))
     monkeypatch.setattr(image_report, "STARTING_S", 0.0)
-    loaded = LoadedSettings(Settings(images=ImagesSettings(timeout_s=0.5)), Path("/srv/infer.toml"), {})
+    loaded = LoadedSettings.model_construct(path=Path("/srv/infer.toml"), images=ImagesSettings(timeout_s=0.5))
     found = image_report._look(loaded, f"{ROW}1")
     assert (found.reason, found.facts) == ("read_timeout", FileFacts())
     assert "no answer within 0.5 s" in found.detail

@@ -156,14 +156,15 @@ def test_a_wrong_place_is_a_usage_error_without_its_secrets(tmp_path, line, mess
     config = tmp_path / "infer.toml"
     config.write_text(f"[remote]\n{line}\n")
     with pytest.raises(UsageError, match=message) as caught:
-        load_settings(config, environ={})
+        load_settings(config)
     assert "canary" not in caught.value.message
 
 
-def test_access_is_made_of_the_settings(tmp_path):
+def test_access_is_made_of_the_settings(tmp_path, monkeypatch):
     config = tmp_path / "infer.toml"
     config.write_text('[images]\ntimeout_s = 10\n[remote]\nallow = ["s3://bucket/day"]\nconcurrency = 4\n')
-    access = load_settings(config, environ={"INFER_REMOTE__ALLOW_PRIVATE_HOSTS": "NAS.local,[::1]"}).remote
+    monkeypatch.setenv("INFER_REMOTE__ALLOW_PRIVATE_HOSTS", "NAS.local,[::1]")
+    access = load_settings(config).remote_access
     assert (access.places, access.private_hosts) == ((BUCKET,), frozenset({"nas.local", "::1"}))
     assert (access.timeout_s, access.retries, access.concurrency) == (9.0, 3, 4)
 

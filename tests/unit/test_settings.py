@@ -1,4 +1,6 @@
+import os
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
@@ -9,6 +11,12 @@ from infer_app.settings.sections import Settings, rejection_budget
 KEYS = [f"{section}.{key}" for section, field in Settings.model_fields.items() for key in field.annotation.model_fields]
 
 
+def load(config, flags=None, environ=None):
+    """Load the settings with these variables and no others."""
+    with patch.dict(os.environ, environ or {}, clear=True):
+        return load_settings(config, flags)
+
+
 def write(folder: Path, text: str) -> Path:
     path = folder / "infer.toml"
     path.write_text(text)
@@ -17,10 +25,10 @@ def write(folder: Path, text: str) -> Path:
 
 def test_flags_beat_variables_beat_the_file(tmp_path):
     config = write(tmp_path, "[run]\nlookback = 1\nworkers = 1\nchunk_size = 1\n")
-    loaded = load_settings(
-        config, {"run.chunk_size": 3, "run.model": None}, {"INFER_RUN__WORKERS": "2", "INFER_RUN__CHUNK_SIZE": "2"}
+    loaded = load(
+        config, {"run": {"chunk_size": 3, "model": None}}, {"INFER_RUN__WORKERS": "2", "INFER_RUN__CHUNK_SIZE": "2"}
     )
-    run = loaded.settings.run
+    run = loaded.run
     assert (run.lookback, run.workers, run.chunk_size) == (1, 2, 3)
     assert [loaded.origins[f"run.{key}"] for key in ("lookback", "workers", "chunk_size")] == [
         "infer.toml",
@@ -31,7 +39,7 @@ def test_flags_beat_variables_beat_the_file(tmp_path):
 
 def test_paths_are_relative_to_the_file(tmp_path):
     config = write(tmp_path, '[database]\nurl = "sqlite:///my.db"\n[images]\nroots = ["photos"]\n')
-    loaded = load_settings(config, environ={})
+    loaded = load(config)
     assert loaded.database_url == f"sqlite:///{tmp_path}/my.db"
     assert loaded.roots == (tmp_path / "photos",)
     assert loaded.models_folder == tmp_path / "models"
@@ -42,7 +50,7 @@ def test_a_misspelt_key_is_named_with_the_right_one(tmp_path, dotted):
     section, key = dotted.split(".")
     typo = key[:-1] + key[-1] * 2
     with pytest.raises(UsageError) as caught:
-        load_settings(write(tmp_path, f"[{section}]\n{typo} = 1\n"), environ={})
+        load(write(tmp_path, f"[{section}]\n{typo} = 1\n"))
     assert f"unknown key {typo!r} in [{section}]" in caught.value.message
     assert key in caught.value.hint
 
@@ -51,7 +59,7 @@ def test_a_misspelt_key_is_named_with_the_right_one(tmp_path, dotted):
 def test_a_misspelt_variable_is_named_with_the_right_one(tmp_path, dotted):
     variable = "INFER_" + dotted.replace(".", "__").upper()
     with pytest.raises(UsageError) as caught:
-        load_settings(write(tmp_path, ""), environ={f"{variable}Z": "1"})
+        load(write(tmp_path, ""), environ={f"{variable}Z": "1"})
     assert f"{variable}Z" in caught.value.message
     assert variable in caught.value.hint
 
@@ -61,7 +69,7 @@ def test_a_variable_with_one_underscore_is_named_with_the_right_one(tmp_path, do
     right = "INFER_" + dotted.replace(".", "__").upper()
     wrong = right.replace("__", "_")
     with pytest.raises(UsageError, match=f"unknown variable {wrong}") as caught:
-        load_settings(write(tmp_path, ""), environ={wrong: "1"})
+        load(write(tmp_path, ""), environ={wrong: "1"})
     assert caught.value.hint == f"did you mean {right}?"
 
 
@@ -78,25 +86,27 @@ def kubernetes_variables(service, port):
 )
 def test_variables_that_kubernetes_sets_for_a_service_are_ignored(tmp_path, service):
     config = write(tmp_path, "")
-    loaded = load_settings(config, environ=kubernetes_variables(service, "web-ui"))
-    assert loaded.settings == load_settings(config, environ={}).settings
+    loaded = load(config, environ=kubernetes_variables(service, "web-ui"))
+    assert loaded == load(config)
 
 
-@pytest.mark.parametrize("name", ["INFER_HOME", "INFER_CONFIG", "INFER_NONSENSE", "INFER_", "INFER___X"])
+@pytest.mark.parametrize(
+    "name", ["INFER_HOME", "INFER_CONFIG", "INFER_NONSENSE", "INFER_", "INFER___X", "INFER_RUN", "INFER_PATH"]
+)
 def test_a_variable_that_names_no_section_is_ignored(tmp_path, name):
     config = write(tmp_path, "")
-    assert load_settings(config, environ={name: "1"}).settings == load_settings(config, environ={}).settings
+    assert load(config, environ={name: "1"}) == load(config)
 
 
 def test_a_variable_of_an_unknown_section_is_named_with_the_right_one(tmp_path):
     with pytest.raises(UsageError, match="unknown variable INFER_DATABSE__URL") as caught:
-        load_settings(write(tmp_path, ""), environ={"INFER_DATABSE__URL": "sqlite:///other.db"})
+        load(write(tmp_path, ""), environ={"INFER_DATABSE__URL": "sqlite:///other.db"})
     assert caught.value.hint == "did you mean INFER_DATABASE__URL?"
 
 
 def test_a_variable_of_a_section_without_a_key_is_refused(tmp_path):
     with pytest.raises(UsageError, match="unknown variable INFER_RUN__"):
-        load_settings(write(tmp_path, ""), environ={"INFER_RUN__": "1"})
+        load(write(tmp_path, ""), environ={"INFER_RUN__": "1"})
 
 
 @pytest.mark.parametrize(
@@ -105,6 +115,9 @@ def test_a_variable_of_a_section_without_a_key_is_refused(tmp_path):
         ("[run", "Expected"),
         ("workers = 2", "outside a \\[section\\]"),
         ("[rum]\n", "unknown section \\[rum\\]"),
+        ("[path]\n", "unknown section \\[path\\]"),
+        ("[origins]\n", "unknown section \\[origins\\]"),
+        ('path = "x"\n', "outside a \\[section\\]"),
         ('[run]\ntime_zone = "Mars"\n', "unknown time zone"),
         ('[run]\nworkers = "many"\n', "run.workers"),
         ('[run]\nmax_rejected = "lots"\n', "run.max_rejected"),
@@ -117,32 +130,46 @@ def test_a_variable_of_a_section_without_a_key_is_refused(tmp_path):
 )
 def test_a_wrong_file_is_a_usage_error(tmp_path, text, message):
     with pytest.raises(UsageError, match=message) as caught:
-        load_settings(write(tmp_path, text), environ={})
+        load(write(tmp_path, text))
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "flags", "environ", "origin"),
+    [
+        ("[run]\nworkers = -1\n", {}, {}, "infer.toml"),
+        ("[run]\nworkers = 1\n", {}, {"INFER_RUN__WORKERS": "-1"}, "environment"),
+        ("[run]\nworkers = 1\n", {"run": {"workers": -1}}, {"INFER_RUN__WORKERS": "1"}, "flag"),
+    ],
+)
+def test_a_wrong_value_is_named_with_where_it_comes_from(tmp_path, text, flags, environ, origin):
+    with pytest.raises(UsageError, match=f"^{origin}: run.workers: ") as caught:
+        load(write(tmp_path, text), flags, environ)
+    assert "infer config show --origin" in caught.value.hint
 
 
 def test_a_missing_file_says_how_to_make_one(tmp_path):
     with pytest.raises(UsageError, match="no infer.toml") as caught:
-        load_settings(tmp_path / "infer.toml", environ={})
+        load(tmp_path / "infer.toml")
     assert "infer init" in caught.value.hint
 
 
 def test_a_file_that_can_not_even_be_looked_for_is_a_usage_error(tmp_path):
     with pytest.raises(UsageError, match="can't read .*: File name too long"):
-        load_settings(tmp_path / ("x" * 300), {})
+        load(tmp_path / ("x" * 300))
 
 
 def test_of_what_nodes_are_to_set_nothing_is_shown_but_names(tmp_path):
-    loaded = load_settings(write(tmp_path, '[ray.runtime_env.env_vars]\nTOKEN = "canary"\n'), environ={})
+    loaded = load(write(tmp_path, '[ray.runtime_env.env_vars]\nTOKEN = "canary"\n'))
     assert ("ray.runtime_env", {"env_vars": "***"}, "infer.toml") in list(loaded.flattened())
 
 
 def test_no_password_in_what_is_shown(tmp_path):
-    loaded = load_settings(write(tmp_path, '[database]\nurl = "postgresql://me:canary@host/db"\n'), environ={})
+    loaded = load(write(tmp_path, '[database]\nurl = "postgresql://me:canary@host/db"\n'))
     assert "canary" not in str(list(loaded.flattened()))
-    assert "canary" not in repr(loaded.settings)
+    assert "canary" not in repr(loaded)
     with pytest.raises(UsageError) as caught:
-        _ = load_settings(write(tmp_path, '[database]\nurl = "canary"\n'), environ={}).database_url
+        _ = load(write(tmp_path, '[database]\nurl = "canary"\n')).database_url
     assert "canary" not in str(caught.value)
 
 
@@ -156,22 +183,22 @@ def test_the_rejection_budget_is_a_share_or_a_number():
 
 def test_folders_that_lie_elsewhere_are_a_table_or_a_variable(tmp_path):
     config = write(tmp_path, '[images.map]\n"/srv/photos" = "/photos"\n')
-    assert load_settings(config, environ={}).path_map.to_local("/srv/photos/a.jpg") == "/photos/a.jpg"
-    loaded = load_settings(config, environ={"INFER_IMAGES__MAP": "/a=/b:/c=/d"})
-    assert loaded.settings.images.map == {"/a": "/b", "/c": "/d"}
-    assert load_settings(config, environ={"INFER_IMAGES__MAP": ""}).settings.images.map == {}
+    assert load(config).path_map.to_local("/srv/photos/a.jpg") == "/photos/a.jpg"
+    loaded = load(config, environ={"INFER_IMAGES__MAP": "/a=/b:/c=/d"})
+    assert loaded.images.map == {"/a": "/b", "/c": "/d"}
+    assert load(config, environ={"INFER_IMAGES__MAP": ""}).images.map == {}
 
 
 @pytest.mark.parametrize("text", ["/a", "/a=/b=/c", "/a=/b:", "/a=/b:/a=/c"])
 def test_a_variable_that_names_no_pairs_of_folders_is_refused(tmp_path, text):
     with pytest.raises(UsageError, match="not of the form /recorded=/here") as caught:
-        load_settings(write(tmp_path, ""), environ={"INFER_IMAGES__MAP": text})
+        load(write(tmp_path, ""), environ={"INFER_IMAGES__MAP": text})
     assert "infer.toml" in caught.value.hint
 
 
 @pytest.mark.parametrize("url", ["postgresql://u:first@canary@host/x", "mariadb://u:first@canary@host:1/x"])
 def test_the_rest_of_a_password_with_an_unescaped_at_is_not_taken_for_a_host_and_shown(tmp_path, url):
-    loaded = load_settings(write(tmp_path, f'[database]\nurl = "{url}"\n'), {}, {})
+    loaded = load(write(tmp_path, f'[database]\nurl = "{url}"\n'))
     with pytest.raises(UsageError) as caught:
         print(loaded.shown_url)
     assert "canary" not in f"{caught.value.message} {caught.value.hint}"

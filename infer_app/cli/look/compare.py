@@ -34,7 +34,7 @@ class Version:
 def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config: Path | None) -> None:
     """UsageError where a model predicted nothing on that day, or their outputs are of two kinds."""
     loaded = load_settings(config)
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     day = Day.of(parse_date(date, zone), zone)
     with open_project_database(loaded, read_only=True) as project:
         a, b = (_version(project, day, name) for name in names)

@@ -26,7 +26,7 @@ def show_image(
 ) -> int:
     """Returns 0, or the exit code of a replay that failed."""
     loaded = load_settings(config)
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     day = None if date_text is None else Day.of(parse_date(date_text, zone), zone)
     with open_project_database(loaded, read_only=True) as project:
         found = explain(loaded, project, image_id, day, model)

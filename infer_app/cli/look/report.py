@@ -23,8 +23,7 @@ from infer_app.reporting.report_data import DayReport, gather
 from infer_app.reporting.run_figures import RunFigures, run_figures
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.reporting.timeline import Timeline, read_timeline
-from infer_app.settings.load import load_settings
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
 log = logging.getLogger(__name__)
@@ -45,7 +44,7 @@ class Wanted:
     max_rejected: str | None = None  # in place of that of the settings
 
     def settings(self) -> LoadedSettings:
-        return load_settings(self.config, {"run.max_rejected": self.max_rejected})
+        return load_settings(self.config, {"run": {"max_rejected": self.max_rejected}})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +71,7 @@ def report(wanted: Wanted, out: Path | None, as_json: bool) -> None:
 def write_reports(wanted: Wanted, out: Path | None = None) -> list[Written]:
     """One report for each of the named models, or of all that ran on the day; at least one."""
     loaded = wanted.settings()
-    run = loaded.settings.run
+    run = loaded.run
     day = Day.of(parse_date(wanted.date, run.time_zone), run.time_zone)
     timeline = read_timeline(wanted.trace) if wanted.trace else None
     with open_project_database(loaded, read_only=True) as project:
@@ -160,7 +159,7 @@ def _gather(
 
 
 def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
-    images = loaded.settings.images
+    images = loaded.images
     limits = ThumbnailLimits(read_limits(loaded), images.max_pixels)
     thumbnails = make_thumbnails(pictured(report), limits)
     data = file.with_suffix(".json")
@@ -172,11 +171,11 @@ def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
 
 
 def _index_row(loaded: LoadedSettings, project: ProjectDatabase, day: date, model: str, model_id: str) -> IndexRow:
-    one_day = Day.of(day, loaded.settings.run.time_zone)
+    one_day = Day.of(day, loaded.run.time_zone)
     counts = project.day_queries.count_day(one_day, model_id)
     last = run_figures(Figures(project.database, project.source, model_id).runs_of_day(day)[0])
     file = default_file(loaded, day, model)
-    too_many = has_too_many_rejected(counts, last, loaded.settings.run.max_rejected)
+    too_many = has_too_many_rejected(counts, last, loaded.run.max_rejected)
     state = state_of(counts, last, too_many)
     told = "too many rejected" if too_many and not last.has_failed else _told(last)
     return IndexRow(day, model, counts, state, told, file.name if file.exists() else None)

@@ -17,8 +17,7 @@ from infer_app.day import Day, parse_date
 from infer_app.domain import DayCounts, Reason
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.locations import shown as shown_location
-from infer_app.settings.load import load_settings
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.summary_line import balance
 
 SHOWN_ROWS = 50
@@ -120,7 +119,7 @@ def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> 
 
 
 def _day(loaded: LoadedSettings, text: str) -> Day:
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     return Day.of(parse_date(text, zone), zone)
 
 

@@ -29,7 +29,7 @@ STATES = {  # symbol and colour
 def show_status(days: int, as_json: bool, config: Path | None) -> None:
     """The last days of each model's current version: images, results and the last run."""
     loaded = load_settings(config)
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     today = Day.of(parse_date("today", zone), zone)
     with open_project_database(loaded, read_only=True) as project:
         current: dict[str, str] = {}

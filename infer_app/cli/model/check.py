@@ -18,8 +18,7 @@ from infer_app.models.build.callables import resolve_callable
 from infer_app.models.verification.function_check import CheckReport, compare_answers
 from infer_app.pipeline.chunking import chunks_of
 from infer_app.pipeline.executor_factory import open_executor, plan_run
-from infer_app.settings.load import load_settings
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
 WORST_SHOWN = 10
@@ -31,7 +30,7 @@ def check(
     name: str, against: str, folder: Path, limit: int | None, workers: int | None, as_json: bool, config: Path | None
 ) -> None:
     """Both sides over the same files: theirs one by one as they call it, ours through the executor."""
-    loaded = load_settings(config, {"run.workers": workers})
+    loaded = load_settings(config, {"run": {"workers": workers}})
     artifact = find_artifact(loaded.models_folder, name)
     with redirect_stdout(sys.stderr):  # what their module prints is no part of the answer
         theirs = resolve_callable(against)

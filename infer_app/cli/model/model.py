@@ -236,7 +236,7 @@ def _recipe_in_words(manifest: Manifest) -> str:
 def verify(name: str | None, as_json: bool, config: Path | None) -> None:
     """Raises ModelError for the first model that isn't as it was built."""
     loaded = load_settings(config)
-    folder, images = loaded.models_folder, loaded.settings.images
+    folder, images = loaded.models_folder, loaded.images
     artifacts = list_artifacts(folder) if name is None else [find_artifact(folder, name)]
     for artifact in artifacts:
         artifact.verify()

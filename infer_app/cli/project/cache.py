@@ -18,7 +18,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 def show_status(as_json: bool, config: Path | None) -> None:
     loaded = load_settings(config)
-    folder, max_bytes = loaded.cache_folder, int(loaded.settings.cache.max_size)
+    folder, max_bytes = loaded.cache_folder, int(loaded.cache.max_size)
     try:
         kept, on_disk = cache_file.survey(folder), cache_file.bytes_on_disk(folder)
     except OSError as error:

@@ -30,8 +30,7 @@ from infer_app.pipeline.execution_plan import broken_tensorrt
 from infer_app.pipeline.executor_factory import check_nodes, plan_run, read_limits
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.outage_guard import MAX_FAILED_READS, describe_refusal, how_to_allow, nothing_allowed
-from infer_app.settings.load import load_settings
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
 
 LITTLE_DISK_BYTES = 1 << 30
@@ -55,7 +54,7 @@ def examine(
     model: str | None, as_json: bool, config: Path | None, executor: str | None = None, ray_address: str | None = None
 ) -> int:
     """Prints the findings; returns the gravest exit code that a run would end with."""
-    loaded = load_settings(config, {"run.model": model, "run.executor": executor, "ray.address": ray_address})
+    loaded = load_settings(config, {"run": {"model": model, "executor": executor}, "ray": {"address": ray_address}})
     with redirect_stdout(sys.stderr):  # what a user's preprocess module prints is no finding
         findings = [finding for check in CHECKS for finding in _guarded(check, loaded)]
     exit_code = gravest([finding.exit_code for finding in findings])
@@ -109,7 +108,7 @@ def _database(loaded: LoadedSettings) -> Iterator[Finding]:
 def _source(loaded: LoadedSettings, source: Source, is_foreign: bool) -> Iterator[Finding]:
     if is_foreign:
         yield Finding("source", f"{source.database.shown_url} is only read")
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     yesterday = Day.of(parse_date("yesterday", zone), zone)
     nearest = source.nearest_date(yesterday.before(-1))
     described = f"latest images on {nearest}" if nearest else "no images yet"
@@ -117,18 +116,18 @@ def _source(loaded: LoadedSettings, source: Source, is_foreign: bool) -> Iterato
     timeless = source.count_without_time()
     if timeless:
         yield Finding("source", f"{timeless:,} images have no time and so no day", "give them one: no run sees them")
-    settings = loaded.settings.source
+    settings = loaded.source
     name = settings.table if settings.query is None else "the query of [source]"
     yield Finding("source", f"{name}: {described}; days begin in {zone}", fix)
-    if loaded.roots or loaded.remote.places:  # without any, no image may be read, which is a finding of its own
+    if loaded.roots or loaded.remote_access.places:  # without any, no image may be read, which is a finding of its own
         yield from _locations(loaded, source, nearest)
 
 
 def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> Iterator[Finding]:
     """Judge the first images of the days that a run looks at, and of the nearest: it ends where none is allowed."""
-    zone, limits = loaded.settings.run.time_zone, read_limits(loaded)
+    zone, limits = loaded.run.time_zone, read_limits(loaded)
     yesterday = Day.of(parse_date("yesterday", zone), zone)
-    days = {yesterday.before(n).date for n in range(loaded.settings.run.lookback + 1)}
+    days = {yesterday.before(n).date for n in range(loaded.run.lookback + 1)}
     num_images = num_refused = 0
     for day in sorted(days if nearest is None else {*days, nearest}):
         refs = _some_images(source, Day.of(day, zone), MAX_FAILED_READS)
@@ -146,7 +145,7 @@ def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> 
 
 
 def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
-    if not loaded.roots and not loaded.remote.places and loaded.settings.source.bytes is None:
+    if not loaded.roots and not loaded.remote_access.places and loaded.source.bytes is None:
         yield Finding("roots", "none: no image may be read", "`infer images add FOLDER`, or set [images] roots", 2)
     for root in loaded.roots:
         try:
@@ -171,7 +170,7 @@ def _map(loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 def _remote(loaded: LoadedSettings) -> Iterator[Finding]:
-    access = loaded.remote
+    access = loaded.remote_access
     if not access.places:
         return
     from infer_app.images.read.remote import look_at  # most projects have nothing remote
@@ -213,7 +212,7 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
             from infer_app.images.decode.gpu_decoder import GpuDecoder  # torch
 
             yield Finding("gpu decoder", f"{GpuDecoder.here().name}, for {artifact.manifest.name}")
-        images = loaded.settings.images
+        images = loaded.images
         plan = plan_run(loaded, artifact)
         model = ModelSpec(artifact.folder, plan.variant, plan.batch_size)
         HandlerSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels).open()
@@ -225,17 +224,17 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
 
 def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
     """Whether each node of the cluster has this program and reads the latest images, some of them tried."""
-    if loaded.settings.run.executor != "ray":
+    if loaded.run.executor != "ray":
         return
     from infer_app.cluster.node_check import NodeCheck, survey
     from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
 
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     with open_project_database(loaded, read_only=True) as project:
         nearest = project.source.nearest_date(Day.of(parse_date("today", zone), zone))
         latest = _some_images(project.source, Day.of(nearest, zone), SAMPLED_IMAGES) if nearest else []
     locations = [ref.location for ref in latest]
-    cluster = Cluster(ClusterSpec(**dict(loaded.settings.ray)), usable_cores())
+    cluster = Cluster(ClusterSpec(**dict(loaded.ray)), usable_cores())
     try:
         answers = cluster.on_each_node(survey, locations, read_limits(loaded))
     finally:

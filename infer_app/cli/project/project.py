@@ -25,8 +25,7 @@ from infer_app.database.results.schema import VERSION
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
-from infer_app.settings.load import DEFAULT_CONFIG, load_settings
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
 TEMPLATE = """\
@@ -131,7 +130,7 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     missing = [path for path in local if not path.exists()]
     if missing:
         raise UsageError(f"no such file or folder: {printable(str(missing[0]))}")
-    added_at = _added_at(date, loaded.settings.run.time_zone)
+    added_at = _added_at(date, loaded.run.time_zone)
     local = [Path(os.path.abspath(path)) for path in local]  # noqa: PTH100 - without `..`, with the user's links
     files = [file for path in local for file in find_images(path)]
     storable = [file for file in files if is_utf8(str(file))]
@@ -141,7 +140,7 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
         allow_places(loaded, places)
         added, known = add_images(project.database, storable, added_at, loaded.path_map), len(storable)
         for url, place in zip(urls, places, strict=True):
-            for found in _found_at(url, place, loaded.remote):
+            for found in _found_at(url, place, loaded.remote_access):
                 added += add_objects(project.database, found, added_at)
                 known += len(found)
     print(f"{added:,} images added for {date or 'today'}, {known - added:,} were known already")
@@ -180,7 +179,7 @@ def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
 
 def allow_places(loaded: LoadedSettings, places: Sequence[AllowedPrefix]) -> None:
     """The same for [remote] allow."""
-    known = loaded.remote.places
+    known = loaded.remote_access.places
     new = [place for place in dict.fromkeys(places) if not any(one.allows(place.root) for one in known)]
     _note(loaded.path, "remote", "allow", list(map(str, new)))
 

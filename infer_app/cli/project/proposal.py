@@ -15,10 +15,9 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.propose_mapping import FOLDER, Proposal, TimeColumn, propose
 from infer_app.errors import DatabaseUnavailable
 from infer_app.locations import is_remote, storage_of
-from infer_app.settings.load import DEFAULT_CONFIG, variable
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, variable
 from infer_app.settings.masks import has_password
-from infer_app.settings.sections import DatabaseSettings, Settings, SourceSettings
+from infer_app.settings.sections import DatabaseSettings, SourceSettings
 from infer_app.telemetry.printable import one_line
 
 ASSUMED_ZONE = "UTC"
@@ -33,7 +32,7 @@ def init_from(results: str | None, source: str | None = None, folder: Path | Non
     given = {"database.url": results, "source.database_url": source}
     database_settings = DatabaseSettings() if results is None else DatabaseSettings(url=SecretStr(results))
     source_settings = SourceSettings(database_url=None if source is None else SecretStr(source))
-    loaded = LoadedSettings(Settings(database=database_settings, source=source_settings), path.absolute(), {})
+    loaded = LoadedSettings.model_construct(path=path.absolute(), database=database_settings, source=source_settings)
     urls = {"database.url": loaded.database_url, "source.database_url": loaded.source_url}
     secret = [key for key, url in given.items() if url is not None and has_password(urls[key])]
     with Database(loaded.source_url, read_only=True) as database:

@@ -50,7 +50,7 @@ def quickstart(folder: Path) -> None:
     limits = run_command.Limits(None, None, None)
     exit_code = run_command.run(
         "yesterday",
-        run_command.run_flags(MODEL),
+        {"run": {"models": [MODEL]}},
         limits,
         Verbosity(False, False, False),
         False,
@@ -73,7 +73,7 @@ def quickstart(folder: Path) -> None:
 def _show(config: Path) -> None:
     """Every photo of the day with what became of it."""
     loaded = load_settings(config)
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     day = Day.of(parse_date("yesterday", zone), zone)
     with open_project_database(loaded, read_only=True) as project:
         rows = [

@@ -22,8 +22,7 @@ from infer_app.images.read.read_image import local_path
 from infer_app.locations import PathMapping
 from infer_app.machine import usable_cores
 from infer_app.pipeline.job import choose_artifact
-from infer_app.settings.load import load_settings
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
 MIB = 1 << 20
@@ -43,7 +42,7 @@ def bench(
     config: Path | None,
 ) -> None:
     """One table: loading alone, then with the model, and a last line that says which of the two limits."""
-    flags = {"run.model": model, "run.workers": workers}
+    flags = {"run": {"model": model, "workers": workers}}
     loaded = load_settings(config, flags)
     _check_names(only)
     artifact = choose_artifact(loaded)
@@ -53,7 +52,7 @@ def bench(
         flags=flags,
         artifact=artifact.folder,
         roots=(folder.resolve(),) if folder else loaded.roots,
-        num_workers=loaded.settings.run.workers or usable_cores(),
+        num_workers=loaded.run.workers or usable_cores(),
     )
     broken = find_broken_files(order)
     if len(broken) == len(order.paths):
@@ -73,7 +72,7 @@ def _paths_in(folder: Path, limit: int) -> list[str]:
 
 def _paths_of_day(loaded: LoadedSettings, date: str, limit: int) -> list[str]:
     """All images of the day, predicted or not."""
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     day = Day.of(parse_date(date, zone), zone)
     with open_project_database(loaded, read_only=True) as project:
         locations = (ref.location for ref in project.source.select_new(day, NO_MODEL))

@@ -21,7 +21,7 @@ from infer_app.notify.errand import BackgroundTask, wait_for
 from infer_app.notify.ping import Ping
 from infer_app.notify.post import post
 from infer_app.pipeline.stop import Stop
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import LoadedSettings
 from infer_app.settings.masks import mask_address
 from infer_app.telemetry.log import bind
 from infer_app.telemetry.metrics import ModelOutcome, read_samples, render_metrics
@@ -86,7 +86,7 @@ class RunSession:
 def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
     """Around a run. `notify`: others hear of it, also of a run that fails before it has begun."""
     one = RunSession()
-    url = loaded.settings.ping.url
+    url = loaded.ping.url
     ping = Ping(url.get_secret_value()) if url and notify else None
     try:
         one.models = loaded.model_names
@@ -114,15 +114,14 @@ def _tell(loaded: LoadedSettings, one: RunSession, ping: Ping | None) -> None:
     """One warning for each that can't be reached."""
     exit_code = EXIT_BUG if one.exit_code is None else one.exit_code
     until = time.monotonic() + (AFTER_SIGNAL_S if exit_code >= SIGNALLED else AFTER_S)
-    settings = loaded.settings
     with Stop() as stop:  # a signal ends the waiting and not the program, whose work is done
-        if settings.metrics.textfile:
-            _write_metrics(loaded.resolve(settings.metrics.textfile), loaded.folder, one, exit_code)
+        if loaded.metrics.textfile:
+            _write_metrics(loaded.resolve(loaded.metrics.textfile), loaded.folder, one, exit_code)
         errands: list[tuple[str, BackgroundTask]] = []
-        if ping and settings.ping.url:
-            errands.append((settings.ping.url.get_secret_value(), ping.end(exit_code, one.line)))
-        if settings.webhook.url:
-            url, body = settings.webhook.url.get_secret_value(), json.dumps(one.answer).encode()
+        if ping and loaded.ping.url:
+            errands.append((loaded.ping.url.get_secret_value(), ping.end(exit_code, one.line)))
+        if loaded.webhook.url:
+            url, body = loaded.webhook.url.get_secret_value(), json.dumps(one.answer).encode()
             errands.append((url, BackgroundTask("webhook", lambda: post(url, body, "application/json"))))
         wait_for([errand for _, errand in errands], until, lambda: bool(stop.exit_code))
     for address, errand in errands:

@@ -12,7 +12,6 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import Failure, ModelResult, Verbosity, in_json, print_dry_run_summary, print_summary
@@ -23,8 +22,7 @@ from infer_app.errors import SIGNALLED, DayHeld, Interrupted, ModelError, Nothin
 from infer_app.pipeline.job import Job, choose_artifacts, group_by_pixels, open_job
 from infer_app.pipeline.run_day import dry_run, run_day
 from infer_app.pipeline.stop import Stop, seconds_until
-from infer_app.settings.load import load_settings
-from infer_app.settings.loaded import LoadedSettings
+from infer_app.settings.load import Flags, LoadedSettings, load_settings
 from infer_app.telemetry.log import bind, log_to_stderr
 from infer_app.telemetry.metrics import ModelOutcome
 from infer_app.telemetry.progress import Progress
@@ -53,15 +51,9 @@ class Limits:
         return Stop(min(given, default=None))
 
 
-def run_flags(model: str | Sequence[str] | None, log_format: str | None = None, **of_run: Any) -> dict[str, Any]:
-    """Flags as settings, `of_run` those of [run]; None, and no model named, leave the setting alone."""
-    models = [model] if isinstance(model, str) else list(model or ())
-    return {"run.models": models or None, "log.format": log_format, **{f"run.{key}": of_run[key] for key in of_run}}
-
-
 def run(
     date_text: str,
-    flags: dict[str, Any],
+    flags: Flags,
     limits: Limits,
     verbosity: Verbosity,
     is_dry: bool,
@@ -70,7 +62,7 @@ def run(
 ) -> int:
     """One day and its look-back, oldest first; returns the exit code."""
     loaded = _load(config, flags, verbosity)
-    settings = loaded.settings.run
+    settings = loaded.run
     with notifying(loaded, notify=not is_dry) as session:
         day = Day.of(parse_date(date_text, settings.time_zone), settings.time_zone)
         days = [day.before(n) for n in range(settings.lookback, -1, -1)]
@@ -80,23 +72,21 @@ def run(
             return _run_days(loaded, days, limits, verbosity, session, traced)
 
 
-def backfill(
-    first: str, last: str, flags: dict[str, Any], limits: Limits, verbosity: Verbosity, config: Path | None
-) -> int:
+def backfill(first: str, last: str, flags: Flags, limits: Limits, verbosity: Verbosity, config: Path | None) -> int:
     """Every day of the range, oldest first; returns the gravest exit code."""
     loaded = _load(config, flags, verbosity)
-    zone = loaded.settings.run.time_zone
+    zone = loaded.run.time_zone
     dates = each_date(parse_date(first, zone), parse_date(last, zone))
     with notifying(loaded, notify=False) as session:
         return _run_days(loaded, [Day.of(one, zone) for one in dates], limits, verbosity, session)
 
 
-def _load(config: Path | None, flags: dict[str, Any], verbosity: Verbosity) -> LoadedSettings:
+def _load(config: Path | None, flags: Flags, verbosity: Verbosity) -> LoadedSettings:
     """The settings, and a log as they want it: wrong settings too are told in the form that was asked for outside."""
-    asked = flags.get("log.format") or os.environ.get("INFER_LOG__FORMAT", "text")
+    asked = flags.get("log", {}).get("format") or os.environ.get("INFER_LOG__FORMAT", "text")
     log_to_stderr(asked, verbosity.quiet, verbosity.verbose)
     loaded = load_settings(config, flags)
-    log_to_stderr(loaded.settings.log.format, verbosity.quiet, verbosity.verbose)
+    log_to_stderr(loaded.log.format, verbosity.quiet, verbosity.verbose)
     return loaded
 
 

@@ -19,7 +19,7 @@ SUCCESS = [ModelOutcome("a", 0)]
 @pytest.fixture
 def loaded(tmp_path):
     (tmp_path / "infer.toml").write_text('[metrics]\ntextfile = "infer.prom"\n')
-    return load_settings(tmp_path / "infer.toml", environ={})
+    return load_settings(tmp_path / "infer.toml")
 
 
 def written(loaded):

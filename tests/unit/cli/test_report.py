@@ -7,8 +7,7 @@ from sqlalchemy import insert
 from infer_app.cli.look.report import Wanted, choose_models, default_file, run_and_report
 from infer_app.database.results.schema import models, runs
 from infer_app.errors import StorageUnavailable, UsageError
-from infer_app.settings.loaded import LoadedSettings
-from infer_app.settings.sections import Settings
+from infer_app.settings.load import LoadedSettings
 from tests.conftest import DAY
 
 OTHER_DAY = date(2026, 11, 19)
@@ -56,7 +55,7 @@ def test_a_model_that_never_ran_is_refused(tables, ran):
 
 
 def test_reports_lie_beside_the_settings_whatever_the_model_is_called():
-    loaded = LoadedSettings(Settings(), Path("/srv/lab/infer.toml"), {})
+    loaded = LoadedSettings.model_construct(path=Path("/srv/lab/infer.toml"))
     assert default_file(loaded, DAY.date, "cats-v2") == Path("/srv/lab/reports/2026-11-20-cats-v2.html")
     assert default_file(loaded, DAY.date, "../../etc/x y").parent == Path("/srv/lab/reports")
 
