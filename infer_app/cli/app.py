@@ -132,6 +132,7 @@ def run(
     from infer_app.cli.look.report import Wanted, run_and_report
     from infer_app.cli.run import run as command
     from infer_app.cli.run.run_output import Verbosity
+    from infer_app.pipeline.run_days import RunLimits
 
     of_run: dict[str, Any] = {
         "models": model or None,
@@ -145,7 +146,7 @@ def run(
         "wait": wait,
     }
     flags = {"run": of_run, "ray": {"address": ray_address}, "log": {"format": log_format}}
-    limits = command.Limits(limit, finish_by, max_duration)
+    limits = RunLimits(limit, finish_by, max_duration)
     verbosity = Verbosity(quiet, verbose, as_json)
 
     def start() -> int:
@@ -181,6 +182,7 @@ def backfill(
     start_early()
     from infer_app.cli.run import run as command
     from infer_app.cli.run.run_output import Verbosity
+    from infer_app.pipeline.run_days import RunLimits
 
     of_run: dict[str, Any] = {
         "models": model or None,
@@ -192,7 +194,7 @@ def backfill(
         "wait": wait,
     }
     flags = {"run": of_run, "log": {"format": log_format}}
-    limits = command.Limits(limit, finish_by, max_duration)
+    limits = RunLimits(limit, finish_by, max_duration)
     raise typer.Exit(command.backfill(first, last, flags, limits, Verbosity(quiet, verbose, as_json), config))
 
 

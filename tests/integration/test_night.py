@@ -9,9 +9,10 @@ from datetime import datetime
 
 import pytest
 
-from infer_app.cli.run.run import Limits, run
+from infer_app.cli.run.run import run
 from infer_app.cli.run.run_output import Verbosity
 from infer_app.errors import Interrupted
+from infer_app.pipeline.run_days import RunLimits
 from infer_app.pipeline.stop import Stop
 from infer_app.telemetry.metrics import LAST_SUCCESS, read_samples
 from tests.integration.conftest import DATE
@@ -226,7 +227,7 @@ def test_a_signal_before_the_first_model_is_the_exit_code(project):
             os.kill(os.getpid(), signal.SIGTERM)
             return self
 
-    class AtOnce(Limits):
+    class AtOnce(RunLimits):
         def stop(self):
             return Signalled()
 

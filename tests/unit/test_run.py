@@ -17,7 +17,7 @@ from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Reason
 from infer_app.errors import ModelError
 from infer_app.locations import NO_MAPPING
-from infer_app.pipeline import run_day
+from infer_app.pipeline import changed_files
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL, make_users_file
 
@@ -42,7 +42,7 @@ def job(tmp_path):
 
 def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answering(job, monkeypatch):
     """The read that lists the rejected ones has ended by then: it would keep the write out."""
-    monkeypatch.setattr(run_day, "FILES_AT_ONCE", 1)
+    monkeypatch.setattr(changed_files, "FILES_AT_ONCE", 1)
     looks = iter([[FileFacts(2, 2.0, None)], [FileFacts(1, 1.0, None)]])
 
     def look(*_, **__):
@@ -51,6 +51,6 @@ def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answe
         except StopIteration:
             raise ModelError("no answer within 30 s") from None
 
-    monkeypatch.setattr(run_day, "run_in_process", look)
-    assert run_day.forget_changed(job, DAY, MODEL.model_id) == 1
+    monkeypatch.setattr(changed_files, "run_in_process", look)
+    assert changed_files.forget_changed(job, DAY, MODEL.model_id) == 1
     assert [one.image_id for one in job.project.day_queries.final_rejections(DAY, MODEL.model_id)] == ["2", "3"]

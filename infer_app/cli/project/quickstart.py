@@ -19,6 +19,7 @@ from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.pipeline.execution_plan import measure_speeds_here
+from infer_app.pipeline.run_days import RunLimits
 from infer_app.settings.load import load_settings
 
 MODEL = "efficientnet-lite0"
@@ -47,7 +48,7 @@ def quickstart(folder: Path) -> None:
     measure_speeds_here(artifact)
     print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
     project.add([folder / "photos"], "yesterday", config)
-    limits = run_command.Limits(None, None, None)
+    limits = RunLimits(None, None, None)
     exit_code = run_command.run(
         "yesterday",
         {"run": {"models": [MODEL]}},

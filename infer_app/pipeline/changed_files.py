@@ -1,0 +1,42 @@
+"""Files that changed after their image was rejected: such images are pending again."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import closing
+from itertools import islice
+
+from infer_app.day import Day
+from infer_app.errors import ModelError
+from infer_app.images.read.read_image import stat_all
+from infer_app.locations import is_local
+from infer_app.pipeline.job import Job
+from infer_app.workers.isolated_call import run_in_process
+
+log = logging.getLogger(__name__)
+
+FILES_AT_ONCE = 5000  # rejected files that are looked at by one process
+LOOK_LIMIT_S = 30.0  # for so many
+
+
+def forget_changed(job: Job, day: Day, model_id: str) -> int:
+    """Make final rejections pending again whose file is no longer the one that was rejected.
+
+    The files are looked at by another process: storage that does not answer holds a process that no signal ends.
+    """
+    day_queries = job.project.day_queries
+    changed: list[str] = []
+    try:
+        with closing(day_queries.final_rejections(day, model_id)) as stored:  # an open read keeps SQLite's writers out
+            rejections = (one for one in stored if is_local(one.location))
+            while some := list(islice(rejections, FILES_AT_ONCE)):
+                locations = [rejected.location for rejected in some]
+                files = run_in_process(stat_all, locations, job.read.path_map, timeout_s=LOOK_LIMIT_S)
+                changed += [
+                    rejected.image_id
+                    for rejected, now in zip(some, files, strict=True)
+                    if now.size is not None and rejected.differs(now)
+                ]
+    except ModelError:
+        log.warning("rejected images of %s were not looked at again: their storage does not answer", day)
+    return day_queries.forget_rejections(changed, model_id)
