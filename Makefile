@@ -59,23 +59,23 @@ $(VENV)/.torch:
 	touch $@
 
 $(VENV)/.demo: $(VENV)/.torch pyproject.toml
-	$(PIP) install --quiet -e '.[demo,cpu]'
+	$(PIP) install --quiet -e '.[demo]'
 	touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) install --quiet -e '.[demo,cpu,int8,test,docs]'
+	$(PIP) install --quiet -e '.[demo,int8,test,docs]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	$(PIP) install --quiet -e '.[demo,cpu,int8,test,dev]'
+	$(PIP) install --quiet -e '.[demo,int8,test,dev]'
 	touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(PIP) install --quiet -e '.[demo,cpu,int8,test,bench]'
+	$(PIP) install --quiet -e '.[demo,int8,test,bench]'
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.demo
-	$(PIP) install --quiet -e '.[demo,cpu,docs]'
+	$(PIP) install --quiet -e '.[demo,docs]'
 	touch $@
 
 # libjpeg-turbo decodes JPEGs 1.5 times faster than Pillow, which is used where it is missing.

@@ -94,9 +94,9 @@ build_tool add --quiet "$base" "$work/base.tar" / >/dev/null
 build_tool commit --quiet --rm "$base" localhost/base >/dev/null
 
 say "build"
-build postgres,cpu infer_app "$@"
+build postgres infer_app "$@"
 say "build, with the packages of the demo"
-build postgres,cpu,demo infer_app-demo "$@"
+build postgres,demo infer_app-demo "$@"
 build_tool push --quiet localhost/infer_app-demo "oci:$work/image:try"
 umoci unpack --image "$work/image:try" "$work/bundle" >/dev/null
 install -d -o 10001 -g 10001 "$work/data" "$work/photos"

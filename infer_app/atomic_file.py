@@ -1,4 +1,4 @@
-"""Files that a reader sees whole or not at all."""
+"""Replace a file at once: a reader sees the old content or the new one, never a part."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write `path` at once: whoever opens it finds the old content or the new, with the rights it had.
+    """Replace the content of `path` in one step and keep its permissions; a new file gets 0644.
 
-    A full disk leaves the old one. Raises OSError.
+    Raises OSError, for example when the disk is full, and leaves the old content as it was.
     """
     with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".new-", delete=False) as new:
         written = Path(new.name)
@@ -21,6 +21,6 @@ def replace_file(path: Path, data: bytes) -> None:
         except OSError:
             written.unlink()
             raise
-    mode = path.stat().st_mode if path.exists() else 0o644  # not its owner's alone: cron may run as someone else
+    mode = path.stat().st_mode if path.exists() else 0o644  # readable by others: cron may run as another user
     written.chmod(mode & 0o777)
     written.replace(path)

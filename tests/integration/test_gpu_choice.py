@@ -74,7 +74,7 @@ def test_auto_takes_the_cpu_and_keeps_in_the_run_row_what_was_passed_over(with_g
 def test_a_gpu_that_is_asked_for_is_never_replaced(with_gpu_variants, flags):
     error = with_gpu_variants.infer_json("run", "--date", "2026-11-20", *flags, exit_code=12)
     assert NO_GPU in error["error"]
-    assert error["hint"].startswith("mend that, or ")
+    assert error["hint"].startswith("fix that, or ")
     assert with_gpu_variants.results() == []
 
 

@@ -15,7 +15,6 @@ from infer_app.models.selection.tuning import Layout, Speed, load_tuning, new_tu
 from infer_app.models.selection.variant_selection import VariantRequest, VariantSelection
 from infer_app.pipeline import execution_plan
 from infer_app.pipeline.execution_plan import ExecutionPlan, measure_layouts, measure_speeds, plan_execution
-from tests.conftest import need
 from tests.unit.models.small_models import Means, Network, built
 
 CORES = 4
@@ -38,7 +37,6 @@ def _one_thread():
 
 @pytest.fixture(scope="module")
 def built_once(tmp_path_factory):
-    need("openvino")
     return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print).folder
 
 

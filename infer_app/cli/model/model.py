@@ -27,7 +27,7 @@ from infer_app.models.build.model_source import make_module
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
-from infer_app.models.runtimes.variants import OPENVINO_FP32, missing_for, runnable
+from infer_app.models.runtimes.variants import runnable
 from infer_app.models.selection.tuning import load_all, load_tuning
 from infer_app.pipeline.execution_plan import measure_layouts, measure_speeds
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
@@ -109,8 +109,8 @@ class VariantFlags:
             raise UsageError(f"--min-agreement {self.min_agreement!r} is no share", "for example 97%") from None
         if self.calibrate is None:
             return None
-        if missing_for(OPENVINO_FP32) or not openvino.can_quantise():
-            raise ModelError("int8 needs OpenVINO and NNCF", "pip install 'infer_app[cpu,int8]'")
+        if not openvino.can_quantise():
+            raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
         return Calibration(self.calibrate, share)
 
 

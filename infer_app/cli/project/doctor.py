@@ -25,7 +25,6 @@ from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.images.read.read_image import ReadLimits, refused_among
 from infer_app.machine import usable_cores
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
-from infer_app.models.runtimes.variants import OPENVINO_FP32, missing_for
 from infer_app.pipeline.execution_plan import broken_tensorrt
 from infer_app.pipeline.executor_factory import check_nodes, plan_run, read_limits
 from infer_app.pipeline.job import choose_artifacts
@@ -218,8 +217,6 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         HandlerSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels).open()
         manifest = artifact.manifest
         yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")
-    if missing := missing_for(OPENVINO_FP32):
-        yield Finding("openvino", "models run as TorchScript", missing)
 
 
 def _ray(loaded: LoadedSettings) -> Iterator[Finding]:

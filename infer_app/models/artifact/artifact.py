@@ -1,6 +1,6 @@
-"""A model on disk: <models folder>/<name>/<model id>/manifest.json and the files whose checksums it holds.
+"""Read and write a model on disk: <models folder>/<name>/<model id>/manifest.json and the files it has checksums of.
 
-Loading a model runs code, so a file is only used through `Artifact.read`, which verifies the very bytes it returns.
+Loading a model runs code, so files are only used through `Artifact.read`, which verifies the bytes that it returns.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from infer_app.atomic_file import replace_file
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.artifact.labels import parse_labels
-from infer_app.models.artifact.manifest import LABELS_FILE, PREPROCESS_FILE, Manifest
+from infer_app.models.artifact.manifest import LABELS_FILE, PREPROCESS_FILE, Manifest, parse_labels
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
 
 if TYPE_CHECKING:
@@ -48,14 +47,14 @@ _RESTORE = "rebuild the model with `infer model build`, or restore its folder fr
 
 @dataclass(frozen=True)
 class Artifact:
-    """One model: its folder and what its manifest says."""
+    """A model: its folder and its manifest."""
 
     folder: Path
     manifest: Manifest
-    reused: bool = False  # build found this very model and left it as it was
+    reused: bool = False  # the build found this model and did not change it
 
     def read(self, relative: str) -> bytes:
-        """A file's bytes, read once and verified; ModelError where they are not those of the build."""
+        """Return a file's bytes, read once and verified. Raises ModelError if they are not those of the build."""
         expected = self.manifest.files.get(relative)
         if expected is None:
             raise ModelError(f"{self.folder}: {relative} is not a file of this model", _RESTORE)
@@ -68,7 +67,7 @@ class Artifact:
         return data
 
     def verify(self) -> None:
-        """ModelError that names every file that is changed, missing or not of this model."""
+        """Raise ModelError that names every file that was changed, is missing or does not belong to this model."""
         problems = [problem for relative in self.manifest.files if (problem := self._problem(relative))]
         problems += [f"{relative}: not of this model" for relative in self._extra_files()]
         if problems:
@@ -76,13 +75,16 @@ class Artifact:
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
-        """Class i is labels[i]; empty where the model was built without labels."""
+        """Return the labels, class i at index i; empty if the model was built without labels."""
         if LABELS_FILE not in self.manifest.files:
             return ()
         return parse_labels(self.read(LABELS_FILE), str(self.folder / LABELS_FILE))
 
     def preprocess(self) -> Preprocess | None:
-        """A custom recipe's function, from the copy in the artifact: the working folder does not matter."""
+        """Return the function of a custom recipe, None for other recipes.
+
+        It is loaded from the artifact's own copy, so it does not depend on the working folder.
+        """
         if self.manifest.preprocess is None:
             return None
         path = str(self.folder / PREPROCESS_FILE)
@@ -103,7 +105,7 @@ class Artifact:
 
 
 def open_artifact(folder: Path) -> Artifact:
-    """The model in a folder; ModelError where its manifest is missing, unreadable or of another model."""
+    """Open the model in a folder. Raises ModelError if its manifest is missing, invalid or of another model."""
     path = folder / MANIFEST_FILE
     try:
         text = path.read_bytes()
@@ -113,7 +115,7 @@ def open_artifact(folder: Path) -> Artifact:
 
 
 def find_artifact(models_folder: Path, name: str) -> Artifact:
-    """The newest model of a name; ModelError naming those that exist."""
+    """Return the newest model of a name. Raises ModelError that lists the names that exist."""
     check_name(name)
     if versions := _undamaged(*_scan_versions(models_folder / name)):
         return versions[0]
@@ -121,12 +123,12 @@ def find_artifact(models_folder: Path, name: str) -> Artifact:
 
 
 def list_artifacts(models_folder: Path) -> list[Artifact]:
-    """List all models by name, the newest of a name first. Raises ModelError for one that can't be opened."""
+    """List all models by name, the newest of a name first. Raises ModelError if one can't be opened."""
     return _undamaged(*scan_artifacts(models_folder))
 
 
 def scan_artifacts(models_folder: Path) -> tuple[list[Artifact], list[ModelError]]:
-    """List all models by name, the newest of a name first, and what is wrong with those that can't be opened."""
+    """List all models by name, the newest of a name first, and the errors of those that can't be opened."""
     artifacts, damaged = list[Artifact](), list[ModelError]()
     for name_folder in _names(models_folder):
         versions, errors = _scan_versions(name_folder)
@@ -136,7 +138,7 @@ def scan_artifacts(models_folder: Path) -> tuple[list[Artifact], list[ModelError
 
 
 def check_name(name: str) -> None:
-    """UsageError for a name that could not be a folder's."""
+    """Raise UsageError for a name that can't be a folder's name."""
     if not _NAME.fullmatch(name):
         raise UsageError(
             f"model name {name!r} is not allowed", "use letters, digits, dots, dashes and underscores: pets-v2"
@@ -144,16 +146,17 @@ def check_name(name: str) -> None:
 
 
 def save_manifest(folder: Path, manifest: Manifest) -> None:
-    """Replace manifest.json at once: a reader sees the old one or the new one."""
+    """Replace manifest.json in one step: a reader sees the old one or the new one."""
     replace_file(folder / MANIFEST_FILE, manifest.to_json().encode())
 
 
 def record_variant(
     artifact: Artifact, variant: str, details: Mapping[str, Any], files: Mapping[str, bytes]
 ) -> Artifact:
-    """Add a variant, its files under variants/<variant>/, or replace it; the model's id stays.
+    """Add a variant with its files under variants/<variant>/, or replace it, and return the new artifact.
 
-    One that is replaced leaves the manifest first: whoever is killed in between has lost it, and not the model.
+    The model's id stays the same. A variant that is replaced is removed from the manifest first: if the process is
+    killed in between, the variant is lost, but the model stays valid.
     """
     check_name(variant)
     prefix = f"variants/{variant}/"
@@ -170,7 +173,7 @@ def record_variant(
 
 
 def write_file(folder: Path, relative: str, data: bytes) -> str:
-    """Write a file of an artifact; its sha256."""
+    """Write a file of an artifact and return its sha256."""
     path = folder / relative
     path.parent.mkdir(parents=True, exist_ok=True)
     replace_file(path, data)
@@ -178,7 +181,10 @@ def write_file(folder: Path, relative: str, data: bytes) -> str:
 
 
 def load_function(code: bytes, function: str, path: str) -> Preprocess:
-    """A function out of a single file's bytes; the file may import installed packages, not its neighbours."""
+    """Return a function from the bytes of one Python file.
+
+    The file may import installed packages, but no modules beside it. Raises ModelError.
+    """
     namespace: dict[str, Any] = {"__name__": "infer_app_preprocess", "__file__": path}
     try:
         exec(compile(code, path, "exec"), namespace)
@@ -201,7 +207,7 @@ def _names(models_folder: Path) -> list[Path]:
 
 
 def _scan_versions(name_folder: Path) -> tuple[list[Artifact], list[ModelError]]:
-    """List the models of one name, the newest first, and what is wrong with those that can't be opened."""
+    """List the models of one name, the newest first, and the errors of those that can't be opened."""
     artifacts, damaged = list[Artifact](), list[ModelError]()
     for folder in _model_folders(name_folder):
         try:
@@ -218,7 +224,7 @@ def _undamaged(artifacts: list[Artifact], damaged: list[ModelError]) -> list[Art
 
 
 def _model_folders(name_folder: Path) -> list[Path]:
-    """Finished models only: one that is being built lies in a folder with a leading dot."""
+    """List the folders of finished models; a model that is being built is in a folder with a leading dot."""
     if not name_folder.is_dir():
         return []
     return sorted(path for path in name_folder.iterdir() if path.is_dir() and not path.name.startswith("."))

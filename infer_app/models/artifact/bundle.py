@@ -1,4 +1,4 @@
-"""What a model needs to run elsewhere, in one piece: verified where it leaves, and again where it arrives."""
+"""Bundle the files of a model to run it on another machine; they are verified on both sides."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import MANIFEST_FILE, Artifact, write_file
 from infer_app.workers.fork_server import run_folder
 
-KEPT_S = 30 * 86_400.0  # after it was last needed
+KEPT_S = 30 * 86_400.0  # after its last use
 
 
 @dataclass(frozen=True, slots=True)
 class ModelBundle:
-    """The files of a model by their relative paths: of its variants only those of the one that runs."""
+    """The files of a model by their relative paths, with the files of only one variant."""
 
     files: dict[str, bytes]
     sha256: str
 
 
 def pack(artifact: Artifact, variant: str) -> ModelBundle:
-    """Raises ModelError where a file is not that of the build."""
+    """Bundle an artifact with one of its variants. Raises ModelError if a file is not that of the build."""
     manifest = artifact.folder / MANIFEST_FILE
     try:
         files = {MANIFEST_FILE: manifest.read_bytes()}
     except OSError as error:
-        raise ModelError(f"{manifest}: {error.strerror}", "`infer model verify` looks at all models") from error
+        raise ModelError(f"{manifest}: {error.strerror}", "`infer model verify` checks all models") from error
     for relative in sorted(artifact.manifest.files):
         if not relative.startswith("variants/") or relative.startswith(f"variants/{variant}/"):
             files[relative] = artifact.read(relative)
@@ -40,13 +40,13 @@ def pack(artifact: Artifact, variant: str) -> ModelBundle:
 
 
 def unpack(parcel: ModelBundle) -> Path:
-    """Write the files into a folder that only this user may change: what is loaded from there is code.
+    """Write the files into a folder that only this user can change, because loading them runs code.
 
-    It is kept between runs where the user has a home, and else gone with this run. Raises ModelError where the parcel
-    was changed on its way.
+    The folder is kept between runs if the user has a home, and otherwise removed at the end of this run. Raises
+    ModelError if the content was changed on its way.
     """
     if _sha256(parcel.files) != parcel.sha256:
-        raise ModelError("a model was changed on its way to this machine", "run it again; is the memory sound?")
+        raise ModelError("a model was changed on its way to this machine", "run it again, or check the memory")
     errors = []
     for name, find_cache in (("the user's cache", _home_cache), ("the temporary folder", _run_cache)):
         try:
@@ -66,7 +66,7 @@ def unpack(parcel: ModelBundle) -> Path:
 
 
 def _home_cache() -> Path:
-    """Raises PermissionError where anybody else may change a folder on the way to it."""
+    """Return the folder in the user's cache. Raises PermissionError if other users may change one of its parents."""
     home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     cache = (home.expanduser() / "infer_app" / "parcels").resolve()
     for folder in (*reversed(cache.parents), cache):
@@ -79,16 +79,16 @@ def _home_cache() -> Path:
 
 
 def _run_cache() -> Path:
-    """A new one in the temporary folder, under a name that nobody could know before."""
+    """Return a new folder in the temporary folder, whose name other users can't predict."""
     cache = run_folder() / "parcels"
     cache.mkdir(mode=0o700, exist_ok=True)
     return cache
 
 
 def _forget_old(cache: Path) -> None:
-    """Models are replaced by others, and nobody else looks after this folder."""
+    """Remove models that were not used for KEPT_S: models are replaced, and nothing else cleans this folder."""
     for folder in cache.iterdir():
-        with suppress(FileNotFoundError):  # another process does the same
+        with suppress(FileNotFoundError):  # another process may remove it too
             if time.time() - folder.stat().st_mtime > KEPT_S:
                 shutil.rmtree(folder, ignore_errors=True)
 

@@ -1,4 +1,4 @@
-"""manifest.json: what a model artifact is, and the id that follows from it."""
+"""Read and write manifest.json, which describes a model, compute the model's id, and parse label files."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
 
-FORMAT = 1  # raised when an older program could misread the file
+FORMAT = 1  # increased when an older program could misread the file
 ID_LENGTH = 16  # hex digits
 LABELS_FILE = "labels.txt"
 PREPROCESS_FILE = "preprocess.py"
-GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, size, size, 3) uint8 RGB: Pillow's
-GOLDEN_OUTPUTS_FILE = "golden/outputs.npy"  # (n, num_outputs) float32: the source's on those pixels
+GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, size, size, 3) uint8 RGB, decoded by Pillow
+GOLDEN_OUTPUTS_FILE = "golden/outputs.npy"  # (n, num_outputs) float32: the source's outputs for them
 _MODEL_FILES = {"torchscript": "source.ts", "callable": "model.ts"}
 _REBUILD = "rebuild the model with `infer model build`, or restore its folder from a backup"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Field by field what manifest.json says; `files` holds the sha256 of every other file of the artifact."""
+    """The fields of manifest.json; `files` has the sha256 of every other file of the artifact."""
 
     name: str
     model_id: str
@@ -48,7 +48,7 @@ class Manifest:
 
     @property
     def model_file(self) -> str:
-        """source.ts: exactly the bytes that were given; model.ts: what a callable was traced to."""
+        """Return source.ts, the very bytes that were given, or model.ts, which a callable was traced to."""
         return _MODEL_FILES[self.source_kind]
 
     @property
@@ -56,7 +56,7 @@ class Manifest:
         return InputSpec(self.input, self.mean, self.std)
 
     def expected_id(self) -> str:
-        """The id that the manifest's own content gives."""
+        """Compute the id from the manifest's own content."""
         return model_id(
             self.source_sha256,
             self.recipe,
@@ -68,7 +68,7 @@ class Manifest:
         )
 
     def tolerance_of(self, variant: str | None) -> Tolerance:
-        """A variant's own tolerance, where it has one; else the model's."""
+        """Return a variant's own tolerance if it has one, else the model's."""
         own = self.variants.get(variant or "", {}).get("tolerance")
         return Tolerance(**own) if own else self.tolerance
 
@@ -77,7 +77,7 @@ class Manifest:
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> Manifest:
-        """ModelError, naming `where`, for what is not a manifest of this program."""
+        """Parse a manifest. Raises ModelError, naming `where`, if it is not valid."""
         try:
             data = json.loads(text)
         except ValueError as error:
@@ -105,7 +105,7 @@ def model_id(
     preprocess: str | None,
     preprocess_sha256: str | None,
 ) -> str:
-    """Hash of all that defines the predictions, and of nothing else: not the name, not a variant, not a timing."""
+    """Hash everything that defines the predictions and nothing else: no name, no variant, no timing."""
     defines = {
         "source": source_sha256,
         "recipe": asdict(recipe),
@@ -116,6 +116,29 @@ def model_id(
     }
     canonical = json.dumps(defines, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:ID_LENGTH]
+
+
+def parse_labels(data: bytes, where: str) -> tuple[str, ...]:
+    """Parse a label file: UTF-8, one label a line, class i on line i.
+
+    Raises ModelError that names the line that can't be a label.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{where}: not UTF-8: {error.reason} at byte {error.start}", "save it as UTF-8") from error
+    lines = [line.removesuffix("\r").strip(" \t") for line in text.removesuffix("\n").split("\n")]
+    for number, line in enumerate(lines, start=1):
+        if not line:
+            raise ModelError(f"{where}: line {number} is blank", "class i is line i: give every class a label")
+        if "\0" in line:  # PostgreSQL can't store it
+            raise ModelError(f"{where}: line {number} has a NUL character", "save it as UTF-8, not as UTF-16")
+    return tuple(lines)
+
+
+def format_labels(labels: tuple[str, ...]) -> bytes:
+    """Return the bytes of a label file; they are hashed, so line ends are always the same."""
+    return "".join(f"{label}\n" for label in labels).encode()
 
 
 def _check_keys(data: Mapping[str, Any], where: str) -> None:
@@ -150,7 +173,7 @@ def _from_dict(data: Mapping[str, Any]) -> Manifest:
 
 
 def _check_values(manifest: Manifest) -> None:
-    """ValueError for what the types can't say."""
+    """Raise ValueError for values that the types allow but that are not valid."""
     if manifest.source_kind not in _MODEL_FILES:
         raise ValueError(f"unknown source_kind {manifest.source_kind!r}")
     for path in manifest.files:
@@ -168,13 +191,13 @@ def _check_values(manifest: Manifest) -> None:
 
 
 def _check_variant(variant: str, details: Any) -> None:
-    """Of what a choice reads, the types; what else a newer program may have noted is its own."""
+    """Check the types of the keys that variant selection reads; other keys are allowed."""
     if not isinstance(details, dict):
-        raise ValueError(f"variant {variant} is no object")
+        raise ValueError(f"variant {variant} is not an object")
     for key in ("parity", "calibration", "tolerance", "requires"):
         if not isinstance(details.get(key, {}), dict):
-            raise ValueError(f"{key} of variant {variant} is no object")
+            raise ValueError(f"{key} of variant {variant} is not an object")
     for key in ("parity", "calibration", "tolerance"):
         if not all(isinstance(value, int | float) for value in details.get(key, {}).values()):
-            raise ValueError(f"{key} of variant {variant} has something that is no number")
+            raise ValueError(f"{key} of variant {variant} has a value that is not a number")
     Tolerance(**details.get("tolerance", {}))

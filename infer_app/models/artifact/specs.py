@@ -1,4 +1,4 @@
-"""What goes into a model and what comes out of it: small frozen types, read from and written to the manifest."""
+"""Define the input, the output and the tolerance of a model as frozen types, which the manifest stores."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ VECTOR_DTYPES = ("float32", "float16")
 
 @dataclass(frozen=True)
 class InputSpec:
-    """What the source module takes.
+    """The input of the source module.
 
     float-nchw: normalised float32 (n, 3, H, W); uint8-nhwc: (n, H, W, 3) as decoded, the module normalises by itself.
     """
 
     kind: str = "float-nchw"
-    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # of each channel, on the 0-1 scale
+    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # per channel, on the 0-1 scale
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
     def __post_init__(self) -> None:
@@ -29,20 +29,20 @@ class InputSpec:
         if not all(0 < value <= 1 for value in self.std) or not all(0 <= value <= 1 for value in self.mean):
             raise UsageError(
                 f"mean {self.mean} and std {self.std} are not on the 0-1 scale",
-                "divide figures of the 0-255 scale by 255; a std of zero divides by zero",
+                "divide values of the 0-255 scale by 255; std must not be zero",
             )
 
 
 @dataclass(frozen=True)
 class OutputSpec:
-    """What one row of the model's output means."""
+    """The meaning of one row of the model's output."""
 
     kind: str = "classification"
     activation: str = "softmax"  # classification; none: the module gives probabilities already
-    threshold: float = 0.5  # classification with sigmoid: labels at or over it are listed
+    threshold: float = 0.5  # classification with sigmoid: labels with at least this score are listed
     top_k: int = 5  # classification with softmax or none
     vector_dtype: str = "float32"  # embedding and raw
-    shape: tuple[int, ...] | None = None  # raw: of one image's output, found at build
+    shape: tuple[int, ...] | None = None  # raw: the shape of one image's output, found at build
 
     def __post_init__(self) -> None:
         _one_of("output", self.kind, OUTPUT_KINDS)
@@ -56,15 +56,18 @@ class OutputSpec:
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a variant may be from the golden outputs; the defaults are those of fp32."""
+    """The largest distance of a variant from the golden outputs; the defaults are those of fp32."""
 
-    pixel_levels: int = 2  # of 255, decode and transform against Pillow's pixels
-    cosine: float = 0.9999  # at least, for each image
-    relative: float = 1e-3  # at most: worst difference over the largest golden output
+    pixel_levels: int = 2  # largest difference from Pillow's pixels, of 255
+    cosine: float = 0.9999  # minimum for each image
+    relative: float = 1e-3  # maximum of the worst difference divided by the largest golden output
 
 
 def floats3(values: Any) -> tuple[float, float, float]:
-    """The numbers of a list, whole ones too: 0 and 0.0 must hash alike. UsageError unless there are three."""
+    """Return three numbers as floats, because 0 and 0.0 must have the same hash.
+
+    Raises UsageError unless there are three.
+    """
     numbers = [float(value) for value in values]
     if len(numbers) != 3:
         raise UsageError(f"{numbers} are not three numbers", "give one each for red, green and blue")

@@ -1,4 +1,4 @@
-"""The GPU variants of a model: made, loaded again in a fresh process, held against the source, and only then stored."""
+"""Build the GPU variants of a model and store each one only after it was verified in a fresh process."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from infer_app.models.artifact.specs import Tolerance
 from infer_app.models.runtimes.torchscript import load_torchscript, trace_module
 from infer_app.models.runtimes.variants import GPU_VARIANTS, full_name, is_tensorrt, missing_here, precision_of
 
-MIN_COSINE = 0.999  # of every golden image: half precision keeps about three digits
-MIN_ROOM = 0.02  # of the largest output, for a variant that was nearer than half of it when built
-PARITY_BATCH = 3  # images: none of the sizes a plan is tuned for, and it leaves a tail
+MIN_COSINE = 0.999  # minimum of each golden image: half precision keeps about three digits
+MIN_ROOM = 0.02  # minimum tolerance, relative to the largest output
+PARITY_BATCH = 3  # images: not a size that a plan is tuned for, and it leaves a smaller last batch
 
 Say = Callable[[str], None]
 MakeModule = Callable[[], nn.Module]
@@ -32,34 +32,35 @@ MakeModule = Callable[[], nn.Module]
 
 @dataclass(frozen=True, slots=True)
 class BuildTarget:
-    """Where GPU variants are made: what this machine has, and the device they are made and measured on."""
+    """The machine and the device on which GPU variants are built and verified."""
 
     host: Host
     device: torch.device
 
     @classmethod
     def here(cls) -> BuildTarget:
-        """On the first GPU of this machine."""
+        """Use the first GPU of this machine."""
         return cls(describe_host(), torch.device("cuda", 0))
 
 
 @dataclass(frozen=True)
 class BuiltVariant:
-    """A variant before it is judged: its files by name, and what its manifest entry says besides parity."""
+    """A variant before it is verified: its files by name, and its manifest entry without the parity."""
 
     files: dict[str, bytes]
     details: dict[str, Any]
 
 
 def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> list[str]:
-    """The variants in full, in the order they are made. Before anything is built, since building takes minutes.
+    """Return the full names of the variants, in the order in which they are built.
 
-    Raises UsageError for a name that is none, and ModelError where this machine can't make and measure one.
+    Check before anything is built, because building takes minutes. Raises UsageError for an unknown name, and
+    ModelError for a variant that can't be built and verified on this machine.
     """
     variants = list(dict.fromkeys(full_name(name) for name in names))
     for variant in variants:
         if variant not in GPU_VARIANTS:
-            raise UsageError(f"no GPU variant {variant!r}", f"choose of: trt, cuda, {', '.join(GPU_VARIANTS)}")
+            raise UsageError(f"no GPU variant {variant!r}", f"choose one of: trt, cuda, {', '.join(GPU_VARIANTS)}")
         if why := missing_here(variant, host):
             raise ModelError(
                 f"{variant} can't be built here: {why}", "nothing was published; build it where it will run"
@@ -76,9 +77,10 @@ def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> li
 def add_gpu_variants(
     artifact: Artifact, variants: Sequence[str], make_module: MakeModule | None, workshop: BuildTarget, say: Say
 ) -> Artifact:
-    """The artifact with the variants that are named. One that fails is not recorded, those before it are.
+    """Build and record the named variants and return the artifact that has them.
 
-    `make_module` gives the source anew, in fp32 on the CPU; only TensorRT needs it. Raises ModelError.
+    `make_module` returns a new copy of the source, in fp32 on the CPU; only TensorRT needs it. Raises ModelError for
+    the first variant that fails: it is not recorded, the ones before it are.
     """
     for variant in variants:
         say(f"{variant}: building")
@@ -94,7 +96,10 @@ def add_gpu_variants(
 
 
 def measure_golden(folder: Path, variant: str, module: bytes, device: str) -> Parity:
-    """A module on the golden images, in batches and with a tail: for a process that has loaded nothing yet."""
+    """Measure the parity of a module on the golden images, in several batches and a smaller last one.
+
+    Call it in a process that has not loaded a model yet.
+    """
     artifact, on = open_artifact(folder), torch.device(device)
     model = run_fixed(load_module(variant, module, on), artifact.manifest.recipe.size, PARITY_BATCH, on)
     return measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH))
@@ -128,20 +133,26 @@ def _make_plan(model: nn.Module, size: int, workshop: BuildTarget) -> BuiltVaria
 
 
 def _requires_cuda(host: Host) -> dict[str, str]:
-    """TorchScript is compiled where it is loaded, so hardly anything; the rest is told for the record."""
+    """Return what a CUDA variant requires of a machine, for the record.
+
+    TorchScript is compiled where it is loaded, so TensorRT's versions and the compute capability are left out.
+    """
     bare = replace(host, tensorrt=None, torch_tensorrt=None)
     return {key: value for key, value in bare.requirements().items() if key != "compute_capability"}
 
 
 def _check_parity(variant: str, parity: Parity) -> None:
-    if not parity.cosine >= MIN_COSINE:  # NaN is not more than anything
+    if not parity.cosine >= MIN_COSINE:  # written so that NaN fails
         raise ModelError(
-            f"{variant}: the worst golden image has cosine {parity.cosine:.6f}, needed is {MIN_COSINE:g}",
+            f"{variant}: the worst golden image has cosine {parity.cosine:.6f}, at least {MIN_COSINE:g} is needed",
             f"nothing was published; a model that overflows in fp16 may keep its range in bf16: --variant "
             f"{variant.replace('fp16', 'bf16')}",
         )
 
 
 def _tolerance(parity: Parity) -> Tolerance:
-    """Of every run's golden check: the bar of the build, and room for another batch size's order of additions."""
+    """Return the tolerance of each run's golden check.
+
+    It is the minimum that the build requires, with room for the other order of additions of another batch size.
+    """
     return Tolerance(cosine=MIN_COSINE, relative=max(MIN_ROOM, 2 * parity.relative_difference))

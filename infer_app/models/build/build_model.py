@@ -1,4 +1,4 @@
-"""`infer model build`: read the source, try it, then write the artifact in one step, or not at all."""
+"""Build a model: read the source, validate it, and write the artifact in one step or not at all."""
 
 from __future__ import annotations
 
@@ -42,15 +42,16 @@ from infer_app.models.verification.golden import (
     save_array,
 )
 from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
-from infer_app.models.artifact.labels import format_labels, parse_labels
 from infer_app.models.artifact.manifest import (
     GOLDEN_OUTPUTS_FILE,
     GOLDEN_PIXELS_FILE,
     LABELS_FILE,
     PREPROCESS_FILE,
     Manifest,
+    format_labels,
     model_file_of,
     model_id,
+    parse_labels,
 )
 from infer_app.models.build.model_source import Source, read_source, standalone_code
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
@@ -62,12 +63,12 @@ from infer_app.domain import Recipe
 
 @dataclass(frozen=True)
 class BuildRequest:
-    """What `infer model build` was asked for."""
+    """The arguments of `infer model build`."""
 
     source: str  # a TorchScript file, or package.module:function
     name: str
     recipe: Recipe
-    weights: Path | None = None  # of a callable: a state dict, or .safetensors
+    weights: Path | None = None  # for a callable: a state dict, or .safetensors
     labels: Path | None = None
     preprocess: str | None = None  # package.module:function, of a custom recipe
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # 0-1 scale
@@ -82,7 +83,10 @@ class BuildRequest:
 
 
 def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
-    """The artifact, checked and complete; where this very model exists it is left as it is and `reused` is true."""
+    """Build and check a model, and return its artifact.
+
+    If this very model exists already, return it unchanged with `reused` set.
+    """
     _check_request(request)
     input_spec = request.input_spec
     files = _own_files(request)
@@ -107,7 +111,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
 
 
 def _as_newest(artifact: Artifact, created_at: str) -> Artifact:
-    """What is built again is what its name stands for from now on; the id and the files stay."""
+    """Make a model that was built again the newest of its name; its id and its files stay the same."""
     if find_artifact(artifact.folder.parent.parent, artifact.manifest.name).folder == artifact.folder:
         return artifact
     manifest = replace(artifact.manifest, created_at=created_at)
@@ -120,7 +124,7 @@ def _check_request(request: BuildRequest) -> None:
     if request.recipe.size < 1:
         raise UsageError(f"size {request.recipe.size} is less than 1")
     if (request.recipe.kind == "custom") != (request.preprocess is not None):
-        raise UsageError("--preprocess and the recipe custom belong together", "give both, or another recipe alone")
+        raise UsageError("--preprocess and the recipe custom belong together", "give both, or only another recipe")
     if request.recipe.kind == "custom" and request.recipe.decode != "exact":
         raise UsageError(
             f"decode {request.recipe.decode} does not go with a preprocess function",
@@ -133,7 +137,7 @@ def _check_request(request: BuildRequest) -> None:
 
 
 def _own_files(request: BuildRequest) -> dict[str, bytes]:
-    """Labels and preprocess function, as they are stored."""
+    """Return the labels and the preprocess function as the artifact stores them."""
     files = {}
     if request.labels is not None:
         if not request.labels.is_file():
@@ -145,7 +149,7 @@ def _own_files(request: BuildRequest) -> dict[str, bytes]:
 
 
 def _preprocess_of(request: BuildRequest, files: dict[str, bytes]) -> Preprocess | None:
-    """From the copy that every run will use, so that a file that can't stand alone is found now."""
+    """Load the preprocess function from the copy that runs will use, so that a file with local imports fails now."""
     if request.preprocess is None:
         return None
     return load_function(files[PREPROCESS_FILE], request.preprocess.rpartition(":")[2], request.preprocess)
@@ -196,7 +200,7 @@ def _manifest(
 
 
 def _sound_artifact(folder: Path) -> Artifact | None:
-    """The model that is there already; None where it is missing or damaged, and will be replaced."""
+    """Return the existing model; None if it is missing or damaged and must be written again."""
     if not folder.is_dir():
         return None
     try:
@@ -214,7 +218,7 @@ def _fill(
     preprocess: Preprocess | None,
     photos: Sequence[bytes],
 ) -> None:
-    """Write the files, then read them back as a run does: the golden check, and the variant's parity."""
+    """Write the files, then read them back as a run does: run the golden check and measure the variant's parity."""
     for relative, data in files.items():
         write_file(folder, relative, data)
     save_manifest(folder, manifest)
@@ -233,25 +237,25 @@ def _fill(
 def _cpu_variant(artifact: Artifact) -> Callable[[Tensor], Tensor]:
     try:
         return build_cpu_variant(artifact)
-    except Exception as error:  # the module is the user's code, and torch.jit.Error is no RuntimeError
+    except Exception as error:  # the module is the user's code, and torch.jit.Error is not a RuntimeError
         raise ModelError(f"the module can't be frozen for the CPU: {error}", "simplify it, or trace it") from error
 
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
-    """A folder to fill beside `folder`; it takes its place at the end, or is removed after a failure."""
+    """Yield a new folder beside `folder`; it replaces `folder` on success and is removed after a failure."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     building = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
     try:
         yield building
-        building.chmod(0o755)  # mkdtemp's is its owner's alone; cron may run as someone else
+        building.chmod(0o755)  # mkdtemp makes it private; cron may run as another user
         _move_in(building, folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)
 
 
 def _move_in(building: Path, folder: Path) -> None:
-    if folder.exists():  # damaged, or of a build that ended a moment earlier: the same model either way
+    if folder.exists():  # damaged, or made by a build that just ended: the same model in either case
         old = Path(tempfile.mkdtemp(prefix=".replaced-", dir=folder.parent))
         folder.replace(old)
         building.replace(folder)

@@ -1,4 +1,4 @@
-"""The user's own images, with which int8 is made and judged."""
+"""Load the user's own images, with which int8 is calibrated and evaluated."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from infer_app.models.runtimes.torchscript import load_torchscript, run_source
 from infer_app.domain import Recipe
 
 MIN_IMAGES = 20
-MAX_IMAGES = 400  # half of them calibrate
+MAX_IMAGES = 400  # of which half calibrate
 _REFERENCE_BATCH = 8  # images
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """A folder of images like those to come, and the share of their labels that must stay as they are, 0-1."""
+    """A folder of representative images, and the share of their labels that int8 must keep, 0-1."""
 
     folder: Path
     min_agreement: float = 0.97
@@ -36,24 +36,24 @@ class Calibration:
             raise UsageError(f"an agreement of {self.min_agreement} is not a share", "for example 0.97, or 97%")
 
     def files(self) -> list[Path]:
-        """Up to MAX_IMAGES, evenly spaced by name, so that a folder sorted by class gives of all classes."""
+        """Return up to MAX_IMAGES files, evenly spaced by name, so that a folder sorted by class gives all classes."""
         found = sorted(path for path in self.folder.rglob("*") if path.is_file())
         return found[:: max(1, len(found) // MAX_IMAGES)][:MAX_IMAGES]
 
 
 @dataclass(frozen=True)
 class CalibrationImages:
-    """Every second image calibrates, the others judge: no image judges what was fitted to it."""
+    """The images that calibrate and those that evaluate: every second one each, so that no image does both."""
 
     fitted: Tensor  # (n, size, size, 3) uint8 RGB
-    judging: Tensor  # the same
-    expected: Tensor  # (n, D) float32: what the source gives for the judging ones
+    judging: Tensor  # (n, size, size, 3) uint8 RGB
+    expected: Tensor  # (n, D) float32: the source's outputs for `judging`
 
 
 def load_calibration(artifact: Artifact, calibration: Calibration) -> CalibrationImages:
-    """The pixels of the folder's images, and what the source gives for those that judge.
+    """Load the pixels of the folder's images, and compute the source's outputs for those that evaluate.
 
-    Raises UsageError where fewer than MIN_IMAGES can be decoded.
+    Raises UsageError if fewer than MIN_IMAGES can be decoded.
     """
     manifest, preprocess = artifact.manifest, artifact.preprocess()
     files = calibration.files()
@@ -61,7 +61,7 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
     if len(pixels) < MIN_IMAGES:
         raise UsageError(
             f"{calibration.folder} has {len(pixels)} images that can be decoded, calibration needs {MIN_IMAGES}",
-            "some hundred of the images that the model meets every night serve best",
+            "use a few hundred images like those of a daily run",
         )
     judging = torch.stack(pixels[1::2])
     source = load_torchscript(artifact.read(manifest.model_file))

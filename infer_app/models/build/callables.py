@@ -14,10 +14,10 @@ from infer_app.errors import UsageError
 
 
 def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., Any]:
-    """The function that `package.module:function` names; UsageError says which part of it is wrong.
+    """Return the function that `package.module:function` names. Raises UsageError for the part that is wrong.
 
-    The current folder, and `folder` if given, join sys.path in front, as for `python -m`; they stay, because the
-    function may import more when it is called.
+    The current folder, and `folder` if given, are added to the front of sys.path, as by `python -m`, and stay there,
+    because the function may import more when it is called.
     """
     module_name, colon, attribute = spec.partition(":")
     if not colon or not module_name or not attribute:

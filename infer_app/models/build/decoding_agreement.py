@@ -1,4 +1,4 @@
-"""What decoding otherwise than exactly changes in a model's answers: at a fraction of the size, or on a GPU."""
+"""Measure what inexact decoding (at a fraction of the size, or on a GPU) changes in a model's outputs and costs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ from infer_app.domain import Recipe
 def decoding_agreement(
     predict: Callable[[Tensor], Tensor], recipe: Recipe, images: Iterable[bytes], batch_size: int = CHECK_BATCH
 ) -> Parity | None:
-    """How near the outputs are to those of exact decoding; None where that is what every image gets.
+    """Compare the outputs with those of exact decoding; return None if all images are decoded exactly.
 
-    Encoded images that are decoded exactly (not large enough to be shrunk, not of the kind that a GPU takes), or are no
-    images, say nothing about it and are not counted. `predict` takes at most `batch_size` rows. Raises ModelError
-    where there is nothing to decode with.
+    Images that are decoded exactly (too small to be shrunk, or of a kind that the GPU does not decode) and files that
+    are not images are not counted. `predict` takes at most `batch_size` rows. Raises ModelError if there is no decoder.
     """
     decode = _gpu_pixels(recipe) if recipe.decode == "gpu" else partial(_scaled_pixels, recipe=recipe)
     exact, other = [], []
@@ -69,9 +68,9 @@ def decoding_ms(
     max_pixels: int,
     locations: Sequence[str],
 ) -> dict[str, float] | None:
-    """CPU milliseconds per image of decoding and transforming, `exact` and `scaled`, each the better of two rounds.
+    """Return the CPU milliseconds per image of decoding and transforming, `exact` and `scaled`, the better of two.
 
-    None where the model decodes otherwise already, has a preprocessing of its own, or no image is large enough.
+    Return None if the model does not decode exactly, has its own preprocessing, or if no image is large enough.
     """
     manifest = open_artifact(artifact_folder).manifest
     if manifest.recipe.decode != "exact" or manifest.preprocess:
@@ -96,10 +95,10 @@ def decoding_ms(
 
 
 def agreement_in_words(parity: Parity | None, output_kind: str, decode: str = "scaled") -> str:
-    """For whoever builds a model that decodes scaled or on a GPU: is it as good?"""
+    """Describe for the user who builds the model how much inexact decoding changes."""
     kind = "large enough to be shrunk" if decode == "scaled" else "of the kind that a GPU decodes"
     if parity is None:
-        return f"decode {decode}: no image was {kind}: give photos like the night's with --calibrate"
+        return f"decode {decode}: no image was {kind}: give photos like those of a daily run with --calibrate"
     images = f"{parity.num_images:,} image{'s' if parity.num_images > 1 else ''} {kind}"
     if output_kind == "classification":
         return f"decode {decode}: {parity.label_agreement:.1%} of labels as with exact decoding, of {images}"

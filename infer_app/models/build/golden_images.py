@@ -1,6 +1,6 @@
-"""Four images made in code, for models that are built without golden photos.
+"""Make four images in code, for models that are built without golden photos.
 
-Between them: smooth colour, edges and noise; JPEG and PNG, grey, EXIF-rotated; wide, tall and small.
+Together they have smooth colour, edges and noise; they are JPEG and PNG, grey, EXIF-rotated; wide, tall and small.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Pixels = np.ndarray
 
 @cache
 def made_images() -> Mapping[str, bytes]:
-    """File name: encoded image. The same pixels every time."""
+    """Return encoded images by file name; the pixels are the same at each call."""
     images = {
         "gradient.jpg": _jpeg(Image.fromarray(_gradient(500, 375))),
         "grey-rotated.jpg": _jpeg(Image.fromarray(_shapes(320, 480)).convert("L"), orientation=_ROTATED),
@@ -32,20 +32,20 @@ def made_images() -> Mapping[str, bytes]:
 
 @cache
 def large_image(shorter_side: int) -> bytes:
-    """A JPEG of 4:3, nearly: its odd longer side divides evenly by no scale."""
+    """Return a JPEG of about 4:3 whose odd longer side is not divisible by any scale."""
     shapes = Image.fromarray(_shapes(400, 300))
     return _jpeg(shapes.resize((shorter_side * 4 // 3 | 1, shorter_side), Image.Resampling.BICUBIC))
 
 
 def _gradient(width: int, height: int) -> _Pixels:
-    """Colour that changes slowly, with a few waves in it."""
+    """Make colours that change slowly, with a few waves in them."""
     y, x = np.mgrid[0:height, 0:width] / max(width, height)
     channels = (x, y, 0.5 + 0.5 * np.sin(12 * x + 7 * y))
     return _to_bytes(np.stack(channels, axis=-1))
 
 
 def _shapes(width: int, height: int) -> _Pixels:
-    """Discs of flat colour on a chequered ground: hard edges."""
+    """Make discs of flat colour on a chequered ground, which have hard edges."""
     y, x = np.mgrid[0:height, 0:width]
     pixels = np.where(((x // 40 + y // 40) % 2 == 0)[..., None], (0.9, 0.85, 0.7), (0.25, 0.3, 0.45))
     random = np.random.default_rng(7)
@@ -56,13 +56,13 @@ def _shapes(width: int, height: int) -> _Pixels:
 
 
 def _noise(width: int, height: int) -> _Pixels:
-    """A gradient under noise of every pixel: what a resize without antialiasing gets wrong."""
+    """Make a gradient with noise in every pixel, which a resize without antialiasing gets wrong."""
     noise = np.random.default_rng(11).normal(0, 0.15, (height, width, 3))
     return _to_bytes(_gradient(width, height) / 255 + noise)
 
 
 def _to_bytes(pixels: _Pixels) -> _Pixels:
-    """0-1 to uint8."""
+    """Convert 0-1 to uint8."""
     levels: _Pixels = np.clip(np.rint(pixels * 255), 0, 255).astype(np.uint8)
     return levels
 

@@ -1,4 +1,4 @@
-"""The images that a model is checked with before every run: chosen at build, stored encoded and as pixels."""
+"""Choose the images that a model is checked with before every run; they are stored encoded and as pixels."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ _SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
 class GoldenSet:
     names: tuple[str, ...]  # relative paths in the artifact
     images: tuple[bytes, ...]  # encoded
-    pixels: Tensor  # (n, size, size, 3) uint8 RGB: Pillow's
-    photos: tuple[bytes, ...]  # of the images those that were given, not made
+    pixels: Tensor  # (n, size, size, 3) uint8 RGB, decoded by Pillow
+    photos: tuple[bytes, ...]  # the images that were given, not made
 
 
 def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess | None) -> GoldenSet:
-    """From the first images of a folder, or made in code; ModelError where the recipe fails on one.
+    """Take the first images of a folder, or images made in code. Raises ModelError if the recipe fails on one.
 
-    Of a recipe that shrinks large JPEGs one at least is so large; of one that decodes on a GPU one at least is decoded
-    there, unless what the model takes is too small for any.
+    With a recipe that shrinks large JPEGs, at least one image is large enough. With one that decodes on a GPU, at least
+    one is decoded there, unless the model's input is too small for any.
     """
     photos = {} if folder is None else _images_in(folder, recipe)
     encoded = dict(photos or made_images())
@@ -55,12 +55,15 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
 
 
 def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
-    """An encoded image through the decoder and transform of every run: (size, size, 3) uint8; BadImage if it can't."""
+    """Decode and transform an encoded image as every run does: (size, size, 3) uint8.
+
+    Raises BadImage if that fails.
+    """
     return transform(decode_image(data, recipe, GOLDEN_LIMITS), recipe, preprocess)
 
 
 def _images_in(folder: Path, recipe: Recipe) -> dict[str, bytes]:
-    """The first images of a folder, by name; what is no image is passed over."""
+    """Read the first images of a folder, by name; skip files that are not images."""
     if not folder.is_dir():
         raise UsageError(f"no folder {folder}", "--golden takes a folder of images")
     images: dict[str, bytes] = {}
@@ -87,7 +90,7 @@ def _is_shrunk(data: bytes, recipe: Recipe) -> bool:
 
 
 def _large_side(recipe: Recipe) -> int:
-    """The shorter side of about the smallest picture that is shrunk."""
+    """Return the shorter side of about the smallest picture that is shrunk."""
     return ceil((2 * MIN_SHRINK * (recipe.resize or recipe.size) + 1) / (recipe.crop or 1))
 
 

@@ -1,4 +1,4 @@
-"""A model in half precision for a GPU: uint8 pixels in, float32 numbers out, fp16 or bf16 in between."""
+"""Convert a model to half precision for a GPU: uint8 pixels in, float32 numbers out, fp16 or bf16 in between."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class HalfModel(nn.Module):
-    """The source behind (n, H, W, 3) uint8, as (n, D) float32.
+    """A source in half precision that takes (n, H, W, 3) uint8 and returns (n, D) float32.
 
-    Pixels become float32 before anything else: TensorRT takes uint8 as an input and nowhere behind it. Normalising in
-    float32 loses nothing; only the source itself runs in half precision.
+    Pixels become float32 before anything else, because TensorRT accepts uint8 only as an input. Normalising in float32
+    loses nothing; only the source itself runs in half precision.
     """
 
     mean: Tensor
@@ -26,7 +26,7 @@ class HalfModel(nn.Module):
     def __init__(self, source: nn.Module, spec: InputSpec, dtype: torch.dtype) -> None:
         super().__init__()
         halved: Any = source.to(dtype)
-        self.source = halved.to(memory_format=torch.channels_last)  # of the weights; the pixels come so already
+        self.source = halved.to(memory_format=torch.channels_last)  # only the weights: pixels have it already
         self.dtype = dtype
         self.takes_pixels = spec.kind == "uint8-nhwc"
         self.register_buffer("mean", torch.tensor(spec.mean, dtype=torch.float64).mul(255).float().view(1, 3, 1, 1))
@@ -40,27 +40,26 @@ class HalfModel(nn.Module):
 
 
 def make_half(source: nn.Module, spec: InputSpec, precision: str, pixels: Tensor) -> HalfModel:
-    """A source in `precision` (fp16 or bf16), tried on (n, H, W, 3) `pixels` where they are.
+    """Convert a source to `precision` (fp16 or bf16) and try it on (n, H, W, 3) `pixels`, on their device.
 
-    The source itself is changed. Raises ModelError for one that mixes precisions, since what is cast inside it can't
-    be told from here.
+    The source itself is changed. Raises ModelError if it mixes precisions: what it casts inside can't be changed from
+    outside.
     """
     model = HalfModel(source, spec, DTYPES[precision]).eval().to(pixels.device)
     try:
-        with torch.no_grad():  # not inference_mode: what a module keeps of a first run could not be exported then
+        with torch.no_grad():  # not inference_mode, whose tensors can't be exported if the module keeps one
             model(pixels)
     except Exception as error:  # the user's code runs here
         told = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
             f"the module can't run in {precision}: {told[-1][:300]}",
-            "one that casts to float32 by itself, or makes tensors of a fixed type, must be told its type: "
-            "use x.to(self.weight.dtype)",
+            "if it casts to float32 or makes tensors of a fixed type, use x.to(self.weight.dtype) there",
         ) from error
     return model
 
 
 def _rows(output: Tensor) -> Tensor:
-    """(n, D) float32, by as few operators as can be: a plan must know each of them."""
+    """Convert to (n, D) float32 with as few operators as possible, because TensorRT must support each of them."""
     if output.dim() == 1:
         output = output.unsqueeze(1)
     return (output.flatten(1) if output.dim() > 2 else output).float()

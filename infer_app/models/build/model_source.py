@@ -1,4 +1,4 @@
-"""What a model is built from: a TorchScript file, or a Python callable that returns the module."""
+"""Read the source of a model: a TorchScript file, or a Python callable that returns the module."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from infer_app.models.runtimes.torchscript import first_line, trace_module
 from infer_app.models.build.validate_source import check_batches
 
 _INSTALLED = ("site-packages", "dist-packages")
-_NUM_NAMED = 3  # keys, of those that are missing or too many
+_NUM_NAMED = 3  # missing or unexpected keys that an error names
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "ema")
 
 
 @dataclass(frozen=True)
 class Source:
-    """A TorchScript module and the hash that stands for it in the model's id."""
+    """A TorchScript module and its hash, which is part of the model's id."""
 
     kind: str  # torchscript or callable
     model: bytes  # a TorchScript file
@@ -37,7 +37,7 @@ class Source:
 
 
 def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: int) -> Source:
-    """A file as it is, or a callable's module traced in fp32 on pictures of `size` by `size`."""
+    """Read a file unchanged, or trace a callable's module in fp32 on pictures of `size` by `size`."""
     path = Path(source)
     if path.is_file():
         return _read_file(path, weights)
@@ -52,7 +52,10 @@ def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: 
 
 
 def make_module(source: str, weights: Path | None) -> nn.Module:
-    """What a callable gives, its weights loaded: in eval mode, fp32, on the CPU. Raises UsageError or ModelError."""
+    """Call the callable and load the weights: return the module in eval mode, fp32, on the CPU.
+
+    Raises UsageError or ModelError.
+    """
     module = _make(resolve_callable(source), source)
     if weights is not None:
         _load_weights(module, weights)
@@ -60,7 +63,7 @@ def make_module(source: str, weights: Path | None) -> nn.Module:
 
 
 def source_code(function: Callable[..., Any]) -> bytes:
-    """The bytes of the file that a function is written in; UsageError where there is none."""
+    """Return the bytes of the file that defines a function. Raises UsageError if there is none."""
     try:
         path = inspect.getsourcefile(inspect.unwrap(function))
         return Path(path or "").read_bytes()
@@ -71,21 +74,21 @@ def source_code(function: Callable[..., Any]) -> bytes:
 
 
 def standalone_code(function: Callable[..., Any]) -> bytes:
-    """`source_code` of a function whose file can be run elsewhere; ModelError where it needs its neighbours."""
+    """Return `source_code` of a function. Raises ModelError if its file imports modules beside it."""
     code = source_code(function)
     folders = {Path(inspect.getsourcefile(inspect.unwrap(function)) or "").parent, Path.cwd()}
     own = [folder for folder in folders if folder.name not in _INSTALLED]
     for name in _imported(code):
         if any(_is_module(folder / name) for folder in own):
             raise ModelError(
-                f"{function.__name__} imports its neighbour {name or '.'}, which the artifact will not have",
+                f"{function.__name__} imports the local module {name or '.'}, which the artifact will not contain",
                 "keep the function in one file that imports installed packages only",
             )
     return code
 
 
 def _imported(code: bytes) -> list[str]:
-    """The packages that a file imports anywhere in it; an empty name for a relative import."""
+    """Return the packages that a file imports anywhere in it; an empty name for a relative import."""
     names = []
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Import):
@@ -173,14 +176,17 @@ def _state_sha256(module: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
         digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
-        # Not contiguous(): it returns a tensor with one element as it is, whatever its stride, and view needs stride 1.
+        # Not contiguous(): for a tensor with one element it keeps any stride, and view needs stride 1.
         values = tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
         digest.update(values.view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
 def _trace(module: nn.Module, spec: InputSpec, size: int) -> bytes:
-    """Trace a module; ModelError where that fails, with what is wrong with the module if it doesn't run by itself."""
+    """Trace a module.
+
+    Raises ModelError; if the module can't run even without tracing, the error says why.
+    """
     try:
         return trace_module(module, _example(spec, size))
     except ModelError:
@@ -189,13 +195,13 @@ def _trace(module: nn.Module, spec: InputSpec, size: int) -> bytes:
 
 
 def _example(spec: InputSpec, size: int) -> Tensor:
-    """Two pictures to trace on: with one alone, a squeeze would lose the batch."""
+    """Return two pictures to trace on: with a single one a squeeze would remove the batch dimension."""
     if spec.kind == "uint8-nhwc":
         return _pictures(2, size)
     return torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
 
 
 def _pictures(count: int, size: int) -> Tensor:
-    """Random pixels, (count, size, size, 3) uint8; the same ones at each call."""
+    """Return random pixels, (count, size, size, 3) uint8, the same at each call."""
     random = torch.Generator().manual_seed(0)
     return torch.randint(0, 256, (count, size, size, 3), dtype=torch.uint8, generator=random)

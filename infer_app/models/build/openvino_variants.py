@@ -1,4 +1,4 @@
-"""The OpenVINO variants of a model: converted, held against the source, measured, and only then recorded."""
+"""Build the OpenVINO variants of a model, compare them with the source, measure them, and then record them."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
 from infer_app.models.selection.measure import measure_models, one_thread
 from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, missing_for, open_variant
+from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, open_variant
 
-# How many of the first convolutions stay in floating point, tried in this order until enough labels are kept. The
-# first layers see the picture itself: they cost little and carry most of the loss.
+# How many of the first convolutions stay in floating point; tried in this order until enough labels are kept. The first
+# layers cost little and cause most of the loss.
 KEEP_FLOAT = (0, 1, 3, 6, 12)
 
 Say = Callable[[str], None]
@@ -28,7 +28,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class QuantisedVariant:
-    """A quantised graph and how it did on images it was not fitted to."""
+    """A quantised graph and its parity on images that were not used to quantise it."""
 
     graph: Any
     model: FixedBatch
@@ -37,17 +37,12 @@ class QuantisedVariant:
 
 
 def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) -> Artifact:
-    """The artifact with every variant that this machine can make; `say` is told what was made, and what not and why.
+    """Add every variant that this machine can build and return the artifact; `say` receives what was left out and why.
 
-    Raises ModelError where int8 was asked for by giving images and can't be made.
+    Raises ModelError if `calibration` is given, which requests int8, and int8 can't be built.
     """
     if calibration is not None and artifact.manifest.recipe.decode != "exact":
         artifact = _record_decoding(artifact, calibration)
-    if why := missing_for(OPENVINO_FP32):
-        if calibration is not None:
-            raise ModelError("int8 needs OpenVINO and NNCF", "pip install 'infer_app[cpu,int8]'")
-        say(f"{OPENVINO_FP32}: left out, {why}")
-        return artifact
     if calibration is None and OPENVINO_FP32 in artifact.manifest.variants:
         return artifact
     try:
@@ -66,7 +61,7 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) 
 
 
 def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
-    """What decoding otherwise than exactly changes on the user's own photos, instead of on the golden ones."""
+    """Measure on the user's own photos, not on the golden images, what inexact decoding changes, and record it."""
     model = open_variant(artifact, TORCHSCRIPT)
     photos = (path.read_bytes() for path in calibration.files())
     recipe = artifact.manifest.recipe
@@ -82,14 +77,14 @@ def _record_fp32(artifact: Artifact, graph: Any, model: FixedBatch, images: Cali
 
 def _add_int8(artifact: Artifact, graph: Any, images: CalibrationImages, min_agreement: float, say: Say) -> Artifact:
     if not openvino.can_quantise():
-        raise ModelError("int8 needs NNCF", "pip install 'infer_app[cpu,int8]'")
+        raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
     best = None
     for judged in _quantised(artifact, graph, images):
         if best is None or _score(artifact, judged.parity) > _score(artifact, best.parity):
             best = judged
         if _score(artifact, judged.parity) >= min_agreement:
             break
-    assert best is not None  # KEEP_FLOAT is not empty
+    assert best is not None  # because KEEP_FLOAT is not empty
     golden = _golden_parity(artifact, best.model)
     with one_thread():
         fp32 = {variant: [open_variant(artifact, variant)] for variant in (TORCHSCRIPT, OPENVINO_FP32)}
@@ -116,7 +111,7 @@ def _add_int8(artifact: Artifact, graph: Any, images: CalibrationImages, min_agr
 
 
 def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Iterator[QuantisedVariant]:
-    """int8 with more and more of the first convolutions in floating point."""
+    """Yield int8 graphs, each with more of the first convolutions in floating point than the one before."""
     for keep_float in KEEP_FLOAT:
         fitted = openvino.quantise(graph, torch.split(images.fitted, 1), keep_float)
         model = openvino.compile_graph(fitted, artifact.manifest.recipe.size)
@@ -129,7 +124,7 @@ def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Ite
 
 
 def _score(artifact: Artifact, parity: Parity) -> float:
-    """What the bar is held against: kept labels, or the worst cosine where the output is no class."""
+    """Return what must reach the minimum: the share of kept labels, or the worst cosine if there are no classes."""
     return parity.label_agreement if artifact.manifest.output.kind == "classification" else parity.cosine
 
 
@@ -147,7 +142,7 @@ def _golden_parity(artifact: Artifact, model: FixedBatch) -> Parity:
 
 
 def _tolerance(golden: Parity) -> Tolerance:
-    """Room for another processor's rounding: twice the distance that was measured here."""
+    """Return a tolerance with room for another processor's rounding: twice the distance that was measured here."""
     return Tolerance(
         cosine=min(Tolerance().cosine, 1 - 2 * (1 - golden.cosine)),
         relative=max(Tolerance().relative, 2 * golden.relative_difference),

@@ -1,4 +1,4 @@
-"""Run a source on a few pictures before anything is stored: what can't work every night is refused here."""
+"""Run a source on a few pictures before anything is stored, and refuse one that could not work in every run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.runtimes.torchscript import first_line, run_source
 
-BATCH_TOLERANCE = 1e-4  # of the largest output: fp32 noise of another order of additions stays well below
-_OTHER_BATCHES = (4, 8, 16, 32, 64)  # sizes that people trace with
+BATCH_TOLERANCE = 1e-4  # relative to the largest output: rounding by another order of additions stays well below
+_OTHER_BATCHES = (4, 8, 16, 32, 64)  # common batch sizes of traces
 _BATCH_HINT = "trace or script it so that it takes any batch: use x.shape[0] or flatten(1), never a fixed number"
 
 _Run = Callable[[Tensor], Any]
 
 
 def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
-    """What the source gives for (n, H, W, 3) uint8 pixels, as it is: (n, …) float32.
+    """Return the unchanged outputs of the source for (n, H, W, 3) uint8 pixels: (n, …) float32.
 
-    ModelError with what to do for a module that can't run on them, knows one batch size only, gives anything but one
-    tensor, gives other outputs each time or in other company, or gives numbers that are not finite.
+    Raises ModelError with what to do if the module can't run on them, supports only one batch size, returns anything
+    but one tensor, gives other outputs when it is repeated or when the batch has other images, or gives numbers that
+    are not finite.
     """
     run = partial(run_source, module, spec)
     trial = torch.cat([pixels, pixels.flip(1), 255 - pixels])[:3]
@@ -40,7 +41,7 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
 
 
 def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor) -> None:
-    """Refuse a module that can't run on one, two and three pictures alike, or that gives anything but one tensor.
+    """Refuse a module that can't run on one, two and three pictures, or that returns anything but one tensor.
 
     `trial`: (3, H, W, 3) uint8. Raises ModelError with what to do.
     """
@@ -64,7 +65,10 @@ def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor) -> None:
 
 
 def check_meaning(outputs: Tensor, spec: OutputSpec, num_labels: int | None) -> None:
-    """ModelError where outputs of (n, …) can't mean what `spec` says; ones after (n, D) are dropped."""
+    """Raise ModelError if outputs of (n, …) can't have the meaning that `spec` gives them.
+
+    Dimensions of length 1 after (n, D) are allowed.
+    """
     if spec.kind != "raw" and any(length != 1 for length in outputs.shape[2:]):
         raise ModelError(
             f"one image's output has the shape {tuple(outputs.shape[1:])}, {spec.kind} needs one row of numbers",
@@ -126,6 +130,6 @@ def _check_company(together: Tensor, apart: Tensor) -> None:
 
 
 def _same(one: Tensor, other: Tensor) -> bool:
-    """Within the tolerance; not finite at the same places counts as the same here and is refused later."""
+    """Compare within the tolerance; values that are not finite at the same places are equal here and refused later."""
     scale = one.abs().nan_to_num(posinf=0).max().item()
     return torch.allclose(one, other, rtol=0, atol=BATCH_TOLERANCE * max(scale, 1e-6), equal_nan=True)

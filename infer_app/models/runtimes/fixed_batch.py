@@ -1,4 +1,4 @@
-"""A model that always runs one and the same batch size: what it was compiled for, and the same sums for every image."""
+"""Run a model with one constant batch size, for which it was compiled and with which all images get the same sums."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor
 class FixedBatch:
     """A model for (n, H, W, 3) uint8 with n up to `batch_size`, which always runs `batch_size`: (n, D) float32.
 
-    For one thread at a time: the batch that a tail is padded in is reused.
+    It is not thread-safe: the buffer that pads a smaller batch is reused.
     """
 
     def __init__(
         self, run: Callable[[Tensor], Tensor], size: int, batch_size: int, device: torch.device | str = "cpu"
     ) -> None:
-        """`run` takes (batch_size, size, size, 3) uint8, contiguous, on `device`; its outputs stay there."""
+        """Wrap `run`, which takes contiguous (batch_size, size, size, 3) uint8 on `device` and returns rows there."""
         self._run = run
         self._padded = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8, device=device)
 
@@ -45,5 +45,5 @@ class FixedBatch:
 
 
 def as_rows(output: Tensor) -> Tensor:
-    """(n, D) float32 of an output whose first dimension is the batch."""
+    """Convert an output whose first dimension is the batch to (n, D) float32."""
     return output.float().reshape(output.shape[0], -1)

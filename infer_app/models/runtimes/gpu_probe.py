@@ -1,4 +1,4 @@
-"""What this machine has for a model on a GPU, asked of the driver and of what is installed: nothing large is loaded."""
+"""Describe what this machine has for a model on a GPU, from the driver and package metadata; load no large library."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from pathlib import Path
 
 # Serialization format of torch-tensorrt's embedded plans, compared with == when one is loaded (core/runtime/runtime.h).
 _ABI = {"2.9": "7", "2.10": "7", "2.11": "8", "2.12": "9", "2.13": "9", "2.14": "10"}
-_TENSORRT = ("tensorrt-cu13-bindings", "tensorrt-cu13", "tensorrt")  # distributions, the one that says most first
+_TENSORRT = ("tensorrt-cu13-bindings", "tensorrt-cu13", "tensorrt")  # distributions, the most specific first
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_… (cuda.h)
 _NAME_BYTES = 256
 
 
 @dataclass(frozen=True, slots=True)
 class Gpu:
-    """A GPU as the driver names it."""
+    """A GPU as the driver reports it."""
 
     name: str
     compute_capability: str  # 9.0
@@ -29,22 +29,22 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """All that decides which GPU variants can run here; None where there is none of it."""
+    """All properties that decide which GPU variants can run on a machine; None for what it does not have."""
 
     platform: str  # linux_x86_64, as torch-tensorrt writes it
-    gpu: Gpu | None = None  # the first one that may be used
+    gpu: Gpu | None = None  # the first usable one
     torch: str | None = None
-    cuda: str | None = None  # that torch was built for
+    cuda: str | None = None  # the version that torch was built for
     torch_tensorrt: str | None = None
     tensorrt: str | None = None
 
     @property
     def abi(self) -> str | None:
-        """Of embedded plans, by torch-tensorrt's version; None for one that this program doesn't know."""
+        """Return the format of embedded plans that torch-tensorrt reads; None if its version is not in the table."""
         return _ABI.get(".".join((self.torch_tensorrt or "").split(".")[:2]))
 
     def requirements(self) -> dict[str, str]:
-        """What a plan that is made here asks of the machine it runs on, as the manifest keeps it."""
+        """Return what a plan that is built here requires of the machine that runs it, as the manifest stores it."""
         found = asdict(self) | {"abi": self.abi}
         del found["gpu"]
         if self.gpu is not None:
@@ -54,7 +54,7 @@ class Host:
 
 @cache
 def describe_host() -> Host:
-    """This machine, looked at once."""
+    """Describe this machine; the result is cached."""
     return Host(
         platform=f"{platform.system()}_{platform.machine()}".lower(),
         gpu=_first_gpu(),
@@ -66,14 +66,17 @@ def describe_host() -> Host:
 
 
 def why_tensorrt_fails() -> tuple[str, str] | None:
-    """Why torch-tensorrt can't be loaded and what to do; None where it can. Loads torch: for another process."""
+    """Return why torch-tensorrt can't be loaded and how to fix it; None if it can.
+
+    It loads torch, so call it in another process.
+    """
     from infer_app.models.runtimes.tensorrt import why_unusable
 
     return why_unusable()
 
 
 def _first_gpu() -> Gpu | None:
-    """By the driver's own library, which heeds CUDA_VISIBLE_DEVICES; no context is made."""
+    """Return the first GPU that the driver lists; it respects CUDA_VISIBLE_DEVICES, and no context is made."""
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -96,7 +99,7 @@ def _attribute(driver: ctypes.CDLL, attribute: int, device: ctypes.c_int) -> int
 
 
 def _cuda_of_torch() -> str | None:
-    """From torch/version.py, read as text: importing torch takes seconds that a coordinator can spare."""
+    """Read the CUDA version from the text of torch/version.py: importing torch would take seconds."""
     spec = find_spec("torch")
     with suppress(OSError):
         text = Path(spec.origin).with_name("version.py").read_text() if spec and spec.origin else ""

@@ -1,4 +1,4 @@
-"""The variants of a GPU, opened: a TorchScript module in half precision, or one with a TensorRT plan inside."""
+"""Open the GPU variants: a TorchScript module in half precision, or one that embeds a TensorRT plan."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs w
 def open_gpu_variant(
     artifact: Artifact, variant: str, batch_size: int | None = None, device: torch.device | str = "cuda"
 ) -> FixedBatch:
-    """A stored variant on `device`, warmed up; a plan in an older wrapping is wrapped again in memory.
+    """Open a stored variant on `device` and warm it up; embed the plan again if the module has another ABI.
 
-    Raises ModelError where it was made for another machine, is damaged, or TensorRT is missing.
+    Raises ModelError if it was built for another machine or is damaged, or if TensorRT is missing.
     """
     device, details = torch.device(device), artifact.manifest.variants[variant]
     module = _load(artifact, variant, details, device)
@@ -31,10 +31,10 @@ def open_gpu_variant(
 
 
 def run_fixed(module: Any, size: int, batch_size: int, device: torch.device) -> FixedBatch:
-    """A loaded module for batches of one size. Raises ModelError where it can't run them.
+    """Wrap a loaded module for batches of one size and warm it up. Raises ModelError if it can't run them.
 
-    Where the GPU's memory is too small for them torch.OutOfMemoryError comes, here and at any later call: a smaller
-    batch may fit, which is the caller's business.
+    Raises torch.OutOfMemoryError, here and at any later call, if the GPU's memory is too small: the caller may try a
+    smaller batch.
     """
     model = FixedBatch(_runner(module), size, batch_size, device)
     try:
@@ -49,12 +49,12 @@ def run_fixed(module: Any, size: int, batch_size: int, device: torch.device) -> 
 
 
 def load_module(variant: str, module: bytes, device: torch.device) -> Any:
-    """The bytes of model.ts, ready to be called. Raises ModelError."""
+    """Load the bytes of model.ts as a callable module. Raises ModelError."""
     return tensorrt.load_embedded(module, device) if is_tensorrt(variant) else load_frozen(module, device)
 
 
 def best_batch(details: dict[str, Any]) -> int:
-    """The batch size that the variant was made for, in images."""
+    """Return the batch size that the variant was built for, in images."""
     return int(details.get("batch", {}).get("best", tensorrt.BEST_BATCH))
 
 
@@ -72,7 +72,7 @@ def _runner(module: Any) -> Callable[[Tensor], Tensor]:
             with torch.inference_mode():
                 outputs: Tensor = module(pixels)
                 return outputs
-        except Exception as error:  # of what is raised inside it TorchScript makes a type of its own
+        except Exception as error:  # TorchScript replaces the type of an exception that is raised inside it
             if "out of memory" in str(error):
                 raise torch.OutOfMemoryError(first_line(error)) from None
             raise

@@ -1,4 +1,4 @@
-"""OpenVINO: the only module that loads it, and the quantisation that belongs to it (NNCF)."""
+"""Convert, quantise and run models with OpenVINO; no other module imports it or NNCF."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import trace_normalised
 
-MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # under variants/<variant>/
-BATCH_SIZE = 2  # images; tuning may find another one faster
+MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # in variants/<variant>/
+BATCH_SIZE = 2  # images; tuning may find a faster one
 
-_INSTALL = "pip install 'infer_app[cpu]'"
+_INSTALL = "pip install --force-reinstall openvino"
 
 
 def convert(artifact: Artifact) -> Any:
-    """The artifact's TorchScript module as an OpenVINO graph: any number of uint8 NHWC pictures in, fp32 out.
+    """Convert the artifact's TorchScript module to an OpenVINO graph: any number of uint8 NHWC pictures in, fp32 out.
 
-    Raises ModelError where OpenVINO lacks an operator of it.
+    Raises ModelError if OpenVINO does not support one of its operators.
     """
     manifest = artifact.manifest
     size = manifest.recipe.size
@@ -39,17 +39,20 @@ def convert(artifact: Artifact) -> Any:
     try:
         with _logging_as_it_was():
             return openvino.convert_model(traced, input=[openvino.PartialShape([-1, size, size, 3])])
-    except Exception as error:  # whatever its frontend meets in the user's graph
+    except Exception as error:  # the frontend may raise anything for the user's graph
         raise ModelError(f"OpenVINO can't convert this model: {_last_line(error)}", "it runs as TorchScript") from error
 
 
 def quantise(graph: Any, calibration: Iterable[Tensor], keep_float: int = 0) -> Any:
-    """A graph in int8 but for the first `keep_float` convolutions; `calibration` are (1, size, size, 3) uint8 pixels.
+    """Quantise a graph to int8, except its first `keep_float` convolutions.
 
-    The overflow fix leaves a bit of each weight unused: on processors without VNNI two products of full range do not
-    fit their 16-bit sum. Measured on such a one with EfficientNet-Lite0: 98 % of the labels kept, 89 % without it.
+    `calibration` yields pixels, (1, size, size, 3) uint8.
+
+    The overflow fix leaves a bit of each weight unused: on processors without VNNI the sum of two products of full
+    range does not fit into 16 bits. Measured on such a processor with EfficientNet-Lite0: 98 % of the labels kept, 89 %
+    without.
     """
-    _openvino()  # first, so that it comes without its telemetry
+    _openvino()  # NNCF would import it with its telemetry
     import nncf
     from nncf.quantization.advanced_parameters import OverflowFix
 
@@ -66,7 +69,7 @@ def quantise(graph: Any, calibration: Iterable[Tensor], keep_float: int = 0) -> 
 
 
 def serialise(graph: Any) -> dict[str, bytes]:
-    """The graph's files by name, weights in full fp32."""
+    """Return the graph's files by name, with weights in full fp32."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, MODEL_XML)
         _openvino().save_model(graph, str(path), compress_to_fp16=False)
@@ -76,7 +79,7 @@ def serialise(graph: Any) -> dict[str, bytes]:
 def build_openvino_variant(
     artifact: Artifact, variant: str, batch_size: int = BATCH_SIZE, num_threads: int = 1
 ) -> FixedBatch:
-    """A stored variant, compiled for this processor. Raises ModelError when OpenVINO is missing or refuses it."""
+    """Compile a stored variant for this processor. Raises ModelError if OpenVINO can't be loaded or can't read it."""
     xml, weights = (artifact.read(f"variants/{variant}/{name}") for name in (MODEL_XML, MODEL_BIN))
     openvino = _openvino()
     try:
@@ -87,10 +90,10 @@ def build_openvino_variant(
 
 
 def compile_graph(graph: Any, size: int, batch_size: int = BATCH_SIZE, num_threads: int = 1) -> FixedBatch:
-    """The graph for one batch size, on `num_threads` threads of the CPU.
+    """Compile the graph for one batch size, to run on `num_threads` threads of the CPU.
 
-    Full precision is asked for: where a processor has bfloat16, the default would be that. Threads are not pinned to
-    cores: pinned, two processes would share the first core.
+    Full precision is requested, because the default on a processor with bfloat16 would be that. Threads are not pinned
+    to cores, because two processes would both be pinned to the first core.
     """
     graph = graph.clone()
     graph.reshape([batch_size, size, size, 3])
@@ -107,7 +110,7 @@ def compile_graph(graph: Any, size: int, batch_size: int = BATCH_SIZE, num_threa
 
 
 def can_quantise() -> bool:
-    """Whether NNCF is there; asked without importing it."""
+    """Return whether NNCF is installed, without importing it."""
     return find_spec("nncf") is not None
 
 
@@ -125,21 +128,21 @@ def _core() -> Any:
 
 
 def _openvino() -> Any:
-    """The library, without its telemetry, which would report each conversion to its maker unasked.
+    """Import OpenVINO without its telemetry, which would report each conversion to its maker.
 
-    Raises ModelError with how to install it.
+    Raises ModelError with how to repair the installation if the import fails.
     """
     sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
     try:
         import openvino
-    except Exception as error:  # a missing system library is an OSError, a damaged package anything
+    except Exception as error:  # an OSError for a missing system library, anything for a damaged package
         raise ModelError(f"OpenVINO can't be loaded: {error}", _INSTALL) from error
     return openvino
 
 
 @contextmanager
 def _logging_as_it_was() -> Iterator[None]:
-    """After a conversion: one that fails leaves the whole program's logging at errors only."""
+    """Restore the logging configuration afterwards: a failed conversion leaves all of it at errors only."""
     root = logging.getLogger()
     level, filters, handlers = root.level, list(root.filters), list(root.handlers)
     try:

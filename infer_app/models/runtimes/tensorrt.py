@@ -1,8 +1,8 @@
-"""TensorRT: the only module that loads it and torch-tensorrt, whose runtime must be there before a plan is loaded.
+"""Build and load TensorRT plans; no other module imports TensorRT or torch-tensorrt.
 
-Two words that are easily confused: a *plan* is TensorRT's own file, bound to a kind of GPU and to TensorRT's version;
-the *embedded* module is TorchScript with that plan inside, bound to torch-tensorrt's serialization format (its ABI)
-as well. So the plan is kept beside the module: from it another module is made in a moment, without building anew.
+A *plan* is TensorRT's own file, bound to a kind of GPU and to TensorRT's version. The *embedded* module is TorchScript
+that contains the plan; it is also bound to torch-tensorrt's serialization format (its ABI). The plan is stored beside
+the module, so that another module can be made from it in a moment, without building again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from infer_app.errors import ModelError
 from infer_app.models.runtimes.gpu_probe import describe_host
 from infer_app.models.runtimes.torchscript import first_line, load_runnable, save_module
 
-PLAN_FILE, MODULE_FILE = "engine.plan", "model.ts"  # under variants/<variant>/
-MIN_BATCH, BEST_BATCH, MAX_BATCH = 1, 64, 256  # images; the plan is fastest at the second
+PLAN_FILE, MODULE_FILE = "engine.plan", "model.ts"  # in variants/<variant>/
+MIN_BATCH, BEST_BATCH, MAX_BATCH = 1, 64, 256  # images; the plan is tuned for BEST_BATCH
 
 INSTALL = "pip install 'infer_app[trt]' on a machine with an NVIDIA GPU"
 REBUILD = "build it again on this machine: infer model build … --variant trt"
@@ -45,9 +45,9 @@ class Bindings:
 
 
 def build_plan(model: nn.Module, size: int, device: torch.device) -> bytes:
-    """The plan of a module that takes (n, size, size, 3) uint8 on `device`, for any n up to MAX_BATCH; takes minutes.
+    """Build the plan of a module that takes (n, size, size, 3) uint8 on `device`, for n up to MAX_BATCH.
 
-    Raises ModelError where torch can't export the module or TensorRT can't take all of it.
+    It takes minutes. Raises ModelError if torch can't export the module or TensorRT does not support all of it.
     """
     torch_tensorrt = load_library()
     exported = export_dynamic(model, size, device)
@@ -62,15 +62,15 @@ def build_plan(model: nn.Module, size: int, device: torch.device) -> bytes:
             plan: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
                 exported, arg_inputs=[spec], device=_own_device(torch_tensorrt, device)
             )
-    except Exception as error:  # whatever it meets in the user's graph
+    except Exception as error:  # it may raise anything for the user's graph
         raise ModelError(
-            f"TensorRT can't take this model: {first_line(error)}", "build --variant cuda instead, which takes any"
+            f"TensorRT can't convert this model: {first_line(error)}", "build --variant cuda instead"
         ) from error
     return bytes(plan)
 
 
 def export_dynamic(model: nn.Module, size: int, device: torch.device) -> torch.export.ExportedProgram:
-    """The module as a graph of operators for any batch. Raises ModelError where it can't be one."""
+    """Export the module as a graph of operators for any batch size. Raises ModelError if that fails."""
     example = torch.zeros(2, size, size, 3, dtype=torch.uint8, device=device)
     batch = torch.export.Dim("batch", min=MIN_BATCH, max=MAX_BATCH)
     try:
@@ -78,14 +78,14 @@ def export_dynamic(model: nn.Module, size: int, device: torch.device) -> torch.e
             return torch.export.export(model, (example,), dynamic_shapes=({0: batch},))
     except Exception as error:  # the user's code is traced
         raise ModelError(
-            f"torch.export can't take this model: {first_line(error)}",
-            "its batch must stay open: use x.shape[0] or flatten(1), never a fixed number; or build --variant cuda",
+            f"torch.export can't export this model: {first_line(error)}",
+            "keep its batch size dynamic: use x.shape[0] or flatten(1), never a fixed number; or build --variant cuda",
         ) from error
 
 
 def read_bindings(plan: bytes) -> Bindings:
-    """Asked of the plan itself. Raises ModelError for bytes that TensorRT here does not take for a plan."""
-    load_library()  # which finds TensorRT's own libraries
+    """Read the bindings from the plan itself. Raises ModelError if TensorRT here can't read it."""
+    load_library()  # it finds TensorRT's libraries
     import tensorrt
 
     engine = tensorrt.Runtime(tensorrt.Logger(tensorrt.Logger.ERROR)).deserialize_cuda_engine(plan)
@@ -100,7 +100,7 @@ def read_bindings(plan: bytes) -> Bindings:
 
 
 def embed(plan: bytes, bindings: Bindings, device: torch.device) -> Any:
-    """The plan as a TorchScript module that takes a batch on `device`. Raises ModelError where it can't run here."""
+    """Embed the plan in a TorchScript module that takes a batch on `device`. Raises ModelError if it can't run here."""
     torch_tensorrt = load_library()
     with _told():
         return torch_tensorrt.ts.embed_engine_in_new_module(
@@ -112,25 +112,28 @@ def embed(plan: bytes, bindings: Bindings, device: torch.device) -> Any:
 
 
 def embed_to_bytes(plan: bytes, bindings: Bindings, device: torch.device) -> bytes:
-    """What model.ts holds."""
+    """Embed the plan and return the bytes of model.ts."""
     return save_module(embed(plan, bindings, device))
 
 
 def load_embedded(module: bytes, device: torch.device) -> Any:
-    """What model.ts held. The plan is deserialised while TorchScript reads it. Raises ModelError."""
+    """Load the bytes of model.ts, which deserialises the plan. Raises ModelError."""
     load_library()
     with _told():
         return load_runnable(module, device)
 
 
 def runtime_abi() -> str:
-    """The format of embedded plans that the installed runtime reads. Raises ModelError where there is none."""
+    """Return the format of embedded plans that the installed runtime reads. Raises ModelError if there is none."""
     load_library()
     return str(torch.ops.tensorrt.ABI_VERSION())
 
 
 def why_unusable() -> tuple[str, str] | None:
-    """Why torch-tensorrt can't be loaded and what to do; None where it can. A failed import leaves parts behind."""
+    """Return why torch-tensorrt can't be loaded and how to fix it; None if it can.
+
+    A failed import leaves some modules loaded.
+    """
     try:
         load_library()
     except ModelError as error:
@@ -140,12 +143,15 @@ def why_unusable() -> tuple[str, str] | None:
 
 @cache
 def load_library() -> ModuleType:
-    """torch_tensorrt. Raises ModelError: without TensorRT's libraries its import raises anything, and prints."""
+    """Import torch_tensorrt. Raises ModelError.
+
+    Without TensorRT's libraries the import can raise any exception, and prints.
+    """
     said = io.StringIO()
     try:
         with redirect_stdout(said):
             import torch_tensorrt
-    except Exception as error:  # a bare Exception, among others
+    except Exception as error:  # also a bare Exception
         raise ModelError(
             f"torch-tensorrt can't be loaded: {_in_short(error)}", _how_to_install(said.getvalue())
         ) from error
@@ -154,7 +160,7 @@ def load_library() -> ModuleType:
 
 
 def _how_to_install(said: str) -> str:
-    """Names what is installed: the usual cause is a TensorRT that isn't the one torch-tensorrt was made for."""
+    """Name the installed versions: most often TensorRT is not the version that torch-tensorrt was built for."""
     host = describe_host()
     if host.torch_tensorrt is None:
         return INSTALL
@@ -164,13 +170,13 @@ def _how_to_install(said: str) -> str:
 
 
 def _own_device(torch_tensorrt: ModuleType, device: torch.device) -> Any:
-    """Its own type: embed does not take torch's."""
+    """Return the device as torch-tensorrt's own type, because embed does not accept torch's."""
     return torch_tensorrt.Device(gpu_id=device.index or 0)
 
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """The runtime's refusals as ModelError, in the words of a user's machine."""
+    """Raise the runtime's errors as ModelError, with an explanation for the user."""
     try:
         yield
     except ModelError as error:
@@ -187,7 +193,7 @@ _REFUSALS = (
         "it is embedded again from engine.plan",
     ),
     ("No compatible device", "the plan was built for a GPU of another compute capability", REBUILD),
-    ("Unable to deserialize", "TensorRT does not take the plan: it is damaged, or of another version or GPU", REBUILD),
+    ("Unable to deserialize", "TensorRT rejects the plan: it is damaged, or of another version or GPU", REBUILD),
     ("not built to run", "the plan was built for another platform", REBUILD),
 )
 
@@ -201,7 +207,7 @@ def _explain(message: str, hint: str) -> tuple[str, str]:
 
 @contextmanager
 def _stdout_kept() -> Iterator[None]:
-    """Standard output belongs to the answer; what a builder prints is dropped."""
+    """Discard what a builder prints to standard output, which is reserved for the command's result."""
     with redirect_stdout(io.StringIO()):
         yield
 

@@ -1,4 +1,4 @@
-"""TorchScript: the only module that touches torch.jit, which is deprecated; its own warnings end here."""
+"""Load, trace and run TorchScript; no other module uses torch.jit, which is deprecated, and its warnings end here."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch, as_rows
-from infer_app.models.runtimes.padding import fold_padding
 
-BATCH_SIZE = 4  # images; fixed, because the fusion is made for one shape. Tuning may find another one faster
+BATCH_SIZE = 4  # images; constant, because the fusion is compiled for one shape; tuning may find a faster one
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
 
-_jit: Any = torch.jit  # has hardly a type
+_jit: Any = torch.jit  # Any, because hardly any of it has types
 
 _CALLABLE = "give a callable that makes the module: infer model build package.module:function --weights FILE"
 _TRACE = "save the whole model: torch.jit.save(torch.jit.trace(model.eval(), example), FILE)"
 
 
 def load_torchscript(source: bytes) -> torch.jit.ScriptModule:
-    """The module in a TorchScript file, in eval mode on the CPU; ModelError that says what the bytes are instead."""
+    """Load a TorchScript file's module, in eval mode on the CPU.
+
+    Raises ModelError that names the format if it is another one.
+    """
     _refuse_other_formats(source)
     try:
         with _no_deprecations():
@@ -43,7 +45,7 @@ def load_torchscript(source: bytes) -> torch.jit.ScriptModule:
 
 
 def trace_module(module: nn.Module, example: Tensor) -> bytes:
-    """A module as the bytes of a TorchScript file; ModelError where it can't be traced."""
+    """Trace a module and return the bytes of a TorchScript file. Raises ModelError if that fails."""
     try:
         with _no_deprecations(), torch.no_grad():
             return save_module(_jit.trace(module, example, check_trace=False))
@@ -55,7 +57,7 @@ def trace_module(module: nn.Module, example: Tensor) -> bytes:
 
 
 def save_module(module: Any) -> bytes:
-    """A TorchScript module as the bytes of a file."""
+    """Return a TorchScript module as the bytes of a file."""
     buffer = io.BytesIO()
     with _no_deprecations():
         _jit.save(module, buffer)
@@ -63,35 +65,47 @@ def save_module(module: Any) -> bytes:
 
 
 def load_runnable(module: bytes, device: torch.device) -> Any:
-    """A module of our own making, in eval mode on `device`; ModelError with torch's own words where it can't be."""
+    """Load a module that this program saved, in eval mode on `device`.
+
+    Raises ModelError with torch's message if that fails.
+    """
     try:
         with _no_deprecations():
             loaded = _jit.load(io.BytesIO(module), map_location=device)
-    except Exception as error:  # what a runtime's classes raise while they are unpickled is anybody's guess
+    except Exception as error:  # a runtime's classes may raise anything while they are unpickled
         raise ModelError(first_line(error), "build the variant again on this machine") from error
     return loaded.eval()
 
 
 def load_frozen(module: bytes, device: torch.device) -> Any:
-    """The same with its weights folded in: what never changes needn't be computed for each batch. Raises ModelError."""
+    """Load a module that this program saved and fold its weights into the code, which saves work in each batch.
+
+    Raises ModelError.
+    """
     with _no_deprecations(), torch.inference_mode():
         return _freeze(load_runnable(module, device))
 
 
 def run_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Any:
-    """The plain fp32 forward, nothing frozen and nothing fused, on (n, H, W, 3) uint8: what golden outputs are."""
+    """Run the plain fp32 forward on (n, H, W, 3) uint8, neither frozen nor fused.
+
+    It gives the golden outputs.
+    """
     with _no_deprecations(), torch.inference_mode(), _jit.optimized_execution(False):
         return _Normalised(module, spec, channels_last=False)(pixels)
 
 
 def run_artifact(artifact: Artifact, pixels: Tensor) -> Tensor:
-    """`run_source` of a stored model: (n, D) float32."""
+    """Call `run_source` with a stored model: (n, D) float32."""
     module = load_torchscript(artifact.read(artifact.manifest.model_file))
     return as_rows(run_source(module, artifact.manifest.input_spec, pixels))
 
 
 def build_cpu_variant(artifact: Artifact, batch_size: int = BATCH_SIZE) -> FixedBatch:
-    """The variant cpu-torchscript, warmed up and fast from the first call; made at every load, nothing is stored."""
+    """Make the variant cpu-torchscript, warmed up, so that the first call is fast already.
+
+    It is made at every load; none of it is stored.
+    """
     manifest = artifact.manifest
     return make_cpu_variant(
         artifact.read(manifest.model_file), manifest.input_spec, manifest.recipe.size, batch_size=batch_size
@@ -99,19 +113,19 @@ def build_cpu_variant(artifact: Artifact, batch_size: int = BATCH_SIZE) -> Fixed
 
 
 def make_cpu_variant(source: bytes, spec: InputSpec, size: int, batch_size: int = BATCH_SIZE) -> FixedBatch:
-    """The same for a source of which there is no artifact yet.
+    """Make the variant cpu-torchscript from a source that need not belong to an artifact.
 
-    Channels last is what oneDNN's kernels are quickest in, and the decoded pixels have it already. A module that
-    calls `view` on a picture can't run so; it gets the usual layout.
+    oneDNN's kernels are fastest with channels last, which decoded pixels have already. A module that calls `view` on a
+    picture can't run with it and gets the default layout.
     """
     try:
         return _warm(_frozen(source, spec, size, batch_size, channels_last=True), size, batch_size)
-    except Exception:  # torch.jit.Error is no RuntimeError
+    except Exception:  # torch.jit.Error is not a RuntimeError
         return _warm(_frozen(source, spec, size, batch_size, channels_last=False), size, batch_size)
 
 
 def trace_normalised(source: bytes, spec: InputSpec, size: int) -> Any:
-    """The source behind uint8 NHWC pixels, traced and not frozen: what other runtimes are converted from."""
+    """Trace the source with normalisation of uint8 NHWC pixels, not frozen, for conversion to other runtimes."""
     wrapped = _Normalised(load_torchscript(source), spec, channels_last=False).eval()
     example = torch.zeros(BATCH_SIZE, size, size, 3, dtype=torch.uint8)
     with _no_deprecations(), torch.no_grad():
@@ -119,7 +133,7 @@ def trace_normalised(source: bytes, spec: InputSpec, size: int) -> Any:
 
 
 class _Normalised(nn.Module):
-    """The source behind uint8 NHWC pixels: the 0-1 scale's mean and std, on the 0-255 scale."""
+    """The source with normalisation of uint8 NHWC pixels, by mean and std of the 0-1 scale on the 0-255 scale."""
 
     mean: Tensor
     std: Tensor
@@ -143,16 +157,14 @@ def _frozen(source: bytes, spec: InputSpec, size: int, batch_size: int, *, chann
     wrapped = _Normalised(load_torchscript(source), spec, channels_last=channels_last).eval()
     example = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8)
     with _no_deprecations(), torch.no_grad():
-        frozen = _freeze(_jit.trace(wrapped, example, check_trace=False))
-    fold_padding(frozen.graph)
-    return frozen
+        return _freeze(_jit.trace(wrapped, example, check_trace=False))
 
 
 def _freeze(module: Any) -> Any:
     """Fold the weights into the code.
 
-    The result keeps the module alive: for the message of an error in it torch 2.13 reads the functions that it was
-    inlined from, and crashes where they are gone. That takes no memory, since the two share their weights.
+    The result keeps a reference to the module: for the message of an error in it, torch 2.13 reads the functions that
+    were inlined and crashes if they were freed. That costs no memory, because the two share their weights.
     """
     frozen = _jit.freeze(module)
     object.__setattr__(frozen, "inlined_from", module)
@@ -189,15 +201,15 @@ def _refuse_other_formats(source: bytes) -> None:
 
 
 def first_line(error: BaseException) -> str:
-    """What torch says, without the pages of traceback that it puts into the message."""
+    """Return the line of torch's message that says what failed, without the pages of traceback that it contains."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error: " in line]  # of a failure inside TorchScript code: the last such line
+    told = [line for line in lines if "Error: " in line]  # the last one is the cause inside TorchScript code
     return (told[-1] if told else lines[0] if lines else type(error).__name__)[:300]
 
 
 @contextmanager
 def _no_deprecations() -> Iterator[None]:
-    """torch.jit warns at each call that it may go; the source is kept so that a successor can be added."""
+    """Ignore the warnings of torch.jit that it may be removed; the stored source allows another runtime later."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*torch\.jit", category=DeprecationWarning)
         yield
@@ -205,7 +217,7 @@ def _no_deprecations() -> Iterator[None]:
 
 @contextmanager
 def _onednn_fusion() -> Iterator[None]:
-    """oneDNN's fusion for what is compiled meanwhile; a switch of the whole process, so it is put back."""
+    """Turn on oneDNN's fusion for what is compiled meanwhile; it is a switch of the whole process, so restore it."""
     before = _jit.onednn_fusion_enabled()
     _jit.enable_onednn_fusion(True)
     try:

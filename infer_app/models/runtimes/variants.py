@@ -1,9 +1,8 @@
-"""The forms a model can run in: their names, what they need, and how each is opened."""
+"""List the variants in which a model can run: their names, their requirements, and how each is opened."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from infer_app.errors import ModelError
@@ -22,26 +21,26 @@ OPENVINO_INT8 = "cpu-openvino-int8"
 TRT_FP16, TRT_BF16 = "trt-fp16", "trt-bf16"
 CUDA_FP16, CUDA_BF16 = "cuda-fp16", "cuda-bf16"
 
-GPU_VARIANTS = (TRT_FP16, TRT_BF16, CUDA_FP16, CUDA_BF16)  # in the order in which auto prefers them
+GPU_VARIANTS = (TRT_FP16, TRT_BF16, CUDA_FP16, CUDA_BF16)  # in auto's order of preference
 PRECISIONS = {
     TORCHSCRIPT: "fp32",
     OPENVINO_FP32: "fp32",
     OPENVINO_INT8: "int8",
     **{variant: variant.rpartition("-")[2] for variant in GPU_VARIANTS},
 }
-UNKNOWN = "this infer_app does not know it"
+UNKNOWN = "this version of infer_app does not know it"
 
 _SHORT = {"trt": TRT_FP16, "cuda": CUDA_FP16}
 _REBUILD = "build it here: infer model build … --variant trt"
 
 
 def full_name(variant: str) -> str:
-    """`trt` and `cuda` stand for their fp16."""
+    """Return the full name of a variant; `trt` and `cuda` are short for their fp16 variants."""
     return _SHORT.get(variant, variant)
 
 
 def precision_of(variant: str) -> str:
-    """fp32, int8, fp16 or bf16. Raises ModelError for a variant that this program doesn't know."""
+    """Return fp32, int8, fp16 or bf16. Raises ModelError for a variant that this program does not know."""
     try:
         return PRECISIONS[variant]
     except KeyError:
@@ -49,7 +48,7 @@ def precision_of(variant: str) -> str:
 
 
 def device_of(variant: str) -> str:
-    """cpu or cuda."""
+    """Return cpu or cuda."""
     return "cpu" if variant.startswith("cpu-") else "cuda"
 
 
@@ -58,22 +57,20 @@ def is_tensorrt(variant: str) -> bool:
 
 
 def missing_for(variant: str, requires: Mapping[str, Any] | None = None, host: Host | None = None) -> str | None:
-    """What this machine lacks to run a variant, in words; None where it lacks nothing. Loads nothing large.
+    """Return what this machine lacks to run a variant, as text; None if it lacks nothing. It loads no large library.
 
-    `requires` is what the manifest says of the machine that a plan was built on.
+    `requires` is the manifest's entry about the machine that a plan was built on.
     """
     if variant not in PRECISIONS:
         return UNKNOWN
     if device_of(variant) == "cuda":
         host = host or describe_host()
         return missing_here(variant, host) or (_other_machine(requires or {}, host) if is_tensorrt(variant) else None)
-    if variant != TORCHSCRIPT and find_spec("openvino") is None:
-        return "OpenVINO is not installed: pip install 'infer_app[cpu]'"
     return None
 
 
 def missing_here(variant: str, host: Host) -> str | None:
-    """What a machine lacks for a GPU variant, wherever that was built."""
+    """Return what a machine lacks for any GPU variant of this kind, wherever it was built; None if it lacks nothing."""
     if host.gpu is None:
         return "no NVIDIA GPU is found: nvidia-smi must show one, and a container be started with it"
     if host.cuda is None:
@@ -84,7 +81,7 @@ def missing_here(variant: str, host: Host) -> str | None:
 
 
 def runnable(manifest: Manifest, device: str = "cpu") -> list[str]:
-    """The variants for a device that this machine has all it needs for."""
+    """List the variants for a device that this machine can run."""
     return [
         variant
         for variant, details in manifest.variants.items()
@@ -99,10 +96,10 @@ def open_variant(
     num_threads: int = 1,
     device: torch.device | str | None = None,
 ) -> FixedBatch:
-    """A variant, ready to run (n, H, W, 3) uint8 with n up to its batch size. Raises ModelError.
+    """Open a variant, ready to run (n, H, W, 3) uint8 with n up to its batch size. Raises ModelError.
 
-    `num_threads` counts for the CPU's, `device` for the GPU's: their pixels may come from anywhere, and their outputs
-    stay on it.
+    `num_threads` applies to CPU variants and `device` to GPU variants, which take pixels from any device and leave
+    their outputs on their own.
     """
     given = {} if batch_size is None else {"batch_size": batch_size}
     if precision_of(variant) and variant == TORCHSCRIPT:
@@ -119,7 +116,10 @@ def open_variant(
 
 
 def _other_machine(requires: Mapping[str, Any], host: Host) -> str | None:
-    """How this machine differs from the one that a plan was built on. The ABI may: the plan is embedded again."""
+    """Return how this machine differs from the one that a plan was built on; None if it does not.
+
+    The ABI may differ: the plan is embedded again.
+    """
     here = host.requirements()
     for key, what in (("platform", "platform"), ("compute_capability", "compute capability"), ("tensorrt", "TensorRT")):
         if key in requires and requires[key] != here.get(key):

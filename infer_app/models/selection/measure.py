@@ -1,4 +1,4 @@
-"""How fast each variant is here: measured on the golden pixels, on one thread."""
+"""Measure how fast each variant is on this machine, on the golden pixels and one thread."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from infer_app.models.verification.golden import golden_pixels
 log = logging.getLogger(__name__)
 
 BATCH_SIZES = (1, 2, 4, 8)
-FEW_BATCH_SIZES = (4,)  # when somebody waits
-ROUNDS = 5  # in which all take turns, so that a noisy moment hits all alike
-ROUND_S = 0.05  # at least, for each
+FEW_BATCH_SIZES = (4,)  # for a quick measurement
+ROUNDS = 5  # all models take turns, so that noise affects all of them
+ROUND_S = 0.05  # minimum per model and round
 
 
 def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZES) -> dict[str, Speed]:
-    """The fastest batch size of every variant that can run here."""
+    """Measure every variant that can run here and return its fastest batch size."""
     models = {}
     with one_thread():
         for variant in runnable(artifact.manifest):
@@ -39,7 +39,10 @@ def measure_variants(artifact: Artifact, batch_sizes: Sequence[int] = BATCH_SIZE
 
 
 def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: Tensor) -> dict[str, Speed]:
-    """The fastest of each name's models, by its best round: what others take of the machine only ever adds to it."""
+    """Return the fastest of each name's models, by its best round.
+
+    Other programs on the machine only ever add time, so the best round is the most accurate.
+    """
     contestants = [(name, model) for name, some in models.items() for model in some]
     best = [float("inf")] * len(contestants)
     with one_thread():
@@ -54,13 +57,16 @@ def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: Tensor) -
 
 
 def measure_in_worker(folder: Path, is_quick: bool) -> dict[str, Speed]:
-    """`measure_variants` of the model in a folder: what a process of its own runs."""
+    """Measure the variants of the model in a folder; call it in a process of its own."""
     return measure_variants(open_artifact(folder), FEW_BATCH_SIZES if is_quick else BATCH_SIZES)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """For opening and for measuring: torch compiles for the threads it has, and the clock sees only one of them."""
+    """Run torch on one thread meanwhile, for opening models and for measuring.
+
+    torch compiles for the number of threads it has, and the clock measures only one of them.
+    """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -70,7 +76,7 @@ def one_thread() -> Iterator[None]:
 
 
 def _ms_per_image(model: FixedBatch, batch: Tensor) -> float:
-    """CPU milliseconds: on a busy machine they say more than the clock."""
+    """Return CPU milliseconds, which are more accurate than wall time on a busy machine."""
     started, runs = time.thread_time(), 0
     while runs == 0 or time.thread_time() - started < ROUND_S:
         model(batch)

@@ -1,8 +1,8 @@
-"""What was measured of a model on a host: which variant and batch size are fast here, which layout of processes.
+"""Store what was measured of a model on a host: which variant, batch size and layout of processes are fast.
 
-Kept beside the model as tuning/<host>.json. It is a figure, not a definition: losing it costs a few seconds of
-measuring, and the model's checksums don't cover it. A host is its processor and the cores that may be used, so that
-a container, whose name changes every night, finds what was measured the night before.
+It is stored beside the model as tuning/<host>.json and is not covered by the model's checksums: if it is lost, it is
+measured again in a few seconds. A host is its processor and the number of usable cores, so that a container, whose name
+changes with each run, finds the measurements of the run before.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -24,14 +24,14 @@ from infer_app.models.artifact.artifact import TUNING_FOLDER
 
 _LIBRARIES = ("torch", "openvino")
 
-# What a damaged file must not ask of a night: it is measured again instead.
+# Bounds of what a file may contain; a damaged file is measured again.
 Count = Annotated[int, Field(ge=1, le=1024)]
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """A variant on one thread of one core."""
+    """The speed of a variant on one thread of one core."""
 
     batch_size: Count
     ms_per_image: Amount  # CPU milliseconds
@@ -39,23 +39,23 @@ class Speed:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How the cores are used: so many processes with so many threads each."""
+    """A number of processes and the number of threads of each."""
 
     workers: Count
     threads: Count
-    images_per_second: float | None = None  # of the golden images, once running; None where it was not measured
+    images_per_second: float | None = None  # steady rate on the golden images; None if it was not measured
 
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """All that was measured of one model on one host."""
+    """All measurements of one model on one host."""
 
     host: str
-    libraries: dict[str, str]  # versions that were measured; others are measured anew
+    libraries: dict[str, str]  # measured versions; with other ones, everything is measured again
     measured_at: str  # ISO 8601, UTC
     speeds: dict[str, Speed] = field(default_factory=dict)  # by variant
     layouts: dict[str, tuple[Layout, ...]] = field(default_factory=dict)  # by variant, the fastest first
-    worker_bytes: Annotated[int, Field(ge=0)] | None = None  # of memory that one worker has for itself
+    worker_bytes: Annotated[int, Field(ge=0)] | None = None  # private memory of one worker
 
     def layout_of(self, variant: str) -> Layout | None:
         return next(iter(self.layouts.get(variant, ())), None)
@@ -65,7 +65,7 @@ class Tuning:
 
     @classmethod
     def from_json(cls, text: str) -> Tuning:
-        """Raises ValidationError for anything else."""
+        """Parse a file's text. Raises ValidationError if it is not valid."""
         return _JSON.validate_json(text)
 
 
@@ -73,13 +73,13 @@ _JSON = TypeAdapter(Tuning)
 
 
 def new_tuning(num_cores: int, speeds: Mapping[str, Speed]) -> Tuning:
-    """Of this host, as of now."""
+    """Return measurements of this host, with the present time."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Tuning(host_name(num_cores), library_versions(), now, dict(speeds))
 
 
 def load_tuning(artifact_folder: Path, num_cores: int) -> Tuning | None:
-    """This host's, where there is one that still holds; None where it must be measured."""
+    """Load this host's measurements; return None if there are none or they are of other library versions."""
     try:
         tuning = Tuning.from_json(_path(artifact_folder, num_cores).read_text())
     except (OSError, UnicodeDecodeError, ValidationError):
@@ -88,7 +88,7 @@ def load_tuning(artifact_folder: Path, num_cores: int) -> Tuning | None:
 
 
 def load_all(artifact_folder: Path) -> list[Tuning]:
-    """Those of every host, for `infer model show`; what can't be read is left out."""
+    """Load the measurements of every host, for `infer model show`; skip files that are not valid."""
     found = []
     for path in sorted(artifact_folder.glob(f"{TUNING_FOLDER}/*.json")):
         with suppress(OSError, UnicodeDecodeError, ValidationError):
@@ -97,7 +97,7 @@ def load_all(artifact_folder: Path) -> list[Tuning]:
 
 
 def save_tuning(artifact_folder: Path, num_cores: int, tuning: Tuning) -> bool:
-    """Whether it could be kept: a model folder may be read-only."""
+    """Save the measurements and return whether that was possible: a model's folder may be read-only."""
     path = _path(artifact_folder, num_cores)
     try:
         path.parent.mkdir(exist_ok=True)
@@ -108,17 +108,13 @@ def save_tuning(artifact_folder: Path, num_cores: int, tuning: Tuning) -> bool:
 
 
 def host_name(num_cores: int) -> str:
-    """`AMD EPYC, 2 cores`."""
+    """Return the host's name, for example `AMD EPYC, 2 cores`."""
     return f"{_processor()}, {num_cores} core{'s' * (num_cores != 1)}"
 
 
 def library_versions() -> dict[str, str]:
-    """Of what runs a model, where installed; read without importing it."""
-    versions = {}
-    for name in _LIBRARIES:
-        with suppress(PackageNotFoundError):
-            versions[name] = version(name)
-    return versions
+    """Return the versions of the libraries that run models, without importing them."""
+    return {name: version(name) for name in _LIBRARIES}
 
 
 def _path(artifact_folder: Path, num_cores: int) -> Path:
@@ -127,7 +123,10 @@ def _path(artifact_folder: Path, num_cores: int) -> Path:
 
 
 def _processor() -> str:
-    """The processor's model and what it can do: a virtual machine may hide some of it."""
+    """Return the processor's model and its best vector instructions.
+
+    Both are needed: a virtual machine may hide instructions of the same model.
+    """
     with suppress(OSError):
         pairs = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
         lines = {key.strip(): value.strip() for key, _, value in pairs}

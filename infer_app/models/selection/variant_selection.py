@@ -1,4 +1,4 @@
-"""Which variant a run takes: decided before anything is loaded, from the manifest and what was measured here."""
+"""Select the variant of a run from the manifest and this machine's measurements, before anything is loaded."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.runtimes.variants import GPU_VARIANTS, UNKNOWN, device_of, full_name, missing_for, precision_of
+from infer_app.models.runtimes.variants import GPU_VARIANTS, PRECISIONS, device_of, full_name, missing_for, precision_of
 from infer_app.models.selection.tuning import Speed
 
 AUTO = "auto"
@@ -20,7 +20,7 @@ Missing = Callable[[str, Mapping[str, Any]], str | None]
 
 @dataclass(frozen=True, slots=True)
 class VariantRequest:
-    """What the user allows, and what the day demands."""
+    """The variant that the user requests and allows, and the one that the day requires."""
 
     variant: str = AUTO
     allow_int8: bool = False
@@ -30,24 +30,26 @@ class VariantRequest:
 
 @dataclass(frozen=True, slots=True)
 class VariantSelection:
+    """The selected variant, and why each other one was not selected."""
+
     variant: str
-    passed_over: dict[str, str]  # variant: why it was not taken
+    passed_over: dict[str, str]  # variant: why it was not selected
 
     @property
     def device(self) -> str:
-        """cpu or cuda."""
+        """Return cpu or cuda."""
         return device_of(self.variant)
 
 
 def choose_variant(
     manifest: Manifest, speeds: Mapping[str, Speed], wish: VariantRequest, missing: Missing = missing_for
 ) -> VariantSelection:
-    """The variant that was asked for; or TensorRT's, CUDA's, and then the fastest of the CPU, as far as they may run.
+    """Select the requested variant; or else TensorRT's, CUDA's, or the fastest of the CPU's, in this order.
 
-    On a CPU there is one precision that is allowed: whether that is int8 or fp32 was decided when the model was built
-    and travels with it, so that no noise of a measurement and no missing library ever changes from one to the other.
-    A GPU's variants have half precision; they exist where somebody built them, and met their bar. A day keeps the
-    precision it began with. Raises UsageError for a variant the model hasn't, ModelError where none may run here.
+    On a CPU exactly one precision is allowed. Whether that is int8 or fp32 was decided when the model was built and is
+    part of the model, so that neither a noisy measurement nor a variant that can't run here changes the precision. GPU
+    variants have half precision; they exist only if they were built and met their minimum. A day keeps the precision
+    that it began with. Raises UsageError for a variant that the model does not have, ModelError if none can run here.
     """
     if wish.variant != AUTO:
         return VariantSelection(_as_asked(manifest, wish, missing), {})
@@ -61,22 +63,25 @@ def choose_variant(
 
 
 def wished_precision(manifest: Manifest, wish: VariantRequest) -> str:
-    """On a CPU: that of the variant a day began with, or else what is allowed."""
+    """Return the precision of a CPU variant: that of the variant a day began with, or else the allowed one."""
     return precision_of(wish.resume_variant) if wish.resume_variant else allowed_precision(manifest, wish.allow_int8)
 
 
 def allowed_precision(manifest: Manifest, allow_int8: bool) -> str:
-    """int8 where the user allows it and the model has an int8 variant that is good enough and was faster when built."""
+    """Return int8 if the user allows it and an int8 variant met its minimum and was faster when built, else fp32."""
     is_better = any(
         precision_of(variant) == "int8" and details.get("meets_bar") and details.get("is_faster")
         for variant, details in manifest.variants.items()
-        if missing_for(variant) != UNKNOWN
+        if variant in PRECISIONS
     )
     return "int8" if allow_int8 and is_better else "fp32"
 
 
 def _best(left: list[str], speeds: Mapping[str, Speed], passed_over: dict[str, str]) -> VariantSelection:
-    """What was measured is milliseconds of one core, which says nothing about a GPU: that is better by its kind."""
+    """Select a GPU variant by its kind, or else the CPU variant that was measured to be the fastest.
+
+    Measurements are milliseconds on one CPU core, so they can't rank the GPU's.
+    """
     on_gpu = [variant for variant in GPU_VARIANTS if variant in left]
     best = on_gpu[0] if on_gpu else min(left, key=lambda variant: (_ms(speeds, variant), left.index(variant)))
     others = {variant: f"{best} comes first" if on_gpu else _slower(speeds, variant) for variant in left}
@@ -90,13 +95,13 @@ def _none_left(manifest: Manifest, wish: VariantRequest, passed_over: Mapping[st
         has_some = any(device_of(variant) == "cuda" for variant in manifest.variants)
         return ModelError(
             f"{manifest.name}: no variant can run on a GPU here ({told})",
-            "mend that, or let --device auto take the CPU"
+            "fix that, or let --device auto take the CPU"
             if has_some
             else "make one on the machine with the GPU: infer model build … --variant trt --variant cuda",
         )
     return ModelError(
         f"{manifest.name}: no {wished_precision(manifest, wish)} variant can run here ({told})",
-        "mend that, or choose the other precision yourself with --variant",
+        "fix that, or choose the other precision yourself with --variant",
     )
 
 
@@ -114,7 +119,7 @@ def _as_asked(manifest: Manifest, wish: VariantRequest, missing: Missing) -> str
     if wish.device not in (AUTO, device_of(variant)):
         raise UsageError(f"{variant} does not run on {wish.device}", "leave out --device, or --variant")
     if why := missing(variant, _requires(manifest, variant)):
-        raise ModelError(f"{variant} can't run here: {why}", "mend that, or leave the choice to --variant auto")
+        raise ModelError(f"{variant} can't run here: {why}", "fix that, or leave the choice to --variant auto")
     return variant
 
 
@@ -132,7 +137,7 @@ def _why_not(manifest: Manifest, variant: str, wish: VariantRequest, missing: Mi
 
 
 def _other_precision(manifest: Manifest, variant: str, wish: VariantRequest) -> str | None:
-    """Half precision is right for every day that didn't begin with another."""
+    """Return why a precision is not allowed; half precision is allowed unless the day began with another one."""
     own = precision_of(variant)
     precision = wished_precision(manifest, wish)
     if own == precision or (device_of(variant) == "cuda" and wish.resume_variant is None):
@@ -145,9 +150,9 @@ def _requires(manifest: Manifest, variant: str) -> Mapping[str, Any]:
 
 
 def _differs(parity: Mapping[str, float], tolerance: Tolerance) -> str | None:
-    """Why the golden check of every run would refuse it, where it would."""
+    """Return why the golden check of each run would reject a variant; None if it would not."""
     cosine, relative = parity.get("cosine", 1.0), parity.get("relative_difference", 0.0)
-    if not cosine >= tolerance.cosine:  # NaN is not more than anything
+    if not cosine >= tolerance.cosine:  # written so that NaN fails
         return f"cosine {cosine:.6f} is below {tolerance.cosine:g}"
     if not relative <= tolerance.relative:
         return f"outputs differ by {relative:.2g} of the largest, not {tolerance.relative:g} at most"

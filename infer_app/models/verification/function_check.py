@@ -1,4 +1,4 @@
-"""`infer model check`: the user's own function beside ours, image by image."""
+"""Compare the answers of the user's own function with the program's, image by image."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class Failure:
 
 @dataclass(frozen=True)
 class CheckReport:
-    """Keys are added, never renamed."""
+    """The result of `infer model check`. Keys are added, never renamed."""
 
     num_images: int
-    num_compared: int  # both gave an answer
-    agreement: float | None  # share of those with the same label, 0-1; None where nothing could be compared
-    disagreements: tuple[Disagreement, ...]  # those we are surest of first
-    their_failures: tuple[Failure, ...]  # what their function raised, or an answer that is none
+    num_compared: int  # images with both answers
+    agreement: float | None  # share of them with the same label, 0-1; None if there are none
+    disagreements: tuple[Disagreement, ...]  # by descending score of ours
+    their_failures: tuple[Failure, ...]  # their function raised an exception or returned no valid answer
     our_rejections: tuple[Failure, ...]
     their_images_per_second: float | None
     our_images_per_second: float | None
-    ratio: float | None  # ours over theirs
+    ratio: float | None  # ours divided by theirs
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -52,10 +52,10 @@ def compare_answers(
     their_seconds: float | None = None,
     our_seconds: float | None = None,
 ) -> CheckReport:
-    """Compare by path, which is our ref's location.
+    """Compare answers by path, which is the location of the program's image reference.
 
-    Their answer is scores (one number for each class), a label, a class index, or the exception that their function
-    raised. Images that only one side has count as neither agreement nor disagreement.
+    An answer of the user's function is scores (one number for each class), a label, a class index, or the exception
+    that the function raised. An image with only one answer counts neither as agreement nor as disagreement.
     """
     their_labels: dict[str, str] = {}
     failures: list[Failure] = []
@@ -82,7 +82,7 @@ def compare_answers(
 
 
 def answered_label(answer: Any, labels: Sequence[str] = ()) -> str:
-    """The label that an answer means; an exception is raised again, ValueError for what is no answer."""
+    """Return the label of an answer. Raises the answer if it is an exception, ValueError if it is not valid."""
     if isinstance(answer, BaseException):
         raise answer
     if isinstance(answer, str):

@@ -1,4 +1,4 @@
-"""Golden images: what a model must still give before it may write."""
+"""Check a model with golden images: it must still give the outputs of the build before it may write."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from infer_app.models.artifact.specs import OutputSpec, Tolerance
 from infer_app.models.verification.outputs import decode_outputs
 
 CHECK_BATCH = 4  # images
-LABEL_MARGIN = 0.05  # of the largest output: two classes closer than this may change places by 2 levels of a pixel
+LABEL_MARGIN = 0.05  # relative to the largest output: 2 levels of a pixel may swap two classes that are closer
 
 _HINT = "nothing was written; try `infer model verify`, then rebuild the model or the variant on this machine"
 
 
 @dataclass(frozen=True)
 class Parity:
-    """How near outputs are to the ones they should equal."""
+    """How near outputs are to the expected ones."""
 
     num_images: int
     cosine: float  # of the worst image
     label_agreement: float  # share of images whose largest output is the same, 0-1
     worst_difference: float  # absolute
-    relative_difference: float  # the same over the largest expected output
+    relative_difference: float  # worst_difference divided by the largest expected output
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
 def measure_parity(expected: Tensor, actual: Tensor) -> Parity:
-    """Compare (n, D) outputs; NaN in either gives NaN figures, which pass no tolerance."""
+    """Compare (n, D) outputs. NaN in either gives NaN figures, which pass no tolerance."""
     expected, actual = expected.double(), actual.double()
     worst = (actual - expected).abs().max().item()
     scale = expected.abs().max().item()
@@ -60,12 +60,12 @@ def check_golden(
     batch_size: int = CHECK_BATCH,
     pixel_levels: int | None = None,
 ) -> None:
-    """ModelError where the whole path, from bytes to label, no longer gives what it gave at build.
+    """Raise ModelError if the whole path, from bytes to label, no longer gives what it gave at build.
 
-    `load_pixels` is the caller's own decoding and transform, bytes to (size, size, 3) uint8; `predict` its model, at
-    most `batch_size` rows of them to (n, D). In three steps, so that a small difference of the pixels can't hide a
-    difference of the model: the pixels; the outputs for the golden pixels; the labels for the pixels as loaded.
-    `pixel_levels` may be more than the model's own where another decoder is known to differ.
+    `load_pixels` is the caller's own decoding and transform, bytes to (size, size, 3) uint8; `predict` is its model, at
+    most `batch_size` rows of them to (n, D). There are three steps, so that a small difference of the pixels can't hide
+    a difference of the model: the pixels; the outputs for the golden pixels; the labels for the pixels as loaded.
+    `pixel_levels` may be more than the model's own if another decoder is known to differ.
     """
     tolerance = artifact.manifest.tolerance_of(variant)
     levels = tolerance.pixel_levels if pixel_levels is None else pixel_levels
@@ -82,35 +82,35 @@ def check_golden(
 
 
 def predict_all(predict: Callable[[Tensor], Tensor], pixels: Tensor, batch_size: int) -> Tensor:
-    """The outputs for any number of pictures from a model that takes at most `batch_size`: (n, D)."""
+    """Compute the outputs for any number of pictures with a model that takes at most `batch_size`: (n, D)."""
     return torch.cat([predict(batch) for batch in torch.split(pixels, batch_size)]).cpu()
 
 
 def golden_pixels(artifact: Artifact) -> Tensor:
-    """(n, size, size, 3) uint8: Pillow's pixels of the golden images."""
+    """Return the pixels of the golden images as Pillow decodes them, (n, size, size, 3) uint8."""
     return torch.from_numpy(load_array(artifact.read(GOLDEN_PIXELS_FILE)))
 
 
 def golden_outputs(artifact: Artifact) -> Tensor:
-    """(n, num_outputs) float32: what the source gives for the golden pixels."""
+    """Return the source's outputs for the golden pixels, (n, num_outputs) float32."""
     return torch.from_numpy(load_array(artifact.read(GOLDEN_OUTPUTS_FILE)))
 
 
 def save_array(array: np.ndarray) -> bytes:
-    """The bytes of a .npy file."""
+    """Return an array as the bytes of a .npy file."""
     buffer = io.BytesIO()
     np.save(buffer, array, allow_pickle=False)
     return buffer.getvalue()
 
 
 def load_array(data: bytes) -> np.ndarray:
-    """The array in the bytes of a .npy file."""
+    """Return the array in the bytes of a .npy file."""
     array: np.ndarray = np.load(io.BytesIO(data), allow_pickle=False)
     return array
 
 
 def _loaded(load_pixels: Callable[[bytes], Tensor], data: bytes, number: int) -> Tensor:
-    """Load a golden image; that it can't be says that a decoder or the preprocess function doesn't work here."""
+    """Load a golden image. Raises ModelError if that fails: a decoder or the preprocess function does not work here."""
     try:
         return load_pixels(data)
     except BadImage as bad:
@@ -132,12 +132,12 @@ def _check_outputs(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> No
     scale = expected.abs().max().clamp_min(1e-12)
     relative = ((actual - expected).abs().amax(1) / scale).tolist()
     for number, (difference, cosine) in enumerate(zip(relative, _cosines(expected, actual).tolist(), strict=True)):
-        if not difference <= tolerance.relative:  # NaN is not less than anything
+        if not difference <= tolerance.relative:  # written so that NaN fails
             raise _failed(
                 number, f"outputs differ by {difference:.2g} of the largest, not {tolerance.relative:g} at most"
             )
         if not cosine >= tolerance.cosine:
-            raise _failed(number, f"outputs have cosine {cosine:.5f}, needed is {tolerance.cosine:g}")
+            raise _failed(number, f"outputs have cosine {cosine:.5f}, at least {tolerance.cosine:g} is needed")
 
 
 def _check_labels(
@@ -156,7 +156,7 @@ def _check_labels(
 
 
 def _cosines(expected: Tensor, actual: Tensor) -> Tensor:
-    """Of each row, (n,); 1 where there is one number only, which has no direction."""
+    """Return the cosine of each row, (n,); 1 for rows of a single number, which have no direction."""
     if expected.shape[1] == 1:
         return torch.where(actual.isfinite(), 1.0, torch.nan).flatten()
     return torch.nn.functional.cosine_similarity(expected.double(), actual.double(), dim=1)

@@ -1,4 +1,4 @@
-"""What the model's tensor means: a row of numbers becomes an Output."""
+"""Decode the rows of a model's output tensor into Outputs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from infer_app.models.artifact.specs import OutputSpec
 
 
 def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) -> list[Output | None]:
-    """One Output for each row of `raw`, (n, D) float32; None for a row with a NaN or an infinity.
+    """Return one Output for each row of `raw`, (n, D) float32; None for a row with a NaN or an infinity.
 
-    Without labels a class is called by its index. Works on the whole batch: only what is kept is touched by Python.
+    Without labels a class is named by its index. Operations are on the whole batch; only values that are kept become
+    Python objects.
     """
     if raw.shape[0] == 0:
         return []
@@ -29,7 +30,7 @@ def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) ->
 
 
 def class_scores(raw: Tensor, activation: str) -> Tensor:
-    """Scores between 0 and 1, (n, D)."""
+    """Return scores between 0 and 1, (n, D)."""
     if activation == "softmax":
         return raw.softmax(dim=1)
     return raw.sigmoid() if activation == "sigmoid" else raw

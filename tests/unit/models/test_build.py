@@ -178,9 +178,9 @@ def test_a_callable_is_built_and_its_id_is_the_same_every_time(user):
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("def pre(rgb):\n    from user_rest import half\n    return half(rgb)\n", "imports its neighbour user_rest"),
-        ("from . import user_rest\n\ndef pre(rgb):\n    return rgb\n", "user_pre failed|imports its neighbour"),
-        ("import user_parts.more\n\ndef pre(rgb):\n    return rgb\n", "imports its neighbour user_parts"),
+        ("def pre(rgb):\n    from user_rest import half\n    return half(rgb)\n", "imports the local module user_rest"),
+        ("from . import user_rest\n\ndef pre(rgb):\n    return rgb\n", "user_pre failed|imports the local module"),
+        ("import user_parts.more\n\ndef pre(rgb):\n    return rgb\n", "imports the local module user_parts"),
         ("def pre(rgb):\n    return rgb[:8, :8]\n", "preprocess gave uint8"),
         ("def pre(rgb):\n    return 1 / 0\n", "ZeroDivisionError"),
     ],

@@ -6,7 +6,15 @@ from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
-from infer_app.models.runtimes.variants import CUDA_FP16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, TRT_BF16, TRT_FP16
+from infer_app.models.runtimes.variants import (
+    CUDA_FP16,
+    OPENVINO_FP32,
+    OPENVINO_INT8,
+    TORCHSCRIPT,
+    TRT_BF16,
+    TRT_FP16,
+    UNKNOWN,
+)
 from infer_app.models.selection.tuning import Speed
 from infer_app.models.selection.variant_selection import (
     VariantRequest,
@@ -17,7 +25,6 @@ from infer_app.models.selection.variant_selection import (
 
 SAME = {"parity": {"cosine": 0.999999, "relative_difference": 1e-6}}
 GOOD_INT8 = {"parity": {"cosine": 0.99, "relative_difference": 0.1}, "meets_bar": True, "is_faster": True}
-NO_OPENVINO = "OpenVINO is not installed: pip install 'infer_app[cpu]'"
 GOOD_HALF = {
     "parity": {"cosine": 0.99998, "relative_difference": 1e-3},
     "tolerance": {"cosine": 0.999, "relative": 0.02},
@@ -56,8 +63,8 @@ def nothing_is_missing(variant, requires):
     return None
 
 
-def openvino_is_missing(variant, requires):
-    return None if variant == TORCHSCRIPT else NO_OPENVINO
+def openvino_is_unknown(variant, requires):
+    return None if variant == TORCHSCRIPT else UNKNOWN
 
 
 def gpu_is_missing(variant, requires):
@@ -119,8 +126,8 @@ def test_int8_stays_chosen_on_a_host_where_it_is_slower():
 
 def test_int8_never_falls_back_to_fp32_by_itself():
     with pytest.raises(ModelError) as caught:
-        choose(manifest(), VariantRequest(allow_int8=True), missing=openvino_is_missing)
-    told = f"{TORCHSCRIPT}: int8 is chosen; {OPENVINO_FP32}: {NO_OPENVINO}; {OPENVINO_INT8}: {NO_OPENVINO}"
+        choose(manifest(), VariantRequest(allow_int8=True), missing=openvino_is_unknown)
+    told = f"{TORCHSCRIPT}: int8 is chosen; {OPENVINO_FP32}: {UNKNOWN}; {OPENVINO_INT8}: {UNKNOWN}"
     assert caught.value.message == f"pets: no int8 variant can run here ({told})"
     assert (caught.value.exit_code, "--variant" in caught.value.hint) == (12, True)
 
@@ -129,12 +136,6 @@ def test_fp32_never_falls_back_to_int8_by_itself():
     broken = {"parity": {"cosine": 0.5, "relative_difference": 1.0}}
     with pytest.raises(ModelError, match="pets: no fp32 variant can run here"):
         choose(manifest(torchscript=broken, fp32=broken))
-
-
-def test_without_openvino_fp32_runs_as_torchscript():
-    assert choose(manifest(), missing=openvino_is_missing) == VariantSelection(
-        TORCHSCRIPT, {OPENVINO_FP32: NO_OPENVINO, OPENVINO_INT8: NO_OPENVINO}
-    )
 
 
 @pytest.mark.parametrize(
@@ -159,8 +160,8 @@ def test_the_variant_that_is_asked_for_is_taken_whatever_speaks_against_it():
 
 def test_the_variant_that_is_asked_for_is_never_replaced_by_another():
     with pytest.raises(ModelError) as caught:
-        choose(manifest(), VariantRequest(OPENVINO_FP32), missing=openvino_is_missing)
-    assert caught.value.message == f"{OPENVINO_FP32} can't run here: {NO_OPENVINO}"
+        choose(manifest(), VariantRequest(OPENVINO_FP32), missing=openvino_is_unknown)
+    assert caught.value.message == f"{OPENVINO_FP32} can't run here: {UNKNOWN}"
     assert (caught.value.exit_code, "--variant auto" in caught.value.hint) == (12, True)
 
 
@@ -180,7 +181,7 @@ def test_a_day_goes_on_with_the_variant_it_began_with(resume_variant, allow_int8
 def test_a_day_whose_variant_is_gone_goes_on_in_its_precision():
     wish = VariantRequest(allow_int8=True, resume_variant=OPENVINO_FP32)
     assert choose(manifest(fp32=None), wish).variant == TORCHSCRIPT
-    assert choose(manifest(), wish, missing=openvino_is_missing).variant == TORCHSCRIPT
+    assert choose(manifest(), wish, missing=openvino_is_unknown).variant == TORCHSCRIPT
     with pytest.raises(ModelError, match="no int8 variant can run here"):
         choose(manifest(int8=None), VariantRequest(resume_variant=OPENVINO_INT8))
 

@@ -109,7 +109,7 @@ def test_no_image_that_is_large_enough_is_no_agreement(artifact):
     assert decoding_agreement(predict, SCALED, [jpeg(60, 60), b"no image"]) is None
     assert decoding_agreement(predict, SCALED, []) is None
     assert agreement_in_words(None, "classification") == (
-        "decode scaled: no image was large enough to be shrunk: give photos like the night's with --calibrate"
+        "decode scaled: no image was large enough to be shrunk: give photos like those of a daily run with --calibrate"
     )
 
 

@@ -6,7 +6,7 @@ from small_models import built
 
 from infer_app.domain import Recipe
 from infer_app.errors import ModelError
-from infer_app.models.artifact.manifest import Manifest, model_id
+from infer_app.models.artifact.manifest import Manifest, format_labels, model_id, parse_labels
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 
 
@@ -57,11 +57,11 @@ def test_what_is_no_manifest_is_refused(text, message):
         ({"files": {"../../etc/passwd": "0"}}, "outside the artifact"),
         ({"files": {"/etc/passwd": "0"}}, "outside the artifact"),
         ({"files": {}}, "no checksum of"),
-        ({"variants": {"cpu-x": "fast"}}, "variant cpu-x is no object"),
-        ({"variants": {"cpu-x": {"parity": None}}}, "parity of variant cpu-x is no object"),
+        ({"variants": {"cpu-x": "fast"}}, "variant cpu-x is not an object"),
+        ({"variants": {"cpu-x": {"parity": None}}}, "parity of variant cpu-x is not an object"),
         (
             {"variants": {"cpu-x": {"parity": {"cosine": "x"}}}},
-            "parity of variant cpu-x has something that is no number",
+            "parity of variant cpu-x has a value that is not a number",
         ),
         ({"variants": {"cpu-x": {"tolerance": {"any": 1}}}}, "unexpected keyword argument 'any'"),
         ({"std": [0.9, 0.9, 0.9]}, "changed since it was built"),
@@ -105,3 +105,30 @@ def test_all_that_defines_the_predictions_is_part_of_the_id(positional, keywords
 def test_the_id_is_sixteen_hex_digits_and_stays_the_same_over_versions():
     found = model_id("source", Recipe("stretch", 8), InputSpec(), OutputSpec(), **BASE)
     assert found == "a34d459af074b02e"
+
+
+def test_every_line_is_a_label_whatever_it_says():
+    data = "<b>kot</b>\nRobert'); DROP TABLE infer_images;--\nżółw, zwykły\n".encode()
+    assert parse_labels(data, "labels.txt") == ("<b>kot</b>", "Robert'); DROP TABLE infer_images;--", "żółw, zwykły")
+
+
+@pytest.mark.parametrize("data", [b"cat\ndog\n", b"cat\ndog", b"cat\r\ndog\r\n", b"\xef\xbb\xbfcat\n dog\t\n"])
+def test_line_ends_and_marks_do_not_change_labels(data):
+    assert format_labels(parse_labels(data, "labels.txt")) == b"cat\ndog\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"cat\n\ndog\n", "line 2 is blank"),
+        (b"cat\n  \n", "line 2 is blank"),
+        (b"", "line 1 is blank"),
+        (b"caf\xe9\n", "not UTF-8"),
+        (b"c\0a\0t\0\n", "NUL"),
+    ],
+)
+def test_what_can_not_be_a_label_is_refused_with_its_place(data, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        parse_labels(data, "pets/labels.txt")
+    assert caught.value.message.startswith("pets/labels.txt: ")
+    assert caught.value.hint

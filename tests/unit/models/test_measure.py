@@ -1,5 +1,4 @@
 import logging
-import sys
 import time
 
 import pytest
@@ -12,7 +11,6 @@ from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT, runnable
 from infer_app.models.selection import measure
 from infer_app.models.selection.measure import measure_in_worker, measure_models, measure_variants
-from tests.conftest import need
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +22,6 @@ def _quick(monkeypatch):
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
     """With both fp32 variants."""
-    need("openvino")
     return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print)
 
 
@@ -99,8 +96,6 @@ def test_a_variant_that_can_not_be_opened_is_left_out_and_told(artifact, caplog)
     assert record.getMessage().startswith("cpu-openvino-int8 can't be measured: ")
 
 
-def test_what_the_machine_or_the_program_lacks_is_not_runnable(artifact, monkeypatch):
+def test_a_variant_that_the_program_does_not_know_is_not_runnable(artifact):
     newer = record_variant(artifact, "cpu-of-tomorrow", {}, {}).manifest
     assert runnable(newer) == [variant for variant in newer.variants if variant != "cpu-of-tomorrow"]
-    monkeypatch.setitem(sys.modules, "openvino", None)
-    assert runnable(newer) == [TORCHSCRIPT]
