@@ -75,7 +75,7 @@ must_end() {
     [[ $code == "$wanted" ]] || { echo "ended with $code instead of $wanted: $*"; exit 1; }
 }
 
-# stop_after SECONDS: a night that is process 1 gets SIGTERM and ends with 143.
+# stop_after SECONDS: a run that is process 1 gets SIGTERM and ends with 143.
 stop_after() {
     local begun
     start infer run --date today --workers 1 --config demo/infer.toml &

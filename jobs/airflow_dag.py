@@ -1,4 +1,4 @@
-"""Every night in Airflow 3: a task for each day, with the exit codes of `infer run` in Airflow's words.
+"""Daily in Airflow 3: a task for each day, with the exit codes of `infer run` as Airflow's states.
 
 Change PROJECT, INFER and ZONE and copy it into the folder of DAGs. The database's URL and the ping's may come as
 INFER_DATABASE__URL and INFER_PING__URL in the workers' environment. infer must be installed where the task runs.

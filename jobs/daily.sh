@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The nightly job: predicts yesterday's new images. Silent when all went well; otherwise it prints what
+# The daily job: predicts yesterday's new images. Silent when all went well; otherwise it prints what
 # happened, which cron mails, and ends with the exit code of `infer run`.
 #
 #   daily.sh [PROJECT] [flags of `infer run`]

@@ -1,4 +1,4 @@
-"""The pages of docs/: every command line is run, every setting is put in force, and what is generated is up to date.
+"""README and docs/: every command line is run, every setting is put in force, and what is generated is up to date.
 
 A page's fenced blocks are done in order in one project: sh is run, toml goes into infer.toml, sql into its database. A
 comment above a block says why it is not run, or that it needs a PostgreSQL server. How-to pages begin where the
@@ -26,7 +26,9 @@ from tests.databases import servers
 from tests.integration.conftest import ChannelMeans
 
 DOCS = Path(__file__).parents[2] / "docs"
+README = DOCS.parent / "README.md"
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
+PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 NEEDED = {"gpu-decoding": ("nvidia.nvimgcodec",)}  # packages of a page whose commands are run
 BLOCK = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = ("sh", "toml", "sql")
@@ -53,6 +55,15 @@ def predict(path):
 def after_tutorial(tmp_path_factory):
     """A project, and a copy of it, after every block of the tutorial."""
     folder = tmp_path_factory.mktemp("docs") / "project"
+    make_project(folder)
+    said = follow(DOCS / "tutorial.md", folder)
+    copy = folder.with_name("copy")
+    shutil.copytree(folder, copy)
+    return folder, copy, said
+
+
+def make_project(folder: Path) -> None:
+    """Write photos, one of them cut off, and a model, its labels and a script into a new folder."""
     (folder / "photos").mkdir(parents=True)
     for i in range(12):
         color = tuple(220 - i if channel == i % 3 else 30 for channel in range(3))
@@ -62,10 +73,6 @@ def after_tutorial(tmp_path_factory):
     torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 224, 224)).save(str(folder / "model.ts"))
     (folder / "labels.txt").write_text("red\ngreen\nblue\n")
     (folder / "my_script.py").write_text(SCRIPT)
-    said = follow(DOCS / "tutorial.md", folder)
-    copy = folder.with_name("copy")
-    shutil.copytree(folder, copy)
-    return folder, copy, said
 
 
 @pytest.fixture
@@ -113,7 +120,7 @@ def run(script: str, folder: Path, environ: dict[str, str]) -> str:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_tutorial_ends_in_a_night_that_balances(after_tutorial):
+def test_the_tutorial_ends_in_a_run_that_is_consistent(after_tutorial):
     _, _, said = after_tutorial
     assert "same answer on 11 of 11 images" in said
     assert "20 Nov: 12 = 11 predicted + 1 rejected + 0 pending" in said
@@ -121,12 +128,23 @@ def test_the_tutorial_ends_in_a_night_that_balances(after_tutorial):
     assert "✓ done" in said
 
 
-def prepare(page: Path, folder: Path) -> None:
-    if page.stem == "own-table":
-        with sqlite3.connect(folder / "lab.db") as connection:
-            connection.execute("CREATE TABLE photos (photo_id INTEGER PRIMARY KEY, path TEXT, uploaded_at TEXT)")
-            rows = [(str(path), "2026-11-20 09:00:00") for path in sorted((folder / "photos").iterdir())]
-            connection.executemany("INSERT INTO photos (path, uploaded_at) VALUES (?, ?)", rows)
+def make_own_table(folder: Path) -> None:
+    with sqlite3.connect(folder / "lab.db") as connection:
+        connection.execute("CREATE TABLE photos (photo_id INTEGER PRIMARY KEY, path TEXT, uploaded_at TEXT)")
+        rows = [(str(path), "2026-11-20 09:00:00") for path in sorted((folder / "photos").iterdir())]
+        connection.executemany("INSERT INTO photos (path, uploaded_at) VALUES (?, ?)", rows)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_commands_of_the_readme_work(tmp_path):
+    folder = tmp_path / "project"
+    make_project(folder)
+    make_own_table(folder)
+    said = follow(README, folder)
+    assert "same answer on 11 of 11 images" in said
+    assert "20 Nov: 12 = 11 predicted + 1 rejected + 0 pending" in said
+    assert not (folder / "infer.db").exists()
 
 
 @pytest.mark.slow
@@ -134,7 +152,8 @@ def prepare(page: Path, folder: Path) -> None:
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_every_command_of_a_how_to_works(project, page, private_server):
     need(*NEEDED.get(page.stem, ()))
-    prepare(page, project)
+    if page.stem == "own-table":
+        make_own_table(project)
     with ExitStack() as stack:
         environ = {}
         if page.stem == "postgresql" and shutil.which("psql"):
@@ -147,15 +166,22 @@ def test_every_command_of_a_how_to_works(project, page, private_server):
         assert "20 Nov: 12 = 11 predicted + 1 rejected" in said
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_block_is_run_or_says_why_not(page):
-    """A page outside the tutorial and the how-to pages holds nothing to run."""
+    """A page outside the README, the tutorial and the how-to pages holds nothing to run."""
     blocks = [(comment, kind) for comment, kind, _ in BLOCK.findall(page.read_text())]
-    if page in (*HOW_TO, DOCS / "tutorial.md"):
+    if page in (*HOW_TO, README, DOCS / "tutorial.md"):
         assert all(not comment or comment.startswith(("not run: ", "postgresql")) for comment, _ in blocks)
         assert {kind for _, kind in blocks} <= {*RUN, "text"}
     else:
         assert not [kind for _, kind in blocks if kind in RUN]
+
+
+@pytest.mark.parametrize("page", [README.with_name("ARCHITECTURE.md"), *PAGES], ids=lambda page: page.stem)
+def test_the_files_that_a_page_names_exist(page):
+    """Check paths below the repository's own folders."""
+    named = set(re.findall(r"`((?:infer_app|tests|benchmarks|docs|jobs|docker)/[\w./-]+)`", page.read_text()))
+    assert [path for path in sorted(named) if not (README.parent / path).exists()] == []
 
 
 def test_the_reference_is_up_to_date():

@@ -1,4 +1,4 @@
-"""The laws of docs/design.md, each on the real command with a real database and a real model."""
+"""The laws of ARCHITECTURE.md, each on the real command with a real database and a real model."""
 
 import hashlib
 import sqlite3
