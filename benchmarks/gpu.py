@@ -35,7 +35,8 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.fixed_batch import FixedBatch
-from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT, open_variant
+from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.workers.shared_ring import Ring
 
 RESULTS = Path(__file__).resolve().parent / "results"

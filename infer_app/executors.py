@@ -10,7 +10,8 @@ from contextlib import ExitStack
 from typing import Protocol
 
 from infer_app.domain import Chunk, ChunkResult
-from infer_app.handlers.handler_spec import DeviceSpec, HandlerSpec, LoaderSpec
+from infer_app.handlers.handler_spec import HandlerSpec
+from infer_app.handlers.open_handler import OpenCpuHandler, OpenLoadHandler, OpenPredictHandler
 from infer_app.machine import usable_cores
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
 from infer_app.workers.shared_ring import Ring
@@ -88,7 +89,7 @@ class CpuExecutor(_LocalExecutor):
         super().__init__(handler, num_workers)
         self.num_predictors = self.num_workers
         self._pool = self._closing.enter_context(
-            WorkerPool([Stage("predict", handler.open, self.num_workers)], timeout_s)
+            WorkerPool([Stage("predict", OpenCpuHandler(handler), self.num_workers)], timeout_s)
         )
 
     def __enter__(self) -> CpuExecutor:
@@ -114,8 +115,8 @@ class CudaExecutor(_LocalExecutor):
         self.chunk_size = batch_size  # a chunk is a slot is a batch
         ring = self._closing.enter_context(Ring(slots_for(self.num_workers), batch_size, size))
         stages = [
-            Stage("load", LoaderSpec(handler, ring).open, self.num_workers),
-            Stage("predict", DeviceSpec(handler, ring, device).open, 1),
+            Stage("load", OpenLoadHandler(handler, ring), self.num_workers),
+            Stage("predict", OpenPredictHandler(handler, ring, device), 1),
         ]
         self._pool = self._closing.enter_context(WorkerPool(stages, timeout_s, ring))
 

@@ -17,7 +17,7 @@ from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.read.read_image import read_image
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
-from infer_app.models.runtimes.variants import open_variant
+from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.pipeline.executor_factory import open_executor, plan_run
 from infer_app.workers.pool import Stage, WorkerPool
 

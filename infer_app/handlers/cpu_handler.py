@@ -13,7 +13,7 @@ from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel
 from infer_app.models.artifact.artifact import open_artifact
-from infer_app.models.runtimes.variants import open_variant
+from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 

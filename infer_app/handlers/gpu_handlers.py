@@ -22,11 +22,11 @@ from infer_app.handlers.adaptive_batch import AdaptiveBatch
 from infer_app.handlers.copy_stream import CopyStream, open_stream
 from infer_app.handlers.device_errors import device_loss_raised
 from infer_app.handlers.gpu_decode_stage import GPU_LEVELS, GpuDecodeStage, decodes_on_gpu
-from infer_app.handlers.handler_spec import DeviceSpec, LoaderSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel
 from infer_app.models.artifact.artifact import open_artifact
-from infer_app.models.runtimes.variants import open_variant
+from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 from infer_app.workers.pool import TASKS_AHEAD
@@ -43,10 +43,10 @@ class LoadHandler:
         self._is_traced = is_traced
 
     @classmethod
-    def open(cls, spec: LoaderSpec) -> LoadHandler:
+    def open(cls, spec: HandlerSpec, ring: Ring) -> LoadHandler:
         torch.set_num_threads(1)
-        artifact = open_artifact(spec.handler.models[0].artifact)
-        return cls(Loader(spec.handler, artifact, decodes_on_gpu(artifact)), spec.ring, spec.handler.trace)
+        artifact = open_artifact(spec.models[0].artifact)
+        return cls(Loader(spec, artifact, decodes_on_gpu(artifact)), ring, spec.trace)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
         assert chunk.slot is not None
@@ -104,25 +104,28 @@ class PredictHandler:
         self._sending = threading.Lock()
 
     @classmethod
-    def open(cls, spec: DeviceSpec) -> PredictHandler:
+    def open(cls, spec: HandlerSpec, ring: Ring, device: str) -> PredictHandler:
         """A handler that has proved itself on the golden images, by the way of each decoder. Raises ModelError."""
-        torch.set_num_threads(spec.handler.num_threads)
+        torch.set_num_threads(spec.num_threads)
         with device_loss_raised():
-            return cls._open(spec)
+            return cls._open(spec, ring, device)
 
     @classmethod
-    def _open(cls, spec: DeviceSpec) -> PredictHandler:
-        stream = open_stream(spec.device)
-        stream.page_lock(spec.ring.pixels)
-        models = [_open_model(number, model, spec, stream) for number, model in enumerate(spec.handler.models)]
-        loader = Loader(replace(spec.handler, cache=None), models[0].artifact)
+    def _open(cls, spec: HandlerSpec, ring: Ring, device: str) -> PredictHandler:
+        stream = open_stream(device)
+        stream.page_lock(ring.pixels)
+        models = [
+            _open_model(number, model, spec.num_threads, ring.batch_size, stream)
+            for number, model in enumerate(spec.models)
+        ]
+        loader = Loader(replace(spec, cache=None), models[0].artifact)
         unpacker = GpuDecodeStage(loader, stream.device) if decodes_on_gpu(models[0].artifact) else None
         for model in models:
             predict = partial(_predict_here, model, stream)
             model.verify_golden(loader.pixels, predict)
             if unpacker is not None:
                 model.verify_golden(unpacker.pixels, predict, GPU_LEVELS)
-        return cls(spec.ring, models, stream, spec.handler.trace, unpacker)
+        return cls(ring, models, stream, spec.trace, unpacker)
 
     def stage(self, chunk: Chunk) -> bool:
         self._staged[id(chunk)] = self._stage(chunk)
@@ -174,12 +177,8 @@ def _predict_here(model: LoadedModel, stream: CopyStream, pixels: Tensor) -> Ten
     return model.predict(pixels.to(stream.device)).clone()
 
 
-def _open_model(number: int, spec: ModelSpec, device: DeviceSpec, stream: CopyStream) -> LoadedModel:
+def _open_model(number: int, spec: ModelSpec, num_threads: int, batch_size: int, stream: CopyStream) -> LoadedModel:
     artifact = open_artifact(spec.artifact)
-    open_batch = partial(
-        open_variant, artifact, spec.variant, num_threads=device.handler.num_threads, device=stream.device
-    )
-    model = AdaptiveBatch(open_batch, spec.batch_size or device.ring.batch_size)
-    return LoadedModel(
-        number, artifact, spec.variant, device.ring.batch_size, lambda pixels: stream.fetch(model(pixels))
-    )
+    open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads, device=stream.device)
+    model = AdaptiveBatch(open_batch, spec.batch_size or batch_size)
+    return LoadedModel(number, artifact, spec.variant, batch_size, lambda pixels: stream.fetch(model(pixels)))

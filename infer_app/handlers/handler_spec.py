@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from infer_app.images.read.read_image import ReadLimits
-
-if TYPE_CHECKING:
-    from infer_app.handlers.cpu_handler import CpuHandler
-    from infer_app.handlers.gpu_handlers import LoadHandler, PredictHandler
-    from infer_app.workers.shared_ring import Ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +27,7 @@ class CacheSpec:
 
 @dataclass(frozen=True, slots=True)
 class HandlerSpec:
-    """Small and picklable: `open` is what a worker process is started with."""
+    """How to handle chunks: small and picklable."""
 
     models: tuple[ModelSpec, ...]  # all of one recipe: an image is read and decoded once for all of them
     read: ReadLimits
@@ -41,37 +35,3 @@ class HandlerSpec:
     num_threads: int = 1  # of one worker
     trace: bool = False  # whether results carry the spans of their stages
     cache: CacheSpec | None = None  # None: every image is decoded
-
-    def open(self) -> CpuHandler:
-        """A handler that has proved itself on the golden images. Raises ModelError."""
-        from infer_app.handlers.cpu_handler import CpuHandler
-
-        return CpuHandler.open(self)
-
-
-@dataclass(frozen=True, slots=True)
-class LoaderSpec:
-    """What decodes into the ring."""
-
-    handler: HandlerSpec
-    ring: Ring
-
-    def open(self) -> LoadHandler:
-        from infer_app.handlers.gpu_handlers import LoadHandler
-
-        return LoadHandler.open(self)
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceSpec:
-    """What predicts out of the ring; `device` is torch's name for it."""
-
-    handler: HandlerSpec
-    ring: Ring
-    device: str
-
-    def open(self) -> PredictHandler:
-        """A handler that has proved itself on the golden images. Raises ModelError."""
-        from infer_app.handlers.gpu_handlers import PredictHandler
-
-        return PredictHandler.open(self)

@@ -18,7 +18,6 @@ from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.runtimes.gpu_probe import why_tensorrt_fails
 from infer_app.models.runtimes.variants import PRECISIONS, is_tensorrt, missing_for, runnable
 from infer_app.models.selection.tuning import Layout, Speed, Tuning, load_tuning, new_tuning, save_tuning
 from infer_app.models.selection.variant_selection import (
@@ -97,6 +96,16 @@ def missing_or_broken(variant: str, requires: Mapping[str, Any]) -> str | None:
 def broken_tensorrt() -> tuple[str, str] | None:
     """Why torch-tensorrt can't be loaded and what to do, found out once in a process of its own; None where it can."""
     return run_in_process(why_tensorrt_fails)
+
+
+def why_tensorrt_fails() -> tuple[str, str] | None:
+    """Return why torch-tensorrt can't be loaded and how to fix it; None if it can.
+
+    It loads torch, so call it in another process.
+    """
+    from infer_app.models.runtimes.tensorrt import why_unusable
+
+    return why_unusable()
 
 
 def measure_speeds(artifact: Artifact, is_quick: bool = False) -> Tuning:

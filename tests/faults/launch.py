@@ -30,7 +30,7 @@ def let_in(faults: dict) -> None:
     if "point" in faults:
         _kill_at(faults["point"], faults["number"])
     if faults.get("is_stub"):
-        _stub_lanes()
+        _stub_handlers()
     if "outage_s" in faults:
         from infer_app.database.engine import reconnect
 
@@ -122,12 +122,12 @@ def _limit_pages(number: int) -> None:
     connect.connect_sqlite = limited
 
 
-def _stub_lanes() -> None:
-    import infer_app.pipeline.executor_factory
+def _stub_handlers() -> None:
+    import infer_app.executors
     from infer_app.workers import fork_server
-    from tests.faults.stub import StubSpec
+    from tests.faults.stub import OpenStubHandler
 
-    infer_app.pipeline.executor_factory.HandlerSpec = StubSpec
+    infer_app.executors.OpenCpuHandler = OpenStubHandler
     fork_server.PRELOAD = ("infer_app.workers.parent_death", "tests.faults.stub")
 
 

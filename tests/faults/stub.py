@@ -61,6 +61,8 @@ class StubHandler:
 
 
 @dataclass(frozen=True, slots=True)
-class StubSpec(HandlerSpec):
-    def open(self):
+class OpenStubHandler:
+    spec: HandlerSpec
+
+    def __call__(self):
         return StubHandler()

@@ -146,7 +146,7 @@ def test_the_extra_asks_for_this_very_version():
 
 def test_the_real_package_without_tensorrt_is_told_and_prints_nothing(broken, capfd):
     """It raises a bare Exception and prints, on standard output where the answer of a command belongs."""
-    message, hint = run_in_process(gpu_probe.why_tensorrt_fails)
+    message, hint = run_in_process(execution_plan.why_tensorrt_fails)
     assert message.startswith("torch-tensorrt can't be loaded: ")
     assert f"found torch-tensorrt {VERSION} with torch " in hint
     assert "TensorRT missing: they must be an exact set, pip install 'infer_app[trt]'" in hint

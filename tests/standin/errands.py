@@ -12,7 +12,7 @@ from infer_app.models.build import add_gpu_variants as add_gpu_variants_module
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
-from infer_app.models.runtimes.variants import open_variant
+from infer_app.models.runtimes.open_variant import open_variant
 from tests.unit.models.small_models import Network
 
 CPU = torch.device("cpu")  # where the stand-in runs its plans

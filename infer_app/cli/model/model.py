@@ -15,6 +15,7 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import find_artifact, list_artifacts, scan_artifacts
@@ -243,7 +244,7 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
         with redirect_stdout(sys.stderr):
             variants = [variant for device in ("cpu", "cuda") for variant in runnable(artifact.manifest, device)]
             models = tuple(ModelSpec(artifact.folder, variant) for variant in variants)
-            HandlerSpec(models, ReadLimits((), images.max_bytes), images.max_pixels).open()
+            OpenCpuHandler(HandlerSpec(models, ReadLimits((), images.max_bytes), images.max_pixels))()
         if not as_json:
             files = len(artifact.manifest.files)
             print(

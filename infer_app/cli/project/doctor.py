@@ -21,6 +21,7 @@ from infer_app.day import Day, parse_date
 from infer_app.domain import ImageRef
 from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, UsageError, gravest
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.images.read.read_image import ReadLimits, refused_among
 from infer_app.machine import usable_cores
@@ -214,7 +215,7 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         images = loaded.images
         plan = plan_run(loaded, artifact)
         model = ModelSpec(artifact.folder, plan.variant, plan.batch_size)
-        HandlerSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels).open()
+        OpenCpuHandler(HandlerSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels))()
         manifest = artifact.manifest
         yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")
 

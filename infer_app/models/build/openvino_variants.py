@@ -17,7 +17,8 @@ from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
 from infer_app.models.selection.measure import measure_models, one_thread
 from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, open_variant
+from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.models.runtimes.open_variant import open_variant
 
 # How many of the first convolutions stay in floating point; tried in this order until enough labels are kept. The first
 # layers cost little and cause most of the loss.

@@ -65,16 +65,6 @@ def describe_host() -> Host:
     )
 
 
-def why_tensorrt_fails() -> tuple[str, str] | None:
-    """Return why torch-tensorrt can't be loaded and how to fix it; None if it can.
-
-    It loads torch, so call it in another process.
-    """
-    from infer_app.models.runtimes.tensorrt import why_unusable
-
-    return why_unusable()
-
-
 def _first_gpu() -> Gpu | None:
     """Return the first GPU that the driver lists; it respects CUDA_VISIBLE_DEVICES, and no context is made."""
     try:

@@ -9,11 +9,7 @@ from infer_app.errors import ModelError
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 
 if TYPE_CHECKING:
-    import torch
-
-    from infer_app.models.artifact.artifact import Artifact
     from infer_app.models.artifact.manifest import Manifest
-    from infer_app.models.runtimes.fixed_batch import FixedBatch
 
 TORCHSCRIPT = "cpu-torchscript"
 OPENVINO_FP32 = "cpu-openvino-fp32"
@@ -87,32 +83,6 @@ def runnable(manifest: Manifest, device: str = "cpu") -> list[str]:
         for variant, details in manifest.variants.items()
         if device_of(variant) == device and missing_for(variant, details.get("requires")) is None
     ]
-
-
-def open_variant(
-    artifact: Artifact,
-    variant: str,
-    batch_size: int | None = None,
-    num_threads: int = 1,
-    device: torch.device | str | None = None,
-) -> FixedBatch:
-    """Open a variant, ready to run (n, H, W, 3) uint8 with n up to its batch size. Raises ModelError.
-
-    `num_threads` applies to CPU variants and `device` to GPU variants, which take pixels from any device and leave
-    their outputs on their own.
-    """
-    given = {} if batch_size is None else {"batch_size": batch_size}
-    if precision_of(variant) and variant == TORCHSCRIPT:
-        from infer_app.models.runtimes.torchscript import build_cpu_variant
-
-        return build_cpu_variant(artifact, **given)
-    if device_of(variant) == "cuda":
-        from infer_app.models.runtimes.gpu_variants import open_gpu_variant
-
-        return open_gpu_variant(artifact, variant, batch_size, device or "cuda")
-    from infer_app.models.runtimes.openvino import build_openvino_variant
-
-    return build_openvino_variant(artifact, variant, num_threads=num_threads, **given)
 
 
 def _other_machine(requires: Mapping[str, Any], host: Host) -> str | None:

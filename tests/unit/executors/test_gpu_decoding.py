@@ -20,8 +20,9 @@ from infer_app.errors import ModelError
 from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.gpu_decode_stage import GpuDecodeStage
 from infer_app.handlers.gpu_handlers import LoadHandler
-from infer_app.handlers.handler_spec import DeviceSpec, HandlerSpec, LoaderSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
+from infer_app.handlers.open_handler import OpenLoadHandler, OpenPredictHandler
 from infer_app.images.decode.gpu_decoder import GpuDecoder
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import find_artifact
@@ -219,7 +220,7 @@ def test_every_file_becomes_what_the_cpu_executor_makes_of_it(executor, folder, 
 
 def test_a_slot_holds_files_and_pixels(folder, artifact):
     with Ring(1, len(FILES), SIZE) as ring:
-        handler = LoadHandler.open(LoaderSpec(handler_spec(folder, artifact), ring))
+        handler = LoadHandler.open(handler_spec(folder, artifact), ring)
         loaded = handler.process(replace(Chunk(1, refs(folder, FILES)), slot=0), Heartbeat(bytearray(MARK_SIZE)))
         del handler
         kinds = dict(zip((ref.image_id for ref in loaded.chunk.refs), loaded.chunk.num_bytes, strict=True))
@@ -301,14 +302,14 @@ class LosingDecoder(GpuDecoder):
 
 
 @dataclass(frozen=True, slots=True)
-class DeadlySpec(DeviceSpec):
+class OpenDeadlyHandler(OpenPredictHandler):
     decoder: type[GpuDecoder] = DeadlyDecoder
 
-    def open(self):
+    def __call__(self):
         from infer_app.handlers import gpu_decode_stage, gpu_handlers
 
         gpu_decode_stage.GpuDecoder = self.decoder  # type: ignore[misc]
-        return gpu_handlers.PredictHandler.open(self)
+        return gpu_handlers.PredictHandler.open(self.spec, self.ring, self.device)
 
 
 @pytest.mark.parametrize(
@@ -326,9 +327,9 @@ def test_a_file_that_ends_the_gpus_decoder_is_the_cpus_and_its_neighbours_are_pr
     names = [*GPU, "deadly", "png", "junk"]
     spec = handler_spec(folder, artifact)
     with Ring(slots_for(1), BATCH, SIZE) as ring:
-        device = DeadlySpec(spec, ring, "cpu", decoder)
+        device = OpenDeadlyHandler(spec, ring, "cpu", decoder)
         workers = WorkerPool(
-            [Stage("load", LoaderSpec(spec, ring).open, 1), Stage("predict", device.open, 1)], timeout_s, ring
+            [Stage("load", OpenLoadHandler(spec, ring), 1), Stage("predict", device, 1)], timeout_s, ring
         )
         try:
             found = outcomes(workers.run(chunks(folder, names)))
@@ -365,7 +366,7 @@ def test_golden_images_that_come_out_otherwise_end_the_run(folder, artifact, mon
         Ring(slots_for(1), BATCH, SIZE) as ring,
         pytest.raises(ModelError, match=r"image 1: a pixel differs by \d+ levels, 64 are allowed"),
     ):
-        DeviceSpec(handler_spec(folder, artifact), ring, "cpu").open()
+        OpenPredictHandler(handler_spec(folder, artifact), ring, "cpu")()
 
 
 def test_the_model_is_another_one_and_found_by_its_own_id(artifact, build, folder):

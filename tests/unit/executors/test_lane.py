@@ -13,6 +13,7 @@ from infer_app.errors import DeviceLost, ModelError, StorageUnavailable
 from infer_app.handlers import loader as loader_module
 from infer_app.handlers.cpu_handler import CpuHandler
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.handlers.predictor import LoadedModel
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.build.build_model import BuildRequest, build_model
@@ -264,7 +265,7 @@ def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
     roots = (Path(photos["white"].location).parent,)
     spec = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20)
     refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
-    with WorkerPool([Stage("toy", spec.open, 1)], 30) as workers:
+    with WorkerPool([Stage("predict", OpenCpuHandler(spec), 1)], 30) as workers:
         broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]
     assert {one.reason for one in broken} == {Reason.MODEL_ERROR}
     assert {"is invalid for input of size" in one.detail for one in broken} == {True}  # it raised and did not crash

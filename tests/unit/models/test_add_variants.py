@@ -19,7 +19,8 @@ from infer_app.models.build.calibration import Calibration, load_calibration
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import openvino
-from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT, open_variant
+from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.selection import measure
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, measure_parity
 from tests.conftest import need

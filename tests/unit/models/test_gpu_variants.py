@@ -12,8 +12,9 @@ from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.build.half_precision import make_half
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
 from infer_app.models.runtimes.gpu_variants import run_fixed
+from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.torchscript import run_artifact
-from infer_app.models.runtimes.variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT, open_variant, runnable
+from infer_app.models.runtimes.variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT, runnable
 from infer_app.models.verification.golden import check_golden
 
 HOST = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0")

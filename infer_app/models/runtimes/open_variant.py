@@ -1,0 +1,32 @@
+"""Opens any variant of a model by the runtime that it is made for."""
+
+from __future__ import annotations
+
+import torch
+
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.gpu_variants import open_gpu_variant
+from infer_app.models.runtimes.openvino import build_openvino_variant
+from infer_app.models.runtimes.torchscript import build_cpu_variant
+from infer_app.models.runtimes.variants import TORCHSCRIPT, device_of, precision_of
+
+
+def open_variant(
+    artifact: Artifact,
+    variant: str,
+    batch_size: int | None = None,
+    num_threads: int = 1,
+    device: torch.device | str | None = None,
+) -> FixedBatch:
+    """Open a variant, ready to run (n, H, W, 3) uint8 with n up to its batch size. Raises ModelError.
+
+    `num_threads` applies to CPU variants and `device` to GPU variants, which take pixels from any device and leave
+    their outputs on their own.
+    """
+    given = {} if batch_size is None else {"batch_size": batch_size}
+    if precision_of(variant) and variant == TORCHSCRIPT:
+        return build_cpu_variant(artifact, **given)
+    if device_of(variant) == "cuda":
+        return open_gpu_variant(artifact, variant, batch_size, device or "cuda")
+    return build_openvino_variant(artifact, variant, num_threads=num_threads, **given)
