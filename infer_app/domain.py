@@ -37,16 +37,13 @@ class Reason(StrEnum):
     WRITE_ERROR = "write_error"
 
 
-TRANSIENT_REASONS = frozenset(
-    {
-        Reason.NOT_FOUND,
-        Reason.PERMISSION_DENIED,
-        Reason.READ_TIMEOUT,
-        Reason.READ_ERROR,
-        Reason.OUT_OF_MEMORY,
-        Reason.WRITE_ERROR,
-    }
-)
+# What a failure means. A worker that ends is judged by workers/retry_policy; what is rejected then, or was from the
+# start, passes two filters before it is written:
+# - READ_FAILURES may be the storage's fault: pipeline/outage_guard holds them back until something is read again.
+# - `Broken.may_be_models_fault`: pipeline/failure_budget holds them back until enough other images were seen.
+READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
+NOT_READ = READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}  # nothing is known of the file's content
+TRANSIENT_REASONS = READ_FAILURES | {Reason.OUT_OF_MEMORY, Reason.WRITE_ERROR}  # a later run tries again
 MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
 
 
@@ -91,6 +88,11 @@ class Broken:
     file: FileFacts = FileFacts()
     decoder: str = ""
     model: int | None = None  # of the chunk's models the one that failed on it; None: no model got it
+
+    @property
+    def may_be_models_fault(self) -> bool:
+        """Return whether the model or its preprocess function failed on the image."""
+        return self.stage in ("transform", "model", "outputs") or self.reason is Reason.MODEL_ERROR
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from infer_app import __version__
-from infer_app.domain import Reason
+from infer_app.domain import NOT_READ
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.locations import shown
-
-# What tells of the node and not of the image: an empty file is empty everywhere.
-UNREACHABLE = frozenset(
-    {Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR, Reason.LOCATION_NOT_ALLOWED}
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,5 +33,5 @@ def _why_unreachable(location: str, limits: ReadLimits) -> str | None:
     try:
         read_image(location, limits)
     except BadImage as bad:
-        return f"{shown(location)}: {bad.reason}" if bad.reason in UNREACHABLE else None
+        return f"{shown(location)}: {bad.reason}" if bad.reason in NOT_READ else None
     return None

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
+from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
@@ -18,7 +18,7 @@ from infer_app.images.decode.gpu_jpeg import suits_gpu
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.image_bytes import ImageBytes
 from infer_app.images.read.read_image import ReadLimits, read_ahead, read_image
-from infer_app.images.read.roots import ROOT_FAILURES, check_root
+from infer_app.images.read.roots import check_root
 from infer_app.images.transform.collate import collate
 from infer_app.images.transform.to_pixels import transform
 from infer_app.locations import is_local, is_remote
@@ -121,7 +121,7 @@ class Loader:
             if leaves_some and self._suits_gpu(image.data, clock):
                 return Sample(ref, _packed(image.data, self.recipe.size), facts, len(image.data))
         except (BadImage, MemoryError) as error:
-            if isinstance(error, BadImage) and error.reason in ROOT_FAILURES and is_local(ref.location):
+            if isinstance(error, BadImage) and error.reason in NOT_READ and is_local(ref.location):
                 check_root(ref.location, self._read_limits)
             return _broken(ref, error, "read", facts)
         return self.decode(ref, image.data, facts, position, heartbeat, clock)

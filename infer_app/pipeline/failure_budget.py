@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from infer_app.domain import TRANSIENT_REASONS, Broken, ChunkResult, Reason
+from infer_app.domain import TRANSIENT_REASONS, Broken, ChunkResult
 from infer_app.settings.sections import rejection_budget
 
 PROBATION_IMAGES = 300  # fewer say little about a share of some percent
@@ -33,8 +33,8 @@ class FailureBudget:
 
     def admit(self, result: ChunkResult) -> Iterator[ChunkResult]:
         """Yield what may be written by now; of what is left out the images stay pending."""
-        failed = [broken for broken in result.broken if _is_models(broken)]
-        final = [broken for broken in result.broken if not _is_models(broken) and _is_final(broken)]
+        failed = [broken for broken in result.broken if broken.may_be_models_fault]
+        final = [broken for broken in result.broken if not broken.may_be_models_fault and _is_final(broken)]
         self._num_images += result.num_images
         self._num_counted += len(failed) + len(final)
         if self._num_images >= PROBATION_IMAGES and self._num_counted > self._allowed(self._num_images):
@@ -76,11 +76,6 @@ class FailureBudget:
         example = f" (the last: {failed[-1].detail}; none was rejected for it)" if failed else ""
         self.stopped = self.stopped or f"{why}{example}"
         self._on_probation.clear()
-
-
-def _is_models(broken: Broken) -> bool:
-    """Whether the model or its preprocess function failed, which may be a fault of theirs."""
-    return broken.stage in ("transform", "model", "outputs") or broken.reason is Reason.MODEL_ERROR
 
 
 def _is_final(broken: Broken) -> bool:

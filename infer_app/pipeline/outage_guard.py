@@ -12,13 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from infer_app.domain import Broken, ChunkResult, Reason
+from infer_app.domain import NOT_READ, READ_FAILURES, Broken, ChunkResult, Reason
 from infer_app.errors import NothingAllowed, StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, local_path
 from infer_app.locations import PathMapping, find_allowed_prefix, is_remote, shown, storage_of
 
-READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
 ANSWERLESS = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # perhaps nobody was there to answer
 MAX_FAILED_READS = 200  # in a row
 LOOK_AGAIN_S = 30.0  # between two looks at a place that is there
@@ -174,7 +173,7 @@ def _may_be_gone(failed: Broken) -> bool:
 
 
 def _was_read(broken: Broken) -> bool:
-    return broken.reason not in READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}
+    return broken.reason not in NOT_READ
 
 
 def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkResult, ChunkResult | None]:

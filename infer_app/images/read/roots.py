@@ -6,13 +6,11 @@ import errno
 import os
 from pathlib import Path
 
-from infer_app.domain import Reason
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, leads_elsewhere, local_path
 
 # What an image is told when it is its root that is gone, or leads elsewhere by now.
-ROOT_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_ERROR, Reason.LOCATION_NOT_ALLOWED})
 
 
 _HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"
