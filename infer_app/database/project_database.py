@@ -1,4 +1,4 @@
-"""The tables that a command works on, opened from the settings."""
+"""Opening of the database and the source that the settings name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from infer_app.settings.load import LoadedSettings
 
 @dataclass(frozen=True, slots=True)
 class ProjectDatabase:
-    """The database as the rooms see it."""
+    """The database of results, the source of images, and what reads and writes them."""
 
     database: Database
     source: Source
@@ -29,14 +29,14 @@ class ProjectDatabase:
 
 @contextmanager
 def open_project_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[ProjectDatabase]:
-    """Raises what `open_results_database` and `open_source` raise."""
+    """Open the database and the source; raises what `open_results_database` and `open_source` raise."""
     with open_results_database(loaded, read_only) as database, open_source(loaded, database) as source:
         yield ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
 
 
 @contextmanager
 def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> Iterator[Database]:
-    """The database with our schema in it. Only a SQLite file of our own is ever created unasked.
+    """Open the database that holds our tables. Only a SQLite file that lists its own images is created when missing.
 
     Raises DatabaseUnavailable or SchemaOutdated.
     """
@@ -54,9 +54,9 @@ def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> It
 
 @contextmanager
 def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
-    """What lists the images, in the database of the results or in another, which is only read.
+    """Open the source that lists the images, in the database of results or in another, which is only read.
 
-    Raises DatabaseUnavailable, or UsageError for a source that isn't there.
+    Raises DatabaseUnavailable, or UsageError for a source that doesn't exist.
     """
     settings = loaded.source
     with ExitStack() as stack:

@@ -741,7 +741,7 @@ def test_a_lease_runs_out_by_the_databases_clock_and_its_late_owner_writes_nothi
             with pytest.raises(DayHeld):
                 run_store.open_run(DAY, MODEL, "cpu", "cpu")
     run_store.open_run(DAY, MODEL, "cpu", "cpu")
-    with pytest.raises(DayHeld, match="gave no sign of life"):
+    with pytest.raises(DayHeld, match="sent no heartbeat"):
         commit(database, predicted("1"), run_id=asleep)
     assert stored(database, predictions) == {}
 

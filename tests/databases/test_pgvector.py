@@ -118,7 +118,7 @@ def test_a_rehearsal_writes_the_type_that_a_run_would(database, with_extension):
 
 def test_a_run_at_work_keeps_its_vectors_as_they_are(database, with_extension):
     RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
-    with pytest.raises(DayHeld, match="a run is at work"):
+    with pytest.raises(DayHeld, match="a run is active"):
         store_vectors(database, "pgvector")
     with database.write() as connection:
         connection.execute(text("UPDATE infer_runs SET state = 'done'"))

@@ -36,7 +36,7 @@ def test_a_run_that_was_killed_is_finished_by_the_next(project, uninterrupted, s
     assert project.results() == uninterrupted
     project.check_books()
     states = project.rows("SELECT state, exit_code, error FROM infer_runs ORDER BY started_at")
-    killed, right = ("failed", None, "the process ended without a word"), ("done", 0, None)
+    killed, right = ("failed", None, "the process ended unexpectedly"), ("done", 0, None)
     too_late = [[right, right]] if done == NUM_PHOTOS else []
     assert states in ([killed, right], [right], *too_late)  # or before it had begun
 

@@ -1,4 +1,4 @@
-"""A column's values as one parameter: an array in PostgreSQL's binary format, which it need not parse.
+"""Encoding of a column's values as one parameter: an array in PostgreSQL's binary format.
 
 The format is that of `array_recv` in its src/backend/utils/adt/arrayfuncs.c; all numbers are big-endian.
 """
@@ -16,7 +16,7 @@ _NULL = _LENGTH.pack(-1)
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """A type of PostgreSQL's: its name, its number in pg_type, and a value of it as it is sent."""
+    """An element type of PostgreSQL: its name, its OID in pg_type, and the encoder of a value."""
 
     name: str
     oid: int
@@ -32,11 +32,14 @@ DOUBLE = Element("double precision", 701, struct.Struct(">d").pack)
 
 
 class BinaryArray(bytes):
-    """What psycopg is to send as it is: `postgres.py` tells it so."""
+    """An encoded array, which psycopg sends unchanged by the dumper registered in `postgres.py`."""
 
 
 def binary_array(values: Sequence[Any], element: Element) -> BinaryArray:
-    """One dimension, from 1 on; None is NULL. Raises UnicodeEncodeError for text that is none."""
+    """Encode the values as an array of one dimension that starts at index 1; None becomes NULL.
+
+    Raises UnicodeEncodeError for text with surrogates.
+    """
     pack, encode = _LENGTH.pack, element.encode
     parts = [struct.pack(">iiIii", 1, 1, element.oid, len(values), 1)]
     for value in values:

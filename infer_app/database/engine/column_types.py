@@ -1,4 +1,4 @@
-"""Column types that mean the same in every database, where the standard ones do not."""
+"""Column types and SQL functions that mean the same in every database."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sqlalchemy.sql.functions import FunctionElement
 
 FAMILY = ("mysql", "mariadb")
 
-# MariaDB's own keep whole seconds, and round to them, which could move an image into the next day.
+# MariaDB's default type rounds to whole seconds, which could move an image into the next day.
 Microseconds = DateTime().with_variant(mysql.DATETIME(fsp=6), *FAMILY)
-# Its BLOB ends at 64 KiB.
+# MariaDB's BLOB holds at most 64 KiB.
 LongBytes = LargeBinary().with_variant(mysql.LONGBLOB(), *FAMILY)
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a database can hold it: a file's name, or what SQLite gives, may be no text."""
+    """Return whether the text can be encoded: names of files, and values from SQLite, may hold surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -28,23 +28,23 @@ def is_utf8(text: str) -> bool:
 
 
 class Exact(String):
-    """Text of which no two spellings are equal: MariaDB's default takes `a`, `A` and `a ` for one key."""
+    """Text that is compared byte by byte: by MariaDB's default `a`, `A` and `a ` are the same key."""
 
 
 @compiles(Exact, *FAMILY)
 def _exact(type_: Exact, compiler: Any, **_: Any) -> str:
     name = f"VARCHAR({type_.length})" if type_.length else "TEXT"
-    # The dialect knows which of the two it talks to once it is connected, as it is when this is needed.
+    # The dialect can tell MariaDB from MySQL only when it is connected, as it is here.
     return f"{name} CHARACTER SET utf8mb4 COLLATE {exact_collation(compiler.dialect)}"
 
 
 def exact_collation(dialect: Dialect) -> str:
-    """By bytes, spaces at the end included. MySQL's needs 8.0."""
+    """Return the collation that compares bytes, trailing spaces included. MySQL's needs version 8.0."""
     return "utf8mb4_nopad_bin" if getattr(dialect, "is_mariadb", False) else "utf8mb4_0900_bin"
 
 
 class EncodedJSON(TypeDecorator[Any]):
-    """JSON that is written as the text it comes as, and read decoded."""
+    """JSON that is written as text already encoded, and decoded when it is read."""
 
     impl = JSON
     cache_ok = True
@@ -54,7 +54,7 @@ class EncodedJSON(TypeDecorator[Any]):
 
 
 class UtcNow(FunctionElement[datetime]):
-    """The database's own time, UTC without a zone: that of several machines differs."""
+    """The database's clock, UTC without a zone: clocks of several machines differ."""
 
     type = Microseconds
     inherit_cache = True
@@ -68,7 +68,7 @@ def _utc_now(element: UtcNow, compiler: Any, **_: Any) -> str:
 
 @compiles(UtcNow, "sqlite")
 def _utc_now_sqlite(element: UtcNow, compiler: Any, **_: Any) -> str:
-    return "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')"  # as SQLAlchemy writes it
+    return "(strftime('%Y-%m-%d %H:%M:%f', 'now') || '000')"  # in the format that SQLAlchemy writes
 
 
 @compiles(UtcNow, *FAMILY)
@@ -77,7 +77,7 @@ def _utc_now_mariadb(element: UtcNow, compiler: Any, **_: Any) -> str:
 
 
 class AsText(FunctionElement[str]):
-    """A value of any type as our tables hold an id, and never cut short."""
+    """A value of any type cast to text, as our tables hold ids, without truncation."""
 
     type = String()
     inherit_cache = True
@@ -85,11 +85,11 @@ class AsText(FunctionElement[str]):
 
 
 @compiles(AsText)
-def _as_text(element: AsText, compiler: Any, **how: Any) -> str:
-    return f"CAST({compiler.process(element.clauses, **how)} AS TEXT)"
+def _as_text(element: AsText, compiler: Any, **options: Any) -> str:
+    return f"CAST({compiler.process(element.clauses, **options)} AS TEXT)"
 
 
 @compiles(AsText, *FAMILY)
-def _as_exact_text(element: AsText, compiler: Any, **how: Any) -> str:
-    value = compiler.process(element.clauses, **how)
+def _as_exact_text(element: AsText, compiler: Any, **options: Any) -> str:
+    value = compiler.process(element.clauses, **options)
     return f"CAST({value} AS CHAR CHARACTER SET utf8mb4) COLLATE {exact_collation(compiler.dialect)}"

@@ -1,4 +1,4 @@
-"""Connections: read or write, each in one transaction, with the database's own quirks kept in here."""
+"""Connections for reading or writing, each in one transaction, and the translation of the drivers' errors."""
 
 from __future__ import annotations
 
@@ -40,23 +40,23 @@ DRIVERS = {
     "mariadb": "mariadb+pymysql",
 }
 EXTRAS = {"psycopg": "'infer_app[postgres]'", "pymysql": "'infer_app[mariadb]'"}
-HINT_SERVER = "does the server run, and are host, port, database, user and password of the URL right?"
-HINT_FILE = "is the file's folder there and writable?"
+HINT_SERVER = "is the server running, and are host, port, database, user and password of the URL right?"
+HINT_FILE = "does the file's folder exist, and is it writable?"
 CONNECT_TIMEOUT_S = 10
-READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that says nothing for so long has frozen
-# MariaDB's errors that are about a row and not about the server, which PyMySQL doesn't tell apart: of a trigger, a
-# constraint (its own and MySQL's number), a row that is too long, a statement longer than the server takes. And the one
-# of PostgreSQL that psycopg takes for the server's: a value is too long for its type or for an index.
+READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen
+# MariaDB's errors about a row, which PyMySQL doesn't distinguish from errors of the server: a trigger, a constraint
+# (MariaDB's and MySQL's number), a row that is too long, a statement longer than the server accepts. The last one is
+# PostgreSQL's, for which psycopg raises OperationalError: a value is too long for its type or for an index.
 ROW_ERRORS = (1644, 4025, 3819, 1118, 1153, "54000")
-# A transaction that was ended for another's sake: MariaDB's deadlock and lock wait, PostgreSQL's SQLSTATEs of both.
+# The server ended the transaction for the sake of another: MariaDB's deadlock and lock wait, PostgreSQL's SQLSTATEs.
 DEADLOCKS = (1213, 1205, "40P01", "40001", "55P03")
-# The server said that it ends the connection: MariaDB's shutdown, KILL and aborted reads and writes, PostgreSQL's
-# shutdowns. The drivers report what it did without a word.
+# The server announced that it ends the connection: MariaDB's shutdown, KILL and aborted reads and writes, PostgreSQL's
+# shutdowns. Connections that end unannounced are reported by the drivers.
 LOSSES = (1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, "57P01", "57P02", "57P03", "08003", "08006")
-# PostgreSQL's that are about neither statement nor connection: a right that the role lacks, and a server (a standby), a
-# database or a role that only reads.
+# PostgreSQL's codes for a privilege that the role lacks, and for a server (a standby), database or role that is
+# read-only.
 FORBIDDEN = ("42501", "25006")
-# Notices a machine that went away without a word, which TCP by itself does after hours.
+# Detects a machine that disappeared; TCP's defaults take hours.
 POSTGRES_KEEPALIVE = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -67,7 +67,7 @@ T = TypeVar("T")
 
 
 class Database:
-    """One database. `with database.write() as connection:` commits at its end, or rolls back on any exception."""
+    """One database. `with database.write() as connection:` commits at its end and rolls back on any exception."""
 
     def __init__(self, url: str, read_only: bool = False) -> None:
         self._url = _with_driver(make_url(url))
@@ -84,7 +84,7 @@ class Database:
 
     @property
     def url(self) -> str:
-        """With its password: for another connection, not to be shown."""
+        """Return the URL with its password: for opening another connection, never for display."""
         return self._url.render_as_string(hide_password=False)
 
     @property
@@ -98,15 +98,19 @@ class Database:
 
     @contextmanager
     def write(self, patience_s: float = BUSY_TIMEOUT_S) -> Iterator[Connection]:
-        """Waits for `patience_s` for SQLite's lock; less than usual is also the limit for a server that is away."""
-        # SQLite: take the write lock at the start; a read lock that is upgraded later fails at once instead of waiting.
+        """Open a transaction that commits at the end of the `with` block.
+
+        SQLite's lock is waited for up to `patience_s`. Less than the default also limits the wait for a server.
+        """
+        # SQLite: take the write lock at the start. Upgrading a read lock later fails at once instead of waiting.
         writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE", sqlite_patience_s=patience_s)
         with self._translate_errors(), self._connect(writer, patience_s) as connection, connection.begin():
             yield connection
 
     def transact(self, work: Callable[[Connection], T]) -> T:
-        """What `work` does, in one transaction: done again when the database ended it to let another one pass, or when
-        the connection was lost. A commit whose answer was lost may have been done: `work` must bear being repeated.
+        """Call `work` in one transaction, and retry it after a deadlock or a lost connection.
+
+        A commit whose answer was lost may have been done, so `work` must be idempotent.
         """
 
         def once() -> T:
@@ -116,17 +120,17 @@ class Database:
         return self.with_reconnect(once)
 
     def with_reconnect(self, work: Callable[[], T]) -> T:
-        """What `work` returns, which opens its own connections and bears being repeated."""
+        """Call `work`, which opens its own connections, and retry it as `reconnect.with_reconnect` does."""
         return with_reconnect(work)
 
     def _connect(self, engine: Engine, patience_s: float = BUSY_TIMEOUT_S) -> Connection:
-        """A server that was there before is waited for: it may only be starting again."""
+        """Connect, retrying where the server was reached before: it may be restarting."""
         waits_longer = not self.is_sqlite and patience_s >= BUSY_TIMEOUT_S
         patience = Patience(None if waits_longer else patience_s)
         while True:
             try:
                 connection = engine.connect()
-            except (ProgrammingError, TypeError, ValueError) as error:  # drivers read their options as they connect
+            except (ProgrammingError, TypeError, ValueError) as error:  # drivers check their options as they connect
                 if self._was_reached:
                     raise
                 raise self._wrong_option(error) from None
@@ -171,7 +175,7 @@ class Database:
 
     def _create_postgres_engine(self) -> Engine:
         timeout = {} if "connect_timeout" in self._url.query else {"connect_timeout": CONNECT_TIMEOUT_S}
-        # UTF-8 whatever the database's encoding, PGCLIENTENCODING or the URL say: arrays are encoded by us.
+        # Always UTF-8, whatever the database's encoding, PGCLIENTENCODING or the URL are: we encode arrays ourselves.
         # Prepared statements are lost behind a pooler that gives each transaction another session.
         options = {"postgresql_readonly": True} if self._read_only else {}
         engine = create_engine(
@@ -189,7 +193,7 @@ class Database:
         return engine
 
     def _create_mariadb_engine(self) -> Engine:
-        # READ COMMITTED, as PostgreSQL: its own default locks the gaps between keys, for which two runs wait in turn.
+        # READ COMMITTED as in PostgreSQL: MariaDB's default locks gaps between keys, so that two runs would deadlock.
         limits = {"read_timeout": READ_TIMEOUT_S, "write_timeout": READ_TIMEOUT_S}
         engine = create_engine(
             self._url,
@@ -220,7 +224,7 @@ class Database:
         except DBAPIError as error:
             unavailable = isinstance(error, (OperationalError, InterfaceError)) or type(error) is DatabaseError
             if _code(error) not in FORBIDDEN and (not unavailable or _code(error) in ROW_ERRORS):
-                raise  # a statement that is wrong: a bug, or a row that can't be written
+                raise  # a wrong statement, which is a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:
             raise DatabaseUnavailable(f"{self.shown_url}: {error}", HINT_FILE) from None
@@ -240,19 +244,19 @@ class Database:
             return Deadlocked
         if code in FORBIDDEN:
             return Forbidden
-        # libpq's own errors have no SQLSTATE, and all are about the connection.
-        unheard = self._url.get_backend_name() == "postgresql" and code is None
-        is_lost = error.connection_invalidated or unheard or code in LOSSES
+        # libpq's own errors have no SQLSTATE, and all of them are about the connection.
+        is_libpq_error = self._url.get_backend_name() == "postgresql" and code is None
+        is_lost = error.connection_invalidated or is_libpq_error or code in LOSSES
         return ConnectionLost if is_lost and self._was_reached else DatabaseUnavailable
 
 
 def _with_driver(url: URL) -> URL:
-    """SQLAlchemy's own choice of drivers changes between its versions."""
+    """Return the URL with an explicit driver: SQLAlchemy's default drivers change between its versions."""
     return url.set(drivername=DRIVERS.get(url.drivername, url.drivername))
 
 
 def _code(error: DBAPIError) -> object:
-    """MariaDB's number or PostgreSQL's SQLSTATE; None of other databases, and where the server said nothing."""
+    """Return MariaDB's error number or PostgreSQL's SQLSTATE, or None where there is neither."""
     cause = error.orig
     if cause is not None and type(cause).__module__.startswith("pymysql"):
         return cause.args[0] if cause.args else None

@@ -1,4 +1,4 @@
-"""MariaDB's own ways: how a session is prepared, and what is longer than the server takes."""
+"""MariaDB's connection: session settings and a limit on the length of statements."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from pymysql.err import OperationalError
 
 
 class CappedConnection(Connection):  # type: ignore[misc]  # it has no types
-    """One that refuses a statement longer than the server takes, which would hang up in the middle of it: as a lost
-    connection it would be waited for, and the same sent again."""
+    """A connection that refuses statements longer than the server accepts.
+
+    The server would close the connection in the middle of such a statement. The program would take that for an outage,
+    reconnect and send the statement again.
+    """
 
     max_statement_bytes: int | None = None
 
     def prepare(self, read_only: bool) -> None:
-        """Columns of type TIMESTAMP are read as UTC, and a value that doesn't fit is an error instead of being cut."""
+        """Read TIMESTAMP columns as UTC in this session, and raise an error for values that don't fit."""
         with self.cursor() as cursor:
             cursor.execute("SET time_zone = '+00:00', sql_mode = CONCAT(@@sql_mode, ',STRICT_ALL_TABLES')")
             cursor.execute("SELECT VERSION(), @@max_allowed_packet")
             version, max_packet_bytes = cursor.fetchone()
             if "MariaDB" in version:
-                # It would turn `is not yet predicted` into a table of all predictions, made for each page.
+                # The optimizer would turn NOT EXISTS into a temporary table of all predictions for each page.
                 cursor.execute("SET optimizer_switch = 'exists_to_in=off'")
             if read_only:
                 cursor.execute("SET SESSION TRANSACTION READ ONLY")
-        self.max_statement_bytes = max_packet_bytes - 1  # the first says that it is a statement
+        self.max_statement_bytes = max_packet_bytes - 1  # the first byte of the packet is the command
 
     def query(self, sql: str | bytes, unbuffered: bool = False) -> int:
         encoded = sql.encode(self.encoding) if isinstance(sql, str) else sql
@@ -37,6 +40,6 @@ class CappedConnection(Connection):  # type: ignore[misc]  # it has no types
         return num_rows
 
     def rollback(self) -> None:
-        """Of a connection that is closed, as after a signal, the server does it."""
+        """Roll back unless the connection is closed, as after a signal: then the server does it."""
         if self.open:
             super().rollback()

@@ -1,4 +1,4 @@
-"""PostgreSQL's own ways: arrays sent in binary, and how a frozen server is told from one that works for long."""
+"""PostgreSQL's connection: arrays sent in binary, and detection of a server that has frozen."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from psycopg.pq import Format
 from infer_app.database.engine import reconnect
 from infer_app.database.engine.binary_arrays import BinaryArray
 
-# Nothing behind a pooler, whose numbers of sessions are its own.
+# Returns no row behind a pooler, whose session numbers are not the server's.
 _WAITS_FOR_LOCK = "SELECT 1 FROM pg_stat_activity WHERE pid = %s AND wait_event_type = 'Lock'"
 
 
-class _AsItIs(Dumper):
+class _BinaryArrayDumper(Dumper):
     format = Format.BINARY
 
     def dump(self, array: BinaryArray) -> BinaryArray:
@@ -27,8 +27,11 @@ class _AsItIs(Dumper):
 
 
 class WatchedConnection(psycopg.Connection[Any]):
-    """One that gives up a server that answers neither it nor a new connection, as of a machine that is paused or whose
-    disk hangs. Its kernel still confirms what arrives, so that no time limit of TCP sees it."""
+    """A connection that raises an error when its server answers neither it nor a new connection.
+
+    A paused machine or a hanging disk causes that. The machine's kernel still acknowledges packets, so no TCP timeout
+    detects it.
+    """
 
     reconnect: partial[WatchedConnection]
 
@@ -36,15 +39,15 @@ class WatchedConnection(psycopg.Connection[Any]):
     def open(cls, *arguments: Any, **options: Any) -> WatchedConnection:
         opened = cls.connect(*arguments, **options)
         assert isinstance(opened, cls)
-        opened.adapters.register_dumper(BinaryArray, _AsItIs)
+        opened.adapters.register_dumper(BinaryArray, _BinaryArrayDumper)
         opened.reconnect = partial(cls.open, *arguments, **options)
         opened._write_dates_as_iso()
         return opened
 
     def _write_dates_as_iso(self) -> None:
-        """psycopg reads no times with a zone that a role's or a database's own DateStyle writes in another way."""
+        """Set DateStyle to ISO: psycopg can't read times with a zone that a role's or database's DateStyle formats."""
         if not (self.info.parameter_status("DateStyle") or "").startswith("ISO"):
-            self.autocommit = True  # a rollback would take it back
+            self.autocommit = True  # a rollback would undo the setting
             self.execute("SET DateStyle = ISO")
             self.autocommit = False
 
@@ -53,17 +56,17 @@ class WatchedConnection(psycopg.Connection[Any]):
             return super().wait(self._watched(gen), *more, **options)
         except psycopg.Error:
             raise
-        except BaseException:  # a signal: its answer is waited for no more, nor that of a rollback
+        except BaseException:  # a signal: wait neither for the answer nor for a rollback
             self.close()
             raise
 
     def rollback(self) -> None:
-        """Of a connection that is closed the server does it."""
+        """Roll back unless the connection is closed: then the server does it."""
         if not self.closed:
             super().rollback()
 
     def _watched(self, gen: Any) -> Generator[Any, Any, Any]:
-        """The same, which psycopg resumes with nothing, every tenth of a second, while the server is silent."""
+        """Watch psycopg's generator, which is resumed every tenth of a second while the server is silent."""
         began_at = silent_since = time.monotonic()
         try:
             wanted = next(gen)
@@ -73,14 +76,14 @@ class WatchedConnection(psycopg.Connection[Any]):
                 if ready:
                     began_at = silent_since = now
                 elif now - silent_since > reconnect.SILENCE_S:
-                    self._ask_another_way(waited_s=now - began_at)
+                    self._check_server(waited_s=now - began_at)
                     silent_since = time.monotonic()
                 wanted = gen.send(ready)
         except StopIteration as end:
             return end.value
 
-    def _ask_another_way(self, waited_s: float) -> None:
-        """Close and raise OperationalError where no new connection is answered either, or a lock is held too long."""
+    def _check_server(self, waited_s: float) -> None:
+        """Close and raise OperationalError if a new connection gets no answer either, or if a lock is held too long."""
         try:
             with self.reconnect() as other:
                 waits_for_lock = other.execute(_WAITS_FOR_LOCK, [self.info.backend_pid]).fetchone()
@@ -88,7 +91,7 @@ class WatchedConnection(psycopg.Connection[Any]):
             self.close()
             raise OperationalError(f"no answer for {reconnect.SILENCE_S:.0f} s, nor to a new connection") from None
         except OperationalError:
-            return  # an answer
+            return  # the server answered
         if waits_for_lock is not None and waited_s > reconnect.LOCK_LIMIT_S:
             self.close()
             raise OperationalError(f"another session has held a lock for {waited_s:.0f} s: pg_stat_activity names it")

@@ -1,4 +1,4 @@
-"""SQLite's own ways: how a file is opened, and how a lock is waited for."""
+"""SQLite's connections: how a file is opened, and how a lock is waited for."""
 
 from __future__ import annotations
 
@@ -14,37 +14,38 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from infer_app.errors import DatabaseUnavailable
 
 BUSY_TIMEOUT_S = 60
-FILE = "infer_file"  # what a connection's file was when it was opened
+FILE = "infer_file"  # key of the os.stat of a connection's file when it was opened
 
 
 def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
-    """A read-only connection never writes, and leaves no file behind that wasn't there."""
+    """Open a connection; a read-only one never writes, and leaves no new file behind."""
     mode = _read_mode(path) if read_only else "rwc"
     uri = f"{path.absolute().as_uri()}?mode={mode}"
-    # SQLite waits for a lock without hearing a signal, so not for long: `begin_sqlite` waits again.
+    # While SQLite waits for a lock, Python handles no signal. So the timeout is short, and `_wait_for_lock` repeats it.
     connection = sqlite3.connect(uri, uri=True, timeout=1.0, isolation_level=None)
-    # One undecodable name must not end a run: it is handed on, and found or not found as the file system says.
+    # One undecodable file name must not end a run: it is passed on, and the file system decides whether it exists.
     connection.text_factory = lambda data: data.decode("utf-8", "surrogateescape")
     if read_only:
         connection.execute("PRAGMA query_only=ON")
         return connection
     if connection.execute("PRAGMA page_count").fetchone() == (0,):
-        connection.execute("PRAGMA journal_mode=WAL")  # kept by the file; one that others made keeps theirs
+        connection.execute("PRAGMA journal_mode=WAL")  # stored in the file; an existing database keeps its mode
     is_wal = connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    # In WAL mode NORMAL is safe against a crash of the program; after a power cut the last commits may be gone, whole.
-    # With a rollback journal a power cut could leave half of one.
+    # In WAL mode NORMAL survives a crash of the program, and a power cut loses only whole commits, the last ones.
+    # With a rollback journal a power cut could leave a partial commit, so that one needs FULL.
     connection.execute(f"PRAGMA synchronous={'NORMAL' if is_wal else 'FULL'}")
     return connection
 
 
 def remember_file(record: ConnectionPoolEntry, path: Path) -> None:
+    """Record which file a connection was opened on, for `_check_file`."""
     record.info[FILE] = os.stat(path)  # noqa: PTH116 - as in `_check_file`
 
 
 def begin_sqlite(path: Path, connection: Connection) -> None:
-    """Run what the execution option `sqlite_begin` says, or begin a read that no writer can interrupt.
+    """Run the statement in the execution option `sqlite_begin`, or begin a read that no writer can interrupt.
 
-    Raises DatabaseUnavailable for a write into a file that was replaced or removed since it was opened.
+    Raises DatabaseUnavailable for a write into a file that was replaced or removed after it was opened.
     """
     options = connection.get_execution_options()
     if "sqlite_begin" in options:
@@ -56,12 +57,12 @@ def begin_sqlite(path: Path, connection: Connection) -> None:
 
 
 def commit_sqlite(connection: Connection) -> None:
-    """Commit once nobody reads: with a rollback journal readers keep a writer out, and in WAL mode nobody does."""
+    """Commit, waiting for readers: with a rollback journal they block a commit, in WAL mode they don't."""
     _wait_for_lock(connection, "COMMIT")
 
 
 def _wait_for_lock(connection: Connection, statement: str) -> None:
-    """Execute the statement, again and again while another connection has the lock, for `sqlite_patience_s`."""
+    """Execute the statement, retrying while another connection holds the lock, for up to `sqlite_patience_s`."""
     patience_s = connection.get_execution_options().get("sqlite_patience_s", BUSY_TIMEOUT_S)
     deadline = time.monotonic() + patience_s
     while True:
@@ -75,7 +76,10 @@ def _wait_for_lock(connection: Connection, statement: str) -> None:
 
 
 def _check_file(path: Path, opened: os.stat_result) -> None:
-    """SQLite itself would go on in a file that nobody can open any more, and whose log becomes the new one's."""
+    """Raise DatabaseUnavailable if the file was replaced or removed.
+
+    SQLite itself would go on writing into the old file, which can't be opened any more, and into the new file's log.
+    """
     try:
         is_same = os.path.samestat(os.stat(path), opened)  # noqa: PTH116 - a Path costs more than the call
     except FileNotFoundError:
@@ -83,17 +87,17 @@ def _check_file(path: Path, opened: os.stat_result) -> None:
     if not is_same:
         raise DatabaseUnavailable(
             f"sqlite:///{path} was replaced or removed while it was open",
-            "what was written since is lost with the old file: run again once nobody moves it",
+            "results written since then are lost with the old file: don't move it during a run, and run again",
         )
 
 
 def _read_mode(path: Path) -> str:
-    """How to open a file without changing a byte of it.
+    """Return the `mode` of SQLite's URI that opens a file without changing it.
 
-    Opening and closing a database that a crash left behind would write its log into it, so that one is opened with
-    mode=ro. That mode can't remove the empty log it makes itself, so it is not for the others; and in a folder where
-    nothing may be written it can't make one: a file that needs one is then read as one that nobody else writes.
-    What a crash left in a rollback journal is put back by whoever opens the file next: it can't be read before.
+    Opening and closing a database after a crash would write its log into it, so a file with a log is opened with
+    mode=ro. Without a log that mode would leave an empty one behind, so other files are opened with mode=rwc where
+    that is permitted. In a read-only folder no log can be created: a file in WAL mode is then read as immutable.
+    A rollback journal left by a crash is rolled back by the next program that opens the file: it can't be read before.
     """
     if path.with_name(f"{path.name}-wal").exists():
         return "ro"
@@ -103,9 +107,9 @@ def _read_mode(path: Path) -> str:
 
 
 def _keeps_log(path: Path) -> bool:
-    """Whether it is in WAL mode: https://sqlite.org/fileformat.html, bytes 18 and 19."""
+    """Return whether the file is in WAL mode: bytes 18 and 19, https://sqlite.org/fileformat.html."""
     try:
         with path.open("rb") as file:
             return file.read(20)[18:] == b"\x02\x02"
     except OSError:
-        return False  # SQLite says why it can't be read
+        return False  # SQLite reports why it can't be read

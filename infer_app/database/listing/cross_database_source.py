@@ -1,6 +1,6 @@
-"""Images that another database lists than the one that holds the results.
+"""A source in another database than the results.
 
-No statement can join the two, so ours is asked about a page of the other's ids at a time.
+No statement can join tables of two databases, so the results are queried for one page of the source's ids at a time.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from infer_app.domain import NewImage
 from infer_app.errors import UsageError
 from infer_app.settings.sections import SourceSettings
 
-PAGE_SIZE = 5000  # ids that our database is asked about at a time
-# One parameter whatever the number of ids. A list of them as parameters takes five times as long and more.
+PAGE_SIZE = 5000  # ids in one query of the database of results
+# One parameter for any number of ids. One parameter for each id takes five times as long or more.
 _ROWS_OF_JSON = {
     "sqlite": "SELECT key + 1 AS place, value AS image_id FROM json_each(:ids)",
     "postgresql": "SELECT place, image_id FROM json_array_elements_text(CAST(:ids AS json))"
@@ -47,7 +47,7 @@ _ROWS_OF_JSON = {
 
 
 class CrossDatabaseSource(Source):
-    """`database` is only ever read; `results` holds our tables."""
+    """A source whose images are listed in `database`, which is only read; `results` holds our tables."""
 
     def __init__(self, database: Database, settings: SourceSettings, results: Database) -> None:
         super().__init__(database, settings)
@@ -80,8 +80,8 @@ class CrossDatabaseSource(Source):
         return None if self._results.is_sqlite else MAX_ID
 
 
-class _OfPage(TypeDecorator[Any]):
-    """A place in a page, from 1 on: read as what the page has there, which so need not travel."""
+class _PageValue(TypeDecorator[Any]):
+    """An index into a page, starting at 1, that is read as the page's value there: the values need not be sent."""
 
     impl = Integer
     cache_ok = False
@@ -95,12 +95,12 @@ class _OfPage(TypeDecorator[Any]):
 
 
 def _as_relation(page: Sequence[Any], dialect: Dialect) -> Subquery:
-    """The page as a relation of the database of results: id, location, time, id as text, all ordered by time."""
+    """Return the page as a relation of the database of results: id, location, time, id as text, ordered by time."""
     ids = json.dumps([_sendable_id(row[3]) for row in page], ensure_ascii=False)
     named = text(_ROWS_OF_JSON[dialect.name]).bindparams(ids=ids)
     given = named.columns(column("place", Integer), column("image_id", String)).subquery("page")
     place, image_id = given.c.place, given.c.image_id
-    location = type_coerce(place, _OfPage([row[1] for row in page]))
+    location = type_coerce(place, _PageValue([row[1] for row in page]))
     as_text = AsText(image_id).label("infer_image_id")
     return select(image_id.label("id"), location.label("location"), place.label("time"), as_text).subquery()
 

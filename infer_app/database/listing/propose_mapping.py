@@ -1,4 +1,4 @@
-"""Looks at the tables of a database and proposes which of them lists the images, and by which columns. Only reads."""
+"""Proposals of the table that lists the images, and of its columns, from reading a database."""
 
 from __future__ import annotations
 
@@ -38,27 +38,29 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.time_column import read_time
 from infer_app.locations import is_local
 
-LOOKED_AT = 200  # rows of each table
+SAMPLE_ROWS = 200  # read of each table
 SHOWN = 5
-FOLDER = "/srv/photos"  # stands for the one that relative locations are relative to
-MAX_CHARS = 4096  # of a text that is looked at, as a path may have
+FOLDER = "/srv/photos"  # placeholder for the folder that relative locations are relative to
+MAX_CHARS = 4096  # read of a text: the longest path
 _SMALL = (Boolean, Date, DateTime, Enum, Integer, Numeric, Uuid)  # types without large values
 _IMAGE = re.compile(r"\.(jpe?g|png|webp|bmp|gif|tiff?)([?#].*)?$", re.IGNORECASE)
 _OWN = "infer_"
 _SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast", "mysql", "performance_schema", "sys")
-# The day of an image is its arrival; when it was taken is another question, and often unknown.
+# The day of an image is that of its arrival. The time when it was taken differs, and is often unknown.
 _ARRIVAL = re.compile(r"add|creat|upload|insert|arriv|receiv|import|ingest", re.IGNORECASE)
 _TAKEN = re.compile(r"tak|captur|shot|exif|time|date", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class TimeColumn:
+    """A column of times, with one of its values."""
+
     name: str
     example: Any
 
     @property
     def has_zone(self) -> bool:
-        """Whether each value says which instant it is, or is a whole day."""
+        """Return whether each value is an unambiguous instant or a whole day."""
         value = self.example
         if isinstance(value, datetime):
             return value.tzinfo is not None
@@ -69,7 +71,7 @@ class TimeColumn:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """[source] as it could be, with what a person needs to judge it."""
+    """A possible [source] table, with samples by which an operator can check it."""
 
     table: str
     id: str
@@ -77,19 +79,22 @@ class Proposal:
     time: TimeColumn
     other_times: tuple[TimeColumn, ...]
     samples: tuple[tuple[Any, str, Any], ...]  # id, location, time
-    index: str | None  # the statement that would make reading a day fast, where it is missing
-    folder: str | None  # that all local locations looked at lie in
+    index: str | None  # the statement that creates the missing index for reading a day
+    folder: str | None  # that contains all local locations of the sample
     not_local: str | None  # a location that is no absolute path: relative or a URL
-    query: str  # what lists the same with absolute paths, where they are relative to FOLDER
-    share: float  # of the locations looked at that name an image
+    query: str  # lists the images with absolute paths, if their locations are relative to FOLDER
+    share: float  # of the sampled locations that name an image file
 
 
 def propose(database: Database) -> list[Proposal]:
-    """One for each table or view that could list images, the likeliest first. Raises DatabaseUnavailable."""
+    """Return a proposal for each table or view that could list images, the likeliest first.
+
+    Raises DatabaseUnavailable.
+    """
     with database.read() as connection:
         inspector = inspect(connection)
-        found = [proposal for name, schema in _relations(inspector) if (proposal := _look(connection, name, schema))]
-    return sorted(found, key=lambda one: -one.share)  # tables stay before views
+        found = [proposal for name, schema in _relations(inspector) if (proposal := _inspect(connection, name, schema))]
+    return sorted(found, key=lambda proposal: -proposal.share)  # tables stay before views
 
 
 def _relations(inspector: Inspector) -> Iterator[tuple[str, str | None]]:
@@ -101,15 +106,15 @@ def _relations(inspector: Inspector) -> Iterator[tuple[str, str | None]]:
                 yield name, schema
 
 
-def _look(connection: Connection, name: str, schema: str | None) -> Proposal | None:
-    """None where no column names images, none tells them apart, or none is a time; or where it can't be read."""
+def _inspect(connection: Connection, name: str, schema: str | None) -> Proposal | None:
+    """Return a proposal, or None if the table can't be read or has no column of locations, of ids or of times."""
     try:
         table = Table(name, MetaData(), schema=schema, autoload_with=connection)
         identity, is_sqlite = _identity_of(connection, table), connection.dialect.name == "sqlite"
         if identity is None:
             return None
-        values = [_looked_at(one, identity, is_sqlite).label(one.name) for one in table.columns]
-        rows = connection.execute(select(*values).select_from(table).limit(LOOKED_AT)).mappings().all()
+        values = [_sampled(column, identity, is_sqlite).label(column.name) for column in table.columns]
+        rows = connection.execute(select(*values).select_from(table).limit(SAMPLE_ROWS)).mappings().all()
     except SQLAlchemyError:
         connection.rollback()
         return None
@@ -128,29 +133,29 @@ def _look(connection: Connection, name: str, schema: str | None) -> Proposal | N
         samples=tuple((row[identity], str(row[location]), row[time.name]) for row in rows[:SHOWN]),
         index=_missing_index(connection, table, time.name, identity),
         folder=_common_folder(seen),
-        not_local=next((one for one in seen if not is_local(one)), None),
+        not_local=next((location for location in seen if not is_local(location)), None),
         query=_absolute_query(connection, table, identity, location, time.name),
         share=share,
     )
 
 
-def _looked_at(column: Column[Any], identity: str, is_sqlite: bool) -> ColumnElement[Any]:
-    """Return what is read of a column: texts cut short, NULL for bytes and for types that may be large.
+def _sampled(column: Column[Any], identity: str, is_sqlite: bool) -> ColumnElement[Any]:
+    """Return the expression to read of a column: text is truncated, bytes and types that may be large become NULL.
 
     A table may hold the images themselves: reading whole rows would read gigabytes.
     """
-    if is_sqlite:  # a value need not be of its column's type
+    if is_sqlite:  # a value may be of another type than its column
         value: ColumnElement[Any] = untyped(column.name)
         short = func.substr(value, 1, MAX_CHARS)
         return case((func.typeof(value) == "blob", null()), (func.typeof(value) == "text", short), else_=value)
-    kind = getattr(column.type, "data_type", column.type)  # a domain's is that of its values
+    kind = getattr(column.type, "data_type", column.type)  # of a domain: its underlying type
     if column.name == identity or isinstance(kind, _SMALL):
         return column
     return func.substr(column, 1, MAX_CHARS) if isinstance(kind, String) else null()
 
 
 def _location_among(table: Table, rows: Sequence[Any]) -> tuple[str | None, float]:
-    """The column of which most values name an image file, and their share; at least half must."""
+    """Return the column with the largest share of names of image files, and that share; at least half is required."""
     best, best_share = None, 0.5
     for column in table.columns:
         values = [row[column.name] for row in rows if row[column.name]]
@@ -162,7 +167,7 @@ def _location_among(table: Table, rows: Sequence[Any]) -> tuple[str | None, floa
 
 
 def _identity_of(connection: Connection, table: Table) -> str | None:
-    """The primary key of one column, else a column that is declared or called unique."""
+    """Return the single column of the primary key, else a column that is unique or named like an id."""
     key = [column.name for column in table.primary_key]
     if len(key) == 1:
         return key[0]
@@ -201,7 +206,7 @@ def _unlikeliness(time: TimeColumn) -> int:
 def _missing_index(connection: Connection, table: Table, time: str, identity: str) -> str | None:
     inspector = inspect(connection)
     if table.name not in inspector.get_table_names(table.schema):
-        return None  # a view has none of its own
+        return None  # a view has no indexes
     indexes = [index["column_names"] for index in inspector.get_indexes(table.name, table.schema)]
     if any(columns[:1] == [time] for columns in indexes):
         return None
@@ -218,7 +223,7 @@ def _absolute_query(connection: Connection, table: Table, identity: str, locatio
 
 
 def _common_folder(locations: Sequence[str]) -> str | None:
-    """Of locations that are absolute paths; None where there is none but the root of all."""
+    """Return the common folder of absolute paths, or None if it is the root or some locations aren't absolute."""
     folders = [os.path.dirname(path.removeprefix("file://")) for path in locations]  # noqa: PTH120 - maybe no path
     local = [folder for folder in folders if folder.startswith("/") and ".." not in folder]
     common = os.path.commonpath(local) if local and len(local) == len(folders) else "/"

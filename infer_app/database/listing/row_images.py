@@ -1,4 +1,4 @@
-"""Images that lie in a column of the source, read by the worker that needs them."""
+"""Reading of images whose bytes are stored in a column of the source."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Candidates = Callable[[str], list[Any]]  # values of the id column that an id's 
 
 
 class RowReader:
-    """Opens its connection when it first reads, in the process that reads: it travels to workers."""
+    """Reads images by id. It is pickled to workers, and connects at the first read."""
 
     def __init__(self, url: str, settings: SourceSettings) -> None:
         self._url = url
@@ -33,7 +33,7 @@ class RowReader:
         return self.__dict__ | {"_open": None}
 
     def read(self, image_id: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
-        """Size and bytes of an image; None for no such row, and no bytes where there are more than `max_bytes`.
+        """Return the size and bytes of an image, or None if there is no such row; bytes are None above `max_bytes`.
 
         Raises OSError where the database can't be read.
         """
@@ -44,7 +44,7 @@ class RowReader:
         capped = capped.select_from(relation_of(self._settings))
         try:
             database, candidates = self._open = self._open or self._opened()
-            # By the column's own type an index finds it; the text then decides: '017' is not 17.
+            # A value of the column's own type can use an index. The text then decides: '017' is not 17.
             is_it = identity.in_(candidates(image_id)), AsText(identity) == image_id
             with database.read() as connection:
                 row = connection.execute(capped.where(*is_it)).first()
@@ -66,12 +66,12 @@ class RowReader:
 
 
 def _of_any_type(image_id: str) -> list[Any]:
-    """Return the text and, where it is one, the integer: a column of SQLite may hold both."""
+    """Return the text and, if it spells an integer, that integer: a column of SQLite may hold both."""
     return [image_id, *_integer(image_id)]
 
 
 def _integer(image_id: str, bits: int = 63) -> list[int]:
-    """Return the integer, or nothing for what a column of integers can't hold: databases refuse to be asked for it."""
+    """Return the integer, or nothing if an integer column can't hold it: databases refuse such a parameter."""
     return [int(image_id)] if _INTEGER.fullmatch(image_id) and -(1 << 63) <= int(image_id) < 1 << bits else []
 
 

@@ -1,4 +1,4 @@
-"""Where the day's images are listed: our table, or the user's table, view or query. Only ever read."""
+"""The source of a day's images: our table, or the user's table, view or query, which is only read."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class Source:
-    """The images of a day, by keyset pages over (time, id): memory and cost per page don't grow with the table."""
+    """Lists the images of a day in keyset pages over (time, id). Memory and cost per page don't grow with the table."""
 
     def __init__(self, database: Database, settings: SourceSettings) -> None:
         self.database = database
@@ -59,28 +59,30 @@ class Source:
         self.relation: FromClause = relation_of(settings)
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
-        """The day's images with neither a prediction nor a rejection that stands, in order of (time, id)."""
+        """Yield the day's images with neither a prediction nor a settled rejection, in order of (time, id)."""
         for page in self.select_pages(day, model_id):
             yield from (new.ref for new in page)
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
-        """The images that are new for at least one of the models, page by page; any page may be empty."""
+        """Yield pages of the images that are new for at least one of the models; any page may be empty."""
         new = new_among(self.listed(), self.id_text, model_ids)
         for page in self._read_pages(new, self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
             yield [new_image(row) for row in page]
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
-        """The day's images, in order of (time, id), as relations of the database that holds our tables, to which
-        `connection` is one: id, location, time, id as text. What is asked of them is to be summed up."""
+        """Yield parts of the day's images, in order of (time, id), as relations: id, location, time, id as text.
+
+        They belong to the database that holds our tables, which is that of `connection`. Callers add up over the parts.
+        """
         yield self.in_day(connection, day).subquery()
 
     def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
-        """The same of the last `num_images` or so of the days before the day."""
+        """Yield about the last `num_images` images of earlier days, as relations like those of `parts`."""
         older = self._within(*self._older_bounds(connection, day, num_images))
         yield self.listed().where(older).subquery()
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
-        """What only the source's own database knows."""
+        """Return the answer of the source's own database, retrying as `with_reconnect` does."""
 
         def ask() -> T:
             with self.database.read() as connection:
@@ -89,11 +91,12 @@ class Source:
         return self.database.with_reconnect(ask)
 
     def _read_pages(self, statement: Select[Any], bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
-        """All but the last have `size` rows.
+        """Yield pages of `size` rows; the last one is shorter.
 
-        What follows a page is asked in two steps: the rest of the time that it ends in, then the times after it. Asked
-        at once, as (time, id) > (…), SQLite reads that time from its start for each page, MariaDB even the day; and
-        files that came together have one time. For the same reason no step has two bounds on one side.
+        The rows after a page are read in two steps: first those with the time of its last row, then those with later
+        times. In one condition, (time, id) > (…), SQLite would read all rows of that time again for each page, and
+        MariaDB all of the day; files that arrived together share one time. For the same reason no step has two bounds
+        on one side.
         """
         pages, (_, end) = statement.order_by(self.time, self.id), bounds
         page = self._read_page(pages.where(self._within(*bounds)).limit(size))
@@ -101,9 +104,9 @@ class Source:
             yield page
             last_id, _, last_time = page[-1][:3]
             page = self._read_page(pages.where(self.time == last_time, self.id > last_id).limit(size))
-            if room := size - len(page):
+            if missing := size - len(page):
                 later = pages.where(self.time > last_time, self.time < end)
-                page = [*page, *self._read_page(later.limit(room))]
+                page = [*page, *self._read_page(later.limit(missing))]
         yield page
 
     def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
@@ -115,28 +118,28 @@ class Source:
         return self.database.with_reconnect(read)
 
     def count_without_time(self) -> int:
-        """Images that belong to no day."""
+        """Count the images without a time, which belong to no day."""
         timeless = select(func.count()).select_from(self.relation).where(self.time.is_(None))
         with self.database.read() as connection:
             return connection.scalar(timeless) or 0
 
     @property
     def id_limit(self) -> int | None:
-        """Characters of an id that results are kept by; None where any number will do."""
+        """Return the maximum length of an id in characters, or None if there is no limit."""
         return None if self.database.is_sqlite else MAX_ID
 
     def in_day(self, connection: Connection, day: Day) -> Select[Any]:
-        """SELECT id, location, time and id as text of the day's images: text is how our tables hold an id."""
+        """Return a SELECT of id, location, time and id as text of the day's images: our tables hold ids as text."""
         return self.listed().where(self._within(*self._bounds(connection, day)))
 
     def listed(self) -> Select[Any]:
-        """The same of every image there is."""
-        # Under a name of its own: as `id` it would be what ORDER BY id sorts by.
+        """Return a SELECT of id, location, time and id as text of all images."""
+        # A label of its own: if it were `id`, ORDER BY id would sort by it.
         as_text = self.id_text.label("infer_image_id")
         return select(self.id, self.location, self.time, as_text).select_from(self.relation)
 
     def nearest_date(self, day: Day) -> date | None:
-        """The date, in the day's zone, of the image nearest to the day; None when there are no images."""
+        """Return the date, in the day's zone, of the image nearest to the day, or None without images."""
         with self.database.read() as connection:
             start, end = self._bounds(connection, day)
             times = select(self.time).select_from(self.relation)
@@ -155,17 +158,17 @@ class Source:
         return self.time < end if start is None else and_(self.time >= start, self.time < end)
 
     def _bounds(self, connection: Connection, day: Day) -> Bounds:
-        """In the format of a row of the column, any row."""
+        """Return the bounds of the day in the format of the column, which any row shows."""
         known = select(self.time).select_from(self.relation).where(self.time.is_not(None)).limit(1)
         example = connection.scalar(known)
         if example is None and not self.database.is_sqlite:
-            nothing: Any = literal_column("NULL")  # a server compares a time with no column of another type
+            nothing: Any = literal_column("NULL")  # a server can't compare a time with a column of another type
             return nothing, nothing
         return day_bounds(day, self.settings.time, example, self.zone)
 
 
 def relation_of(settings: SourceSettings) -> FromClause:
-    """The user's table, view or query."""
+    """Return the user's table, view or query as a FROM clause."""
     names = (settings.id, settings.bytes or settings.location, settings.time)
     if settings.query is not None:
         return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
@@ -174,8 +177,10 @@ def relation_of(settings: SourceSettings) -> FromClause:
 
 
 def plan_for_pages(connection: Connection) -> None:
-    """Until the transaction ends: by a search in an index for each image, and in order of an index where there is one,
-    whatever the statistics say of tables that grew this night."""
+    """Make PostgreSQL use indexes, for lookups and for sorting, until the transaction ends.
+
+    Its statistics may be outdated for tables that grew during this run.
+    """
     if connection.dialect.name == "postgresql":
         ways = ("seqscan", "sort", "hashjoin", "mergejoin")
         off = ", ".join(f"set_config('enable_{way}', 'off', true)" for way in ways)
@@ -183,7 +188,7 @@ def plan_for_pages(connection: Connection) -> None:
 
 
 def new_image(row: Row[Any]) -> NewImage:
-    """Of id, location, time, id as text and, where there are several models, whether it is new for each."""
+    """Return the image of a row: id, location, time, id as text and, for several models, whether it is new for each."""
     _, location, _, id_text, *is_new = tuple(row)
     models = tuple(place for place, new in enumerate(is_new) if new) if is_new else (0,)
     return NewImage(ImageRef(storable_id(id_text), as_location(location)), models)
@@ -191,30 +196,30 @@ def new_image(row: Row[Any]) -> NewImage:
 
 def storable_id(text: str) -> str:
     if not is_utf8(text):
-        raise UsageError(f"the id {text!r} is not text in UTF-8", "mend it, or leave it out by a query")
+        raise UsageError(f"the id {text!r} is not text in UTF-8", "fix it, or exclude it by a query")
     return text
 
 
-SOME = 5  # shown to a person
+MAX_MATCHES = 5  # shown to an operator
 
 
 def find_by_id(source: Source, image_id: str, day: Day | None = None) -> list[tuple[str, datetime | None]]:
-    """Location and time, UTC, of the images of an id, which should be one: some of them where it is shared.
+    """Return location and time (UTC) of the images with an id: one image, or several if the id is not unique.
 
     Without a day the whole source is read.
     """
     with source.database.read() as connection:
         among = source.listed() if day is None else source.in_day(connection, day)
-        rows = connection.execute(among.where(source.id_text == image_id).limit(SOME)).all()
+        rows = connection.execute(among.where(source.id_text == image_id).limit(MAX_MATCHES)).all()
     return [(as_location(row[1]), read_time(row[2], source.zone)) for row in rows]
 
 
 def find_similar(source: Source, text: str) -> list[tuple[str, str]]:
-    """(id, location) of some images whose id begins with `text`, or whose location holds it."""
+    """Return (id, location) of some images whose id begins with `text`, or whose location contains it."""
     begins, holds = (
         source.id_text.startswith(text, autoescape=True),
         AsText(source.location).contains(text, autoescape=True),
     )
     with source.database.read() as connection:
-        rows = connection.execute(source.listed().where(or_(begins, holds)).limit(SOME)).all()
+        rows = connection.execute(source.listed().where(or_(begins, holds)).limit(MAX_MATCHES)).all()
     return [(row[3], as_location(row[1])) for row in rows]

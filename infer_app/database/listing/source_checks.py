@@ -1,4 +1,4 @@
-"""What must hold of the table or query that lists the images, or pages of it would lose or repeat some."""
+"""Checks of the table or query that lists the images: without them pages could lose or repeat images."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from infer_app.day import Day
 from infer_app.errors import UsageError
 from infer_app.settings.sections import SourceSettings
 
-# What drivers call it: the numbers of PostgreSQL's `real` and of MariaDB's FLOAT. SQLite has none.
+# Type codes that drivers report: PostgreSQL's `real` and MariaDB's FLOAT. SQLite has no such type.
 SINGLE_PRECISION = {"postgresql": 700} | dict.fromkeys(FAMILY, 4)
-UNKNOWN_COLUMN = 1054  # of MariaDB, which PyMySQL takes for a matter of operation
+UNKNOWN_COLUMN = 1054  # of MariaDB, for which PyMySQL raises OperationalError
 
 
 def check_source(source: Source) -> None:
-    """Raises UsageError when the table or a column isn't there, naming those that are, or has a type that won't do."""
+    """Raise UsageError if the table or a column doesn't exist, naming those that do, or has an unusable type."""
     with source.database.read() as connection:
         if source.settings.query is None:
             _check_table(connection, source.settings)
@@ -29,8 +29,8 @@ def check_source(source: Source) -> None:
         try:
             example = connection.execute(columns.select_from(source.relation).limit(1))
         except (OperationalError, ProgrammingError) as error:
-            if not source.database.is_sqlite and not _is_of_statement(error):
-                raise  # a time limit of the server's, for one
+            if not source.database.is_sqlite and not _is_statement_error(error):
+                raise  # for example a time limit of the server
             raise UsageError(
                 f"[source] can't be read: {str(error.orig).splitlines()[0]}",
                 "its id, location and time must be columns of the table or query",
@@ -39,14 +39,14 @@ def check_source(source: Source) -> None:
 
 
 def check_ids(source: Source, day: Day) -> None:
-    """Raises UsageError when an id of the day is missing or not unique: results are kept by it."""
+    """Raise UsageError if an id of the day is missing or not unique: results are stored by id."""
     if source.is_ours and source.settings.id == images.c.id.name:
-        return  # a primary key, and a number
+        return  # a primary key of integers
     key = f"[source] id = {source.settings.id!r}"
     length = func.length if source.database.is_sqlite else func.char_length
     with source.database.read() as connection:
         listed = source.in_day(connection, day).subquery()
-        rows, known, distinct, unlike, longest = connection.execute(
+        rows, known, distinct, told_apart, longest = connection.execute(
             select(
                 func.count(),
                 func.count(listed.c[0]),
@@ -65,10 +65,10 @@ def check_ids(source: Source, day: Day) -> None:
             f"{key}: of {rows:,} images of {day} {rows - known:,} have none and {known - distinct:,} share one",
             "name a column, or write a query, that gives every image an id of its own",
         )
-    if unlike < known:  # pages could not tell them apart
+    if told_apart < known:  # pages could not tell the others apart
         raise UsageError(
-            f"{key}: of {rows:,} images of {day} {known - unlike:,} have an id that the column's collation takes for"
-            " another's: they differ in case, accents or blanks only",
+            f"{key}: of {rows:,} images of {day} {known - told_apart:,} have an id that the column's collation takes"
+            " for another's: they differ in case, accents or blanks only",
             'compare them exactly: [source] query = "SELECT … COLLATE … AS …"',
         )
 
@@ -87,7 +87,7 @@ def _check_table(connection: Connection, settings: SourceSettings) -> None:
 
 
 def _check_types(example: CursorResult[Any], source: Source) -> None:
-    """Of a query for id, location and time."""
+    """Reject columns whose values can't be compared exactly. `example` has columns id, location, time."""
     settings, dialect = source.settings, source.database.dialect.name
     single = SINGLE_PRECISION.get(dialect)
     described = example.cursor.description if example.cursor else None
@@ -99,7 +99,7 @@ def _check_types(example: CursorResult[Any], source: Source) -> None:
                 "name a column, or write a query, that gives integers, double precision, text or times",
             )
     row = example.first()
-    # Text in a binary column is text; the 16 bytes of a UUID are none.
+    # A binary column may hold text, but the 16 bytes of a UUID are not text.
     if dialect in FAMILY and row and isinstance(row[0], bytes) and not _is_text(row[0]):
         raise UsageError(
             f"[source] id = {settings.id!r} holds bytes that are not text",
@@ -107,8 +107,8 @@ def _check_types(example: CursorResult[Any], source: Source) -> None:
         )
 
 
-def _is_of_statement(error: DBAPIError) -> bool:
-    """What a server says of a name or a word that it doesn't know."""
+def _is_statement_error(error: DBAPIError) -> bool:
+    """Return whether the server refused the statement itself, such as an unknown name."""
     return isinstance(error, ProgrammingError) or (error.orig is not None and error.orig.args[:1] == (UNKNOWN_COLUMN,))
 
 

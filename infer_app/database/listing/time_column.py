@@ -1,4 +1,4 @@
-"""The bounds of a day in the own format of the column that decides an image's day.
+"""The bounds of a day in the format of the column that decides an image's day.
 
 Databases compare what they store: SQLite compares dates as text, where a bound with one digit more than the row
 sorts after it. A bound is therefore written as the shortest text that every spelling of that instant starts with.
@@ -18,13 +18,13 @@ _TEXT = re.compile(
     r"\d{4}-\d\d-\d\d(?:(?P<separator>[ T])\d\d:\d\d(?::\d\d(?:[.,]\d+)?)? ?(?P<offset>Z|UTC|[+-]\d\d(?::?\d\d)?)?)?$"
 )
 _UTC_OFFSETS = ("Z", "UTC", "+00", "+0000", "+00:00")
-_EPOCH_UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # values from here on count nano-, micro-, milliseconds
+_EPOCH_UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # from these values on: nano-, micro-, milliseconds
 
 
 def day_bounds(day: Day, column: str, example: Any, zone: str | None) -> tuple[Any, Any]:
-    """[start, end) of `day` as two values that compare rightly with those of `column`.
+    """Return [start, end) of `day` as two values that compare correctly with those of `column`.
 
-    `example` is any value of the column (None while it has none); `zone` is that of values without one.
+    `example` is any value of the column (None if it is empty); `zone` applies to values without a zone.
     Raises UsageError for naive values without a zone, and for values that are no times.
     """
     if type(example) is date or (isinstance(example, str) and len(example) == 10 and _TEXT.match(example)):
@@ -62,8 +62,8 @@ def _text_writer(column: str, example: str, zone: str | None) -> Callable[[datet
             "name a column or a query that gives UTC",
         )
     local = "UTC" if offset else _stated(zone, column)
-    # Minutes are enough: no zone's day has begun at another second since 1972. Midnight is the date alone, which every
-    # spelling of it starts with.
+    # Minutes are enough: since 1972 every zone's day has begun at a full minute. Midnight is written as the date alone,
+    # with which every spelling of it starts.
     written = f"%Y-%m-%d{match['separator']}%H:%M"
     return lambda instant: _naive(instant, local).strftime(written).removesuffix(f"{match['separator']}00:00")
 
@@ -89,7 +89,7 @@ def _not_a_time(column: str, example: Any) -> UsageError:
 
 
 def read_time(value: Any, zone: str | None) -> datetime | None:
-    """A value of the column as UTC time, for messages; None when it can't be read."""
+    """Return a value of the column as UTC time, for messages, or None if it can't be read."""
     if isinstance(value, int | float):
         factor = next((factor for size, factor in _EPOCH_UNITS if abs(value) >= size), 1)
         try:

@@ -1,4 +1,4 @@
-"""What the rows of a day must be, whoever died while they were written; each check counts those that are not."""
+"""Consistency checks of a day's rows, which must hold even after crashes; each check counts the violations."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.domain import Reason
 
-# Reasons that are found in the bytes of a file, which therefore were read.
+# Reasons that are found in the bytes of a file, so its size and checksum must be known.
 READ_REASONS = (Reason.UNSUPPORTED_FORMAT, Reason.TRUNCATED, Reason.CORRUPT, Reason.NON_FINITE_OUTPUT)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One model's rows of some of a day's images."""
+    """The rows of one model for some of a day's images."""
 
     images: Subquery
     model_id: str
 
     def rows_of(self, table: Table, *columns: Any) -> Select[Any]:
-        """Of `table` those of the images."""
+        """Return a SELECT of the images' rows in `table`."""
         joined = join_results(self.images, table, self.images.c[3], self.model_id)
         return select(*columns or (table.c.image_id,)).select_from(joined)
 
@@ -62,7 +62,7 @@ CHECKS: dict[str, Callable[[Scope], Select[Any]]] = {
 
 
 def audit(connection: Connection, source: Source, day: Day, model_id: str) -> Iterator[str]:
-    """What is wrong with the day's rows, in words. Nothing is repaired."""
+    """Yield a message for each problem with the day's rows. Nothing is repaired."""
     for table in (predictions, rejections):
         key = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
         if set(key) != {column.name for column in table.primary_key}:
@@ -71,14 +71,14 @@ def audit(connection: Connection, source: Source, day: Day, model_id: str) -> It
     predicted_by, rejected_by = Counter[str](), Counter[str]()
     for images in source.parts(connection, day):
         scope = Scope(images, model_id)
-        for words, find in CHECKS.items():
-            found[words] += count_rows(connection, find(scope).subquery())
+        for message, find in CHECKS.items():
+            found[message] += count_rows(connection, find(scope).subquery())
         predicted_by.update(_rows_by_run(connection, scope, predictions))
         rejected_by.update(_rows_by_run(connection, scope, rejections))
     of_day = select(runs).where(runs.c.day == day.date, runs.c.model_id == model_id)
     for run in connection.execute(of_day):
         found.update(_problems_of(run, predicted_by[run.id], rejected_by[run.id]))
-    yield from (f"{count:,} {words}" for words, count in found.items() if count)
+    yield from (f"{count:,} {message}" for message, count in found.items() if count)
 
 
 def _rows_by_run(connection: Connection, scope: Scope, table: Table) -> dict[str, int]:
@@ -88,10 +88,12 @@ def _rows_by_run(connection: Connection, scope: Scope, table: Table) -> dict[str
 
 
 def _problems_of(run: Row[Any], predicted: int, rejected: int) -> Iterator[str]:
-    """Those of the row of a run that has written so many rows. They may be overwritten or deleted later, but none is
-    written that its run didn't count."""
+    """Yield a message if a run's counters disagree with the number of its rows.
+
+    Rows may be overwritten or deleted later, but each row that is written is counted by its run.
+    """
     if run.selected != run.predicted + run.rejected:
-        yield "runs selected other than they predicted and rejected"
+        yield "runs selected fewer or more images than they predicted and rejected"
     if run.state == "done" and (run.exit_code is None or run.ended_at is None):
         yield "runs are done and have no exit code or end"
     if run.predicted < predicted or run.rejected < rejected:

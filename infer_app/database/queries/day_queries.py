@@ -1,4 +1,4 @@
-"""What the tables say of a day: counts by rows, lists for people and scripts, and whether the counts add up."""
+"""Queries about a day: its counts, its predictions and rejections, and whether the counts add up."""
 
 from __future__ import annotations
 
@@ -20,33 +20,35 @@ from infer_app.domain import TRANSIENT_REASONS, DayCounts, FileFacts, Reason
 from infer_app.errors import UsageError
 from infer_app.locations import as_location
 
-EXAMINED = 500_000  # images: of ten million, looking at each would take longer than most nights
+EXAMINED = 500_000  # images: examining each of ten million would take longer than most runs
 
 
 @dataclass(frozen=True, slots=True)
 class StoredRejection:
+    """A rejection as it is stored, with the facts of the rejected file."""
+
     image_id: str
     location: str
     reason: str
     file: FileFacts
 
     def differs(self, now: FileFacts) -> bool:
-        """Whether a regular file of these facts is another one than was rejected."""
+        """Return whether a regular file with these facts is another file than the rejected one."""
         if self.reason == Reason.NOT_REGULAR_FILE:
             return True
-        known = self.file.size is not None  # of what is not allowed nothing was looked at
+        known = self.file.size is not None  # a file that is not allowed was not examined
         return known and (self.file.size, self.file.modified) != (now.size, now.modified)
 
 
 class DayQueries:
-    """Reads of one database; only `forget_rejections` writes."""
+    """Queries about days of one database; only `forget_rejections` writes."""
 
     def __init__(self, database: Database, source: Source) -> None:
         self._database = database
         self._source = source
 
     def count_day(self, day: Day, model_id: str) -> DayCounts:
-        """Four counts, each from rows: pending is counted, not subtracted, so that they can disagree."""
+        """Count the day's rows. Pending is counted and not computed as a difference, so that an inconsistency shows."""
         counts = DayCounts(0, 0, 0, 0)
         with self._database.read() as connection:
             for images in self._source.parts(connection, day):
@@ -60,7 +62,7 @@ class DayQueries:
         return counts
 
     def count_new(self, day: Day, *model_ids: str) -> int:
-        """Images that a run of the day would select: new for at least one of the models."""
+        """Count the images that a run of the day would select: those that are new for at least one of the models."""
         with self._database.read() as connection:
             return sum(
                 count_rows(connection, images, or_(*(is_new(images.c[3], model_id) for model_id in model_ids)))
@@ -68,7 +70,7 @@ class DayQueries:
             )
 
     def count_older_pending(self, day: Day, model_id: str) -> int:
-        """Of the last EXAMINED images of earlier days those with neither a prediction nor a rejection."""
+        """Count the images with neither a prediction nor a rejection among the last EXAMINED images of earlier days."""
         with self._database.read() as connection:
             return sum(
                 count_rows(connection, images, *(~known for known in _results_of(images, model_id)))
@@ -76,16 +78,16 @@ class DayQueries:
             )
 
     def find_problems(self, day: Day, model_id: str) -> list[str]:
-        """What is wrong with the day's rows, in words; empty when the counts add up."""
+        """Return a message for each problem with the day's rows; an empty list means that the counts add up."""
         counts = self.count_day(day, model_id)
         problems = [] if counts.balanced else [f"{counts} does not balance"]
         with self._database.read() as connection:
             return problems + list(audit(connection, self._source, day, model_id))
 
     def models_of(self, wanted: str | None = None) -> list[tuple[str, str]]:
-        """List (name, id) of the models that ever ran, the one that ran last first: of each name the first is current.
+        """Return (name, id) of the models that ever ran, the most recent first: the first of each name is current.
 
-        `wanted`: a name, or the id of a version; UsageError where neither has run.
+        `wanted`: a name, or the id of a version. Raises UsageError if no such model has run.
         """
         ordered = select(models.c.name, models.c.id).order_by(models.c.created_at.desc(), models.c.id.desc())
         with self._database.read() as connection:
@@ -98,20 +100,20 @@ class DayQueries:
         return found
 
     def read_current_predictions(self, day: Day, versions: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
-        """Read one prediction of each image for each name: that of the first version that has one.
+        """Yield one prediction of each image for each name: that of the first version that has one.
 
-        `versions`: as `models_of` lists them. Of all of them it is what infer_current_predictions shows.
+        `versions`: as `models_of` returns them. With all of them the result equals infer_current_predictions.
         """
         for _, rows in groupby(self.read_predictions(day), key=itemgetter("image_id")):
-            of_version = {row["model_id"]: row for row in rows}
+            by_version = {row["model_id"]: row for row in rows}
             current: dict[str, str] = {}
             for name, model_id in versions:
-                if model_id in of_version:
+                if model_id in by_version:
                     current.setdefault(name, model_id)
-            yield from (of_version[model_id] | {"model": name} for name, model_id in sorted(current.items()))
+            yield from (by_version[model_id] | {"model": name} for name, model_id in sorted(current.items()))
 
     def read_predictions(self, day: Day, model_id: str | None = None) -> Iterator[dict[str, Any]]:
-        """The day's predictions with their locations, as rows in order of time; vectors are left in the database."""
+        """Yield the day's predictions with their locations, in order of time, without their vectors."""
         wanted = [column for column in predictions.columns if column.name != "vector"]
         yield from self._read_joined(day, predictions, wanted, model_id)
 
@@ -119,20 +121,20 @@ class DayQueries:
         yield from self._read_joined(day, rejections, list(rejections.columns), model_id)
 
     def final_rejections(self, day: Day, model_id: str) -> Generator[StoredRejection]:
-        """The day's rejections that stand because of the content, with what was recorded of the file."""
+        """Yield the day's rejections that are final because of the image's content, with the facts of the file."""
         for row in self.read_rejections(day, model_id):
             if row["reason"] not in TRANSIENT_REASONS:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])
                 yield StoredRejection(row["image_id"], as_location(row["location"]), row["reason"], facts)
 
     def forget_rejections(self, image_ids: list[str], model_id: str) -> int:
-        """Makes these images pending again; returns how many there were."""
+        """Delete the rejections of these images, which makes them pending again, and return how many there were."""
         forgotten = 0
         for first in range(0, len(image_ids), 500):
-            some = image_ids[first : first + 500]
-            gone = delete(rejections).where(rejections.c.model_id == model_id, rejections.c.image_id.in_(some))
+            batch = image_ids[first : first + 500]
+            deletion = delete(rejections).where(rejections.c.model_id == model_id, rejections.c.image_id.in_(batch))
             with self._database.write() as connection:
-                forgotten += connection.execute(gone).rowcount
+                forgotten += connection.execute(deletion).rowcount
         return forgotten
 
     def last_runs(self, limit: int) -> list[dict[str, Any]]:
@@ -141,7 +143,7 @@ class DayQueries:
             return [dict(row._mapping) for row in connection.execute(newest)]
 
     def _read_joined(self, day: Day, table: Any, wanted: list[Any], model_id: str | None) -> Iterator[dict[str, Any]]:
-        """Rows of `table` for the day's images, page by page of the day's images."""
+        """Yield the rows of `table` for the day's images, with the images' locations."""
         with self._database.read() as connection:
             streaming = connection.execution_options(yield_per=PAGE_SIZE)
             for images in self._source.parts(connection, day):
@@ -154,5 +156,5 @@ class DayQueries:
 
 
 def _results_of(images: Subquery, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
-    """Whether an image has a prediction, and whether it has a rejection."""
+    """Return two conditions: an image has a prediction, and an image has a rejection."""
     return has_prediction(images.c[3], model_id), has_rejection(images.c[3], model_id)

@@ -1,4 +1,4 @@
-"""Where two models differ over a day. Labels are compared by the database; numbers and vectors go by in pages."""
+"""Disagreement of two models over a day: the database compares labels; numbers and vectors are streamed in pages."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from infer_app.database.results.schema import predictions
 from infer_app.day import Day
 
 _A, _B = predictions.alias("a"), predictions.alias("b")
-_LABEL_A, _LABEL_B = AsText(_A.c.label), AsText(_B.c.label)  # by bytes: MariaDB would take Cat and cat for one
+_LABEL_A, _LABEL_B = AsText(_A.c.label), AsText(_B.c.label)  # by bytes: MariaDB would consider Cat and cat equal
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Images of the day by which of the two models predicted them."""
+    """The numbers of the day's images that both models, one of them or neither predicted."""
 
     both: int
     only_a: int
@@ -33,7 +33,7 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One image as the two models see it."""
+    """The labels and scores that two models gave one image."""
 
     image_id: str
     location: str
@@ -44,7 +44,7 @@ class Pair:
 
 
 class Disagreement:
-    """Of two models' predictions for the images of one day; only ever reads."""
+    """Compares two models' predictions for the images of one day; only reads."""
 
     def __init__(self, database: Database, source: Source, day: Day, model_a: str, model_b: str) -> None:
         self._database = database
@@ -58,16 +58,16 @@ class Disagreement:
         with self._database.read() as connection:
             parts = self._source.parts(connection, self._day)
             joined = (self._joined(images, is_outer=True) for images in parts)
-            return Overlap(*added_up(count_each(connection, one, wanted) for one in joined))
+            return Overlap(*added_up(count_each(connection, part, wanted) for part in joined))
 
     def count_agreeing(self) -> int:
-        """Images for which both give the same best label."""
+        """Count the images to which both models give the same best label."""
         with self._database.read() as connection:
             parts = self._source.parts(connection, self._day)
             return sum(count_rows(connection, self._joined(images), _LABEL_A == _LABEL_B) for images in parts)
 
     def confusions(self, limit: int) -> list[tuple[str, str, int]]:
-        """The pairs of labels that differ, (a's, b's, images), the most frequent first."""
+        """Return pairs of labels that differ, as (label of a, label of b, images), the most frequent first."""
         found: Counter[tuple[str, str]] = Counter()
         with self._database.read() as connection:
             for images in self._source.parts(connection, self._day):
@@ -75,11 +75,11 @@ class Disagreement:
                 pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), func.count()).select_from(joined)
                 pairs = pairs.where(_LABEL_A != _LABEL_B).group_by(_LABEL_A, _LABEL_B)
                 found.update({(row[0], row[1]): row[2] for row in connection.execute(pairs)})
-        first = heapq.nsmallest(limit, found.items(), key=lambda one: (-one[1], one[0]))
+        first = heapq.nsmallest(limit, found.items(), key=lambda item: (-item[1], item[0]))
         return [(a, b, number) for (a, b), number in first]
 
     def surest(self, limit: int) -> list[Pair]:
-        """Where the labels differ, the images with the highest min(score of a, score of b): both are sure."""
+        """Return the images whose labels differ with the highest min(score of a, score of b): both models are sure."""
         lower: ColumnElement[float] = func.coalesce(case((_A.c.score < _B.c.score, _A.c.score), else_=_B.c.score), 0)
         found: list[tuple[float, Pair]] = []
         with self._database.read() as connection:
@@ -88,11 +88,11 @@ class Disagreement:
                 differing = wanted.select_from(self._joined(images)).where(_LABEL_A != _LABEL_B)
                 rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit))
                 found += [(row[0], Pair(row[1], str(row[2]), *row[3:])) for row in rows]
-                found = sorted(found, key=lambda one: (-one[0], one[1].image_id))[:limit]
+                found = sorted(found, key=lambda item: (-item[0], item[1].image_id))[:limit]
         return [pair for _, pair in found]
 
     def pairs(self) -> Iterator[dict[str, Any]]:
-        """image_id, location, and of both models score, output, vector, vector_dtype: names end in _a and _b."""
+        """Yield image_id, location, and score, output, vector and vector_dtype of both models, named with _a and _b."""
         columns = [
             side.c[name].label(f"{name}_{suffix}")
             for side, suffix in ((_A, "a"), (_B, "b"))

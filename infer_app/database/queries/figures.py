@@ -1,6 +1,6 @@
-"""What the results of some days look like, summed up by the database: memory does not grow with their number.
+"""Statistics of a day's results, computed by the database: memory does not grow with the number of results.
 
-A "day" here may be several: any half-open interval of time.
+A `Day` may span several days here: any half-open interval of time.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from infer_app.locations import as_location
 
 @dataclass(frozen=True, slots=True)
 class ScoredImage:
+    """An image with its best label and score."""
+
     image_id: str
     location: str
     label: str | None
@@ -31,6 +33,8 @@ class ScoredImage:
 
 @dataclass(frozen=True, slots=True)
 class RejectedImage:
+    """An image with its rejection."""
+
     image_id: str
     location: str
     reason: str
@@ -40,7 +44,7 @@ class RejectedImage:
 
 
 class Figures:
-    """Of one model; only ever reads."""
+    """Statistics of one model's results; only reads."""
 
     def __init__(self, database: Database, source: Source, model_id: str) -> None:
         self._database = database
@@ -52,7 +56,7 @@ class Figures:
             return sum(count_rows(connection, images) for images in self._source.parts(connection, day))
 
     def count_labels(self, day: Day) -> dict[str, int]:
-        """Predictions by label, the most frequent first; empty for a model that gives none."""
+        """Count predictions by label, the most frequent first; empty for a model without labels."""
         return self._tally(day, self._labels)
 
     def count_predicted(self, day: Day) -> int:
@@ -61,31 +65,31 @@ class Figures:
             return sum(count_rows(connection, self._predicted(images)) for images in parts)
 
     def count_reasons(self, day: Day) -> dict[str, int]:
-        """Rejected images by reason, the most frequent first."""
+        """Count rejected images by reason, the most frequent first."""
         return self._tally(day, self._reasons)
 
     def score_range(self, day: Day) -> tuple[float, float] | None:
-        """The lowest and the highest score; None without scores."""
+        """Return the lowest and the highest score, or None without scores."""
         found: list[float] = []
         with self._database.read() as connection:
             for images in self._source.parts(connection, day):
                 score = predictions.c.score
                 both = select(func.min(score), func.max(score)).select_from(self._predicted(images))
-                found += [one for one in connection.execute(both).one() if one is not None]
+                found += [value for value in connection.execute(both).one() if value is not None]
         return (min(found), max(found)) if found else None
 
     def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
-        """How many scores lie in each [edges[i], edges[i + 1]); the first and last one also hold all beyond them."""
+        """Count the scores in each [edges[i], edges[i + 1]); the first and last one include all scores beyond them."""
         score = predictions.c.score
         lower = [score.is_not(None), *(score >= edge for edge in edges[1:-1])]
         upper = [*(score < edge for edge in edges[1:-1]), score.is_not(None)]
-        lying = [and_(*both) for both in zip(lower, upper, strict=True)]
+        inside = [and_(*both) for both in zip(lower, upper, strict=True)]
         with self._database.read() as connection:
             parts = self._source.parts(connection, day)
-            return added_up(count_each(connection, self._predicted(images), lying) for images in parts)
+            return added_up(count_each(connection, self._predicted(images), inside) for images in parts)
 
     def extremes(self, day: Day, limit: int, highest: bool) -> list[ScoredImage]:
-        """The images of the lowest or of the highest scores."""
+        """Return the images with the lowest or the highest scores."""
         score, sign = predictions.c.score, -1 if highest else 1
         found: list[ScoredImage] = []
         with self._database.read() as connection:
@@ -97,11 +101,11 @@ class Figures:
                 found += [
                     ScoredImage(row[0], as_location(row[1]), row[2], row[3]) for row in connection.execute(ordered)
                 ]
-                found = sorted(found, key=lambda one: (sign * one.score, one.image_id))[:limit]
+                found = sorted(found, key=lambda image: (sign * image.score, image.image_id))[:limit]
         return found
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
-        """The first ones by id."""
+        """Return the first images, by id, that were rejected for the reason."""
         columns = (rejections.c.reason, rejections.c.stage, rejections.c.detail, rejections.c.attempts)
         found: list[RejectedImage] = []
         with self._database.read() as connection:
@@ -110,22 +114,22 @@ class Figures:
                 of_reason = wanted.where(self._has_no_prediction(images), rejections.c.reason == reason)
                 ordered = of_reason.order_by(images.c[3]).limit(limit)
                 found += [RejectedImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
-                found = sorted(found, key=lambda one: one.image_id)[:limit]
+                found = sorted(found, key=lambda image: image.image_id)[:limit]
         return found
 
     def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, Any]]:
-        """Of all versions of the model, over days up to `until`; those that found nothing to do are left out."""
+        """Return runs of all versions of the model over days up to `until`, without those that found no new image."""
         did_something = or_(runs.c.selected > 0, runs.c.state != "done")
         wanted = select(runs).where(runs.c.model == model, runs.c.day <= until, did_something)
         return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit))
 
     def runs_of_day(self, day: date) -> list[dict[str, Any]]:
-        """Of this version of the model, the newest first."""
+        """Return the day's runs of this version of the model, the newest first."""
         wanted = select(runs).where(runs.c.model_id == self._model_id, runs.c.day == day)
         return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100))
 
     def manifest(self) -> dict[str, Any]:
-        """As it was when the model last ran; empty for a model that never did."""
+        """Return the manifest as of the model's last run; empty if it never ran."""
         with self._database.read() as connection:
             return connection.scalar(select(models.c.manifest).where(models.c.id == self._model_id).limit(1)) or {}
 
@@ -144,12 +148,12 @@ class Figures:
         return counted.where(self._has_no_prediction(images)).group_by(reason)
 
     def _tally(self, day: Day, counted: Callable[[Subquery], Select[Any]]) -> dict[str, int]:
-        """Numbers by name, the highest first."""
+        """Count by the name that `counted` selects, the highest number first."""
         found: Counter[str] = Counter()
         with self._database.read() as connection:
             for images in self._source.parts(connection, day):
                 found.update({row[0]: row[1] for row in connection.execute(counted(images))})
-        return dict(sorted(found.items(), key=lambda one: (-one[1], one[0])))
+        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def _predicted(self, images: Subquery) -> FromClause:
         return join_results(images, predictions, images.c[3], self._model_id)
@@ -158,12 +162,12 @@ class Figures:
         return join_results(images, rejections, images.c[3], self._model_id)
 
     def _has_no_prediction(self, images: Subquery) -> Any:
-        """An image with both counts as predicted, as in the day's counts."""
+        """Return the condition that an image has no prediction: with both rows it counts as predicted."""
         return ~has_prediction(images.c[3], self._model_id)
 
 
 def days_run(database: Database, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:
-    """(day, model, model id) of what was run, on the day or ever: newest day first, of a model its newest run first."""
+    """Return (day, model name, model id) of the runs of the day or of all days: newest day first, then newest run."""
     found = select(runs.c.day, runs.c.model, runs.c.model_id).group_by(runs.c.day, runs.c.model, runs.c.model_id)
     found = found if day is None else found.where(runs.c.day == day)
     newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)

@@ -1,4 +1,4 @@
-"""What our tables hold about one image: each model's prediction or rejection, and the run it came from."""
+"""The history of one image: each model's prediction or rejection, and the run it came from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infer_app.database.results.schema import predictions, rejections, runs
 
 @dataclass(frozen=True, slots=True)
 class ModelHistory:
-    """What one version of a model has of one image: rows as they are stored, None where there is none."""
+    """The stored rows of one version of a model for one image, each None if there is none."""
 
     model: str
     model_id: str
@@ -24,14 +24,14 @@ class ModelHistory:
 
     @property
     def state(self) -> str:
-        """An image with both counts as predicted, as in the day's counts."""
+        """Return the image's state; with both rows it is predicted, as in DayCounts."""
         return "predicted" if self.prediction else "rejected" if self.rejection else "pending"
 
 
 def read_history(database: Database, versions: Iterable[tuple[str, str]], image_id: str) -> list[ModelHistory]:
     """Read the history of every version that has a result, and of the current version of every name.
 
-    `versions`: (name, id) of models, the one that ran last first, as the result is.
+    `versions`: (name, id) of models, the most recent first; the result has the same order.
     """
     predicted = _by_model(database, predictions, image_id)
     rejected = _by_model(database, rejections, image_id)

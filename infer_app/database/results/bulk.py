@@ -1,4 +1,4 @@
-"""Many rows in one go, by the fastest way of each database that still overwrites the row of the same key."""
+"""Upserts and deletes of many rows at once, in the fastest way of each database."""
 
 from __future__ import annotations
 
@@ -35,33 +35,33 @@ from infer_app.database.results.vectors import Vector
 _ELEMENTS: dict[type[TypeEngine[Any]], binary_arrays.Element] = {
     String: binary_arrays.TEXT,
     EncodedJSON: binary_arrays.JSON,
-    BigInteger: binary_arrays.BIGINT,  # which is an Integer too
+    BigInteger: binary_arrays.BIGINT,  # before Integer, its base class
     Integer: binary_arrays.INTEGER,
     Double: binary_arrays.DOUBLE,
 }
-MAX_MESSAGE_BYTES = 1_000_000_000  # of PostgreSQL, which hangs up at 1 GiB, as if it were away
-IDS_PER_STATEMENT = 500  # of those that take each id as a parameter
+MAX_MESSAGE_BYTES = 1_000_000_000  # PostgreSQL closes the connection at 1 GiB, as if it were down
+IDS_PER_STATEMENT = 500  # where each id is a parameter
 
 
 class NotWritten(Exception):
-    """No statement failed, and yet rows are missing: fewer at a time may do."""
+    """Rows were not written although no statement failed; writing fewer at a time may succeed."""
 
 
 class TooLong(NotWritten):
-    """More than a server takes at a time."""
+    """A statement is longer than the server accepts."""
 
 
 class Dropped(NotWritten):
-    """Rows that the database took without an error and did not keep: a trigger or rule of the user's skips them."""
+    """The database dropped rows without an error: a trigger or rule of the user skips them."""
 
 
 class BulkUpsert:
-    """Writes rows of one table. Values come by column: those that differ as sequences, those that all share as one.
+    """Upserts rows of one table. Values are passed by column: sequences, and single values that all rows share.
 
-    SQLite and MariaDB get rows of the driver's own types, without SQLAlchemy's work for each row; PyMySQL makes one
-    statement of many rows, for which `merges` must hold no parameters. PostgreSQL gets one statement too, with a binary
-    array for each column: against COPY into a temporary table it takes half as long for chunks as a run has them, and
-    it needs no right to make one.
+    SQLite and MariaDB receive rows of the driver's own types, without SQLAlchemy's work for each row. PyMySQL combines
+    the rows into one statement, so `merges` must hold no parameters. PostgreSQL receives one statement with a binary
+    array for each column. For a run's chunks this takes half the time of COPY into a temporary table, and it needs no
+    privilege to create tables.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class BulkUpsert:
     ) -> None:
         self._dialect = dialect
         self._table = table
-        self._vector_type = vector_type  # pgvector's, which takes vectors as text
+        self._vector_type = vector_type  # pgvector's type, which is written as text
         self._merges = merges
         self._processors = {
             column.name: column.type.dialect_impl(dialect).bind_processor(dialect) for column in table.columns
@@ -79,7 +79,10 @@ class BulkUpsert:
             self._by_row = compile_once(upsert(dialect.name, table, merges), dialect)
 
     def write(self, connection: Connection, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> None:
-        """Sequences are of one length; keys must be unique. Raises StatementError, UnicodeEncodeError, NotWritten."""
+        """Write the rows. Sequences have one length, and keys must be unique.
+
+        Raises StatementError, UnicodeEncodeError or NotWritten.
+        """
         num_rows = len(next(iter(columns.values())))
         given = {name: self._for_driver(name, [value])[0] for name, value in shared.items()}
         if self._dialect.name == "postgresql":
@@ -92,7 +95,7 @@ class BulkUpsert:
             differing = {name: self._for_driver(name, values) for name, values in columns.items()}
             rows = driver_rows(self._by_row, differing, given)
             num_kept = connection.exec_driver_sql(self._by_row.string, rows).rowcount
-        if num_kept < num_rows:  # MariaDB counts a row that it overwrites twice, and has no trigger that skips one
+        if num_kept < num_rows:  # MariaDB counts an overwritten row twice, and its triggers can't skip rows
             raise Dropped(f"{num_rows - num_kept:,} of {num_rows:,} rows were dropped without an error: by a trigger?")
 
     def _for_driver(self, name: str, values: Sequence[Any]) -> Sequence[Any]:
@@ -107,34 +110,34 @@ class BulkUpsert:
         return known
 
     def _rows(self, names: Sequence[str], shared: Sequence[str]) -> Select[Any]:
-        """The arrays of `names` side by side as rows, and after them the values that all share.
+        """Return a SELECT that turns the arrays of `names` into rows, followed by the shared values.
 
-        In the list of a SELECT they are read in step; in its FROM each would first be laid out as a table.
+        Arrays unnested in the select list are read in step. In FROM each would first be materialised as a table.
         """
         unnested = ", ".join(f"unnest(CAST(:{name} AS {self._element(name).name}[])) AS {name}" for name in names)
-        differing: list[ColumnElement[Any]] = [literal_column(self._as_kept(name)).label(name) for name in names]
+        differing: list[ColumnElement[Any]] = [literal_column(self._as_stored(name)).label(name) for name in names]
         every = [bindparam(name, type_=self._table.c[name].type).label(name) for name in shared]
         return select(*differing, *every).select_from(text(f"(SELECT {unnested}) AS given"))
 
     def _element(self, name: str) -> binary_arrays.Element:
-        """What the column's values are sent as; a cast to VARCHAR would cut text."""
+        """Return the element type in which the column's values are sent; a cast to VARCHAR would truncate text."""
         type_ = self._table.c[name].type
         if isinstance(type_, Vector):
             return binary_arrays.TEXT if self._vector_type else binary_arrays.BYTES
         return next(element for kind, element in _ELEMENTS.items() if isinstance(type_, kind))
 
-    def _as_kept(self, name: str) -> str:
+    def _as_stored(self, name: str) -> str:
         is_vector = isinstance(self._table.c[name].type, Vector)
         return f"CAST(given.{name} AS {self._vector_type})" if is_vector and self._vector_type else f"given.{name}"
 
 
 class BulkDelete:
-    """Deletes the rows of one table whose image is among many and that meet a condition, of no list parameters."""
+    """Deletes the rows of given images in one table that meet a condition, which must have no list parameters."""
 
     def __init__(self, dialect: Dialect, table: Table, condition: ColumnElement[bool]) -> None:
         self._dialect = dialect
         image_id: ColumnElement[str] = table.c.image_id
-        if dialect.name == "postgresql":  # one parameter, however many ids, and the key's index for each
+        if dialect.name == "postgresql":  # one parameter for any number of ids, and an index lookup for each
             among = text(f"{table.name}.image_id = ANY (ARRAY (SELECT json_array_elements_text(CAST(:ids AS json))))")
             self._statement = delete(table).where(among, condition)
         elif dialect.name == "sqlite":
@@ -156,15 +159,15 @@ class BulkDelete:
 
 
 def compile_once(statement: Any, dialect: Dialect) -> SQLCompiler:
-    """Building a statement takes longer than a small chunk's rows."""
+    """Compile a statement for reuse: compiling takes longer than writing a small chunk."""
     compiled = statement.compile(dialect=dialect)
     assert isinstance(compiled, SQLCompiler)
     return compiled
 
 
 def driver_rows(compiled: SQLCompiler, columns: Mapping[str, Sequence[Any]], shared: Mapping[str, Any]) -> list[Any]:
-    """Tuples in the order of the statement's places, or dicts by their names."""
+    """Return rows as tuples in the order of the statement's placeholders, or as dicts by their names."""
     values: dict[str, Iterable[Any]] = {**columns, **{name: repeat(value) for name, value in shared.items()}}
     names = compiled.positiontup or tuple(values)
-    rows = zip(*(values[name] for name in names), strict=False)  # what all share has no end
+    rows = zip(*(values[name] for name in names), strict=False)  # `repeat` is infinite
     return list(rows) if compiled.positional else [dict(zip(names, row, strict=True)) for row in rows]

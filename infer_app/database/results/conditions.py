@@ -1,4 +1,4 @@
-"""Find an image's rows in our tables by their key, whatever the database's statistics say of these tables."""
+"""SQL conditions and joins that find an image's rows by key, independent of the database's statistics."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
 
 
 def new_among(listed: Select[Any], image_id: ColumnElement[str], model_ids: Sequence[str]) -> Select[Any]:
-    """Of the listed images those that are new for at least one model; for each of several a column says so."""
+    """Select the images that are new for at least one model; with several models a column for each tells whether."""
     new = [is_new(image_id, model_id) for model_id in model_ids]
     wanted = listed.where(or_(*new))
     if len(new) == 1:
         return wanted
-    return wanted.add_columns(*(one.label(f"infer_new_{place}") for place, one in enumerate(new)))
+    return wanted.add_columns(*(flag.label(f"infer_new_{model_index}") for model_index, flag in enumerate(new)))
 
 
 def is_new(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
@@ -50,14 +50,14 @@ def has_rejection(image_id: ColumnElement[str], model_id: str, *conditions: Colu
 def _has_row(
     table: Table, image_id: ColumnElement[str], model_id: str, *conditions: ColumnElement[bool]
 ) -> ColumnElement[bool]:
-    """Search the key once for each image.
+    """Return a condition that looks up the key once for each image.
 
-    A planner may turn EXISTS into reading all rows of a model, for each page anew; a scalar it can't. The limit is for
-    a table that has lost its key, which the audit reports.
+    A planner may turn EXISTS into reading all rows of a model, again for each page. It can't do that with a scalar
+    subquery. The LIMIT is for a table that has lost its key, which the audit reports.
     """
     one: ColumnElement[int] = literal_column("1")
-    of_both = (table.c.image_id == image_id, table.c.model_id == model_id)
-    return select(one).where(*of_both, *conditions).limit(one).scalar_subquery().is_not(None)
+    matches = (table.c.image_id == image_id, table.c.model_id == model_id)
+    return select(one).where(*matches, *conditions).limit(one).scalar_subquery().is_not(None)
 
 
 def join_results(
@@ -68,7 +68,7 @@ def join_results(
     *,
     is_outer: bool = False,
 ) -> FromClause:
-    """Join the rows that a table of results has of each image: of one model, or of all."""
+    """Join the rows of each image in a table of results, for one model or for all."""
     on = [table.c.image_id == image_id] + ([] if model_id is None else [table.c.model_id == model_id])
     return KeyedJoin(left, table, and_(*on), is_outer)
 
@@ -76,9 +76,9 @@ def join_results(
 class KeyedJoin(Join):
     """A join that looks up the right side's row for each row of the left side.
 
-    Left to itself PostgreSQL reads all rows of a model once for each page, and compares each with every image of the
-    page, as long as no statistics tell it how many they are. A LATERAL subquery that can't be merged, because of its
-    OFFSET, leaves only one order. The other databases choose that order anyway.
+    Without current statistics PostgreSQL would read all rows of a model for each page, and compare each of them with
+    every image of the page. A LATERAL subquery can't be merged because of its OFFSET, so only one join order is left.
+    The other databases choose that order anyway.
     """
 
     inherit_cache = True
@@ -86,24 +86,24 @@ class KeyedJoin(Join):
 
 
 @compiles(KeyedJoin)
-def _keyed_join(join: KeyedJoin, compiler: Any, **how: Any) -> str:
-    return str(compiler.visit_join(join, **how))
+def _keyed_join(join: KeyedJoin, compiler: Any, **options: Any) -> str:
+    return str(compiler.visit_join(join, **options))
 
 
 @compiles(KeyedJoin, "postgresql")
-def _lateral_join(join: KeyedJoin, compiler: Any, **how: Any) -> str:
-    how |= {"asfrom": True}
-    left, right = (compiler.process(side, **how) for side in (join.left, join.right))
-    on = compiler.process(join.onclause, **how)
+def _lateral_join(join: KeyedJoin, compiler: Any, **options: Any) -> str:
+    options |= {"asfrom": True}
+    left, right = (compiler.process(side, **options) for side in (join.left, join.right))
+    on = compiler.process(join.onclause, **options)
     kind, name = "LEFT JOIN" if join.isouter else "JOIN", compiler.preparer.quote(join.right.name)
     return f"{left} {kind} LATERAL (SELECT * FROM {right} WHERE {on} OFFSET 0) AS {name} ON true"
 
 
 def is_settled() -> ColumnElement[bool]:
-    """Whether a rejection keeps its image from being tried again by the next run that covers its day."""
+    """Return the condition that a rejection keeps its image from being retried by the next run of its day."""
     transient = rejections.c.reason.in_(sorted(TRANSIENT_REASONS))
-    tired = and_(rejections.c.reason != Reason.NOT_FOUND, rejections.c.attempts >= MAX_ATTEMPTS)
-    return or_(~transient, tired)
+    exhausted = and_(rejections.c.reason != Reason.NOT_FOUND, rejections.c.attempts >= MAX_ATTEMPTS)
+    return or_(~transient, exhausted)
 
 
 def count_rows(connection: Connection, rows: FromClause, *conditions: ColumnElement[bool]) -> int:
@@ -111,12 +111,12 @@ def count_rows(connection: Connection, rows: FromClause, *conditions: ColumnElem
 
 
 def count_each(connection: Connection, rows: FromClause, conditions: Sequence[ColumnElement[bool]]) -> list[int]:
-    """How many rows meet each condition, counted in one go."""
+    """Count the rows that meet each condition, in one query."""
     sums = [func.sum(case((condition, 1), else_=0)) for condition in conditions]
     counts = connection.execute(select(*sums).select_from(rows)).one()
     return [int(count or 0) for count in counts]  # MariaDB's sums are decimals
 
 
 def added_up(counts: Iterable[Sequence[int]]) -> list[int]:
-    """The sum of each place, over parts that are at least one."""
-    return [sum(of_one) for of_one in zip(*counts, strict=True)]
+    """Add up the counts of several parts, index by index; there must be at least one part."""
+    return [sum(values) for values in zip(*counts, strict=True)]

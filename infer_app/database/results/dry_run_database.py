@@ -1,4 +1,4 @@
-"""Where a dry run writes: what it writes is thrown away, and what writing it took has been measured."""
+"""The database of a dry run: it discards what is written, after the time of writing was measured."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def open_dry_run_database(database: Database) -> Iterator[Database]:
-    """A database to write into instead of `database`, which stays as it is.
+    """Open a database to write into instead of `database`, which is not changed.
 
-    SQLite: an empty copy of its tables, indexes and triggers in a temporary file. Another run that holds the lock and
-    tables too large for the cache cost more than it shows. Servers: the database itself, and every transaction is
-    rolled back instead of committed; where the role may only read, an empty SQLite file stands in for it.
+    For SQLite it is an empty copy of its tables, indexes and triggers in a temporary file. So the time to wait for
+    another run's lock, and for tables larger than the cache, is not measured. For a server it is the database itself,
+    where every transaction is rolled back. If the role may only read, it is an empty SQLite file.
     """
     if not database.is_sqlite:
         with RolledBack(database.url) as rolled_back:
             if _may_write(rolled_back):
                 yield rolled_back
                 return
-            log.warning("%s may only be read: writing is rehearsed in a SQLite file instead", database.shown_url)
-    with _temporary_folder() as folder, Database(f"sqlite:///{Path(folder) / 'rehearsal.db'}") as rehearsal:
+            log.warning("%s is read-only: the dry run writes to a SQLite file instead", database.shown_url)
+    with _temporary_folder() as folder, Database(f"sqlite:///{Path(folder) / 'dry_run.db'}") as temporary:
         if database.is_sqlite:
-            _copy_tables(database, rehearsal)
+            _copy_tables(database, temporary)
         else:
-            with rehearsal.write() as connection:
+            with temporary.write() as connection:
                 metadata.create_all(connection)
-        yield rehearsal
+        yield temporary
 
 
 def _may_write(database: Database) -> bool:
@@ -73,13 +73,13 @@ class RolledBack(Database):
             yield connection
 
 
-def _copy_tables(database: Database, rehearsal: Database) -> None:
-    """Tables before what stands on them. What can't be made again, such as a virtual table's own ones, is left out."""
+def _copy_tables(database: Database, target: Database) -> None:
+    """Create the tables, then the indexes, views and triggers; skip what can't be created, such as shadow tables."""
     statements = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type <> 'table', rowid"
     with database.read() as connection:
         found = connection.exec_driver_sql(statements).scalars().all()
         journal_mode = connection.exec_driver_sql("PRAGMA journal_mode").scalar()
-    with contextlib.closing(sqlite3.connect(rehearsal.sqlite_file or "")) as copy:
+    with contextlib.closing(sqlite3.connect(target.sqlite_file or "")) as copy:
         copy.execute(f"PRAGMA journal_mode={journal_mode}")
         copy.execute("BEGIN")
         for statement in found:

@@ -1,4 +1,4 @@
-"""The schema's version: checked before every command that needs our tables, changed only when asked."""
+"""The schema's version: commands check it before they use our tables, and only `infer db upgrade` changes it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ HINT_UPGRADE = "run `infer db upgrade`"
 
 
 def upgrade(database: Database) -> str | None:
-    """Brings our tables to VERSION; returns the version they had, None for none.
+    """Upgrade our tables to VERSION and return the version they had, or None if there were none.
 
     Raises SchemaOutdated when the tables are newer than this program.
     """
-    from alembic import command  # a third of a second: only for those who upgrade
+    from alembic import command  # imported here: it takes a third of a second
     from alembic.script import ScriptDirectory
 
     config = _config()
@@ -41,7 +41,7 @@ def upgrade(database: Database) -> str | None:
 
 
 def check_schema(database: Database) -> None:
-    """Raises SchemaOutdated unless our tables are exactly of VERSION."""
+    """Raise SchemaOutdated unless our tables have exactly the version VERSION."""
     with database.read() as connection:
         current = _current(connection)
     if current == VERSION:
@@ -61,7 +61,7 @@ def _current(connection: Connection) -> str | None:
 
 
 def _schema(connection: Connection) -> str | None:
-    """PostgreSQL's for our tables, whether it is there or not: another one may have such tables of its own."""
+    """Return PostgreSQL's schema for our tables, even if it doesn't exist: other schemas may have infer_ tables too."""
     if connection.dialect.name != "postgresql":
         return None
     first = str(connection.scalar(text("SHOW search_path"))).split(",")[0].strip(' "')
@@ -76,6 +76,6 @@ def _config() -> Config:
     from alembic.config import Config
 
     config = Config()
-    # Alembic reads the folder through configparser, to which a % is special.
+    # Alembic reads the folder by configparser, for which % is special.
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     return config

@@ -1,4 +1,4 @@
-"""Turns the column of vectors into pgvector's type, by which PostgreSQL can search for what is near, and back."""
+"""Conversion of the column of vectors to pgvector's type, with which PostgreSQL can search for neighbours, and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infer_app.errors import DayHeld, UsageError
 Storage = Literal["bytes", "pgvector"]
 BATCH = 500  # vectors in memory while they are converted
 _VIEW = "infer_current_predictions"
-# The statements that give a new view and a new column of vectors the owner, the options and the grants of the old ones.
+# Returns statements that copy owner, options and grants of the old view and column of vectors to the new ones.
 _RIGHTS = f"""
 SELECT statement FROM (
     SELECT 0 AS place, format('ALTER VIEW {_VIEW} SET (%s)', array_to_string(reloptions, ', ')) AS statement
@@ -44,9 +44,9 @@ SELECT statement FROM (
 
 
 def store_vectors(database: Database, storage: Storage) -> int:
-    """Makes the column of vectors hold bytes or pgvector's type, and returns how many were converted.
+    """Convert the column of vectors to bytes or to pgvector's type, and return how many vectors were converted.
 
-    Raises UsageError where the extension is not there, DayHeld while a run is at work.
+    Raises UsageError if the extension doesn't exist, and DayHeld while a run is active.
     """
     if storage == "pgvector" and database.dialect.name != "postgresql":
         raise UsageError("only PostgreSQL has pgvector", "other databases keep vectors as bytes")
@@ -55,10 +55,10 @@ def store_vectors(database: Database, storage: Storage) -> int:
         if (storage == "pgvector") == (now is not None):
             return 0
         type_name = "bytea" if storage == "bytes" else _extension_type(connection)
-        # No run can begin until this is done: it would write vectors of the other type.
+        # No run can start during the conversion: it would write vectors of the other type.
         connection.execute(text("LOCK TABLE infer_runs IN EXCLUSIVE MODE"))
         if RunStore(database).living_runs():
-            raise DayHeld("a run is at work, which writes vectors as they are now", "wait for it to end")
+            raise DayHeld("a run is active, which writes vectors of the current type", "wait for it to end")
         return _convert(connection, storage, type_name)
 
 
@@ -71,13 +71,13 @@ def _extension_type(connection: Connection) -> str:
     if name is None:
         raise UsageError(
             "this database has no extension pgvector",
-            "CREATE EXTENSION vector; in it, by a role that may, where the server has pgvector installed",
+            "install pgvector on the server, and run CREATE EXTENSION vector; in the database by a role that may",
         )
     return name
 
 
 def _convert(connection: Connection, storage: Storage, type_name: str) -> int:
-    """Copy the vectors into a column of the other type, and make the view, which names the column, again."""
+    """Copy the vectors into a column of the other type, and recreate the view, which depends on the column."""
     definition = connection.scalar(text(f"SELECT pg_get_viewdef('{_VIEW}'::regclass)"))
     rights = connection.scalars(text(_RIGHTS)).all()
     connection.exec_driver_sql(f"ALTER TABLE infer_predictions ADD COLUMN converted {type_name}")

@@ -1,4 +1,4 @@
-"""What was run: one row per execution and day, which is also the lease that keeps two runs off the same day."""
+"""Rows of runs: one for each execution and day, which is also the lease that keeps two runs off the same day."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from infer_app.errors import DatabaseUnavailable, DayHeld
 log = logging.getLogger(__name__)
 
 RENEW_EVERY_S = 15.0
-# A running row whose owner can't be looked at (it runs on another host or in another container) and whose heartbeat is
-# older has lost its owner. An owner that lives after all finds out when it next commits, and stops.
+# The owner of a running row may be on another host or in another container, where its process can't be checked. It
+# counts as dead if its heartbeat is older than this. If it is alive after all, its next commit fails and it stops.
 LEASE_S = 90.0
 BEFORE_ALL = datetime(1970, 1, 2)
 
@@ -45,22 +45,22 @@ class RunModel:
     model_id: str
     variant: str
     manifest: dict[str, Any]
-    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
+    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen
 
 
 class RunStore:
-    """Opens and closes run rows. A row that a dead process left as running is closed by whoever finds it."""
+    """Opens and closes rows of runs. A row that a dead process left open is closed by the next run of its day."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def open_run(self, day: Day, model: RunModel, executor: str, device: str, run_id: str | None = None) -> str:
-        """Takes the day for this model and returns the run's id, a new one; DayHeld when a living run has it.
+        """Acquire the day for this model and return the id of the new run. Raises DayHeld if a living run holds it.
 
-        With the same `run_id` once more it changes nothing: of a first time whose answer was lost.
+        A repeated call with the same `run_id` changes nothing: the answer to the first one may have been lost.
         """
         run_id = run_id or new_run_id()
-        self._introduce_model(model)
+        self._ensure_model_row(model)
         with self._database.write() as connection:
             self._lock_model(connection, model)
             if connection.scalar(select(runs.c.id).where(runs.c.id == run_id)):
@@ -92,7 +92,7 @@ class RunStore:
 
     @contextmanager
     def lease_renewal(self, run_ids: Sequence[str]) -> Iterator[None]:
-        """Within it these runs say every RENEW_EVERY_S seconds that they live, however long a chunk takes."""
+        """Renew the leases of these runs every RENEW_EVERY_S seconds until the `with` block ends."""
         with _LeaseRenewer(self._database.url, run_ids):
             yield
 
@@ -114,18 +114,18 @@ class RunStore:
         )
 
     def fail_run(self, run_id: str, exit_code: int, error: str) -> None:
-        """As far as the database lets it: it may be what failed. Whoever finds the row running closes it."""
+        """Record the failure. If the database itself can't be reached, the next run closes the row."""
         with contextlib.suppress(DatabaseUnavailable):
             self._close(run_id, patience_s=2, state="failed", exit_code=exit_code, error=error)
 
     def variant_of_day(self, day: Day, model_id: str) -> str | None:
-        """The variant that the day was begun with: it keeps it, whatever single runs were told since."""
+        """Return the variant of the day's first run that predicted; the day keeps it, whatever later runs request."""
         first = select(runs.c.variant).where(runs.c.day == day.date, runs.c.model_id == model_id, runs.c.predicted > 0)
         with self._database.read() as connection:
             return connection.scalar(first.order_by(runs.c.started_at).limit(1))
 
     def living_runs(self) -> set[str]:
-        """Ids of the runs at work; a row that a dead process left as running is none."""
+        """Return the ids of active runs, without the rows that dead processes left open."""
         with self._database.read() as connection:
             now = connection.execute(select(UtcNow())).scalar_one()
             return {
@@ -134,31 +134,31 @@ class RunStore:
                 if _is_alive(row, now)
             }
 
-    def _introduce_model(self, model: RunModel) -> None:
-        """Commit a row for the model where it has none by this name, so that there is one to lock.
+    def _ensure_model_row(self, model: RunModel) -> None:
+        """Commit a row for the model if there is none with this name, so that there is a row to lock.
 
-        Its time is before that of any version that ran: only a run that takes its day makes a version the current one.
+        Its time is before that of any version that ran: only a run that acquires its day makes a version current.
         """
         row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": BEFORE_ALL}
         with self._database.write() as connection:
             connection.execute(keep_known(self._database.dialect.name, models), row)
 
     def _lock_model(self, connection: Connection, model: RunModel) -> None:
-        """Keep other runs of the model from taking a day until the transaction ends.
+        """Lock the model's rows, which keeps other runs of it from acquiring a day until the transaction ends.
 
-        Checking for a living run and inserting a new one exclude nobody at READ COMMITTED. These rows are the lock: of
-        two runs, whatever names they have for the model, the one that introduced itself later sees the row of the
-        other, which both lock. In SQLite the transaction itself is exclusive.
+        At READ COMMITTED a check for a living run and an insert of a new one are no mutual exclusion. Two runs may use
+        different names for the model. The one whose row was committed later then sees the other's row, and both lock
+        it. In SQLite the transaction itself is exclusive.
         """
         rows = select(models.c.id).where(models.c.id == model.model_id).order_by(models.c.name).with_for_update()
         connection.execute(rows).all()
 
     def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
-        """Make the model the current version of its name, also where the clock stands still or was set back."""
+        """Make the model the current version of its name, even if the clock was set back."""
         others = select(func.max(models.c.created_at)).where(models.c.name == model.name, models.c.id != model.model_id)
         latest = connection.scalar(others)
-        begun = now if latest is None else max(now, latest + timedelta(microseconds=1))
-        row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": begun}
+        began_at = now if latest is None else max(now, latest + timedelta(microseconds=1))
+        row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": began_at}
         connection.execute(upsert(self._database.dialect.name, models), row)
 
     def _take_over(self, connection: Connection, day: Day, model: RunModel, now: datetime) -> None:
@@ -169,9 +169,9 @@ class RunStore:
             if _is_alive(row, now):
                 raise DayHeld(
                     f"{day} with model {model.name} is held by run {row.id} on {row.host} (process {row.process})",
-                    "wait for it to end; a dead run is taken over by itself",
+                    "wait for it to end; a dead run is taken over automatically",
                 )
-            died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended without a word"}
+            died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended unexpectedly"}
             connection.execute(update(runs).where(runs.c.id == row.id).values(died))
 
     def _close(self, run_id: str, patience_s: float = BUSY_TIMEOUT_S, **values: Any) -> None:
@@ -181,38 +181,39 @@ class RunStore:
 
 
 class _LeaseRenewer(Thread):
-    """Beats until the end of its `with` block, over a connection of its own: SQLite's belong to one thread.
+    """A thread that renews leases until its `with` block ends. It has its own connection, as SQLite requires.
 
-    A beat that fails is left out. The database may be away, and then nobody else can take the day; of any other error
-    the log tells once.
+    A renewal that fails is skipped. While the database is unavailable no other run can acquire the day. Any other error
+    is logged once.
     """
 
     def __init__(self, url: str, run_ids: Sequence[str]) -> None:
         super().__init__(name="heartbeat", daemon=True)
         self._url = url
-        self._beat = update(runs).where(runs.c.id.in_(run_ids), runs.c.state == "running").values(heartbeat_at=UtcNow())
+        own = runs.c.id.in_(run_ids), runs.c.state == "running"
+        self._renewal = update(runs).where(*own).values(heartbeat_at=UtcNow())
         self._ended = Event()
 
     def run(self) -> None:
-        has_told = False
+        is_logged = False
         with Database(self._url) as database:
             while not self._ended.wait(RENEW_EVERY_S):
                 try:
                     with database.write(patience_s=0) as connection:
-                        connection.execute(self._beat)
+                        connection.execute(self._renewal)
                 except DatabaseUnavailable:
                     continue
                 except Exception as error:
-                    if not has_told:
+                    if not is_logged:
                         first_line = str(error).partition("\n")[0]
-                        log.warning("a heartbeat failed, others go on: %s: %s", type(error).__name__, first_line)
-                    has_told = True
+                        log.warning("a heartbeat failed and will be retried: %s: %s", type(error).__name__, first_line)
+                    is_logged = True
 
     def __enter__(self) -> None:
         self.start()
 
     def __exit__(self, *_: object) -> None:
-        self._ended.set()  # not waited for: it may hang in a connection that nobody answers
+        self._ended.set()  # not joined: it may hang in a connection that gets no answer
 
 
 def new_run_id() -> str:
@@ -220,20 +221,20 @@ def new_run_id() -> str:
 
 
 def process_identity(pid: int) -> str:
-    """`pid@start time@where it counts`, so that no later process of that pid, nor another container's, is taken for it.
+    """Return `pid@start time@PID namespace`, which no later process and no process of another container shares.
 
-    `?` stands for what can't be found out.
+    `?` stands for an unknown part.
     """
-    return f"{pid}@{_start_time(pid)}@{_where_pids_count()}"
+    return f"{pid}@{_start_time(pid)}@{_pid_namespace()}"
 
 
 def _start_time(pid: int) -> str:
     try:
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
     except OSError:
-        return "?" if _exists(pid) else "ended"  # /proc may be mounted so that it hides what is another user's
+        return "?" if _exists(pid) else "ended"  # /proc may be mounted with hidepid
     fields = after_name.split()
-    return "ended" if fields[0] == "Z" else fields[19]  # a zombie has ended, if nobody reaped it
+    return "ended" if fields[0] == "Z" else fields[19]  # a zombie has ended and was not reaped yet
 
 
 def _exists(pid: int) -> bool:
@@ -246,8 +247,8 @@ def _exists(pid: int) -> bool:
     return True
 
 
-def _where_pids_count() -> str:
-    """The kernel since its boot, and the process namespace: a container has its own."""
+def _pid_namespace() -> str:
+    """Identify the boot of the kernel and the PID namespace: a container has its own."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
         return f"{boot[:8]}-{Path('/proc/self/ns/pid').stat().st_ino}"
@@ -256,7 +257,7 @@ def _where_pids_count() -> str:
 
 
 def _throughput(report: RunReport) -> dict[str, Any]:
-    """What of its speed has no column of its own, by the names it has in the report."""
+    """Return the measurements of speed that have no column of their own, named as in the report."""
     return {
         "steady_images_per_second": report.steady_images_per_second,
         "share_of_limit": report.share_of_limit,
@@ -273,9 +274,9 @@ def _throughput(report: RunReport) -> dict[str, Any]:
 
 
 def _is_alive(row: Row[Any], now: datetime) -> bool:
-    """By its process where that can be looked at, else by the heartbeat."""
+    """Return whether the run's process lives, if it can be checked from here; else whether its heartbeat is recent."""
     pid, _, rest = row.process.partition("@")
-    if row.host == socket.gethostname() and rest.endswith(f"@{_where_pids_count()}"):
+    if row.host == socket.gethostname() and rest.endswith(f"@{_pid_namespace()}"):
         found = process_identity(int(pid))
         if "?" not in found:
             return bool(found == row.process)

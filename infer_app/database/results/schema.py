@@ -1,4 +1,4 @@
-"""Our tables. All names start with infer_, so that they can live beside the user's own."""
+"""The program's tables, whose names all start with infer_, so that they fit beside the user's own."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from infer_app.database.results.vectors import Vectors
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSION = "0003"  # of the newest migration
-MAX_ID = 512  # characters of an image's id: with the model's they fill a key of MariaDB's
+VERSION = "0003"  # that of the newest migration
+MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
 
-# Times are UTC without a zone: SQLite has no zoned type, and one rule for all databases beats two.
+# Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
 images = Table(
     "infer_images",
@@ -36,7 +36,7 @@ images = Table(
     Column("size", BigInteger),  # bytes
     Column("sha256", String(64)),
     UniqueConstraint("location", name="uq_infer_images_location"),
-    Index("ix_infer_images_added_at_id", "added_at", "id"),  # the keyset that a day is read by
+    Index("ix_infer_images_added_at_id", "added_at", "id"),  # the key that a day's pages are read by
 )
 
 models = Table(
@@ -45,7 +45,7 @@ models = Table(
     Column("id", String(64), primary_key=True),
     Column("name", String(128), primary_key=True),
     Column("manifest", JSON, nullable=False),
-    # When a run of it last began: of the rows of a name the latest is the current version. Earlier releases kept the
+    # When its last run began: of the rows with one name the latest is the current version. Earlier releases stored the
     # time of the first run.
     Column("created_at", Microseconds, nullable=False),
 )
@@ -99,7 +99,7 @@ runs = Table(
     Column("executor", String(16), nullable=False),
     Column("device", String(64), nullable=False),
     Column("host", String(255), nullable=False),
-    Column("process", String(64), nullable=False),  # pid and start time, to tell a dead owner from a living one
+    Column("process", String(64), nullable=False),  # runs.process_identity, to tell a dead owner from a living one
     Column("versions", JSON, nullable=False),
     Column("state", String(16), nullable=False),  # running, done or failed
     Column("started_at", Microseconds, nullable=False),
@@ -115,7 +115,7 @@ runs = Table(
     Column("limit_images_per_second", Double),
     Column("exit_code", Integer),
     Column("error", Text),
-    Column("throughput", JSON),  # what else the run measured of its speed, named as in the report
-    Column("last_commit", String(16)),  # a name of its own for each, to tell whether one whose answer was lost is here
+    Column("throughput", JSON),  # further measurements of its speed, named as in the report
+    Column("last_commit", String(16)),  # a random name, to detect a commit that is repeated because its answer was lost
     Index("ix_infer_runs_day_model_id", "day", "model_id"),
 )

@@ -1,4 +1,4 @@
-"""Writes a chunk's predictions and rejections: one transaction, idempotent, so that a repeat changes nothing."""
+"""The writer of a chunk's predictions and rejections: one idempotent transaction for each chunk."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ from infer_app.locations import shown
 
 R = TypeVar("R", Prediction, Broken)
 
-_ABOUT_ROWS = (StatementError, UnicodeEncodeError, NotWritten, Forbidden)  # fewer at a time may do
+_ROW_ERRORS = (StatementError, UnicodeEncodeError, NotWritten, Forbidden)  # writing fewer rows may succeed
 
 
 class Sink:
-    """The one place that writes results. A prediction deletes its image's rejection."""
+    """Writes a run's predictions and rejections; a prediction deletes the rejection of its image."""
 
     def __init__(self, database: Database, model_id: str, variant: str, run_id: str) -> None:
         self._database = database
@@ -52,7 +52,7 @@ class Sink:
         self._rejections = BulkUpsert(database.dialect, rejections, {"attempts": _count_attempt})
         own = rejections.c.model_id == model_id
         self._delete_rejections = BulkDelete(database.dialect, rejections, own)
-        # Of two runs of one day, after a lost lease, the one that predicted an image is right.
+        # After a lost lease two runs may write the same day: a prediction then takes precedence over a rejection.
         is_predicted = exists().where(
             predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
         )
@@ -63,14 +63,14 @@ class Sink:
             return vector_type(connection)
 
     def commit_chunk(self, result: ChunkResult) -> ChunkResult:
-        """Writes the chunk in one transaction and returns what was written; raises DatabaseUnavailable.
+        """Write the chunk in one transaction and return what was written.
 
-        If a row can't be written (a constraint or trigger of the user's, a value the column refuses) the chunk is
-        written image by image, and what still fails is rejected as `write_error`.
+        If a row can't be written (a constraint or trigger of the user, a value the column refuses), the chunk is
+        written image by image, and images that still fail are rejected as `write_error`. Raises DatabaseUnavailable.
         """
         try:
             self._commit(result)
-        except _ABOUT_ROWS as error:
+        except _ROW_ERRORS as error:
             if result.num_images == 1:
                 return self._reject(result, error)
             return _joined(result, [self.commit_chunk(single) for single in _singles(result)])
@@ -79,7 +79,7 @@ class Sink:
     def _reject(self, result: ChunkResult, error: Exception) -> ChunkResult:
         try:
             return self._commit(_write_error(result, error))
-        except _ABOUT_ROWS as second:
+        except _ROW_ERRORS as second:
             raise DatabaseUnavailable(
                 f"not even a rejection can be written: {getattr(second, 'orig', second)}",
                 "is there a constraint or trigger on infer_ tables?",
@@ -105,9 +105,10 @@ class Sink:
         self._count(connection, result, name)
 
     def _count(self, connection: Connection, result: ChunkResult, name: str) -> None:
-        """Counts in the run's row go with the results they count, so that they are true after any death.
-        A commit that is made again, since the answer to the first was lost, is known by its name and not counted again.
-        The row is also the lease: a run that another one took for dead writes nothing more.
+        """Add to the counts in the run's row, in the transaction of the results, so that they agree after any crash.
+
+        A repeated commit, after the answer to the first was lost, has the same name and is not counted again. The row
+        is also the lease: a run whose day was taken over writes nothing more. Raises DayHeld in that case.
         """
         commit = {"this_run": self._run_id, "this_commit": name}
         num_predicted, num_rejected = len(result.predictions), len(result.broken)
@@ -116,12 +117,12 @@ class Sink:
             return
         if connection.scalar(_IS_NOT_COUNTED, commit):
             raise DayHeld(
-                f"run {self._run_id} gave no sign of life for so long that another one took over its day",
-                "was this machine asleep, or cut off from the database?",
+                f"run {self._run_id} sent no heartbeat for so long that another run took over its day",
+                "was this machine suspended, or disconnected from the database?",
             )
 
 
-# Made once: building them takes longer than the rows of a small chunk.
+# Built once: building them takes longer than writing a small chunk.
 _is_own = runs.c.id == bindparam("this_run")
 _is_new = func.coalesce(runs.c.last_commit, "") != bindparam("this_commit")
 _num_predicted, _num_rejected = bindparam("num_predicted", type_=Integer), bindparam("num_rejected", type_=Integer)
@@ -140,7 +141,7 @@ _IS_NOT_COUNTED = select(_is_new).where(_is_own)
 
 
 def _by_id(results: Iterable[R]) -> dict[str, R]:
-    """The last of each id: no database's upsert takes a key twice in one statement."""
+    """Return the last result of each id: an upsert can't contain a key twice in one statement."""
     return {result.ref.image_id: result for result in results}
 
 
@@ -201,14 +202,14 @@ def _write_error(result: ChunkResult, error: Exception) -> ChunkResult:
 
 
 def _storable(text: str) -> str:
-    """No database takes undecodable bytes of a file name, and PostgreSQL no NUL."""
+    """Escape undecodable bytes of a file name, which no database accepts, and NUL, which PostgreSQL refuses."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _count_attempt(new: Any) -> Any:
-    """One more attempt for another run; none for the same run, whose commit may be repeated.
+    """Return the number of attempts: one more for another run, unchanged for the same run, which may repeat a commit.
 
-    A file that was missing has not been tried yet: its attempts are counted anew once it is there.
+    A missing file has not been tried yet: its attempts start at one once it exists.
     """
     one: ColumnElement[int] = literal_column("1", Integer)
     missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)

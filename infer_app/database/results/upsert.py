@@ -1,4 +1,4 @@
-"""INSERT … or update the row that has the same key, in each database's own words."""
+"""Upserts: INSERT, or update the row that has the same key, in each database's own SQL."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ def upsert(
     names: Sequence[str] = (),
     rows: Select[Any] | None = None,
 ) -> Insert:
-    """An insert that overwrites the row with the same primary key.
+    """Return an insert that overwrites the row with the same primary key.
 
-    `merges` maps a column to a function of the new row's columns that gives its value instead of the new one. The new
-    rows are parameters, or on PostgreSQL may be those that `rows` selects, whose columns are `names`.
+    `merges` maps a column to a function that computes its value from the new row's columns. The new rows are
+    parameters, or on PostgreSQL optionally those that `rows` selects, with the columns `names`.
     """
     merges = merges or {}
     others = [column.name for column in table.columns if not column.primary_key]
     keys = [column.name for column in table.primary_key.columns]
     if dialect_name in ("mysql", "mariadb"):
         statement = mysql.insert(table)
-        # An assignment sees those before it: a merged column that reads old ones comes first.
+        # An assignment sees the effect of earlier ones: merged columns, which read old values, come first.
         ordered = sorted(others, key=lambda name: name not in merges)
         return statement.on_duplicate_key_update([(name, _value(name, statement.inserted, merges)) for name in ordered])
     if dialect_name not in ("sqlite", "postgresql"):
@@ -44,10 +44,10 @@ def upsert(
 
 
 def keep_known(dialect_name: str, table: Table) -> Insert:
-    """An insert that leaves a row with the same primary or unique key as it is."""
+    """Return an insert that leaves an existing row with the same primary or unique key unchanged."""
     if dialect_name in ("mysql", "mariadb"):
         key = next(iter(table.primary_key.columns)).name
-        # Not INSERT IGNORE, which would also make warnings of rows that can't be written.
+        # Not INSERT IGNORE, which would also turn errors of rows that can't be written into warnings.
         return mysql.insert(table).on_duplicate_key_update({key: table.c[key]})
     return (sqlite.insert if dialect_name == "sqlite" else postgresql.insert)(table).on_conflict_do_nothing()
 

@@ -1,6 +1,6 @@
-"""Vectors as they are stored: bytes, or on PostgreSQL pgvector's type where the column is of that.
+"""The stored form of vectors: bytes, or on PostgreSQL optionally pgvector's type.
 
-pgvector's numbers are float32, which also holds those of float16 as they are.
+pgvector's numbers are float32, which represents those of float16 exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LETTERS = {"float32": "f", "float16": "e"}
 
 
 class Vector(TypeDecorator[bytes]):
-    """Little-endian numbers, whatever the column keeps them as."""
+    """Vectors as little-endian numbers, whatever the type of the column is."""
 
     impl = LargeBinary
     cache_ok = True
@@ -28,11 +28,11 @@ class Vector(TypeDecorator[bytes]):
         return _to_bytes
 
 
-Vectors = Vector().with_variant(mysql.LONGBLOB(), *FAMILY)  # its BLOB ends at 64 KiB
+Vectors = Vector().with_variant(mysql.LONGBLOB(), *FAMILY)  # MariaDB's BLOB holds at most 64 KiB
 
 
 def vector_type(connection: Connection) -> str | None:
-    """pgvector's type as this database calls it, where the column is of that; else None."""
+    """Return the name of pgvector's type in this database if the column has that type, else None."""
     if connection.dialect.name != "postgresql":
         return None
     column = text(
@@ -44,7 +44,7 @@ def vector_type(connection: Connection) -> str | None:
 
 
 def to_text(vector: bytes | None, dtype: str | None) -> str | None:
-    """As pgvector reads it: nine digits say which float32 a number is."""
+    """Return the vector as text for pgvector: nine digits identify a float32."""
     if vector is None:
         return None
     letter = _LETTERS[str(dtype)]
@@ -53,13 +53,13 @@ def to_text(vector: bytes | None, dtype: str | None) -> str | None:
 
 
 def to_bytes(shown: str) -> bytes:
-    """Little-endian float32 of what pgvector shows."""
+    """Return pgvector's text as little-endian float32."""
     numbers = [float(number) for number in shown.strip("[]").split(",")]
     return struct.pack(f"<{len(numbers)}f", *numbers)
 
 
 def _to_bytes(value: Any) -> bytes | None:
-    """A driver gives a type that it does not know as text."""
+    """Return the bytes of a stored vector; drivers return pgvector's type, which they don't know, as text."""
     if value is None:
         return None
     return to_bytes(value) if isinstance(value, str) else bytes(value)

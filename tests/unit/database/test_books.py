@@ -128,7 +128,7 @@ def test_a_rejection_without_the_facts_of_its_file_is_found(database, day_querie
 @pytest.mark.parametrize(
     ("values", "wrong"),
     [
-        ({"selected": 7}, "runs selected other than they predicted and rejected"),
+        ({"selected": 7}, "runs selected fewer or more images than they predicted and rejected"),
         ({"selected": 1, "predicted": 1}, "runs wrote more rows than they counted"),
         ({"state": "done"}, "runs are done and have no exit code or end"),
     ],

@@ -145,7 +145,7 @@ def test_a_dead_owner_is_taken_over_at_once_and_its_row_closed(database, run_sto
     process.wait()
     assert open_run(run_store) != dead
     row = row_of(database, dead)
-    assert (row["state"], row["error"]) == ("failed", "the process ended without a word")
+    assert (row["state"], row["error"]) == ("failed", "the process ended unexpectedly")
     assert row["ended_at"] == row["heartbeat_at"]
 
 
@@ -289,7 +289,7 @@ def test_a_run_that_was_taken_over_writes_nothing_more(database, run_store):
     sink.commit_chunk(one_prediction("1"))
     change(database, asleep, host="elsewhere", heartbeat_at=now() - timedelta(seconds=LEASE_S + 10))
     open_run(run_store)
-    with pytest.raises(DayHeld, match=f"run {asleep} gave no sign of life") as caught:
+    with pytest.raises(DayHeld, match=f"run {asleep} sent no heartbeat") as caught:
         sink.commit_chunk(one_prediction("2"))
     assert caught.value.exit_code == 13
     with database.read() as connection:

@@ -1,4 +1,4 @@
-"""Alembic's entry: runs on the connection that `migrate.upgrade` hands over."""
+"""Alembic's entry point, which runs on the connection that `migrate.upgrade` passes."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""The first tables. A migration is history: it repeats the columns and never imports the living schema."""
+"""Migration that creates the first tables. It repeats the columns, because it must not follow later schemas."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ revision = "0001"
 down_revision = None
 
 
-# MariaDB's own default is what the database was made with: often Latin-1, in a storage engine without transactions.
+# MariaDB's defaults are those of the database: often Latin-1, or a storage engine without transactions.
 OPTIONS = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
 UTF8: dict[str, Any] = {f"{name}_{option}": value for name in FAMILY for option, value in OPTIONS.items()}
 
-# A key holds 768 characters, and a location may be longer: it is unique by its checksum, and found by its beginning.
+# A key holds 768 characters and a location may be longer: its checksum makes it unique, its prefix is indexed.
 UNIQUE_BY_HASH = """
     ALTER TABLE infer_images
     ADD COLUMN location_sha256 BINARY(32) GENERATED ALWAYS AS (UNHEX(SHA2(location, 256))) STORED,

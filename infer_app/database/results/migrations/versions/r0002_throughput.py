@@ -1,4 +1,4 @@
-"""What a run measured of its speed besides its stages' costs. The column is the last one: SQLite adds no other."""
+"""Migration that adds a run's measurements of speed. The column is the last one, since SQLite can only append."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""The name of a run's last commit, so that one whose answer was lost is not counted twice."""
+"""Migration that adds the name of a run's last commit, so that a repeated commit is not counted twice."""
 
 import sqlalchemy as sa
 from alembic import op
