@@ -14,9 +14,8 @@ from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
-from infer_app.images.decode.gpu_jpeg import suits_gpu
-from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.image_bytes import ImageBytes
+from infer_app.images.decode.gpu_decoder import suits_gpu
+from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.read_image import ReadLimits, read_ahead, read_image
 from infer_app.images.read.roots import check_root
 from infer_app.images.transform.collate import collate

@@ -25,7 +25,7 @@ from infer_app.models.selection.variant_selection import (
     VariantRequest,
     VariantSelection,
     choose_variant,
-    wished_precision,
+    requested_precision,
 )
 from infer_app.workers.isolated_call import run_in_process
 
@@ -163,7 +163,7 @@ def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alter
 def _first_time(artifact: Artifact, wish: VariantRequest, num_cores: int) -> Tuning:
     """Nothing is measured where there is nothing to choose."""
     manifest = artifact.manifest
-    precision = wished_precision(manifest, wish)
+    precision = requested_precision(manifest, wish)
     candidates = [variant for variant in runnable(manifest) if PRECISIONS[variant] == precision]
     if wish.variant != AUTO or len(candidates) < 2:
         return new_tuning(num_cores, {})

@@ -13,8 +13,7 @@ from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.gpu_decode_stage import GPU_LEVELS
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.decode.gpu_decoder import GpuDecoder
-from infer_app.images.decode.gpu_jpeg import suits_gpu
+from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.images.transform.gpu_transform import transform_on_device
 from infer_app.images.transform.to_pixels import reference_transform
@@ -77,7 +76,7 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(tmp
     network = nn.Sequential(nn.Conv2d(3, 16, 3, 2), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
     torch.jit.trace(network.eval(), torch.zeros(2, 3, SIZE, SIZE)).save(str(tmp_path / "model.ts"))
     artifact = build_model(BuildRequest(str(tmp_path / "model.ts"), "net", RECIPE), tmp_path / "models")
-    artifact = add_gpu_variants(artifact, [CUDA_FP16], None, BuildTarget.here(), print)
+    artifact = add_gpu_variants(artifact, [CUDA_FP16], None, BuildTarget.local(), print)
     kinds = ({}, {"progressive": True}, {"subsampling": "4:4:4"}, {"restart_marker_blocks": 4})
     for number in range(3 * BATCH):
         (tmp_path / f"{number}.jpg").write_bytes(photo(number, **kinds[number % 4]))

@@ -76,7 +76,7 @@ OWNERS = {
     "psycopg": {"database/engine/postgres.py"},
     "pymysql": {"database/engine/mariadb.py"},
     "turbojpeg": {"images"},
-    "http": {"images/read/http.py", "notify/post.py"},
+    "http": {"images/read/http.py", "notify.py"},
     "urllib3": {"images/read/http.py", "images/read/connection.py"},
     "fsspec": {"images/read/objects.py"},
     "PIL": {"images", "models/build/golden_images.py", "bench/workload.py", "reporting/thumbnails.py"},
@@ -91,7 +91,7 @@ OWNERS = {
     "rich": {"cli", "telemetry"},
     "structlog": {"telemetry/log.py"},
     "prometheus_client": {"telemetry/metrics.py"},
-    "urllib.request": {"notify/post.py"},
+    "urllib.request": {"notify.py"},
     "ray": {"cluster/ray_cluster.py"},
 }
 

@@ -162,7 +162,7 @@ def build(
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
         artifact = add_variants(artifact, calibration, say)
         if gpu:
-            artifact = add_gpu_variants(artifact, gpu, partial(make_module, source, weights), BuildTarget.here(), say)
+            artifact = add_gpu_variants(artifact, gpu, partial(make_module, source, weights), BuildTarget.local(), say)
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if variants.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), say)

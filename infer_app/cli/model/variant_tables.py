@@ -6,7 +6,7 @@ from typing import Any
 
 from infer_app.cli.terminal.output import show_table
 from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.build.decoding_agreement import agreement_in_words
+from infer_app.models.build.decoding_agreement import describe_agreement
 from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.models.selection.tuning import Tuning
 from infer_app.models.verification.golden import Parity
@@ -41,7 +41,7 @@ def show_decoding(manifest: Manifest) -> None:
     decode = manifest.recipe.decode
     if decode != "exact":
         found = manifest.variants.get(TORCHSCRIPT, {}).get(decode)
-        print(agreement_in_words(Parity(**found) if found else None, manifest.output.kind, decode))
+        print(describe_agreement(Parity(**found) if found else None, manifest.output.kind, decode))
 
 
 def show_tuning(tuning: Tuning) -> None:

@@ -211,7 +211,7 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         if artifact.manifest.recipe.decode == "gpu":
             from infer_app.images.decode.gpu_decoder import GpuDecoder  # torch
 
-            yield Finding("gpu decoder", f"{GpuDecoder.here().name}, for {artifact.manifest.name}")
+            yield Finding("gpu decoder", f"{GpuDecoder.open_default().name}, for {artifact.manifest.name}")
         images = loaded.images
         plan = plan_run(loaded, artifact)
         model = ModelSpec(artifact.folder, plan.variant, plan.batch_size)

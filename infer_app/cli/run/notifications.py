@@ -17,9 +17,7 @@ from infer_app import __version__
 from infer_app.atomic_file import replace_file
 from infer_app.day import Day
 from infer_app.errors import EXIT_BUG, SIGNALLED, InferError, Interrupted
-from infer_app.notify.errand import BackgroundTask, wait_for
-from infer_app.notify.ping import Ping
-from infer_app.notify.post import post
+from infer_app.notify import BackgroundTask, Ping, post, wait_for
 from infer_app.pipeline.stop import Stop
 from infer_app.settings.load import LoadedSettings
 from infer_app.settings.masks import mask_address

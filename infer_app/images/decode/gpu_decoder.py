@@ -1,4 +1,8 @@
-"""JPEGs become pixels on a GPU, by nvImageCodec; on the device `cpu` by its own CPU decoder, through the same code."""
+"""Decode JPEGs on a GPU by nvImageCodec, and decide which files may be decoded there; the CPU decodes all others.
+
+On the device `cpu` the same code runs with nvImageCodec's own CPU decoder. The library is loaded with the first
+decoder: to ask `suits_gpu` takes no GPU.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +18,30 @@ from torch import Tensor
 
 from infer_app.domain import Recipe
 from infer_app.errors import ModelError
+from infer_app.images.decode.decoder import DecodeLimits
+from infer_app.images.decode.formats import is_jpeg
+from infer_app.images.decode.jpeg_structure import JpegHeader, is_one_scan_to_the_end, parse_jpeg_header
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.transform.geometry import geometry_of
 from infer_app.images.transform.gpu_transform import transform_on_device
+from infer_app.images.transform.to_pixels import starts_horizontally
 
 log = logging.getLogger(__name__)
 
-FLAT_PIXELS = 16  # the width of what a JPEG's code makes at a time, mostly
+MIN_BYTES = 4096  # the CPU decodes less in a fraction of a millisecond, and notices all damage
+MAX_PIXELS = 16 << 20  # a slot of such images takes 3 GB of GPU memory
+FLAT_PIXELS = 16  # the usual width of the block that a JPEG is coded in
+_BASELINE = 0xC0
 _HINT = "pip install 'infer_app[gpu-decode]', or build the model with --decode exact"
 
 
 class GpuDecoder:
-    """Lenient: what it gives for a broken file may be garbage. `suits_gpu` says what it should be given."""
+    """A lenient JPEG decoder: it may return garbage for a broken file, so give it only what `suits_gpu` accepts."""
 
     def __init__(self, device: torch.device) -> None:
-        """Raises ModelError where nvImageCodec is missing or does not start."""
+        """Raise ModelError if nvImageCodec is missing or does not start."""
         try:
-            with _silence():
+            with _silence_stderr():
                 self._library, self._decoder = _open(device)
         except ImportError as error:
             raise ModelError(f"decoding on a GPU needs nvImageCodec: {error}", _HINT) from error
@@ -42,52 +55,52 @@ class GpuDecoder:
         )
 
     @classmethod
-    def here(cls) -> GpuDecoder:
-        """By this machine's GPU, or without one on the CPU. Raises ModelError as the constructor does."""
+    def open_default(cls) -> GpuDecoder:
+        """Return a decoder on this machine's GPU, or on the CPU if it has none. Raises ModelError."""
         return cls(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
     def pixels(self, files: Sequence[bytes], recipe: Recipe, are_whole: bool = False) -> list[Tensor | None]:
-        """The model's input of each on the device, (size, size, 3) uint8 RGB; None for what the CPU should look at.
+        """Return each file's model input on the device, (size, size, 3) uint8 RGB; None for files left to the CPU.
 
-        That is what it can't do, and unless they `are_whole` pictures that may end in filler. Raises
-        torch.AcceleratorError where the device itself failed, and does nothing any more.
+        Those are files that nvImageCodec can't decode and, unless `are_whole`, pictures that may end in filler. Raises
+        torch.AcceleratorError if the device itself has failed; it is unusable from then on.
         """
         images: list[Any] = []
         try:
             images = self._decode(files)
-            found = self._rows(images, recipe, are_whole)
+            inputs = self._transform(images, recipe, are_whole)
         except torch.AcceleratorError:
             raise
-        except RuntimeError as error:  # memory, mostly
+        except RuntimeError as error:  # mostly a lack of memory
             log.warning("nvImageCodec failed on %d images, which the CPU decodes: %s", len(files), error)
-            found = [None] * len(files)
-        self._wait()  # here, where there still are the images, whose memory is read until then
-        return found
+            inputs = [None] * len(files)
+        self._wait()  # before `images` are freed: their memory is read until then
+        return inputs
 
     def _decode(self, files: Sequence[bytes]) -> list[Any]:
-        """Ordered before what comes next on torch's current stream."""
+        """Decode on torch's current stream, so before whatever is queued there next."""
         stream = torch.cuda.current_stream(self._device).cuda_stream if self._device.type == "cuda" else 0
         streams = [self._library.CodeStream(data) for data in files]
         images: list[Any] = self._decoder.decode(streams, params=self._params, cuda_stream=stream)
         return images
 
-    def _rows(self, images: Sequence[Any], recipe: Recipe, are_whole: bool) -> list[Tensor | None]:
+    def _transform(self, images: Sequence[Any], recipe: Recipe, are_whole: bool) -> list[Tensor | None]:
         pictures = {number: rgb for number, image in enumerate(images) if (rgb := self._picture(image)) is not None}
-        found: list[Tensor | None] = [None] * len(images)
+        inputs: list[Tensor | None] = [None] * len(images)
         for (number, rgb), is_flat in zip(pictures.items(), _end_flat(list(pictures.values())), strict=True):
             if are_whole or not is_flat:
-                found[number] = transform_on_device(rgb, recipe)
-        return found
+                inputs[number] = transform_on_device(rgb, recipe)
+        return inputs
 
     def _wait(self) -> None:
-        """Asleep, not spinning: the core is a loader's."""
+        """Wait for the device without spinning, which would take a core from the loaders."""
         if self._device.type == "cuda":
             done = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
             done.record(torch.cuda.current_stream(self._device))
             done.synchronize()
 
     def _picture(self, image: Any | None) -> Tensor | None:
-        """(H, W, 3) uint8 RGB, the image's own memory."""
+        """Return a view of the image's own memory, (H, W, 3) uint8 RGB; None if it was not decoded to that."""
         if image is None:
             return None
         source = np.asarray(image) if self._device.type == "cpu" else image
@@ -95,18 +108,55 @@ class GpuDecoder:
         return rgb if rgb.dtype == torch.uint8 and rgb.shape[2:] == (3,) else None
 
 
-def _end_flat(pictures: Sequence[Tensor]) -> list[bool]:
-    """Whether the end of the last row is of one colour: that of a file whose data ended too early is.
+def suits_gpu(data: bytes, recipe: Recipe, limits: DecodeLimits) -> bool:
+    """Return whether a GPU may decode a file: a whole, upright baseline JPEG, grey or YCbCr, not larger than its input.
 
-    Many a sound one is too, and costs the CPU's time; of those that lack some data it misses few.
+    This is stricter than what a GPU can decode, because its decoder notices little damage: a progressive JPEG may lack
+    its last scans without a trace. Only the structure is examined, which takes a tenth of a millisecond.
+    """
+    if not MIN_BYTES <= len(data) <= 3 * recipe.size**2 or not is_jpeg(data):
+        return False
+    try:
+        header = parse_jpeg_header(data)
+        return (
+            _is_plain(header, recipe)
+            and header.width * header.height <= min(limits.max_pixels, MAX_PIXELS)
+            and _is_resized_alike(header, recipe)
+            and is_one_scan_to_the_end(data)
+        )
+    except BadImage:
+        return False
+
+
+def _is_plain(header: JpegHeader, recipe: Recipe) -> bool:
+    return (
+        header.sof == _BASELINE
+        and header.is_one_sequential_scan
+        and header.num_components in (1, 3)
+        and header.component_ids != b"RGB"
+        and header.adobe_transform in (None, 1)
+        and (header.orientation == 1 or recipe.exif == "ignore")
+    )
+
+
+def _is_resized_alike(header: JpegHeader, recipe: Recipe) -> bool:
+    """Return whether Pillow too resizes horizontally first, which is the only order on a GPU."""
+    source, resized, _ = geometry_of(header.width, header.height, recipe)
+    return recipe.interpolation != "bicubic" or starts_horizontally(source.width, source.height, resized)
+
+
+def _end_flat(pictures: Sequence[Tensor]) -> list[bool]:
+    """Return for each picture whether its last row ends in one colour, as that of a file whose data ended too early.
+
+    Many intact pictures end so too, which only costs CPU time; few of those that lack data do not.
     """
     flat = [(rgb[-1, -FLAT_PIXELS:] == rgb[-1, -1]).all() for rgb in pictures]
     return torch.stack(flat).tolist() if flat else []
 
 
 def _open(device: torch.device) -> tuple[Any, Any]:
-    """Library and decoder. Never its CPU decoder beside a GPU's: ours knows a broken file when it sees one."""
-    os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")  # a file that it refuses is no news
+    """Return library and decoder. On a GPU its CPU backend is left out: our CPU decoder detects broken files."""
+    os.environ.setdefault("PYNVIMGCODEC_VERBOSITY", "0")  # it would log every file that it refuses
     from nvidia import nvimgcodec
 
     kinds = nvimgcodec.BackendKind
@@ -116,19 +166,19 @@ def _open(device: torch.device) -> tuple[Any, Any]:
         device_id=nvimgcodec.NVIMGCODEC_DEVICE_CPU_ONLY if is_cpu else device.index or 0,
         max_num_cpu_threads=1 if is_cpu else 0,
         backends=[nvimgcodec.Backend(kind) for kind in backends],
-        options=":fancy_upsampling=1",  # colour spread over the pixels as libjpeg and Pillow do it
+        options=":fancy_upsampling=1",  # interpolate chroma as libjpeg and Pillow do
     )
     return nvimgcodec, decoder
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
-    """It prints a line for each library of CUDA's that is not there, needed or not."""
-    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
+def _silence_stderr() -> Iterator[None]:
+    """Discard what is written to standard error: the library prints a line for each CUDA library it does not find."""
+    kept, null = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, 2)
     try:
         yield
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-        os.close(nowhere)
+        os.close(null)

@@ -1,14 +1,23 @@
-"""What the rooms of this package raise for an image that can't be predicted; a handler turns it into `Broken`."""
+"""The result of reading an image: its bytes, or a BadImage that a handler turns into `Broken`."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from infer_app.domain import FileFacts, Reason
 
 
+@dataclass(frozen=True, slots=True)
+class ImageBytes:
+    """An encoded image as it was read, from a file or from elsewhere."""
+
+    data: bytes
+    facts: FileFacts
+
+
 class BadImage(Exception):
-    """One image is at fault, not the run: `reason` is of the closed list, `detail` is for a person."""
+    """An image that can't be predicted, through no fault of the run; `reason` is for programs, `detail` for people."""
 
     def __init__(self, reason: Reason, detail: str, facts: FileFacts | None = None) -> None:
         super().__init__(reason, detail, facts)  # all three are args, so that it pickles
@@ -20,8 +29,8 @@ class BadImage(Exception):
         return f"{self.reason}: {self.detail}"
 
 
-# What an error message means, the first that matches. Pillow's words are here too, for every format.
-_MEANINGS = (
+# The reasons that messages of decoders stand for, of libjpeg-turbo as well as of Pillow; the first match counts.
+_REASON_PATTERNS = (
     (re.compile(r"premature end|truncated", re.IGNORECASE), Reason.TRUNCATED),
     (re.compile(r"insufficient memory|memory limit", re.IGNORECASE), Reason.OUT_OF_MEMORY),
     (
@@ -34,5 +43,11 @@ _MEANINGS = (
 
 
 def reason_of(message: str) -> Reason:
-    """Corrupt, unless a decoder's message says otherwise."""
-    return next((reason for pattern, reason in _MEANINGS if pattern.search(message)), Reason.CORRUPT)
+    """Return the reason that a decoder's message stands for; CORRUPT if the message is not a known one."""
+    return next((reason for pattern, reason in _REASON_PATTERNS if pattern.search(message)), Reason.CORRUPT)
+
+
+def too_large(size: int, max_bytes: int, facts: FileFacts | None = None) -> BadImage:
+    """Return the BadImage for an image of more than `max_bytes`."""
+    detail = f"{size:,} bytes, at most {max_bytes:,} are read"
+    return BadImage(Reason.TOO_LARGE_BYTES, detail, facts or FileFacts(size=size))

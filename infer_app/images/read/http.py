@@ -21,9 +21,8 @@ from urllib3.exceptions import HTTPError, ReadTimeoutError
 
 from infer_app import __version__
 from infer_app.domain import FileFacts, Reason
-from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.bad_image import BadImage, ImageBytes, too_large
 from infer_app.images.read.connection import open_pool, seconds_until
-from infer_app.images.read.image_bytes import ImageBytes, too_large
 from infer_app.images.read.retry import Transient
 from infer_app.locations import HTTP_PORTS, RemoteAccess, RemoteUrl, parse_url
 

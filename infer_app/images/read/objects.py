@@ -15,8 +15,7 @@ from typing import Any
 
 from infer_app.domain import FileFacts, Reason
 from infer_app.errors import StorageUnavailable
-from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.image_bytes import ImageBytes
+from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.retry import Transient
 from infer_app.locations import AllowedPrefix, RemoteAccess, RemoteUrl
 

@@ -18,8 +18,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from infer_app.domain import ROW, Broken, FileFacts, ImageRef, Reason
-from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.image_bytes import ImageBytes, too_large
+from infer_app.images.read.bad_image import BadImage, ImageBytes, too_large
 from infer_app.locations import NO_MAPPING, NOTHING_REMOTE, PathMapping, RemoteAccess, is_remote
 
 OUTSIDE = "outside the allowed roots"

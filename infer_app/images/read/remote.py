@@ -10,9 +10,8 @@ from typing import TypeVar
 
 from infer_app.domain import Reason
 from infer_app.errors import StorageUnavailable, UsageError
-from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.http import HttpReader
-from infer_app.images.read.image_bytes import ImageBytes
 from infer_app.images.read.objects import ObjectReader
 from infer_app.images.read.retry import retried
 from infer_app.locations import HTTP_PORTS, PACKAGES, AllowedPrefix, RemoteAccess, RemoteUrl, parse_url

@@ -39,20 +39,20 @@ def pack(artifact: Artifact, variant: str) -> ModelBundle:
     return ModelBundle(files, _sha256(files))
 
 
-def unpack(parcel: ModelBundle) -> Path:
+def unpack(bundle: ModelBundle) -> Path:
     """Write the files into a folder that only this user can change, because loading them runs code.
 
     The folder is kept between runs if the user has a home, and otherwise removed at the end of this run. Raises
     ModelError if the content was changed on its way.
     """
-    if _sha256(parcel.files) != parcel.sha256:
+    if _sha256(bundle.files) != bundle.sha256:
         raise ModelError("a model was changed on its way to this machine", "run it again, or check the memory")
     errors = []
     for name, find_cache in (("the user's cache", _home_cache), ("the temporary folder", _run_cache)):
         try:
-            folder = find_cache() / parcel.sha256
+            folder = find_cache() / bundle.sha256
             folder.mkdir(mode=0o700, exist_ok=True)
-            for relative, data in parcel.files.items():
+            for relative, data in bundle.files.items():
                 path = folder / relative
                 if not path.is_file() or path.read_bytes() != data:
                     write_file(folder, relative, data)

@@ -11,22 +11,22 @@ import torch
 from torch import nn
 
 from infer_app.errors import ModelError, UsageError
-from infer_app.workers.isolated_call import run_in_process
-from infer_app.models.runtimes import tensorrt
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
-from infer_app.models.runtimes.gpu_probe import Host, describe_host
-from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
-from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
-from infer_app.models.build.half_precision import make_half
 from infer_app.models.artifact.specs import Tolerance
+from infer_app.models.build.half_precision import make_half
+from infer_app.models.runtimes import tensorrt
+from infer_app.models.runtimes.gpu_probe import Host, describe_host
+from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
 from infer_app.models.runtimes.torchscript import load_torchscript, trace_module
 from infer_app.models.runtimes.variants import GPU_VARIANTS, full_name, is_tensorrt, missing_here, precision_of
+from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
+from infer_app.workers.isolated_call import run_in_process
 
 MIN_COSINE = 0.999  # minimum of each golden image: half precision keeps about three digits
 MIN_ROOM = 0.02  # minimum tolerance, relative to the largest output
 PARITY_BATCH = 3  # images: not a size that a plan is tuned for, and it leaves a smaller last batch
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 MakeModule = Callable[[], nn.Module]
 
 
@@ -38,8 +38,8 @@ class BuildTarget:
     device: torch.device
 
     @classmethod
-    def here(cls) -> BuildTarget:
-        """Use the first GPU of this machine."""
+    def local(cls) -> BuildTarget:
+        """Return the first GPU of this machine."""
         return cls(describe_host(), torch.device("cuda", 0))
 
 
@@ -75,7 +75,7 @@ def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> li
 
 
 def add_gpu_variants(
-    artifact: Artifact, variants: Sequence[str], make_module: MakeModule | None, workshop: BuildTarget, say: Say
+    artifact: Artifact, variants: Sequence[str], make_module: MakeModule | None, target: BuildTarget, report: Report
 ) -> Artifact:
     """Build and record the named variants and return the artifact that has them.
 
@@ -83,15 +83,15 @@ def add_gpu_variants(
     the first variant that fails: it is not recorded, the ones before it are.
     """
     for variant in variants:
-        say(f"{variant}: building")
-        made = _make(artifact, variant, make_module, workshop)
+        report(f"{variant}: building")
+        built = _build(artifact, variant, make_module, target)
         parity = run_in_process(
-            measure_golden, artifact.folder, variant, made.files[tensorrt.MODULE_FILE], str(workshop.device)
+            measure_golden, artifact.folder, variant, built.files[tensorrt.MODULE_FILE], str(target.device)
         )
         _check_parity(variant, parity)
-        details = {"parity": parity.to_json(), "tolerance": asdict(_tolerance(parity)), **made.details}
-        artifact = record_variant(artifact, variant, details, made.files)
-        say(f"{variant}: worst cosine {parity.cosine:.6f} on {parity.num_images} golden images")
+        details = {"parity": parity.to_json(), "tolerance": asdict(_tolerance(parity)), **built.details}
+        artifact = record_variant(artifact, variant, details, built.files)
+        report(f"{variant}: worst cosine {parity.cosine:.6f} on {parity.num_images} golden images")
     return artifact
 
 
@@ -105,8 +105,8 @@ def measure_golden(folder: Path, variant: str, module: bytes, device: str) -> Pa
     return measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH))
 
 
-def _make(artifact: Artifact, variant: str, make_module: MakeModule | None, workshop: BuildTarget) -> BuiltVariant:
-    manifest, device = artifact.manifest, workshop.device
+def _build(artifact: Artifact, variant: str, make_module: MakeModule | None, target: BuildTarget) -> BuiltVariant:
+    manifest, device = artifact.manifest, target.device
     if make_module is None or not is_tensorrt(variant):
         source: nn.Module = load_torchscript(artifact.read(manifest.model_file))
     else:
@@ -114,18 +114,18 @@ def _make(artifact: Artifact, variant: str, make_module: MakeModule | None, work
     pixels = golden_pixels(artifact)[:2].to(device)
     model = make_half(source.to(device), manifest.input_spec, precision_of(variant), pixels)
     if is_tensorrt(variant):
-        return _make_plan(model, manifest.recipe.size, workshop)
-    return BuiltVariant({tensorrt.MODULE_FILE: trace_module(model, pixels)}, {"requires": _requires_cuda(workshop.host)})
+        return _build_plan(model, manifest.recipe.size, target)
+    return BuiltVariant({tensorrt.MODULE_FILE: trace_module(model, pixels)}, {"requires": _requires_cuda(target.host)})
 
 
-def _make_plan(model: nn.Module, size: int, workshop: BuildTarget) -> BuiltVariant:
-    plan = tensorrt.build_plan(model, size, workshop.device)
+def _build_plan(model: nn.Module, size: int, target: BuildTarget) -> BuiltVariant:
+    plan = tensorrt.build_plan(model, size, target.device)
     bindings = tensorrt.read_bindings(plan)
     if (len(bindings.inputs), len(bindings.outputs)) != (1, 1):
         raise ModelError(f"the plan has {bindings} instead of one input and one output", "build --variant cuda instead")
-    module = tensorrt.embed_to_bytes(plan, bindings, workshop.device)
+    module = tensorrt.embed_to_bytes(plan, bindings, target.device)
     details = {
-        "requires": workshop.host.requirements() | {"abi": tensorrt.runtime_abi()},
+        "requires": target.host.requirements() | {"abi": tensorrt.runtime_abi()},
         "bindings": bindings.to_json(),
         "batch": {"min": tensorrt.MIN_BATCH, "best": tensorrt.BEST_BATCH, "max": tensorrt.MAX_BATCH},
     }

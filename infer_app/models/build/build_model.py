@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 import infer_app
+from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import (
     Artifact,
@@ -29,19 +30,6 @@ from infer_app.models.artifact.artifact import (
     save_manifest,
     write_file,
 )
-from infer_app.models.build.callables import resolve_callable
-from infer_app.models.build.decoding_agreement import decoding_agreement
-from infer_app.models.runtimes.fixed_batch import as_rows
-from infer_app.models.verification.golden import (
-    CHECK_BATCH,
-    check_golden,
-    golden_outputs,
-    golden_pixels,
-    measure_parity,
-    predict_all,
-    save_array,
-)
-from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
 from infer_app.models.artifact.manifest import (
     GOLDEN_OUTPUTS_FILE,
     GOLDEN_PIXELS_FILE,
@@ -53,12 +41,24 @@ from infer_app.models.artifact.manifest import (
     model_id,
     parse_labels,
 )
-from infer_app.models.build.model_source import Source, read_source, standalone_code
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
-from infer_app.models.runtimes.torchscript import build_cpu_variant, load_torchscript
+from infer_app.models.build.callables import resolve_callable
+from infer_app.models.build.decoding_agreement import decoding_agreement
+from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
+from infer_app.models.build.model_source import Source, read_source, standalone_code
 from infer_app.models.build.validate_source import check_meaning, try_source
+from infer_app.models.runtimes.fixed_batch import as_rows
+from infer_app.models.runtimes.torchscript import build_cpu_variant, load_torchscript
 from infer_app.models.runtimes.variants import TORCHSCRIPT
-from infer_app.domain import Recipe
+from infer_app.models.verification.golden import (
+    CHECK_BATCH,
+    check_golden,
+    golden_outputs,
+    golden_pixels,
+    measure_parity,
+    predict_all,
+    save_array,
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     files[GOLDEN_OUTPUTS_FILE] = save_array(as_rows(outputs).numpy())
     manifest = _manifest(request, source, golden, outputs, files)
     folder = models_folder / request.name / manifest.model_id
-    if existing := _sound_artifact(folder):
+    if existing := _intact_artifact(folder):
         return _as_newest(existing, manifest.created_at)
     with _new_folder(folder) as building:
         _fill(building, manifest, files, preprocess, golden.photos)
@@ -199,7 +199,7 @@ def _manifest(
     )
 
 
-def _sound_artifact(folder: Path) -> Artifact | None:
+def _intact_artifact(folder: Path) -> Artifact | None:
     """Return the existing model; None if it is missing or damaged and must be written again."""
     if not folder.is_dir():
         return None

@@ -8,14 +8,14 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from infer_app.domain import Recipe
 from infer_app.errors import UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact, Preprocess
-from infer_app.models.runtimes.fixed_batch import as_rows
-from infer_app.models.verification.golden import predict_all
 from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.torchscript import load_torchscript, run_source
-from infer_app.domain import Recipe
+from infer_app.models.verification.golden import predict_all
 
 MIN_IMAGES = 20
 MAX_IMAGES = 400  # of which half calibrate
@@ -45,9 +45,9 @@ class Calibration:
 class CalibrationImages:
     """The images that calibrate and those that evaluate: every second one each, so that no image does both."""
 
-    fitted: Tensor  # (n, size, size, 3) uint8 RGB
-    judging: Tensor  # (n, size, size, 3) uint8 RGB
-    expected: Tensor  # (n, D) float32: the source's outputs for `judging`
+    calibration: Tensor  # (n, size, size, 3) uint8 RGB
+    evaluation: Tensor  # (n, size, size, 3) uint8 RGB
+    expected: Tensor  # (n, D) float32: the source's outputs for `evaluation`
 
 
 def load_calibration(artifact: Artifact, calibration: Calibration) -> CalibrationImages:
@@ -63,12 +63,12 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
             f"{calibration.folder} has {len(pixels)} images that can be decoded, calibration needs {MIN_IMAGES}",
             "use a few hundred images like those of a daily run",
         )
-    judging = torch.stack(pixels[1::2])
+    evaluation = torch.stack(pixels[1::2])
     source = load_torchscript(artifact.read(manifest.model_file))
     expected = predict_all(
-        lambda batch: as_rows(run_source(source, manifest.input_spec, batch)), judging, _REFERENCE_BATCH
+        lambda batch: as_rows(run_source(source, manifest.input_spec, batch)), evaluation, _REFERENCE_BATCH
     )
-    return CalibrationImages(torch.stack(pixels[::2]), judging, expected)
+    return CalibrationImages(torch.stack(pixels[::2]), evaluation, expected)
 
 
 def _pixels(path: Path, recipe: Recipe, preprocess: Preprocess | None) -> Tensor | None:

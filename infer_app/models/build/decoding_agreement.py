@@ -11,16 +11,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from infer_app.images.read.bad_image import BadImage
+from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.decode.gpu_decoder import GpuDecoder
-from infer_app.images.decode.gpu_jpeg import suits_gpu
+from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu
+from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.artifact import open_artifact
-from infer_app.models.verification.golden import CHECK_BATCH, Parity, measure_parity, predict_all
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels
-from infer_app.domain import Recipe
+from infer_app.models.verification.golden import CHECK_BATCH, Parity, measure_parity, predict_all
 
 
 def decoding_agreement(
@@ -53,7 +52,7 @@ def _scaled_pixels(data: bytes, recipe: Recipe) -> Tensor | None:
 
 
 def _gpu_pixels(recipe: Recipe) -> Callable[[bytes], Tensor | None]:
-    decoder = GpuDecoder.here()
+    decoder = GpuDecoder.open_default()
 
     def pixels(data: bytes) -> Tensor | None:
         found = decoder.pixels([data], recipe) if suits_gpu(data, recipe, GOLDEN_LIMITS) else [None]
@@ -94,7 +93,7 @@ def decoding_ms(
     return {decode: 1e3 * min(rounds) / num_images for decode, rounds in seconds.items()} if shrunk else None
 
 
-def agreement_in_words(parity: Parity | None, output_kind: str, decode: str = "scaled") -> str:
+def describe_agreement(parity: Parity | None, output_kind: str, decode: str = "scaled") -> str:
     """Describe for the user who builds the model how much inexact decoding changes."""
     kind = "large enough to be shrunk" if decode == "scaled" else "of the kind that a GPU decodes"
     if parity is None:

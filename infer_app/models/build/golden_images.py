@@ -19,7 +19,7 @@ _Pixels = np.ndarray
 
 
 @cache
-def made_images() -> Mapping[str, bytes]:
+def synthetic_images() -> Mapping[str, bytes]:
     """Return encoded images by file name; the pixels are the same at each call."""
     images = {
         "gradient.jpg": _jpeg(Image.fromarray(_gradient(500, 375))),

@@ -10,15 +10,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
-from infer_app.images.read.bad_image import BadImage
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.decode.gpu_decoder import suits_gpu
+from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import MIN_SHRINK
-from infer_app.images.decode.gpu_jpeg import suits_gpu
 from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Preprocess
-from infer_app.models.build.golden_images import large_image, made_images
-from infer_app.domain import Recipe
+from infer_app.models.build.golden_images import large_image, synthetic_images
 
 MAX_GOLDEN = 8  # images
 GOLDEN_LIMITS = DecodeLimits(max_pixels=100_000_000)
@@ -28,6 +28,8 @@ _SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
 
 @dataclass(frozen=True)
 class GoldenSet:
+    """The golden images of a model, encoded and as pixels."""
+
     names: tuple[str, ...]  # relative paths in the artifact
     images: tuple[bytes, ...]  # encoded
     pixels: Tensor  # (n, size, size, 3) uint8 RGB, decoded by Pillow
@@ -41,11 +43,11 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
     one is decoded there, unless the model's input is too small for any.
     """
     photos = {} if folder is None else _images_in(folder, recipe)
-    encoded = dict(photos or made_images())
+    encoded = dict(photos or synthetic_images())
     if recipe.decode == "scaled" and not any(_is_shrunk(data, recipe) for data in encoded.values()):
         encoded["large.jpg"] = large_image(_large_side(recipe))
     if recipe.decode == "gpu" and not any(suits_gpu(data, recipe, GOLDEN_LIMITS) for data in encoded.values()):
-        encoded["gradient.jpg"] = made_images()["gradient.jpg"]
+        encoded["gradient.jpg"] = synthetic_images()["gradient.jpg"]
     return GoldenSet(
         names=tuple(f"golden/{number}{_suffix(name)}" for number, name in enumerate(encoded, start=1)),
         images=tuple(encoded.values()),

@@ -50,9 +50,9 @@ def make_half(source: nn.Module, spec: InputSpec, precision: str, pixels: Tensor
         with torch.no_grad():  # not inference_mode, whose tensors can't be exported if the module keeps one
             model(pixels)
     except Exception as error:  # the user's code runs here
-        told = str(error).strip().splitlines() or [type(error).__name__]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
-            f"the module can't run in {precision}: {told[-1][:300]}",
+            f"the module can't run in {precision}: {lines[-1][:300]}",
             "if it casts to float32 or makes tensors of a fixed type, use x.to(self.weight.dtype) there",
         ) from error
     return model

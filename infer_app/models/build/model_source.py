@@ -17,10 +17,10 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.build.callables import resolve_callable
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.runtimes.torchscript import first_line, trace_module
+from infer_app.models.build.callables import resolve_callable
 from infer_app.models.build.validate_source import check_batches
+from infer_app.models.runtimes.torchscript import first_line, trace_module
 
 _INSTALLED = ("site-packages", "dist-packages")
 _NUM_NAMED = 3  # missing or unexpected keys that an error names

@@ -9,22 +9,22 @@ from typing import Any
 import torch
 
 from infer_app.errors import ModelError
-from infer_app.models.runtimes import openvino
 from infer_app.models.artifact.artifact import Artifact, record_variant
+from infer_app.models.artifact.specs import Tolerance
 from infer_app.models.build.calibration import Calibration, CalibrationImages, load_calibration
 from infer_app.models.build.decoding_agreement import decoding_agreement
+from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.fixed_batch import FixedBatch
-from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
-from infer_app.models.selection.measure import measure_models, one_thread
-from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.models.selection.measure import measure_models, one_thread
+from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
 
 # How many of the first convolutions stay in floating point; tried in this order until enough labels are kept. The first
 # layers cost little and cause most of the loss.
 KEEP_FLOAT = (0, 1, 3, 6, 12)
 
-Say = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class QuantisedVariant:
     parity: Parity
 
 
-def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) -> Artifact:
-    """Add every variant that this machine can build and return the artifact; `say` receives what was left out and why.
+def add_variants(artifact: Artifact, calibration: Calibration | None, report: Report) -> Artifact:
+    """Add every variant that this machine can build and return the artifact; `report` gets the reasons for the others.
 
     Raises ModelError if `calibration` is given, which requests int8, and int8 can't be built.
     """
@@ -51,14 +51,14 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, say: Say) 
     except ModelError as error:
         if calibration is not None:
             raise
-        say(f"{OPENVINO_FP32}: left out, {error}; {error.hint}")
+        report(f"{OPENVINO_FP32}: left out, {error}; {error.hint}")
         return artifact
     images = load_calibration(artifact, calibration) if calibration else None
     fp32 = openvino.compile_graph(graph, artifact.manifest.recipe.size)
     artifact = _record_fp32(artifact, graph, fp32, images)
     if calibration is None or images is None:
         return artifact
-    return _add_int8(artifact, graph, images, calibration.min_agreement, say)
+    return _add_int8(artifact, graph, images, calibration.min_agreement, report)
 
 
 def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
@@ -76,14 +76,16 @@ def _record_fp32(artifact: Artifact, graph: Any, model: FixedBatch, images: Cali
     return record_variant(artifact, OPENVINO_FP32, details, openvino.serialise(graph))
 
 
-def _add_int8(artifact: Artifact, graph: Any, images: CalibrationImages, min_agreement: float, say: Say) -> Artifact:
+def _add_int8(
+    artifact: Artifact, graph: Any, images: CalibrationImages, min_agreement: float, report: Report
+) -> Artifact:
     if not openvino.can_quantise():
         raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
     best = None
-    for judged in _quantised(artifact, graph, images):
-        if best is None or _score(artifact, judged.parity) > _score(artifact, best.parity):
-            best = judged
-        if _score(artifact, judged.parity) >= min_agreement:
+    for candidate in _quantised(artifact, graph, images):
+        if best is None or _score(artifact, candidate.parity) > _score(artifact, best.parity):
+            best = candidate
+        if _score(artifact, candidate.parity) >= min_agreement:
             break
     assert best is not None  # because KEEP_FLOAT is not empty
     golden = _golden_parity(artifact, best.model)
@@ -104,7 +106,7 @@ def _add_int8(artifact: Artifact, graph: Any, images: CalibrationImages, min_agr
         "first_convolutions_in_fp32": best.keep_float,
     }
     if not meets_bar:
-        say(
+        report(
             f"{OPENVINO_INT8}: {_score(artifact, best.parity):.1%} kept, {min_agreement:.1%} are needed: auto will not "
             f"take it; --variant {OPENVINO_INT8} still does"
         )
@@ -114,13 +116,13 @@ def _add_int8(artifact: Artifact, graph: Any, images: CalibrationImages, min_agr
 def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Iterator[QuantisedVariant]:
     """Yield int8 graphs, each with more of the first convolutions in floating point than the one before."""
     for keep_float in KEEP_FLOAT:
-        fitted = openvino.quantise(graph, torch.split(images.fitted, 1), keep_float)
-        model = openvino.compile_graph(fitted, artifact.manifest.recipe.size)
+        quantised = openvino.quantise(graph, torch.split(images.calibration, 1), keep_float)
+        model = openvino.compile_graph(quantised, artifact.manifest.recipe.size)
         yield QuantisedVariant(
-            fitted,
+            quantised,
             model,
             keep_float,
-            measure_parity(images.expected, predict_all(model, images.judging, model.batch_size)),
+            measure_parity(images.expected, predict_all(model, images.evaluation, model.batch_size)),
         )
 
 
@@ -133,7 +135,7 @@ def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages |
     details = {"parity": _golden_parity(artifact, model).to_json()}
     if images is not None:
         details["calibration"] = measure_parity(
-            images.expected, predict_all(model, images.judging, model.batch_size)
+            images.expected, predict_all(model, images.evaluation, model.batch_size)
         ).to_json()
     return details
 

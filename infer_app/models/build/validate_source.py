@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.errors import ModelError
-from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
+from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.torchscript import first_line, run_source
 
 BATCH_TOLERANCE = 1e-4  # relative to the largest output: rounding by another order of additions stays well below
@@ -33,7 +33,7 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
     check_batches(module, spec, trial)
     together = run(trial).float()
     _check_repeatable(together, run(trial).float())
-    _check_company(together, torch.cat([run(trial[:1]), run(trial[1:])]).float())
+    _check_batch_independence(together, torch.cat([run(trial[:1]), run(trial[1:])]).float())
     outputs = torch.cat([run(batch).float() for batch in torch.split(pixels, 3)])
     if not outputs.isfinite().all():
         raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
@@ -120,7 +120,7 @@ def _check_repeatable(first: Tensor, second: Tensor) -> None:
         )
 
 
-def _check_company(together: Tensor, apart: Tensor) -> None:
+def _check_batch_independence(together: Tensor, apart: Tensor) -> None:
     if not _same(together, apart):
         worst = (together - apart).abs().max().item()
         raise ModelError(

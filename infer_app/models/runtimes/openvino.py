@@ -37,7 +37,7 @@ def convert(artifact: Artifact) -> Any:
     traced = trace_normalised(artifact.read(manifest.model_file), manifest.input_spec, size)
     openvino = _openvino()
     try:
-        with _logging_as_it_was():
+        with _restore_logging():
             return openvino.convert_model(traced, input=[openvino.PartialShape([-1, size, size, 3])])
     except Exception as error:  # the frontend may raise anything for the user's graph
         raise ModelError(f"OpenVINO can't convert this model: {_last_line(error)}", "it runs as TorchScript") from error
@@ -141,7 +141,7 @@ def _openvino() -> Any:
 
 
 @contextmanager
-def _logging_as_it_was() -> Iterator[None]:
+def _restore_logging() -> Iterator[None]:
     """Restore the logging configuration afterwards: a failed conversion leaves all of it at errors only."""
     root = logging.getLogger()
     level, filters, handlers = root.level, list(root.filters), list(root.handlers)

@@ -58,7 +58,7 @@ def build_plan(model: nn.Module, size: int, device: torch.device) -> bytes:
         dtype=torch.uint8,
     )
     try:
-        with _stdout_kept():
+        with _discard_stdout():
             plan: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
                 exported, arg_inputs=[spec], device=_own_device(torch_tensorrt, device)
             )
@@ -102,7 +102,7 @@ def read_bindings(plan: bytes) -> Bindings:
 def embed(plan: bytes, bindings: Bindings, device: torch.device) -> Any:
     """Embed the plan in a TorchScript module that takes a batch on `device`. Raises ModelError if it can't run here."""
     torch_tensorrt = load_library()
-    with _told():
+    with _translate_errors():
         return torch_tensorrt.ts.embed_engine_in_new_module(
             plan,
             input_binding_names=list(bindings.inputs),
@@ -119,7 +119,7 @@ def embed_to_bytes(plan: bytes, bindings: Bindings, device: torch.device) -> byt
 def load_embedded(module: bytes, device: torch.device) -> Any:
     """Load the bytes of model.ts, which deserialises the plan. Raises ModelError."""
     load_library()
-    with _told():
+    with _translate_errors():
         return load_runnable(module, device)
 
 
@@ -147,25 +147,25 @@ def load_library() -> ModuleType:
 
     Without TensorRT's libraries the import can raise any exception, and prints.
     """
-    said = io.StringIO()
+    printed = io.StringIO()
     try:
-        with redirect_stdout(said):
+        with redirect_stdout(printed):
             import torch_tensorrt
     except Exception as error:  # also a bare Exception
         raise ModelError(
-            f"torch-tensorrt can't be loaded: {_in_short(error)}", _how_to_install(said.getvalue())
+            f"torch-tensorrt can't be loaded: {_short_text(error)}", _how_to_install(printed.getvalue())
         ) from error
     module: ModuleType = torch_tensorrt
     return module
 
 
-def _how_to_install(said: str) -> str:
+def _how_to_install(printed: str) -> str:
     """Name the installed versions: most often TensorRT is not the version that torch-tensorrt was built for."""
     host = describe_host()
     if host.torch_tensorrt is None:
         return INSTALL
     pair = f"torch-tensorrt {host.torch_tensorrt} with torch {host.torch} and TensorRT {host.tensorrt or 'missing'}"
-    about = f"; it said: {_one_line(said)}" if said.strip() else ""
+    about = f"; it printed: {_one_line(printed)}" if printed.strip() else ""
     return f"found {pair}: they must be an exact set, {INSTALL}{about}"
 
 
@@ -175,7 +175,7 @@ def _own_device(torch_tensorrt: ModuleType, device: torch.device) -> Any:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """Raise the runtime's errors as ModelError, with an explanation for the user."""
     try:
         yield
@@ -206,13 +206,13 @@ def _explain(message: str, hint: str) -> tuple[str, str]:
 
 
 @contextmanager
-def _stdout_kept() -> Iterator[None]:
+def _discard_stdout() -> Iterator[None]:
     """Discard what a builder prints to standard output, which is reserved for the command's result."""
     with redirect_stdout(io.StringIO()):
         yield
 
 
-def _in_short(error: BaseException) -> str:
+def _short_text(error: BaseException) -> str:
     return _one_line(str(error)) or type(error).__name__
 
 

@@ -203,8 +203,8 @@ def _refuse_other_formats(source: bytes) -> None:
 def first_line(error: BaseException) -> str:
     """Return the line of torch's message that says what failed, without the pages of traceback that it contains."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Error: " in line]  # the last one is the cause inside TorchScript code
-    return (told[-1] if told else lines[0] if lines else type(error).__name__)[:300]
+    error_lines = [line for line in lines if "Error: " in line]  # the last one is the cause inside TorchScript code
+    return (error_lines[-1] if error_lines else lines[0] if lines else type(error).__name__)[:300]
 
 
 @contextmanager

@@ -44,14 +44,14 @@ def measure_models(models: Mapping[str, Sequence[FixedBatch]], pixels: Tensor) -
 
     Other programs on the machine only ever add time, so the best round is the most accurate.
     """
-    contestants = [(name, model) for name, some in models.items() for model in some]
-    best = [float("inf")] * len(contestants)
+    candidates = [(name, model) for name, some in models.items() for model in some]
+    best = [float("inf")] * len(candidates)
     with one_thread():
         for _ in range(ROUNDS):
-            for place, (_, model) in enumerate(contestants):
-                best[place] = min(best[place], _ms_per_image(model, _fill(pixels, model.batch_size)))
+            for index, (_, model) in enumerate(candidates):
+                best[index] = min(best[index], _ms_per_image(model, _fill(pixels, model.batch_size)))
     speeds: dict[str, Speed] = {}
-    for (name, model), ms in zip(contestants, best, strict=True):
+    for (name, model), ms in zip(candidates, best, strict=True):
         if name not in speeds or ms < speeds[name].ms_per_image:
             speeds[name] = Speed(model.batch_size, round(ms, 4))
     return speeds

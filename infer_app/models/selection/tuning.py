@@ -130,6 +130,8 @@ def _processor() -> str:
     with suppress(OSError):
         pairs = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
         lines = {key.strip(): value.strip() for key, _, value in pairs}
-        skills = [name for name in ("avx512_vnni", "amx_tile", "avx512f", "avx2") if name in lines.get("flags", "")]
-        return " ".join([lines.get("model name", platform.machine()), *skills[:1]])
+        instructions = [
+            name for name in ("avx512_vnni", "amx_tile", "avx512f", "avx2") if name in lines.get("flags", "")
+        ]
+        return " ".join([lines.get("model name", platform.machine()), *instructions[:1]])
     return platform.processor() or platform.machine()

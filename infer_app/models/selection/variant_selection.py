@@ -14,7 +14,6 @@ from infer_app.models.selection.tuning import Speed
 
 AUTO = "auto"
 
-
 Missing = Callable[[str, Mapping[str, Any]], str | None]
 
 
@@ -42,7 +41,7 @@ class VariantSelection:
 
 
 def choose_variant(
-    manifest: Manifest, speeds: Mapping[str, Speed], wish: VariantRequest, missing: Missing = missing_for
+    manifest: Manifest, speeds: Mapping[str, Speed], request: VariantRequest, missing: Missing = missing_for
 ) -> VariantSelection:
     """Select the requested variant; or else TensorRT's, CUDA's, or the fastest of the CPU's, in this order.
 
@@ -51,20 +50,26 @@ def choose_variant(
     variants have half precision; they exist only if they were built and met their minimum. A day keeps the precision
     that it began with. Raises UsageError for a variant that the model does not have, ModelError if none can run here.
     """
-    if wish.variant != AUTO:
-        return VariantSelection(_as_asked(manifest, wish, missing), {})
-    passed_over = {variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, wish, missing))}
-    left = [variant for variant in manifest.variants if variant not in passed_over]
-    if not left:
-        raise _none_left(manifest, wish, passed_over)
-    if wish.resume_variant in left:
-        return VariantSelection(wish.resume_variant, passed_over)
-    return _best(left, speeds, passed_over)
+    if request.variant != AUTO:
+        return VariantSelection(_requested_variant(manifest, request, missing), {})
+    passed_over = {
+        variant: why for variant in manifest.variants if (why := _why_not(manifest, variant, request, missing))
+    }
+    usable = [variant for variant in manifest.variants if variant not in passed_over]
+    if not usable:
+        raise _no_usable_variant(manifest, request, passed_over)
+    if request.resume_variant in usable:
+        return VariantSelection(request.resume_variant, passed_over)
+    return _best(usable, speeds, passed_over)
 
 
-def wished_precision(manifest: Manifest, wish: VariantRequest) -> str:
+def requested_precision(manifest: Manifest, request: VariantRequest) -> str:
     """Return the precision of a CPU variant: that of the variant a day began with, or else the allowed one."""
-    return precision_of(wish.resume_variant) if wish.resume_variant else allowed_precision(manifest, wish.allow_int8)
+    return (
+        precision_of(request.resume_variant)
+        if request.resume_variant
+        else allowed_precision(manifest, request.allow_int8)
+    )
 
 
 def allowed_precision(manifest: Manifest, allow_int8: bool) -> str:
@@ -77,36 +82,36 @@ def allowed_precision(manifest: Manifest, allow_int8: bool) -> str:
     return "int8" if allow_int8 and is_better else "fp32"
 
 
-def _best(left: list[str], speeds: Mapping[str, Speed], passed_over: dict[str, str]) -> VariantSelection:
+def _best(usable: list[str], speeds: Mapping[str, Speed], passed_over: dict[str, str]) -> VariantSelection:
     """Select a GPU variant by its kind, or else the CPU variant that was measured to be the fastest.
 
     Measurements are milliseconds on one CPU core, so they can't rank the GPU's.
     """
-    on_gpu = [variant for variant in GPU_VARIANTS if variant in left]
-    best = on_gpu[0] if on_gpu else min(left, key=lambda variant: (_ms(speeds, variant), left.index(variant)))
-    others = {variant: f"{best} comes first" if on_gpu else _slower(speeds, variant) for variant in left}
+    on_gpu = [variant for variant in GPU_VARIANTS if variant in usable]
+    best = on_gpu[0] if on_gpu else min(usable, key=lambda variant: (_ms(speeds, variant), usable.index(variant)))
+    others = {variant: f"{best} comes first" if on_gpu else _slower(speeds, variant) for variant in usable}
     del others[best]
     return VariantSelection(best, passed_over | others)
 
 
-def _none_left(manifest: Manifest, wish: VariantRequest, passed_over: Mapping[str, str]) -> ModelError:
-    told = "; ".join(f"{variant}: {why}" for variant, why in passed_over.items())
-    if wish.device == "cuda":
+def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over: Mapping[str, str]) -> ModelError:
+    reasons = "; ".join(f"{variant}: {why}" for variant, why in passed_over.items())
+    if request.device == "cuda":
         has_some = any(device_of(variant) == "cuda" for variant in manifest.variants)
         return ModelError(
-            f"{manifest.name}: no variant can run on a GPU here ({told})",
+            f"{manifest.name}: no variant can run on a GPU here ({reasons})",
             "fix that, or let --device auto take the CPU"
             if has_some
             else "make one on the machine with the GPU: infer model build … --variant trt --variant cuda",
         )
     return ModelError(
-        f"{manifest.name}: no {wished_precision(manifest, wish)} variant can run here ({told})",
+        f"{manifest.name}: no {requested_precision(manifest, request)} variant can run here ({reasons})",
         "fix that, or choose the other precision yourself with --variant",
     )
 
 
-def _as_asked(manifest: Manifest, wish: VariantRequest, missing: Missing) -> str:
-    variant = full_name(wish.variant)
+def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Missing) -> str:
+    variant = full_name(request.variant)
     if variant not in manifest.variants:
         if variant in GPU_VARIANTS:
             raise ModelError(
@@ -116,33 +121,33 @@ def _as_asked(manifest: Manifest, wish: VariantRequest, missing: Missing) -> str
         raise UsageError(
             f"{manifest.name} has no variant {variant!r}", f"it has {', '.join(manifest.variants)}; or auto"
         )
-    if wish.device not in (AUTO, device_of(variant)):
-        raise UsageError(f"{variant} does not run on {wish.device}", "leave out --device, or --variant")
+    if request.device not in (AUTO, device_of(variant)):
+        raise UsageError(f"{variant} does not run on {request.device}", "leave out --device, or --variant")
     if why := missing(variant, _requires(manifest, variant)):
         raise ModelError(f"{variant} can't run here: {why}", "fix that, or leave the choice to --variant auto")
     return variant
 
 
-def _why_not(manifest: Manifest, variant: str, wish: VariantRequest, missing: Missing) -> str | None:
-    if wish.device not in (AUTO, device_of(variant)):
-        return f"the device is {wish.device}"
+def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing: Missing) -> str | None:
+    if request.device not in (AUTO, device_of(variant)):
+        return f"the device is {request.device}"
     if why := missing(variant, _requires(manifest, variant)):
         return why
     details = manifest.variants[variant]
-    if why := _other_precision(manifest, variant, wish):
+    if why := _other_precision(manifest, variant, request):
         return why
     if precision_of(variant) == "int8":
         return None if details.get("meets_bar") else "it changes too many labels"
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 
 
-def _other_precision(manifest: Manifest, variant: str, wish: VariantRequest) -> str | None:
+def _other_precision(manifest: Manifest, variant: str, request: VariantRequest) -> str | None:
     """Return why a precision is not allowed; half precision is allowed unless the day began with another one."""
     own = precision_of(variant)
-    precision = wished_precision(manifest, wish)
-    if own == precision or (device_of(variant) == "cuda" and wish.resume_variant is None):
+    precision = requested_precision(manifest, request)
+    if own == precision or (device_of(variant) == "cuda" and request.resume_variant is None):
         return None
-    return "int8 is not allowed: --allow-int8" if own == "int8" and not wish.allow_int8 else f"{precision} is chosen"
+    return "int8 is not allowed: --allow-int8" if own == "int8" and not request.allow_int8 else f"{precision} is chosen"
 
 
 def _requires(manifest: Manifest, variant: str) -> Mapping[str, Any]:

@@ -14,6 +14,8 @@ from infer_app.domain import Broken, Prediction
 
 @dataclass(frozen=True)
 class Disagreement:
+    """An image that the user's function labels differently."""
+
     path: str
     theirs: str
     ours: str
@@ -22,6 +24,8 @@ class Disagreement:
 
 @dataclass(frozen=True)
 class Failure:
+    """An image without an answer, and why."""
+
     path: str
     reason: str
 

@@ -119,7 +119,7 @@ def _loaded(load_pixels: Callable[[bytes], Tensor], data: bytes, number: int) ->
 
 def _checked_pixels(actual: Tensor, expected: Tensor, allowed: int, number: int) -> Tensor:
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
-        raise _failed(number, f"pixels are {_told(actual)} instead of {_told(expected)}")
+        raise _failed(number, f"pixels are {_describe(actual)} instead of {_describe(expected)}")
     levels = int((actual.short() - expected.short()).abs().max())
     if levels > allowed:
         raise _failed(number, f"a pixel differs by {levels} levels, {allowed} are allowed")
@@ -128,7 +128,9 @@ def _checked_pixels(actual: Tensor, expected: Tensor, allowed: int, number: int)
 
 def _check_outputs(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> None:
     if actual.shape != expected.shape:
-        raise ModelError(f"golden check failed: outputs are {_told(actual)} instead of {_told(expected)}", _HINT)
+        raise ModelError(
+            f"golden check failed: outputs are {_describe(actual)} instead of {_describe(expected)}", _HINT
+        )
     scale = expected.abs().max().clamp_min(1e-12)
     relative = ((actual - expected).abs().amax(1) / scale).tolist()
     for number, (difference, cosine) in enumerate(zip(relative, _cosines(expected, actual).tolist(), strict=True)):
@@ -162,7 +164,7 @@ def _cosines(expected: Tensor, actual: Tensor) -> Tensor:
     return torch.nn.functional.cosine_similarity(expected.double(), actual.double(), dim=1)
 
 
-def _told(tensor: Tensor) -> str:
+def _describe(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 

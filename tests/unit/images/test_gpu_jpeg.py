@@ -9,7 +9,7 @@ from jpegs import encoded, exif, picture, with_segment
 
 from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits
-from infer_app.images.decode.gpu_jpeg import MIN_BYTES, suits_gpu
+from infer_app.images.decode.gpu_decoder import MIN_BYTES, suits_gpu
 
 RECIPE = Recipe("crop-resize", 224, crop=0.875, decode="gpu")
 LIMITS = DecodeLimits(max_pixels=1 << 20)

@@ -179,8 +179,8 @@ def test_a_model_that_openvino_lacks_an_operator_of_is_torchscript_and_that_is_t
 
 def test_the_photos_that_judge_are_not_those_that_int8_was_fitted_to(network, photos):
     images = load_calibration(network, Calibration(photos))
-    assert (len(images.fitted), len(images.judging)) == (NUM_PHOTOS // 2, NUM_PHOTOS // 2)
-    every = torch.cat([images.fitted, images.judging])
+    assert (len(images.calibration), len(images.evaluation)) == (NUM_PHOTOS // 2, NUM_PHOTOS // 2)
+    every = torch.cat([images.calibration, images.evaluation])
     assert len(torch.unique(every, dim=0)) == NUM_PHOTOS
     assert images.expected.shape == (NUM_PHOTOS // 2, 5)
 

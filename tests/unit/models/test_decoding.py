@@ -10,13 +10,13 @@ from small_models import SIZE, built
 from infer_app.domain import Recipe
 from infer_app.errors import ModelError
 from infer_app.images.decode.decoder import decode_image
-from infer_app.images.decode.gpu_jpeg import suits_gpu
+from infer_app.images.decode.gpu_decoder import suits_gpu
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.manifest import model_id
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
-from infer_app.models.build.decoding_agreement import agreement_in_words, decoding_agreement, decoding_ms
-from infer_app.models.build.golden_images import made_images
+from infer_app.models.build.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement
+from infer_app.models.build.golden_images import synthetic_images
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.golden import Parity, check_golden
@@ -72,7 +72,7 @@ def test_a_scaled_model_passes_its_own_check_and_notices_exact_decoding(artifact
 
 def test_agreement_is_of_the_images_that_are_shrunk(artifact):
     predict = build_cpu_variant(artifact)
-    images = [jpeg(400, 300), jpeg(60, 60), b"no image", made_images()["shapes.png"], jpeg(300, 400)]
+    images = [jpeg(400, 300), jpeg(60, 60), b"no image", synthetic_images()["shapes.png"], jpeg(300, 400)]
     parity = decoding_agreement(predict, SCALED, images)
     assert parity is not None
     assert (parity.num_images, parity.label_agreement) == (2, 1.0)
@@ -108,7 +108,7 @@ def test_no_image_that_is_large_enough_is_no_agreement(artifact):
 
     assert decoding_agreement(predict, SCALED, [jpeg(60, 60), b"no image"]) is None
     assert decoding_agreement(predict, SCALED, []) is None
-    assert agreement_in_words(None, "classification") == (
+    assert describe_agreement(None, "classification") == (
         "decode scaled: no image was large enough to be shrunk: give photos like those of a daily run with --calibrate"
     )
 
@@ -116,7 +116,11 @@ def test_no_image_that_is_large_enough_is_no_agreement(artifact):
 def test_what_a_gpu_changes_is_measured_on_the_files_that_it_decodes(tmp_path):
     pytest.importorskip("nvidia.nvimgcodec")
     recipe = Recipe("crop-resize", 96, crop=0.875, decode="gpu")
-    files = {"a.jpg": made_images()["gradient.jpg"], "b.png": made_images()["shapes.png"], "c.jpg": jpeg(60, 60)}
+    files = {
+        "a.jpg": synthetic_images()["gradient.jpg"],
+        "b.png": synthetic_images()["shapes.png"],
+        "c.jpg": jpeg(60, 60),
+    }
     means = torch.nn.AdaptiveAvgPool2d(2)
 
     def predict(pixels: torch.Tensor) -> torch.Tensor:
@@ -126,7 +130,7 @@ def test_what_a_gpu_changes_is_measured_on_the_files_that_it_decodes(tmp_path):
     assert parity is not None
     assert (parity.num_images, parity.label_agreement) == (1, 1.0)
     assert parity.worst_difference < 1
-    assert agreement_in_words(parity, "classification", "gpu") == (
+    assert describe_agreement(parity, "classification", "gpu") == (
         "decode gpu: 100.0% of labels as with exact decoding, of 1 image of the kind that a GPU decodes"
     )
     assert decoding_agreement(predict, replace(recipe, size=24), files.values()) is None
@@ -143,7 +147,7 @@ def test_photos_that_no_gpu_decodes_have_a_made_one_beside_them(tmp_path):
     (tmp_path / "a.jpg").write_bytes(jpeg(60, 60))
     golden = make_golden_set(tmp_path, recipe, None)
     assert golden.photos == (jpeg(60, 60),)
-    assert golden.images[1] == made_images()["gradient.jpg"]
+    assert golden.images[1] == synthetic_images()["gradient.jpg"]
 
 
 @pytest.mark.parametrize(
@@ -156,7 +160,7 @@ def test_photos_that_no_gpu_decodes_have_a_made_one_beside_them(tmp_path):
 )
 def test_agreement_is_said_in_the_outputs_own_terms(kind: str, words: str):
     parity = Parity(40, cosine=0.9987, label_agreement=0.975, worst_difference=0.25, relative_difference=0.1)
-    assert agreement_in_words(parity, kind) == f"{words}, of 40 images large enough to be shrunk"
+    assert describe_agreement(parity, kind) == f"{words}, of 40 images large enough to be shrunk"
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)

@@ -11,7 +11,7 @@ from small_models import Means, built, random_pixels
 from infer_app.domain import Reason
 from infer_app.errors import ModelError
 from infer_app.images.read.bad_image import BadImage
-from infer_app.models.build.golden_images import made_images
+from infer_app.models.build.golden_images import synthetic_images
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.runtimes.torchscript import build_cpu_variant, make_cpu_variant
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, measure_parity
@@ -45,8 +45,8 @@ def test_a_preprocess_function_that_raises_fails_the_check(artifact, predict):
 
 
 def test_golden_images_are_varied_and_the_same_every_time():
-    images = made_images()
-    assert images == made_images.__wrapped__()
+    images = synthetic_images()
+    assert images == synthetic_images.__wrapped__()
     opened = {name: Image.open(io.BytesIO(data)) for name, data in images.items()}
     assert {(image.format, image.mode) for image in opened.values()} == {("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "RGB")}
     assert len({image.size for image in opened.values()}) == 4

@@ -1,8 +1,7 @@
 import threading
 import time
 
-from infer_app.notify.errand import BackgroundTask, wait_for
-from infer_app.notify.post import Undelivered
+from infer_app.notify import BackgroundTask, Undelivered, wait_for
 
 
 def never():
@@ -15,12 +14,12 @@ def fail(error):
 
 def test_what_is_done_has_no_problem():
     done = []
-    errand = BackgroundTask("e", lambda: done.append(1))
-    wait_for([errand], time.monotonic() + 5, never)
-    assert (done, errand.problem) == ([1], None)
+    task = BackgroundTask("e", lambda: done.append(1))
+    wait_for([task], time.monotonic() + 5, never)
+    assert (done, task.problem) == ([1], None)
 
 
-def test_a_problem_is_told_in_words_and_of_a_bug_only_the_name():
+def test_a_problem_is_reported_and_of_a_bug_only_the_name():
     undelivered, bug = (
         BackgroundTask("e", lambda: fail(Undelivered("500"))),
         BackgroundTask("e", lambda: fail(ValueError("canary"))),
@@ -31,11 +30,11 @@ def test_a_problem_is_told_in_words_and_of_a_bug_only_the_name():
 
 def test_nobody_waits_beyond_the_deadline_for_all_of_them():
     held = threading.Event()
-    errands = [BackgroundTask("e", held.wait) for _ in range(50)]  # one after the other they would take 15 s
+    tasks = [BackgroundTask("e", held.wait) for _ in range(50)]  # one after the other they would take 15 s
     began = time.monotonic()
-    wait_for(errands, began + 0.3, never)
+    wait_for(tasks, began + 0.3, never)
     assert 0.25 < time.monotonic() - began < 10
-    assert {errand.problem for errand in errands} == {"no answer"}
+    assert {task.problem for task in tasks} == {"no answer"}
     held.set()
 
 

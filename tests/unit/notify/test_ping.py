@@ -2,9 +2,8 @@ import time
 
 import pytest
 
-from infer_app.notify import ping as ping_module
-from infer_app.notify.errand import wait_for
-from infer_app.notify.ping import Ping, address
+from infer_app import notify
+from infer_app.notify import Ping, event_url, wait_for
 from tests.listeners import Recorder
 
 
@@ -15,9 +14,9 @@ def server():
     server.close()
 
 
-def wait(errand):
-    wait_for([errand], time.monotonic() + 10, lambda: False)
-    return errand.problem
+def wait(task):
+    wait_for([task], time.monotonic() + 10, lambda: False)
+    return task.problem
 
 
 @pytest.mark.parametrize(("exit_code", "last"), [(0, "/uuid"), (3, "/uuid/3"), (143, "/uuid/143")])
@@ -37,7 +36,7 @@ def test_start_then_the_exit_code(server, exit_code, last):
     ],
 )
 def test_the_event_is_the_end_of_the_path(url, start):
-    assert (address(url, "start"), address(url, "")) == (start, url)
+    assert (event_url(url, "start"), event_url(url, "")) == (start, url)
 
 
 def test_the_start_delays_nobody_and_still_comes_first(server):
@@ -50,7 +49,7 @@ def test_the_start_delays_nobody_and_still_comes_first(server):
 
 
 def test_a_start_that_hangs_does_not_hold_up_the_end(server, monkeypatch):
-    monkeypatch.setattr(ping_module, "START_S", 0.3)
+    monkeypatch.setattr(notify, "START_S", 0.3)
     server.delays["/u/start"] = 3.0
     ping = Ping(f"{server.url}/u")
     assert wait(ping.end(0, "")) is None

@@ -3,8 +3,8 @@ import socket
 
 import pytest
 
-from infer_app.notify import post as post_module
-from infer_app.notify.post import Undelivered, post
+from infer_app import notify
+from infer_app.notify import Undelivered, post
 from tests.listeners import Raw, Recorder, closed_port, stay_silent, with_certificate
 
 
@@ -56,7 +56,7 @@ def test_an_error_of_the_server_is_told(serve):
 
 
 def test_a_silent_server_is_told(serve, monkeypatch):
-    monkeypatch.setattr(post_module, "STEP_S", 0.2)
+    monkeypatch.setattr(notify, "STEP_S", 0.2)
     server = serve(Raw(stay_silent))
     assert problem(server.url) == "no answer"
     assert problem(f"https://{server.host}") == "no answer"
