@@ -14,7 +14,7 @@ from infer_app.bench.ours import find_broken
 from infer_app.bench.processes import Cost, run_measured
 from infer_app.bench.strategies import LADDER, Strategy
 from infer_app.errors import InferError
-from infer_app.telemetry.summary_line import told_of_others
+from infer_app.telemetry.summary_line import describe_others
 
 ROW_LIMIT_S = 900.0  # what takes longer is a row that says so
 
@@ -60,7 +60,7 @@ def _measure(strategy: Strategy, order: BenchmarkRequest) -> Row:
     if "skipped" in answer:
         return replace(row, note=answer["skipped"])
     num_broken = len(order.paths) - answer["num_images"]
-    notes = (f"{num_broken:,} broken dropped" if num_broken else "", told_of_others(cost.others))
+    notes = (f"{num_broken:,} broken dropped" if num_broken else "", describe_others(cost.others))
     return replace(
         row,
         **answer,
@@ -96,8 +96,8 @@ class Bottleneck:
         total = self.loading_ms + self.model_ms
         spent = f"{self.model_ms:.1f} of {total:.1f} CPU ms per image are the model's"
         if self.is_model:
-            return f"the model limits: {spent}; free loading would make a run {total / self.model_ms:.2f} times as fast"
-        return f"loading limits: {spent}; a free model would make a run {total / self.loading_ms:.2f} times as fast"
+            return f"bottleneck: model; {spent}; with free loading a run is {total / self.model_ms:.2f} times as fast"
+        return f"bottleneck: loading; {spent}; with a free model a run is {total / self.loading_ms:.2f} times as fast"
 
 
 def find_bottleneck(rows: Sequence[Row]) -> Bottleneck | None:

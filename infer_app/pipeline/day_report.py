@@ -10,7 +10,7 @@ from infer_app.pipeline.job import Job
 from infer_app.pipeline.model_run import ModelRun
 from infer_app.pipeline.stop import Stop
 from infer_app.settings.sections import rejection_budget
-from infer_app.telemetry.bottleneck import Cost, advise, limiting_stage, limits
+from infer_app.telemetry.bottleneck import Cost, advise, find_bottleneck, rate_limits
 from infer_app.telemetry.tally import Tally
 
 
@@ -18,7 +18,7 @@ def make_report(job: Job, day: Day, model_run: ModelRun, tally: Tally, stop: Sto
     """Return the report of one model. Its day's counts are read from the database."""
     seconds, steady = tally.seconds, tally.steady_images_per_second
     cost = _cost(job.executor, tally)
-    rates = limits(cost)
+    rates = rate_limits(cost)
     limit = min(rates.values(), default=None)
     too_many = model_run.stopped is not None or model_run.rejected > rejection_budget(
         job.max_rejected, model_run.selected
@@ -47,7 +47,7 @@ def make_report(job: Job, day: Day, model_run: ModelRun, tally: Tally, stop: Sto
         walls=tally.wall_ms(),
         waits=tally.wait_ms(),
         limits=rates,
-        limited_by=limiting_stage(cost),
+        limited_by=find_bottleneck(cost),
         share_of_limit=steady / limit if steady and limit else None,
         advice=advise(cost, job.alternatives),
         num_cores=job.executor.num_cores,

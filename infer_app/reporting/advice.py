@@ -1,4 +1,4 @@
-"""What changed since the days before, and what to do about a day: decided here, from figures alone."""
+"""Decide from figures alone what has changed since the days before, and what to do about a day."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from infer_app.reporting.run_figures import RunFigures
 from infer_app.settings.sections import rejection_budget
 from infer_app.telemetry.printable import percent
 
-NUM_RUNS = 7  # that a rate is compared with
-FEW_IMAGES = 64  # a run of fewer is mostly start-up and says nothing of speed
-SLOWER = 0.8  # of the rate before
+NUM_RUNS = 7  # whose median rate a rate is compared with
+MIN_IMAGES = 64  # a shorter run is mostly start-up, its rate means nothing
+SLOWER = 0.8  # of the median rate
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One figure of the day beside the same of the seven days before."""
+    """A figure of the day beside that of the seven days before."""
 
     what: str
     now: str
@@ -32,7 +32,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something to do, with the command that does it or shows more."""
+    """Something to do, with the command that does it or shows details."""
 
     what: str
     command: str | None = None
@@ -40,17 +40,17 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """The seven days before the day."""
+    """Figures of the seven days before the day."""
 
-    images: Sequence[int]  # of each day that had any
+    images: Sequence[int]  # of each day with images
     predicted: int
     rejected: int
-    runs: Sequence[RunFigures]  # before the day's own, the newest first
+    runs: Sequence[RunFigures]  # earlier runs, newest first
 
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What the steps are decided by."""
+    """Everything that the steps are decided by."""
 
     date: date
     model: str
@@ -59,9 +59,9 @@ class Situation:
     older_pending: int
     reasons: dict[str, int]
     last: RunFigures | None
-    advice: str | None  # of the run, for speed
+    advice: str | None  # how to make the run faster
     labels_moved: bool
-    too_many_rejected: bool  # of the day, in however many runs; or the last run said so
+    too_many_rejected: bool  # over all runs of the day, or in the last run alone
 
     @property
     def state(self) -> str:
@@ -69,13 +69,13 @@ class Situation:
 
 
 def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Drift | None) -> tuple[Change, ...]:
-    """Of what is known on both sides only."""
+    """Return the changes of all figures that are known for the day and for the days before."""
     found = [_images(counts, before), _rejected(counts, before), _rate(run, before), _labels(drift)]
-    return tuple(change for change in [*found, *_surroundings(run, before.runs)] if change)
+    return tuple(change for change in [*found, *_environment_changes(run, before.runs)] if change)
 
 
 def steps(situation: Situation) -> tuple[Step, ...]:
-    """The most pressing first; none when all is well."""
+    """Return what to do, the most urgent first; empty if nothing is wrong."""
     return tuple(_steps(situation))
 
 
@@ -86,7 +86,7 @@ def state_of(
     problems: Sequence[str] = (),
     labels_moved: bool = False,
 ) -> str:
-    """failed, attention or good. An overview of days looks neither at day_queries nor at labels."""
+    """Return failed, attention or good. The overview of all days passes neither problems nor moved labels."""
     if problems or (last and last.state == "failed"):
         return "failed"
     stopped = last is not None and last.exit_code not in (None, 0)
@@ -94,7 +94,7 @@ def state_of(
 
 
 def has_too_many_rejected(counts: DayCounts, last: RunFigures | None, max_rejected: str) -> bool:
-    """Of the day as it stands: a run of some late images that went well doesn't make those before it good."""
+    """Return whether the day, over all its runs, has more rejections than allowed, or its last run had."""
     if last is not None and last.exit_code == EXIT_TOO_MANY_REJECTED:
         return True
     return counts.rejected > rejection_budget(max_rejected, counts.eligible)
@@ -117,8 +117,8 @@ def _rejected(counts: DayCounts, before: Before) -> Change | None:
 
 
 def _rate(run: RunFigures | None, before: Before) -> Change | None:
-    rates = [one.rate for one in before.runs if one.selected >= FEW_IMAGES and one.rate][:NUM_RUNS]
-    if run is None or not run.rate or run.selected < FEW_IMAGES or not rates:
+    rates = [one.rate for one in before.runs if one.selected >= MIN_IMAGES and one.rate][:NUM_RUNS]
+    if run is None or not run.rate or run.selected < MIN_IMAGES or not rates:
         return None
     usual = median(rates)
     return Change("Images/s", f"{run.rate:,.0f}", f"{usual:,.0f}", run.rate < SLOWER * usual)
@@ -130,17 +130,17 @@ def _labels(drift: Drift | None) -> Change | None:
     return Change("Label drift", f"{drift.distance:.2f}", f"≤ {drift.by_chance:.2f} by chance", drift.is_notable)
 
 
-def _surroundings(run: RunFigures | None, earlier: Sequence[RunFigures]) -> Iterator[Change]:
-    """What differs from the run before, and may explain the rest."""
+def _environment_changes(run: RunFigures | None, earlier: Sequence[RunFigures]) -> Iterator[Change]:
+    """Yield what differs from the environment of the previous run, which may explain the other changes."""
     if run is None or not earlier:
         return
-    now, before = _where(run), _where(earlier[0])
+    now, before = _environment(run), _environment(earlier[0])
     for name in sorted(now.keys() & before.keys()):
         if now[name] != before[name]:
             yield Change(name, now[name], before[name], True)
 
 
-def _where(run: RunFigures) -> dict[str, str]:
+def _environment(run: RunFigures) -> dict[str, str]:
     return {"Host": run.host, "Variant": run.variant, "Device": run.device, **run.versions}
 
 
@@ -149,9 +149,9 @@ def _steps(of: Situation) -> Iterator[Step]:
     if of.problems:
         yield Step(f"The counts do not add up: {of.problems[0]}", f"infer verify {day}")
     if of.last and of.last.state == "failed":
-        yield Step(f"The last run failed: {of.last.error or 'no reason is known'}", "infer doctor")
+        yield Step(f"The last run failed: {of.last.error or 'the reason is unknown'}", "infer doctor")
     if of.counts.pending and of.last and of.last.state == "running":
-        yield Step(f"{of.counts.pending:,} images are pending, and a run is at work or was killed", "infer status")
+        yield Step(f"{of.counts.pending:,} images are pending; a run is in progress or was killed", "infer status")
     elif of.counts.pending:
         yield Step(f"{of.counts.pending:,} images are pending: run the day again", f"infer run {day}")
     if of.older_pending:
@@ -166,18 +166,18 @@ def _steps(of: Situation) -> Iterator[Step]:
     elif of.reasons:
         yield Step(_about_rejections(of.reasons), f"infer rejects {day}")
     if of.labels_moved:
-        yield Step("The labels moved by more than chance: look at them, and at the photos, below")
+        yield Step("The labels have changed by more than chance: check the labels and photos below")
     if of.advice:
         yield Step(f"Measured on this machine: {of.advice}")
 
 
 def _about_rejections(reasons: dict[str, int]) -> str:
-    passing = sum(count for reason, count in reasons.items() if reason in TRANSIENT_REASONS)
+    transient = sum(count for reason, count in reasons.items() if reason in TRANSIENT_REASONS)
     outside = reasons.get(Reason.LOCATION_NOT_ALLOWED, 0)
-    final = sum(reasons.values()) - passing - outside
-    told = {
-        "rejected for content: mend or remove the files": final,
-        "rejected for location: correct it, or allow the place and `infer retry`": outside,
-        "rejected for now: tried again by the next run": passing,
+    final = sum(reasons.values()) - transient - outside
+    texts = {
+        "rejected for content: fix or remove the files": final,
+        "rejected for location: correct it, or allow it and `infer retry`": outside,
+        "rejected for now: the next run retries them": transient,
     }
-    return "; ".join(f"{count:,} {what}" for what, count in told.items() if count)
+    return "; ".join(f"{count:,} {what}" for what, count in texts.items() if count)

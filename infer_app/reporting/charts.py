@@ -1,7 +1,7 @@
-"""Charts as inline SVG. Across in per cent, up in pixels: they take the width there is and text keeps its size.
+"""Charts as inline SVG. x is in per cent and y in pixels: a chart fills the width, and text keeps its size.
 
-Colours are classes of the page's style sheet (c0 to c9), so that charts follow its dark and light theme. All text is
-escaped, and made printable as everywhere on the page.
+Colours are classes of the page's style sheet (c0 to c10), so that charts follow its dark and light theme. All text is
+escaped and printable.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from markupsafe import Markup
 
 from infer_app.reporting.timeline import TimelineRow
-from infer_app.telemetry.printable import percent, shown
+from infer_app.telemetry.printable import one_line, percent
 
 NUM_COLORS = 11
-COLUMN_SHARE = 0.82  # of its place, the rest is the gap
-MIN_HEIGHT = 1.5  # pixels, of a column that stands for something
+MAX_TEXT_LENGTH = 300  # of one text on a page; the database keeps the whole text
+COLUMN_SHARE = 0.82  # of its width; the rest is the gap
+MIN_HEIGHT = 1.5  # pixels, of a column whose value is not 0
 
 _SVG = Markup('<svg class="chart" role="img" aria-label="{}" width="100%" height="{}">{}</svg>')
 _RECT = Markup('<rect class="{}" x="{:.3f}%" y="{:.1f}" width="{:.3f}%" height="{:.1f}"{}><title>{}</title></rect>')
@@ -25,7 +26,7 @@ _ROUND = Markup(' rx="1.5"')
 
 
 def stacked_bar(parts: Mapping[str, float], colors: Mapping[str, int], unit: str) -> Markup:
-    """One bar, each part as wide as its share of the sum; `colors` gives each part its class number."""
+    """Draw one bar whose parts are as wide as their shares of the sum; `colors` is the class number of each part."""
     total = sum(parts.values()) or 1.0
     rects, x = [], 0.0
     for name, value in parts.items():
@@ -36,7 +37,7 @@ def stacked_bar(parts: Mapping[str, float], colors: Mapping[str, int], unit: str
 
 
 def share_bar(share: float, ticks: Sequence[tuple[str, float | None]], scale: float) -> Markup:
-    """A share as a bar, others as ticks across it; `scale` is the share that takes the whole width."""
+    """Draw a share as a bar and other shares as ticks across it; `scale` is the share that fills the whole width."""
     scale = scale or 1.0
     marks = [
         Markup("{}").format(_rect(name, min(99.4, 100 * other / scale), 0, 0.6, 16, f"{name}: {percent(other)}"))
@@ -48,7 +49,7 @@ def share_bar(share: float, ticks: Sequence[tuple[str, float | None]], scale: fl
 
 
 def histogram(counts: Sequence[int], edges: Sequence[float], height: int = 150) -> Markup:
-    """Columns over a scale of numbers; counts[i] lie between edges[i] and edges[i + 1]."""
+    """Draw columns over a numeric axis; counts[i] is the number of values between edges[i] and edges[i + 1]."""
     top = max(counts, default=0) or 1
     floor = height - 18
     step = 100 / max(1, len(counts))
@@ -56,16 +57,18 @@ def histogram(counts: Sequence[int], edges: Sequence[float], height: int = 150) 
         _column("c0", n, step, count / top, floor, f"{edges[n]:.3g} to {edges[n + 1]:.3g}: {count:,}")
         for n, count in enumerate(counts)
     ]
-    places = [(0, "start"), (50, "middle"), (100, "end")]
     low, high = edges[0], edges[-1]
-    scale = [_TEXT.format("axis", x, height - 4, anchor, f"{low + x / 100 * (high - low):.3g}") for x, anchor in places]
-    return _svg("number of images by score", height, [*_grid(floor, f"{top:,}"), *columns, *scale])
+    axis = [
+        _TEXT.format("axis", x, height - 4, anchor, f"{low + x / 100 * (high - low):.3g}")
+        for x, anchor in [(0, "start"), (50, "middle"), (100, "end")]
+    ]
+    return _svg("number of images by score", height, [*_grid(floor, f"{top:,}"), *columns, *axis])
 
 
 def columns(
     values: Sequence[float | None], titles: Sequence[str], classes: Sequence[str], top_label: str, height: int = 96
 ) -> Markup:
-    """A column for each, in order; a short red one for what has no value."""
+    """Draw a column for each value, in order; a short red one for None."""
     top = max((value for value in values if value), default=0.0) or 1.0
     floor = height - 6
     step = 100 / max(1, len(values))
@@ -79,32 +82,32 @@ def columns(
 
 
 def timeline_rows(rows: Sequence[TimelineRow], colors: Mapping[str, int], row_height: int = 18) -> Markup:
-    """A row for each process, a bar for each time it spent on a stage."""
+    """Draw a row for each process, with a bar for each interval it spent in a stage."""
     rects = []
-    for row, lane in enumerate(rows):
-        y = row * row_height
-        rects.append(_rect("lane", 0, y + 2, 100, row_height - 4, f"{lane.name}, busy {percent(lane.busy)}"))
-        for bar in lane.bars:
+    for number, row in enumerate(rows):
+        y = number * row_height
+        rects.append(_rect("lane", 0, y + 2, 100, row_height - 4, f"{row.name}, busy {percent(row.busy)}"))
+        for bar in row.bars:
             color = f"c{colors.get(bar.stage, 0) % NUM_COLORS}"
             rects.append(_rect(color, 100 * bar.start, y + 2, 100 * bar.width, row_height - 4, bar.stage))
     return _svg("processes and stages over time", row_height * max(1, len(rows)), rects)
 
 
 def _svg(label: str, height: float, parts: Sequence[Markup]) -> Markup:
-    return _SVG.format(shown(label), height, Markup("").join(parts))
+    return _SVG.format(one_line(label, MAX_TEXT_LENGTH), height, Markup("").join(parts))
 
 
 def _rect(kind: str, x: float, y: float, width: float, height: float, title: str, more: str = "") -> Markup:
-    return _RECT.format(kind, x, y, max(0.0, width), max(0.0, height), more, shown(title))
+    return _RECT.format(kind, x, y, max(0.0, width), max(0.0, height), more, one_line(title, MAX_TEXT_LENGTH))
 
 
-def _column(kind: str, place: int, step: float, share: float, floor: float, title: str) -> Markup:
-    """`share` of the height between the floor and the line under the highest number."""
+def _column(kind: str, index: int, step: float, share: float, floor: float, title: str) -> Markup:
+    """Draw a column; `share` is its share of the height between the floor and the top line."""
     height = max(MIN_HEIGHT, share * (floor - 14)) if share > 0 else 0.0
-    x = (place + (1 - COLUMN_SHARE) / 2) * step
+    x = (index + (1 - COLUMN_SHARE) / 2) * step
     return _rect(kind, x, floor - height, step * COLUMN_SHARE, height, title, _ROUND)
 
 
 def _grid(floor: float, top_label: str) -> list[Markup]:
     lines = [_LINE.format("grid", 0, 100, 14, 14), _LINE.format("floor", 0, 100, floor, floor)]
-    return [*lines, _TEXT.format("axis", 0, 10, "start", shown(top_label))]
+    return [*lines, _TEXT.format("axis", 0, 10, "start", one_line(top_label, MAX_TEXT_LENGTH))]

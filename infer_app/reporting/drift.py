@@ -1,4 +1,4 @@
-"""How far a day's labels are from those of the days before."""
+"""Distance of a day's labels from those of the days before."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 Counts = Mapping[str, int]  # predictions by label
 
 NUM_DRAWS = 200
-WORTH_A_LOOK = 0.1  # with many images chance makes next to nothing, and every weekday differs a little from the last
-SURE = 3.0  # standard errors: in one of 400 comparisons chance alone goes beyond
+WORTH_A_LOOK = 0.1  # with many images the chance level is near 0, and every day differs a little from the last
+SURE = 3.0  # standard errors; chance alone exceeds it in one of 400 comparisons
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Distance of a day from days before: 0 the same shares of labels, 1 no label in common."""
+    """Distance of a day's labels from those before: 0 for the same shares, 1 for no label in common."""
 
     distance: float
-    by_chance: float  # what 95 of 100 days without any change stay under
+    by_chance: float  # 95th percentile of the distance without any change
     num_before: int  # predictions of the days before
 
     @property
@@ -28,26 +28,28 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class MovedLabel:
+    """A label whose share has changed."""
+
     label: str
     share: float  # of the day's predictions, 0-1
     share_before: float
-    is_sure: bool  # more than chance does
+    is_sure: bool  # changed by more than chance
 
 
 def drift(today: Counts, before: Counts) -> Drift | None:
-    """None where one of the two has no predictions."""
+    """Return the drift; None if one of the two has no predictions."""
     if not sum(today.values()) or not sum(before.values()):
         return None
     return Drift(jensen_shannon(today, before), chance(today, before), sum(before.values()))
 
 
 def jensen_shannon(p: Counts, q: Counts) -> float:
-    """The Jensen–Shannon distance of two sets of counts, logarithms to base 2: 0 to 1.
+    """Return the Jensen–Shannon distance of two sets of counts, logarithms to base 2: 0 to 1.
 
     sqrt(½ Σ pᵢ log₂(pᵢ/mᵢ) + ½ Σ qᵢ log₂(qᵢ/mᵢ)) of the shares pᵢ and qᵢ, mᵢ = (pᵢ + qᵢ)/2: the square root of the
     divergence of Lin (1991), Divergence measures based on the Shannon entropy, IEEE Transactions on Information
     Theory 37(1), which Endres and Schindelin (2003), A new metric for probability distributions, ibid. 49(7), show to
-    be a metric. Unlike the population stability index it needs no filler for labels that one side lacks.
+    be a metric. Unlike the population stability index it needs no placeholder for labels that one side lacks.
     """
     total_p, total_q = sum(p.values()), sum(q.values())
     pairs = [(p.get(label, 0) / total_p, q.get(label, 0) / total_q) for label in p.keys() | q.keys()]
@@ -56,12 +58,12 @@ def jensen_shannon(p: Counts, q: Counts) -> float:
 
 
 def chance(today: Counts, before: Counts) -> float:
-    """The distance that 95 of 100 pairs of samples of these sizes stay under when both are drawn from the same labels.
+    """Return the 95th percentile of the distance of two samples of these sizes drawn from the same distribution.
 
-    By drawing them (a parametric bootstrap): few images of many labels are far apart by chance alone, and there the
-    usual approximations fail. The draws are the same every time.
+    Computed by drawing them (a parametric bootstrap): few images of many labels differ much by chance alone, where the
+    usual approximations fail. The seed is fixed, so the result is reproducible.
     """
-    import numpy as np  # a tenth of a second that only a report waits for
+    import numpy as np  # takes 0.1 s, which only a report needs to spend
 
     sums = np.array([today.get(label, 0) + before.get(label, 0) for label in sorted(today.keys() | before.keys())])
     shares = sums / sums.sum()
@@ -75,7 +77,7 @@ def chance(today: Counts, before: Counts) -> float:
 
 
 def moved_labels(today: Counts, before: Counts, limit: int) -> tuple[MovedLabel, ...]:
-    """Those whose share changed most; none where one side has no predictions."""
+    """Return the labels whose share changed most; empty if one side has no predictions."""
     num_today, num_before = sum(today.values()), sum(before.values())
     if not num_today or not num_before:
         return ()
@@ -93,7 +95,7 @@ def moved_labels(today: Counts, before: Counts, limit: int) -> tuple[MovedLabel,
 
 
 def z_score(count: int, total: int, count_before: int, total_before: int) -> float:
-    """Of the difference of two shares, in standard errors of their pooled share; 0 where nothing can be said."""
+    """Return the difference of two shares in standard errors of their pooled share; 0 if it is undefined."""
     if not total or not total_before:
         return 0.0
     pooled = (count + count_before) / (total + total_before)

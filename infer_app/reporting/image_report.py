@@ -1,4 +1,4 @@
-"""Everything about one image: where it lies, what each model made of it, and what it would make of it now."""
+"""Everything about one image: its location, each model's results, and what a model would predict now."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
 
-STARTING_S = 10.0  # of the process that reads
+START_UP_S = 10.0  # of the process that reads
 
 
 @dataclass(frozen=True, slots=True)
 class FileNow:
-    """What reading the image's file gives at this moment."""
+    """The result of reading the image's file now."""
 
     facts: FileFacts
     reason: str | None = None  # why it can't be read
@@ -42,8 +42,10 @@ class FileNow:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
+    """An image, its file and its results by model."""
+
     image_id: str
-    location: str | None  # None: the source lists it no longer
+    location: str | None  # None if the source no longer lists the image
     time: datetime | None  # UTC
     day: date | None  # in the zone of [run] time_zone
     file: FileNow | None
@@ -52,16 +54,16 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """The image scored again now; `error` where it can't be."""
+    """A repeated prediction of the image; `error` if it can't be made."""
 
-    variant: str | None = None  # that ran
-    instead_of: str | None = None  # the one of the prediction, where that can't run here
-    why: str | None = None  # it can't
+    variant: str | None = None  # the one that ran
+    instead_of: str | None = None  # the variant of the stored prediction, if it can't run here
+    why: str | None = None  # it can't run here
     label: str | None = None
     score: float | None = None
     rejected: str | None = None  # reason: detail
     same_label: bool | None = None
-    score_difference: float | None = None  # now minus then; of several numbers the mean absolute difference
+    score_difference: float | None = None  # now minus stored; for several numbers the mean absolute difference
     cosine: float | None = None  # of the vectors
     error: str | None = None
     hint: str | None = None
@@ -71,7 +73,7 @@ class Replay:
 def explain(
     loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None, model: str | None
 ) -> Explanation:
-    """UsageError for an image that neither the source nor our tables know, or that is of another day."""
+    """Return all that is known of an image. Raises UsageError if it is unknown or belongs to another day."""
     if not is_utf8(image_id):
         raise UsageError(f"the id {image_id!r} is not text in UTF-8", "no such image can be in a database")
     histories = read_history(project.database, project.day_queries.models_of(model), image_id)
@@ -95,7 +97,7 @@ def _find(project: ProjectDatabase, image_id: str, day: Day | None) -> list[tupl
 
 
 def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
-    """Whether the file still is the one that the result was made of; None where that can't be told."""
+    """Return whether the result was made from the file as it is now; None if that is unknown."""
     stored = history.prediction or history.rejection
     if stored is None or file is None:
         return None
@@ -108,9 +110,9 @@ def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
 
 
 def replay(loaded: LoadedSettings, explanation: Explanation, history: ModelHistory) -> Replay:
-    """The image through the way that a night takes, in the variant of its prediction where that runs here.
+    """Predict the image as a run does, with the variant of its stored prediction if it runs here.
 
-    Never raises an InferError: it says why the image can't be scored.
+    Never raises an InferError: the result contains the reason.
     """
     if explanation.location is None:
         return Replay(error="the source lists the image no longer", exit_code=UsageError.exit_code)
@@ -137,7 +139,7 @@ def _replay(loaded: LoadedSettings, artifact: Artifact, ref: ImageRef, stored: d
 
 
 def _with_variant(loaded: LoadedSettings, artifact: Artifact, variant: str) -> tuple[LoadedSettings, str | None]:
-    """Settings that run the variant; or else what `auto` takes of its precision, with the reason."""
+    """Return settings that run the variant, or `auto` of the same precision and the reason why it can't run here."""
     wanted = _changed(loaded, variant=variant, workers=1, executor="auto", device="auto")
     try:
         plan_run(wanted, artifact)
@@ -177,7 +179,7 @@ def _find_version(loaded: LoadedSettings, history: ModelHistory) -> Artifact:
         if artifact.manifest.model_id == history.model_id:
             return artifact
     for error in damaged:
-        if history.model_id in error.message:  # its folder is named by it
+        if history.model_id in error.message:  # its folder is named after it
             raise error
     raise ModelError(
         f"{history.model} {history.model_id} is not in {loaded.models_folder}", "restore its folder from a backup"
@@ -185,8 +187,8 @@ def _find_version(loaded: LoadedSettings, history: ModelHistory) -> Artifact:
 
 
 def _look(loaded: LoadedSettings, location: str) -> FileNow:
-    """In a process apart: reading a file can hang."""
-    timeout_s = loaded.images.timeout_s + STARTING_S
+    """Read the file in a separate process, since reading can hang."""
+    timeout_s = loaded.images.timeout_s + START_UP_S
     try:
         return run_in_process(file_now, location, read_limits(loaded), timeout_s=timeout_s)
     except InferError as error:
@@ -204,7 +206,7 @@ def _unknown(project: ProjectDatabase, image_id: str) -> UsageError:
     found = find_similar(project.source, image_id)
     similar = [f"{one} ({shown_location(location)})" for one, location in found]
     hint = "`infer predictions --date D` lists the ids of a day"
-    if "/" in image_id or "." in image_id:  # perhaps a file's name
+    if "/" in image_id or "." in image_id:  # possibly a file name
         adds = ": `infer images add FILE` registers an image" if project.source.is_ours else ""
         hint = f"no location holds it either{adds}"
     if similar:

@@ -1,10 +1,10 @@
-"""A report as one HTML file without a script: styles and pictures inside, nothing fetched, every text escaped."""
+"""A report as one HTML file without scripts: styles and pictures are inline, and every text is escaped."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -20,52 +20,52 @@ from infer_app.reporting import charts
 from infer_app.reporting.report_data import DayReport
 from infer_app.reporting.run_figures import RunFigures
 from infer_app.reporting.thumbnails import NOT_TRIED
-from infer_app.telemetry.bottleneck import in_words
-from infer_app.telemetry.printable import percent, shown
+from infer_app.telemetry.bottleneck import display_name
+from infer_app.telemetry.printable import one_line, percent
 from infer_app.telemetry.stage_clock import STAGES
-from infer_app.telemetry.summary_line import duration, node_costs, short_date, taken_by_others, told_of_others
+from infer_app.telemetry.summary_line import describe_others, duration, node_costs, short_date, taken_by_others
 
 TEMPLATES = Path(__file__).with_name("templates")
-NUM_BARS = 15  # of labels
+NUM_BARS = 15  # labels with a bar
 COLORS = {stage: number for number, stage in enumerate(("model", *(one for one in STAGES if one != "model")))}
-OF_OUTPUT = {"classification": ("Least confident", "Most confident")}
+TITLES_BY_OUTPUT = {"classification": ("Least confident", "Most confident")}
 
 MEANINGS = {
     Reason.EMPTY: "the file has no bytes",
     Reason.TOO_LARGE_BYTES: "more bytes than allowed",
     Reason.TOO_MANY_PIXELS: "more pixels than allowed",
-    Reason.UNSUPPORTED_FORMAT: "not a picture of a known kind",
+    Reason.UNSUPPORTED_FORMAT: "not an image of a supported format",
     Reason.TRUNCATED: "the file ends early",
     Reason.CORRUPT: "damaged data",
     Reason.DECODE_TIMEOUT: "decoding took too long",
-    Reason.DECODER_CRASH: "it crashed the decoder",
-    Reason.NON_FINITE_OUTPUT: "the model gave no number",
+    Reason.DECODER_CRASH: "the decoder crashed",
+    Reason.NON_FINITE_OUTPUT: "the model's output is not finite",
     Reason.MODEL_ERROR: "the model failed on it",
     Reason.NOT_REGULAR_FILE: "a folder, device or socket",
     Reason.LOCATION_NOT_ALLOWED: "outside the allowed folders",
-    Reason.NOT_FOUND: "no such file; tried again",
-    Reason.PERMISSION_DENIED: "may not be read; tried again",
-    Reason.READ_TIMEOUT: "reading took too long; tried again",
-    Reason.READ_ERROR: "the storage failed; tried again",
-    Reason.OUT_OF_MEMORY: "no memory; tried again",
-    Reason.WRITE_ERROR: "its row was not written; tried again",
+    Reason.NOT_FOUND: "no such file; retried",
+    Reason.PERMISSION_DENIED: "permission denied; retried",
+    Reason.READ_TIMEOUT: "reading took too long; retried",
+    Reason.READ_ERROR: "storage error; retried",
+    Reason.OUT_OF_MEMORY: "out of memory; retried",
+    Reason.WRITE_ERROR: "its row could not be written; retried",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class IndexRow:
-    """A day and model of the overview."""
+    """A row of the overview: one day and model."""
 
     date: date
     model: str
     counts: DayCounts
     state: str  # good, attention or failed
-    told: str  # how the last run ended, or what is wrong with the day though it ended well
-    file: str | None  # of its report, beside the overview
+    outcome: str  # how the last run ended, or what else is wrong with the day
+    file: str | None  # name of its report's file, beside the overview
 
 
 def pictured(report: DayReport) -> list[str]:
-    """Locations of the images that the page shows, the most telling first."""
+    """Return the locations of the images that the page shows, the most important first."""
     harmless = [image.location for image in report.rejected if image.reason not in NOT_TRIED]
     return [*harmless, *(image.location for image in (*report.least, *report.most))]
 
@@ -73,9 +73,9 @@ def pictured(report: DayReport) -> list[str]:
 def render_day(
     report: DayReport, thumbnails: Mapping[str, bytes], json_file: str | None = None, has_index: bool = False
 ) -> str:
-    """`thumbnails`: JPEG by location. `json_file`: name of the file beside it that holds the same as data."""
+    """Return the HTML page; `thumbnails` are JPEGs by location, `json_file` is the name of the JSON file beside it."""
     pictures = {location: _data_uri(jpeg) for location, jpeg in thumbnails.items()}
-    least, most = OF_OUTPUT.get(report.output, ("Lowest scores", "Highest scores"))
+    least, most = TITLES_BY_OUTPUT.get(report.output, ("Lowest scores", "Highest scores"))
     return _render(
         "day.html",
         report=report,
@@ -84,7 +84,7 @@ def render_day(
         has_index=has_index,
         costs=_costs(report),
         waits=_costs(report, waits=True),
-        others=told_of_others(taken_by_others(report.speed)) if report.speed else "",
+        others=describe_others(taken_by_others(report.speed)) if report.speed else "",
         least_title=least,
         most_title=most,
         environment=_environment(report),
@@ -114,7 +114,7 @@ def _render(template: str, **context: Any) -> str:
         "meanings": MEANINGS,
         "num_bars": NUM_BARS,
         "duration": duration,
-        "in_words": in_words,
+        "display_name": display_name,
         "short_date": short_date,
         "run_charts": _run_charts,
     }
@@ -123,8 +123,10 @@ def _render(template: str, **context: Any) -> str:
 
 
 def _printable(value: Any) -> Any:
-    """Of every text that a template puts out, before it is escaped."""
-    return shown(shown_location(value)) if isinstance(value, str) and not isinstance(value, Markup) else value
+    """Make a text that a template outputs printable, before it is escaped; leave other values as they are."""
+    if isinstance(value, Markup) or not isinstance(value, str):
+        return value
+    return one_line(shown_location(value), charts.MAX_TEXT_LENGTH)
 
 
 def _name(location: str) -> str:
@@ -132,7 +134,7 @@ def _name(location: str) -> str:
 
 
 def _href(file: str) -> str:
-    """A relative address, whatever the name: it can't become a scheme."""
+    """Return a relative address; even a name with a colon can't be read as a scheme."""
     return f"./{quote(file, errors='surrogatepass')}"
 
 
@@ -141,7 +143,7 @@ def _data_uri(jpeg: bytes) -> Markup:
 
 
 def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:
-    """Milliseconds per image by stage, what rounds to nothing left out."""
+    """Return the milliseconds per image by stage, without stages that round to 0."""
     if report.speed is None:
         return {}
     found = report.speed.waits if waits else report.speed.stages
@@ -154,9 +156,9 @@ def _environment(report: DayReport) -> dict[str, str]:
         known |= {"run": run.run_id, "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC", "host": run.host}
         known |= {"variant": run.variant, "executor": f"{run.executor} on {run.device}"}
         known |= {"workers": f"{speed.num_workers} on {speed.num_cores} cores"} if speed.num_workers else {}
-        known |= {f"node {node}": told for node, told in node_costs(speed).items()}
+        known |= {f"node {node}": costs for node, costs in node_costs(speed).items()}
         known |= run.versions
-        known |= {f"{variant} not taken": why for variant, why in speed.passed_over.items()}
+        known |= {f"{variant} not used": why for variant, why in speed.passed_over.items()}
     return known
 
 
@@ -170,11 +172,15 @@ def _run_charts(runs: Sequence[RunFigures]) -> list[tuple[str, Markup]]:
 
 
 def _run_chart(
-    title: str, runs: Sequence[RunFigures], values: Sequence[float | None], kinds: Sequence[str], told: Any
+    title: str,
+    runs: Sequence[RunFigures],
+    values: Sequence[float | None],
+    kinds: Sequence[str],
+    as_text: Callable[[float], str],
 ) -> tuple[str, Markup]:
     titles = [
-        f"{run.day}: {'not measured' if value is None else told(value)}" + (", failed" if run.has_failed else "")
+        f"{run.day}: {'not measured' if value is None else as_text(value)}" + (", failed" if run.has_failed else "")
         for run, value in zip(runs, values, strict=True)
     ]
     top = max((value for value in values if value), default=0.0)
-    return title, charts.columns(values, titles, kinds, told(top))
+    return title, charts.columns(values, titles, kinds, as_text(top))

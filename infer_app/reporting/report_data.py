@@ -1,4 +1,4 @@
-"""Everything a report says, gathered from the database: aggregates and a few rows, however many predictions."""
+"""The data of a report, gathered from the database: aggregates and a few rows, independent of the number of images."""
 
 from __future__ import annotations
 
@@ -19,25 +19,27 @@ from infer_app.reporting.run_figures import RunFigures, day_summary_line, run_fi
 from infer_app.reporting.timeline import Timeline
 
 NUM_RUNS = 30
-NUM_LABELS = 200  # kept of a day; the page shows fewer
+NUM_LABELS = 200  # kept per day; the page shows fewer
 NUM_MOVED = 8
-NUM_SHOWN = 16  # images of the least and of the most confident
+NUM_SHOWN = 16  # least confident images, and as many most confident ones
 NUM_REJECTED = 6  # of each reason
 NUM_BUCKETS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class LabelCount:
+    """A label's count and its share of the predictions."""
+
     label: str
     count: int
     share: float  # of the day's predictions with a label, 0-1
-    share_7: float | None  # of the seven days before; None where they have none
+    share_7: float | None  # of the seven days before; None if they have no predictions
     share_28: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """A day's labels beside those of the 7 and the 28 days before it."""
+    """A day's labels, compared with the 7 and the 28 days before it."""
 
     num_labels: int
     most: tuple[LabelCount, ...]  # the most frequent first
@@ -48,13 +50,15 @@ class Labels:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    edges: tuple[float, ...]  # counts[i] lie in [edges[i], edges[i + 1])
-    counts: tuple[int, ...]
+    """A histogram of scores."""
+
+    edges: tuple[float, ...]
+    counts: tuple[int, ...]  # counts[i] scores lie in [edges[i], edges[i + 1])
 
 
 @dataclass(frozen=True, slots=True)
 class DayReport:
-    """One day and model. Keys of its JSON are added, never renamed."""
+    """The report of one day and model. Keys of its JSON may be added, but are never renamed."""
 
     date: date
     time_zone: str
@@ -65,20 +69,20 @@ class DayReport:
     state: str  # good, attention or failed
     verdict: str
     counts: DayCounts
-    problems: tuple[str, ...]  # with the day's counts; empty when they add up
+    problems: tuple[str, ...]  # inconsistencies in the day's counts
     older_pending: int
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
-    run: RunFigures | None  # of the day's runs the last one that had something to do
-    speed: RunReport | None  # of the same
+    run: RunFigures | None  # the last run of the day that selected images
+    speed: RunReport | None  # of the same run
     reasons: dict[str, int]
     rejected: tuple[RejectedImage, ...]  # some of each reason
     labels: Labels | None
     scores: Scores | None
     least: tuple[ScoredImage, ...]
     most: tuple[ScoredImage, ...]
-    runs: tuple[RunFigures, ...]  # up to the day, the oldest first
-    infer_app: str  # version that made the report
+    runs: tuple[RunFigures, ...]  # up to the day, oldest first
+    infer_app: str  # version that wrote the report
     timeline: Timeline | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -97,6 +101,7 @@ def gather(
     max_rejected: str,
     timeline: Timeline | None = None,
 ) -> DayReport:
+    """Read the data of one day's report from the database."""
     counts = day_queries.count_day(day, model_id)
     todays = figures.runs_of_day(day.date)
     main = next((row for row in todays if row["selected"]), todays[0] if todays else None)
@@ -147,12 +152,12 @@ def gather(
 
 
 def days_before(day: Day, num_days: int) -> Day:
-    """The days before the day, without it, as one interval."""
+    """Return the days before the day as one interval, which ends where the day starts."""
     return replace(day, start=day.before(num_days).start, end=day.start)
 
 
 def gather_labels(figures: Figures, day: Day) -> Labels | None:
-    """None for a model without labels, and for a day without predictions."""
+    """Return the day's labels; None for a model without labels and for a day without predictions."""
     today = figures.count_labels(day)
     if not today:
         return None
@@ -174,7 +179,7 @@ def gather_labels(figures: Figures, day: Day) -> Labels | None:
 
 
 def gather_scores(figures: Figures, day: Day) -> Scores | None:
-    """Between 0 and 1 where all scores are, else between the lowest and the highest."""
+    """Return the histogram of scores, from 0 to 1 if all lie there, otherwise from the lowest to the highest."""
     found = figures.score_range(day)
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""A run's row as a report shows it."""
+"""A row of infer_runs as the report uses it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infer_app.telemetry.summary_line import balance, short_date, summary_line
 
 @dataclass(frozen=True, slots=True)
 class RunFigures:
-    """One row of infer_runs; what a run that failed did not come to measure is None or empty."""
+    """A row of infer_runs; what a failed run did not measure is None or empty."""
 
     run_id: str
     day: date
@@ -35,7 +35,7 @@ class RunFigures:
 
     @property
     def rate(self) -> float | None:
-        """Images per second once the workers ran, or over all where that is not known."""
+        """Return the steady rate in images per second, or the overall rate if the steady one is unknown."""
         return self.steady_images_per_second or self.images_per_second
 
     @property
@@ -49,7 +49,7 @@ def run_figures(row: dict[str, Any]) -> RunFigures:
 
 
 def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
-    """What the run told at its end, with the day's counts as they are now."""
+    """Return the run's report from its row, with the present counts of the day."""
     names = {field.name for field in fields(RunReport)}
     measured = {name: value for name, value in _measured(row).items() if name in names and value is not None}
     same = {name: row[name] for name in names & row.keys() if row[name] is not None}
@@ -65,16 +65,16 @@ def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
     return RunReport(**(unknown | same | measured | {"date": row["day"], "run_id": row["id"], "day": counts}))
 
 
-def day_summary_line(day: date, counts: DayCounts, told: RunReport | None, last: RunFigures | None) -> str:
-    """The line the day's run ended with; where the last one failed, or none ran, that instead of the speed."""
+def day_summary_line(day: date, counts: DayCounts, report: RunReport | None, last: RunFigures | None) -> str:
+    """Return the last line of the day's run; if the last run failed or none ran, that replaces the speed."""
     line = f"{short_date(day)}: {balance(counts)}"
-    if last is None or told is None:
+    if last is None or report is None:
         return f"{line} · {'never run' if counts.eligible else 'no images'}"
     if last.state == "running":
         return f"{line} · running since {last.started_at:%H:%M} UTC"
     if last.state == "failed":
         return f"{line} · the last run failed{'' if last.exit_code is None else f' with exit code {last.exit_code}'}"
-    return summary_line(told)
+    return summary_line(report)
 
 
 def _measured(row: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How alike two stored outputs are."""
+"""Similarity of two stored outputs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def cosine(one: bytes, one_dtype: str, other: bytes, other_dtype: str) -> float | None:
-    """Of two stored vectors, -1 to 1; None where they have not one length, or one of them is all zeros."""
+    """Return the cosine similarity of two stored vectors, -1 to 1; None if their lengths differ or one is all zeros."""
     a, b = _numbers(one, one_dtype), _numbers(other, other_dtype)
     if a.shape != b.shape:
         return None
@@ -18,14 +18,14 @@ def cosine(one: bytes, one_dtype: str, other: bytes, other_dtype: str) -> float 
 
 
 def mean_difference(one: list[float], other: list[float]) -> float | None:
-    """Mean absolute difference of two regressions' numbers; None where they have not as many."""
+    """Return the mean absolute difference of two regression outputs; None if their lengths differ."""
     if len(one) != len(other) or not one:
         return None
     return float(np.abs(np.subtract(one, other)).mean())
 
 
 def numbers_of(score: float | None, output: Any) -> list[float]:
-    """A regression's numbers: its score, or the values of its output."""
+    """Return the numbers of a regression: its score, or the values of its output."""
     details = json.loads(output) if isinstance(output, str) else output
     return [score] if score is not None else list((details or {}).get("values", ()))
 

@@ -1,4 +1,4 @@
-"""Small pictures of images, made in a process apart: a file that crashes or hangs a decoder costs its thumbnail."""
+"""Thumbnails, made in a separate process: a file that crashes or hangs a decoder loses only its thumbnail."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from infer_app.workers.isolated_call import run_in_process
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 SIZE = 160  # pixels, the longer side
 QUALITY = 72
-MAX_BYTES = 16_000  # of one; a larger one is made again, smaller
-MAX_ALL_BYTES = 750_000  # a third more as base64, and the page stays under 1.5 MB
-GROUP = 12  # images for one process; where one of them kills it, the others are tried in halves
+MAX_BYTES = 16_000  # of one; a larger one is encoded again at a lower quality
+MAX_ALL_BYTES = 750_000  # base64 adds a third, and the page stays under 1.5 MB
+GROUP = 12  # images per process; if it dies, each half is tried in a process of its own
 GROUP_TIMEOUT_S = 15.0
 ALL_TIMEOUT_S = 60.0
-# What has harmed a decoder once is not tried again, and of what was not allowed or not there nothing can be had.
+# Files that have crashed a decoder or used up its time or memory are not decoded again; the others can't be read.
 NOT_TRIED = frozenset(
     {
         Reason.DECODER_CRASH,
@@ -43,7 +43,7 @@ NOT_TRIED = frozenset(
 
 @dataclass(frozen=True)
 class ThumbnailLimits:
-    """What may be read and decoded, as for a run."""
+    """Limits for reading and decoding, as in a run."""
 
     read: ReadLimits
     max_pixels: int
@@ -52,7 +52,7 @@ class ThumbnailLimits:
 
 
 def make_thumbnails(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str, bytes]:
-    """JPEG by location, those left out that can't be made; in all at most MAX_ALL_BYTES and `all_timeout_s`."""
+    """Return JPEGs by location, without those that can't be made, within MAX_ALL_BYTES and `all_timeout_s`."""
     deadline = time.monotonic() + limits.all_timeout_s
     wanted = list(dict.fromkeys(locations))
     made: dict[str, bytes] = {}
@@ -62,7 +62,7 @@ def make_thumbnails(locations: Sequence[str], limits: ThumbnailLimits) -> dict[s
 
 
 def _make_group(locations: list[str], limits: ThumbnailLimits, deadline: float) -> dict[str, bytes]:
-    """By halves where the process dies or hangs, until the one that is at fault is alone."""
+    """Make the thumbnails of a group; if the process dies or hangs, bisect until the faulty image is alone."""
     left = deadline - time.monotonic()
     if left <= 0:
         return {}
@@ -76,10 +76,10 @@ def _make_group(locations: list[str], limits: ThumbnailLimits, deadline: float) 
 
 
 def thumbnails_of(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str, bytes]:
-    """The same in this process, which it makes unfit for anything else."""
+    """Make thumbnails in this process, whose global settings of Pillow are changed."""
     warnings.simplefilter("ignore")
-    ImageFile.LOAD_TRUNCATED_IMAGES = True  # of a file cut short, what there is: a person sees where it ends
-    Image.MAX_IMAGE_PIXELS = None  # judged by our own limit
+    ImageFile.LOAD_TRUNCATED_IMAGES = True  # show what a truncated file contains
+    Image.MAX_IMAGE_PIXELS = None  # `max_pixels` is checked instead
     made = ((location, _thumbnail(location, limits)) for location in locations)
     return {location: jpeg for location, jpeg in made if jpeg}
 
@@ -106,7 +106,7 @@ def _small(image: Image.Image) -> Image.Image:
 
 
 def _as_jpeg(image: Image.Image) -> bytes | None:
-    """Without metadata; None for a picture that stays too large even when it is coarse."""
+    """Encode without metadata; None if it is too large even at half the quality."""
     for quality in (QUALITY, QUALITY // 2):
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=quality, optimize=True)

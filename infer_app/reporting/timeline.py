@@ -1,4 +1,4 @@
-"""What each process of a run did when, from its trace file: read line by line, kept as a few hundred bars."""
+"""Timeline of a run's processes from its trace file: read line by line, reduced to a few hundred bars."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import Any
 
 from infer_app.errors import UsageError
 
-NUM_SLOTS = 240  # of time, in each of which a process shows the stage it spent most of it on
-MAX_LANES = 32
+NUM_SLOTS = 240  # of time; each shows the stage in which a process spent most of it
+MAX_ROWS = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
+    """An interval in which a process was in one stage."""
+
     stage: str
     start: float  # share of the run, 0-1
     width: float
@@ -25,19 +27,23 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class TimelineRow:
-    name: str  # coordinator, or worker and its number
+    """One process of the run."""
+
+    name: str  # "coordinator", or "worker" and its number
     busy: float  # share of the run, 0-1
     bars: tuple[Bar, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
+    """All processes of a run."""
+
     seconds: float
     lanes: tuple[TimelineRow, ...]
 
 
 def read_timeline(path: Path) -> Timeline:
-    """Raises UsageError for what is not a trace of `infer run --trace`."""
+    """Read a trace file. Raises UsageError if `infer run --trace` did not write it."""
     try:
         end = max((event["ts"] + event["dur"] for event in _spans(path)), default=0.0)
         times = _sum_slots(path, end / NUM_SLOTS) if end > 0 else {}
@@ -46,15 +52,15 @@ def read_timeline(path: Path) -> Timeline:
         raise UsageError(f"--trace {path} can't be read: {error.strerror}", "name the file of a run") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UsageError(f"{path} is not a trace", "`infer run --trace FILE` writes one") from None
-    rows = [_row(names.get(pid, f"process {pid}"), slots, end) for pid, slots in sorted(times.items())[:MAX_LANES]]
+    rows = [_row(names.get(pid, f"process {pid}"), slots, end) for pid, slots in sorted(times.items())[:MAX_ROWS]]
     return Timeline(end / 1e6, tuple(sorted(rows, key=_by_name)))
 
 
 def _events(path: Path) -> Iterator[dict[str, Any]]:
-    """Each stands on a line of its own."""
+    """Yield the events, each of which is on a line of its own."""
     with path.open(encoding="utf-8") as file:
         if not file.readline(1000).startswith('{"displayTimeUnit"'):
-            raise ValueError("no trace of ours")
+            raise ValueError("not a trace of infer run")
         for line in file:
             if line.startswith('{"'):
                 yield json.loads(line.rstrip().rstrip(","))
@@ -65,7 +71,7 @@ def _spans(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _sum_slots(path: Path, width: float) -> dict[int, list[dict[str, float]]]:
-    """Microseconds by process, slot of time and stage."""
+    """Return the microseconds by process, slot of time and stage."""
     times: dict[int, list[dict[str, float]]] = {}
     for event in _spans(path):
         slots = times.setdefault(event["pid"], [defaultdict(float) for _ in range(NUM_SLOTS)])
@@ -81,12 +87,12 @@ def _row(name: str, slots: list[dict[str, float]], end: float) -> TimelineRow:
 
 
 def _bars(slots: list[dict[str, float]], width: float) -> Iterator[Bar]:
-    """A slot in which a process did next to nothing is a gap."""
+    """Yield the bars of a process; slots in which it was idle for three quarters are gaps."""
     stages = [max(slot, key=slot.__getitem__) if sum(slot.values()) > width / 4 else "" for slot in slots]
     for stage, run in groupby(range(NUM_SLOTS), stages.__getitem__):
-        places = list(run)
+        slots_of_bar = list(run)
         if stage:
-            yield Bar(stage, places[0] / NUM_SLOTS, len(places) / NUM_SLOTS)
+            yield Bar(stage, slots_of_bar[0] / NUM_SLOTS, len(slots_of_bar) / NUM_SLOTS)
 
 
 def _by_name(row: TimelineRow) -> tuple[int, str]:

@@ -1,15 +1,15 @@
-"""The rate that this machine could reach at the measured costs, what sets it, and what would raise it.
+"""The highest rate that this machine can reach at the measured costs, its bottleneck, and what would raise the rate.
 
-An image takes the time of these things, and the run is as fast as the scarcest of them (the utilisation law of queueing
-theory, Lazowska et al. 1984, Quantitative System Performance, 3.2 and 5.2: no resource is busy for more than all of
-the time, so the rate is at most the number of its servers over the time an image needs of one):
+Each image uses four resources, and the scarcest of them bounds the rate. This is the utilisation law of queueing theory
+(Lazowska et al. 1984, Quantitative System Performance, 3.2 and 5.2): a resource is busy for at most all of the time, so
+the rate is at most the number of its servers divided by the time that an image needs of one server.
 
-- the cores: Σ of the CPU milliseconds of all stages, the coordinator's select and write included, since on a CPU all
-  stages share the same cores;
-- the workers: Σ of the CPU milliseconds of their stages and of the wait for the storage, since a worker runs a chunk to
-  its end; those of the model over its threads;
-- the device, where there is one: Σ of the wall milliseconds of its process's stages;
-- the database: CPU and wait of select and write, since there is one coordinator and it does one thing at a time.
+- cores: the CPU time of all stages, including the coordinator's select and write, since on a CPU all stages share the
+  cores;
+- workers: the CPU time of their stages plus the wait for storage, since a worker finishes a chunk before it starts the
+  next one; the model's CPU time is divided by its threads;
+- device, if there is one: the wall time of its process's stages;
+- database: CPU time and wait of select and write, since the one coordinator runs them one after the other.
 """
 
 from __future__ import annotations
@@ -20,36 +20,28 @@ from dataclasses import dataclass, field, replace
 from infer_app.domain import Alternative
 
 COORDINATOR = frozenset({"select", "write"})
-WORTH_NAMING = 1.05  # a smaller gain is within what the measurement itself varies by
+MIN_SPEEDUP = 1.05  # a smaller one is within the measurement's own variation
 STORAGE, DATABASE, DEVICE = "storage", "database", "device"
-IN_WORDS = {
-    "read": "reading limits",
-    "decode": "decoding limits",
-    "transform": "resizing limits",
-    "gpu-decode": "decoding on the GPU limits",
-    "model": "the model limits",
-    STORAGE: "the storage limits",
-    DATABASE: "the database limits",
-}
+DISPLAY_NAMES = {"read": "reading", "decode": "decoding", "transform": "resizing", "gpu-decode": "decoding on the GPU"}
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What an image takes, and of how many it can take it."""
+    """Milliseconds per image by stage, and the number of servers of each resource."""
 
-    cpu_ms: Mapping[str, float]  # by stage, of one thread
-    wait_ms: Mapping[str, float]  # by stage: of the coordinator for the database, of the others for the storage
+    cpu_ms: Mapping[str, float]  # of one thread
+    wait_ms: Mapping[str, float]  # the coordinator waits for the database, all other stages wait for storage
     num_cores: int
     num_workers: int
-    num_threads: int = 1  # of a worker's model
-    device_ms: Mapping[str, float] = field(default_factory=dict)  # by stage: wall time of the device's one process
+    num_threads: int = 1  # of the model in each worker
+    device_ms: Mapping[str, float] = field(default_factory=dict)  # wall time of the device's one process
 
 
-def limits(cost: Cost) -> dict[str, float]:
-    """Images per second of each resource; of those only that an image takes anything of."""
+def rate_limits(cost: Cost) -> dict[str, float]:
+    """Return the highest rate of each resource, in images per second; resources that images don't use are left out."""
     cores_ms = sum(cost.cpu_ms.values())
-    workers_ms = sum(_of_a_worker(cost).values())
-    database_ms = _database(cost.cpu_ms) + _database(cost.wait_ms)
+    workers_ms = sum(_worker_ms(cost).values())
+    database_ms = _database_ms(cost.cpu_ms) + _database_ms(cost.wait_ms)
     times = {
         "cores": (cost.num_cores, cores_ms),
         "workers": (cost.num_workers, workers_ms),
@@ -59,53 +51,56 @@ def limits(cost: Cost) -> dict[str, float]:
     return {resource: 1e3 * servers / ms for resource, (servers, ms) in times.items() if ms > 0}
 
 
-def limiting_stage(cost: Cost) -> str | None:
-    """The dearest part of the scarcest resource: a stage of the workers, the storage, or the database."""
-    rates = limits(cost)
+def find_bottleneck(cost: Cost) -> str | None:
+    """Return what uses most of the scarcest resource: a stage, "storage" or "database"; None without measurements."""
+    rates = rate_limits(cost)
     scarcest = min(rates, key=rates.__getitem__, default=None)
     if scarcest is None or scarcest == DATABASE:
         return scarcest
     if scarcest == "workers":
-        parts = _of_a_worker(cost)
+        parts = _worker_ms(cost)
     elif scarcest == DEVICE:
         parts = dict(cost.device_ms)
     else:
         parts = {stage: ms for stage, ms in cost.cpu_ms.items() if stage not in COORDINATOR}
-        parts[DATABASE] = _database(cost.cpu_ms)
+        parts[DATABASE] = _database_ms(cost.cpu_ms)
     return max(parts, key=parts.__getitem__)
 
 
 def advise(cost: Cost, alternatives: Sequence[Alternative]) -> str | None:
-    """The alternative that would raise the limit most, in words; None where none does by a twentieth.
+    """Return the alternative that would raise the rate limit most, as text; None if none raises it by 5 %.
 
-    Amdahl's law with every resource in it: the limit with the cheaper stage over the limit as it is. Where storage or
-    database limit, nothing is named: a cheaper stage would only wait more.
+    None as well if storage or the database is the bottleneck: a cheaper stage would only wait longer.
     """
-    if limiting_stage(cost) in (None, STORAGE, DATABASE):
+    if find_bottleneck(cost) in (None, STORAGE, DATABASE):
         return None
-    gains = {alternative.what: gain(cost, alternative) for alternative in alternatives if alternative.instead_of > 0}
-    best = max(gains, key=gains.__getitem__, default="")
-    return f"{gains[best]:.1f} × faster over all with {best}" if gains.get(best, 0) >= WORTH_NAMING else None
+    measured = [alternative for alternative in alternatives if alternative.instead_of > 0]
+    speedups = {alternative.what: compute_speedup(cost, alternative) for alternative in measured}
+    best = max(speedups, key=speedups.__getitem__, default="")
+    return f"{speedups[best]:.1f} × faster overall with {best}" if speedups.get(best, 0) >= MIN_SPEEDUP else None
 
 
-def gain(cost: Cost, alternative: Alternative) -> float:
-    """The limit with the alternative over the limit without. Its cost is scaled to what its stages took in this run."""
+def compute_speedup(cost: Cost, alternative: Alternative) -> float:
+    """Return the rate limit with the alternative divided by the present one, as Amdahl's law does for one resource.
+
+    The alternative's cost is scaled to what its stages took in this run.
+    """
     share = alternative.ms / alternative.instead_of
     scaled = {stage: ms * share if stage in alternative.stages else ms for stage, ms in cost.cpu_ms.items()}
     cheaper = replace(cost, cpu_ms=scaled)
-    return min(limits(cheaper).values()) / min(limits(cost).values())
+    return min(rate_limits(cheaper).values()) / min(rate_limits(cost).values())
 
 
-def in_words(limited_by: str) -> str:
-    return IN_WORDS.get(limited_by, f"{limited_by} limits")
+def display_name(bottleneck: str) -> str:
+    return DISPLAY_NAMES.get(bottleneck, bottleneck)
 
 
-def _of_a_worker(cost: Cost) -> dict[str, float]:
-    """Milliseconds that an image keeps a worker busy or waiting."""
+def _worker_ms(cost: Cost) -> dict[str, float]:
+    """Return the milliseconds that an image keeps a worker busy or waiting, by stage."""
     parts = {stage: ms for stage, ms in cost.cpu_ms.items() if stage not in COORDINATOR | cost.device_ms.keys()}
     parts["model"] = parts.get("model", 0.0) / cost.num_threads
     return parts | {STORAGE: sum(ms for stage, ms in cost.wait_ms.items() if stage not in COORDINATOR)}
 
 
-def _database(ms: Mapping[str, float]) -> float:
+def _database_ms(ms: Mapping[str, float]) -> float:
     return sum(ms.get(stage, 0.0) for stage in COORDINATOR)

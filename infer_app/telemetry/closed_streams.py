@@ -1,4 +1,4 @@
-"""Words that can't be written, for a full disk or a reader who has gone: they are forgotten and nothing else is."""
+"""Drop buffered output that can't be written because the disk is full or the reader has closed the pipe."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import os
 from typing import TextIO
 
 
-def forget(stream: TextIO) -> None:
-    """What a stream holds back after a failed write: whoever flushes it next, as each start of a process does, would
-    fail for it. Later words are tried again."""
+def discard_pending_output(stream: TextIO) -> None:
+    """Discard what a stream still buffers after a failed write.
+
+    Otherwise the next flush, which each start of a process does, would fail again. Later output is written as usual.
+    """
     number = stream.fileno()
-    there, nowhere = os.dup(number), os.open(os.devnull, os.O_WRONLY)
+    original, null = os.dup(number), os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nowhere, number)
+        os.dup2(null, number)
         stream.flush()
     finally:
-        os.dup2(there, number)
-        os.close(there)
-        os.close(nowhere)
+        os.dup2(original, number)
+        os.close(original)
+        os.close(null)

@@ -1,7 +1,7 @@
-"""Log lines go to standard error, for people or as JSON lines: standard output is for results.
+"""Logging to standard error, as text or as JSON lines; standard output is for results.
 
-Modules log by `logging.getLogger(__name__)`, with figures to search by as `extra`; what is `bound` goes with every
-line. structlog only renders, so that lines of libraries look the same.
+Modules log by `logging.getLogger(__name__)` and pass searchable values as `extra`; values that are `bound` are added to
+every line. structlog only renders, so that the lines of libraries look the same.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from typing import Any
 from structlog import contextvars, dev, processors, stdlib
 from structlog.typing import EventDict, Processor
 
-from infer_app.telemetry.closed_streams import forget
+from infer_app.telemetry.closed_streams import discard_pending_output
 from infer_app.telemetry.printable import one_line, printable
 
 JSON = "json"
-FIRST = ("timestamp", "level", "event", "date", "model", "run_id", "chunk")  # of a JSON line's keys
-OF_FORMATTERS = ("message", "asctime")  # attributes that any formatter leaves on a record
-SHOWN = ("timestamp", "level", "event", "chunk", "exc_info")  # to people, whose first and last line name the rest
+FIRST_JSON_KEYS = ("timestamp", "level", "event", "date", "model", "run_id", "chunk")
+FORMATTER_ATTRIBUTES = ("message", "asctime")  # set on a record by any formatter
+TEXT_KEYS = ("timestamp", "level", "event", "chunk", "exc_info")  # a run's first and last line name date and model
 
 
 class StderrHandler(logging.StreamHandler[Any]):
-    """The one handler of this program; `style` is text or json."""
+    """The only log handler of this program; `style` is text or json."""
 
     def __init__(self, style: str) -> None:
         super().__init__(sys.stderr)
@@ -33,37 +33,37 @@ class StderrHandler(logging.StreamHandler[Any]):
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - its name in logging
         if isinstance(sys.exc_info()[1], OSError):
-            forget(self.stream)
+            discard_pending_output(self.stream)
         else:
             super().handleError(record)
 
 
 def log_to_stderr(style: str = "text", quiet: bool = False, verbose: bool = False) -> None:
-    """Called again it replaces what it set before."""
+    """Set up logging; replace the handler of an earlier call."""
     level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
     root = logging.getLogger()
-    for handler in _ours():
+    for handler in _own_handlers():
         root.removeHandler(handler)
     root.addHandler(StderrHandler(style))
     logging.getLogger("infer_app").setLevel(level)
-    logging.captureWarnings(True)  # Python's own would stand between JSON lines
+    logging.captureWarnings(True)  # Python would print them as text between JSON lines
 
 
 def logs_json() -> bool:
-    return any(handler.style == JSON for handler in _ours())
+    return any(handler.style == JSON for handler in _own_handlers())
 
 
 def bound(**context: str) -> AbstractContextManager[None]:
-    """Within it every line has these keys."""
+    """Add these keys to every line logged within the `with` block."""
     return contextvars.bound_contextvars(**context)
 
 
 def bind(**context: str) -> None:
-    """Every line has these keys from now on."""
+    """Add these keys to every line logged from now on."""
     contextvars.bind_contextvars(**context)
 
 
-def _ours() -> list[StderrHandler]:
+def _own_handlers() -> list[StderrHandler]:
     return [handler for handler in logging.getLogger().handlers if isinstance(handler, StderrHandler)]
 
 
@@ -73,32 +73,32 @@ def _formatter(style: str, is_terminal: bool) -> logging.Formatter:
         processors.TimeStamper(fmt="iso", utc=True) if is_json else processors.TimeStamper("%Y-%m-%d %H:%M:%S", False)
     )
     gather: list[Processor] = [_add_extra, contextvars.merge_contextvars, stdlib.add_log_level, time]
-    # Plain tracebacks: those with the values of variables would show passwords.
+    # Plain tracebacks: tracebacks with the values of variables would show passwords.
     if is_json:
         gather.append(stdlib.add_logger_name)
-        render: list[Processor] = [_in_order, processors.format_exc_info, processors.JSONRenderer(default=str)]
+        render: list[Processor] = [_first_keys_first, processors.format_exc_info, processors.JSONRenderer(default=str)]
     else:
         console = dev.ConsoleRenderer(colors=is_terminal, pad_event_to=0, pad_level=False, sort_keys=False)
-        render = [_for_people, processors.format_exc_info, _escaped, console]
+        render = [_only_text_keys, processors.format_exc_info, _escape, console]
     return stdlib.ProcessorFormatter(
         foreign_pre_chain=gather, processors=[stdlib.ProcessorFormatter.remove_processors_meta, *render]
     )
 
 
 def _add_extra(_: Any, __: str, line: EventDict) -> EventDict:
-    """Add what was passed as `extra`, and not what a record factory or another handler's formatter adds."""
-    not_given = {*logging.makeLogRecord({}).__dict__, *OF_FORMATTERS}
-    return {**line, **{name: value for name, value in line["_record"].__dict__.items() if name not in not_given}}
+    """Add what was passed as `extra`, but not what a record factory or another handler's formatter adds."""
+    not_extra = {*logging.makeLogRecord({}).__dict__, *FORMATTER_ATTRIBUTES}
+    return {**line, **{name: value for name, value in line["_record"].__dict__.items() if name not in not_extra}}
 
 
-def _for_people(_: Any, __: str, line: EventDict) -> EventDict:
-    return {key: line[key] for key in SHOWN if key in line}
+def _only_text_keys(_: Any, __: str, line: EventDict) -> EventDict:
+    return {key: line[key] for key in TEXT_KEYS if key in line}
 
 
-def _in_order(_: Any, __: str, line: EventDict) -> EventDict:
-    return {**{key: line[key] for key in FIRST if key in line}, **line}
+def _first_keys_first(_: Any, __: str, line: EventDict) -> EventDict:
+    return {**{key: line[key] for key in FIRST_JSON_KEYS if key in line}, **line}
 
 
-def _escaped(_: object, __: str, line: EventDict) -> EventDict:
+def _escape(_: object, __: str, line: EventDict) -> EventDict:
     traceback = {"exception": printable(line["exception"])} if "exception" in line else {}
     return {key: one_line(value) if isinstance(value, str) else value for key, value in line.items()} | traceback

@@ -1,8 +1,8 @@
-"""What a run came to, in the text format of Prometheus, for node_exporter's textfile collector.
+"""Metrics of a run in Prometheus' text format, for node_exporter's textfile collector.
 
-A run writes the whole file anew and keeps of the earlier one what it says nothing about: the time of a model's last
-success where this run had none, and everything of models that it did not run. The project's folder is a label of all,
-since node_exporter refuses two files that say the same of different projects.
+Each run rewrites the whole file. It keeps the samples of models that it did not run, and the time of a model's last
+success if the model failed now. Every sample is labelled with the project's folder, since node_exporter refuses files
+that contain the same sample twice.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ LAST_SUCCESS = "infer_last_success_timestamp_seconds"
 HELP = {
     "infer_last_run_timestamp_seconds": "When the last run ended, whatever its exit code.",
     "infer_last_run_exit_code": "Exit code of the last run, over all its models.",
-    "infer_last_run_duration_seconds": "How long it took.",
+    "infer_last_run_duration_seconds": "Duration of the last run.",
     LAST_SUCCESS: "When a run of the model last ended with exit code 0.",
     "infer_model_exit_code": "Exit code of the model's last run.",
-    "infer_images_selected": "New images that the last run took up, its look-back included.",
-    "infer_images_predicted": "Those it predicted.",
-    "infer_images_rejected": "Those it rejected, by reason.",
-    "infer_images_pending": "Images with neither a prediction nor a rejection after it, days before included.",
-    "infer_images_per_second": "Rate that was reached, start-up included.",
-    "infer_limit_images_per_second": "Rate that this machine allows.",
+    "infer_images_selected": "New images that the last run selected, its look-back included.",
+    "infer_images_predicted": "Images that the last run predicted.",
+    "infer_images_rejected": "Images that the last run rejected, by reason.",
+    "infer_images_pending": "Images without prediction or rejection after the last run, earlier days included.",
+    "infer_images_per_second": "Rate of the last run, start-up included.",
+    "infer_limit_images_per_second": "Highest rate that this machine can reach.",
 }
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]  # (name, labels): value
 
 
 @dataclass(frozen=True, slots=True)
 class ModelOutcome:
-    """What a run came to for one model; no reports where it was not run."""
+    """Result of a run for one model; without reports if the model was not run."""
 
     model: str
     exit_code: int
     reports: Sequence[RunReport] = ()  # one for each day
-    older_pending: int = 0  # of days before those
+    older_pending: int = 0  # pending images of earlier days
 
     @property
     def selected(self) -> int:
@@ -63,12 +63,12 @@ class ModelOutcome:
 
     @property
     def longest(self) -> RunReport | None:
-        """Of the day that says most about speed."""
+        """Return the report of the day with most images, whose rate is the most reliable; None without images."""
         return max((report for report in self.reports if report.selected), key=lambda one: one.selected, default=None)
 
 
 def read_samples(text: str) -> Samples:
-    """Of an earlier file. Raises ValueError where it is none of ours."""
+    """Parse an earlier file. Raises ValueError if it is not in Prometheus' text format."""
     families = text_string_to_metric_families(text)
     samples = [sample for family in families for sample in family.samples]
     return {(one.name, tuple(sorted(one.labels.items()))): one.value for one in samples if one.name in HELP}
@@ -82,7 +82,7 @@ def render_metrics(
     seconds: float,
     now: float | None = None,
 ) -> bytes:
-    """The new file; `now` is the run's end, in seconds since 1970."""
+    """Return the new file's content; `now` is the end of the run, in seconds since 1970."""
     now = time.time() if now is None else now
     new: Samples = {
         ("infer_last_run_timestamp_seconds", ()): now,
@@ -90,10 +90,10 @@ def render_metrics(
         ("infer_last_run_duration_seconds", ()): seconds,
     }
     for outcome in outcomes:
-        new |= _of_model(outcome, now)
-    of_project = ("project", str(project))
-    samples = _kept(earlier, [{of_project, ("model", outcome.model)} for outcome in outcomes])
-    samples |= {(name, tuple(sorted((*labels, of_project)))): value for (name, labels), value in new.items()}
+        new |= _model_samples(outcome, now)
+    project_label = ("project", str(project))
+    samples = _kept(earlier, [{project_label, ("model", outcome.model)} for outcome in outcomes])
+    samples |= {(name, tuple(sorted((*labels, project_label)))): value for (name, labels), value in new.items()}
     registry = CollectorRegistry()
     registry.register(_Fixed(samples))
     return generate_latest(registry)
@@ -103,11 +103,11 @@ def _kept(earlier: Samples, replaced: Sequence[set[tuple[str, str]]]) -> Samples
     return {
         (name, labels): value
         for (name, labels), value in earlier.items()
-        if name == LAST_SUCCESS or not any(these.issubset(labels) for these in replaced)
+        if name == LAST_SUCCESS or not any(model_labels.issubset(labels) for model_labels in replaced)
     }
 
 
-def _of_model(outcome: ModelOutcome, now: float) -> Samples:
+def _model_samples(outcome: ModelOutcome, now: float) -> Samples:
     values: dict[str, float] = {"infer_model_exit_code": outcome.exit_code}
     if outcome.exit_code == 0:
         values[LAST_SUCCESS] = now

@@ -1,4 +1,4 @@
-"""How far a run is: a bar on a terminal, one log line now and then under cron, nothing when quiet."""
+"""Progress of a run: a bar on a terminal, a log line per minute under cron, nothing if quiet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Advance = Callable[[ChunkResult], None]
 
 
 class Progress:
-    """One per command; `of_day` gives a function that is called after each commit."""
+    """Progress display of one command; `of_day` yields a function to call after each commit."""
 
     def __init__(self, quiet: bool = False) -> None:
         self._quiet = quiet
@@ -30,7 +30,7 @@ class Progress:
 
     @contextmanager
     def of_day(self, day: Day, count: Callable[[], int], limit: int | None) -> Iterator[Advance]:
-        """`count` says how many images there are to do, asked only when it will be shown."""
+        """Display the progress of a day; `count` returns its new images and is called only if they are displayed."""
         if self._quiet:
             yield lambda _: None
             return
@@ -38,7 +38,7 @@ class Progress:
         if total and self._console.is_terminal and not logs_json():
             yield from self._bar(day, total)
         else:
-            yield _now_and_then(day, total)
+            yield _log_every_minute(day, total)
 
     def _bar(self, day: Day, total: int) -> Iterator[Advance]:
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -47,7 +47,7 @@ class Progress:
             yield lambda result: bar.advance(task, result.num_images)
 
 
-def _now_and_then(day: Day, total: int) -> Advance:
+def _log_every_minute(day: Day, total: int) -> Advance:
     done = 0
     started = logged = time.monotonic()
 

@@ -1,4 +1,4 @@
-"""What each stage costs and waits, measured where it runs."""
+"""CPU, wall and waiting time of each stage, measured in the process that runs it."""
 
 from __future__ import annotations
 
@@ -26,22 +26,21 @@ STAGES = (
     "outputs",
     "write",
 )
-WAITING_STAGES = ("select", "read", "cache", "write")  # for a database or a storage; the others only want a core
+WAITING_STAGES = ("select", "read", "cache", "write")  # for database or storage; the others only for a core
 
 
 class StageClock:
-    """Seconds summed by stage: CPU, wall, and of the wall seconds those it waited.
+    """Seconds by stage: CPU time, wall time, and the part of the wall time that the stage waited.
 
-    Where a stage waits for nothing but a core, the wall seconds beyond its CPU seconds are those that the kernel gave
-    to others, and count for nothing. `cpu_clock` is that of the process, since a model may have several threads, or
-    time.thread_time where the process does something else besides.
+    Waiting for a core does not count as waiting: the kernel gave that time to other processes. `cpu_clock` is the
+    process's clock, since a model may run several threads; pass time.thread_time if the process does other work too.
     """
 
     def __init__(self, is_traced: bool = False, cpu_clock: Callable[[], float] = time.process_time) -> None:
         self.cpu_seconds: dict[str, float] = defaultdict(float)
         self.wall_seconds: dict[str, float] = defaultdict(float)
         self.wait_seconds: dict[str, float] = defaultdict(float)
-        self.refs: Sequence[ImageRef] = ()  # what is in hand, for the spans
+        self.refs: Sequence[ImageRef] = ()  # the images being processed, for the spans
         self.spans: list[Span] = []
         self._is_traced = is_traced
         self._cpu_clock = cpu_clock
@@ -62,7 +61,7 @@ class StageClock:
                 self.spans.append(Span(stage, start, wall, cpu, tuple(ref.image_id for ref in self.refs)))
 
     def stamp(self, result: ChunkResult) -> ChunkResult:
-        """The result with what making it took in this process."""
+        """Return the result with the seconds measured in this process."""
         return replace(
             result,
             cpu_seconds=dict(self.cpu_seconds),
@@ -74,13 +73,13 @@ class StageClock:
 
 
 def _runnable_seconds() -> float:
-    """How long this thread ran, or was ready to and had no core, since it began."""
+    """Return how long this thread has run or waited for a core since it started."""
     statistics = _scheduler_statistics(threading.get_native_id())
     queued_ns = 0 if statistics is None else int(os.pread(statistics, 64, 0).split()[1])
     return time.thread_time() + queued_ns / 1e9
 
 
-@cache  # kept open: 2 µs a look. By thread, and a forked process has other threads
+@cache  # kept open: 2 µs per read. The key is the thread, since a forked process has different threads
 def _scheduler_statistics(thread: int) -> int | None:
     try:
         return os.open(f"/proc/self/task/{thread}/schedstat", os.O_RDONLY | os.O_CLOEXEC)

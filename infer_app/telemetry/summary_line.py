@@ -1,4 +1,4 @@
-"""The line a run ends with."""
+"""The last line of a run, and the other texts about its counts, costs and expected duration."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from infer_app.domain import DayCounts, RunReport
-from infer_app.telemetry.bottleneck import in_words
+from infer_app.telemetry.bottleneck import display_name
 from infer_app.telemetry.stage_clock import WAITING_STAGES
 
-LITTLE = 0.1  # of the cores' time
+MIN_TAKEN = 0.1  # share of the cores' time from which on other programs are named
 
 
 def summary_line(report: RunReport) -> str:
-    """`19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit · the model limits`."""
+    """Return the last line of a run.
+
+    `19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit; bottleneck: model`
+    """
     parts = [f"{short_date(report.date)}: {balance(report.day)}"]
     if not report.selected:
         nothing = "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new"
@@ -24,21 +27,23 @@ def summary_line(report: RunReport) -> str:
 
 
 def speed(report: RunReport) -> str:
-    """`94 % of the limit · the model limits`; where others took most of what is missing, they do."""
+    """Return `94 % of the limit; bottleneck: model`.
+
+    Other programs are named as the bottleneck if they took at least half of the share that is missing.
+    """
     share = report.share_of_limit
     if share is None or report.limited_by is None:
         return "too few images to judge the speed"
-    others_limit = taken_by_others(report) >= max(LITTLE, (1 - share) / 2)
-    return (
-        f"{100 * share:.0f} % of the limit · {'other programs limit' if others_limit else in_words(report.limited_by)}"
-    )
+    is_disturbed = taken_by_others(report) >= max(MIN_TAKEN, (1 - share) / 2)
+    bottleneck = "other programs" if is_disturbed else display_name(report.limited_by)
+    return f"{100 * share:.0f} % of the limit; bottleneck: {bottleneck}"
 
 
 def taken_by_others(report: RunReport) -> float:
-    """Share of the cores' time that the workers were ready and others ran, 0-1.
+    """Return the share of the cores' time in which workers were ready to run but other programs ran, 0-1.
 
-    The wall time of stages that wait for nothing but a core, beyond their CPU time; 0 where more processes than cores
-    take them from each other.
+    It is the wall time beyond the CPU time of the stages that wait only for a core. With more workers than cores it is
+    0, since the workers then take the cores from each other.
     """
     busy = [stage for stage in report.walls if stage not in WAITING_STAGES]
     cpu, wall = (sum(times.get(stage, 0.0) for stage in busy) for times in (report.stages, report.walls))
@@ -54,32 +59,32 @@ def balance(counts: DayCounts) -> str:
 
 
 def stage_costs(report: RunReport) -> str:
-    """`CPU ms per image: decode 1.7, model 14.1 …; waiting: read 3.2; limit 120 images/s, reached 113`."""
-    costs = _in_ms(report.stages)
-    waits = f"; waiting: {_in_ms(report.waits)}" if _in_ms(report.waits) else ""
+    """Return `CPU ms per image: decode 1.7, model 14.1 …; waiting: read 3.2; limit 120 images/s, reached 113`."""
+    costs = _format_ms(report.stages)
+    waits = f"; waiting: {_format_ms(report.waits)}" if _format_ms(report.waits) else ""
     limit = f"{report.limit_images_per_second:,.0f}" if report.limit_images_per_second else "unknown"
     steady = report.steady_images_per_second
     reached = f"{report.images_per_second:,.0f}" + (f", {steady:,.0f} once the workers ran" if steady else "")
-    told = f"CPU ms per image: {costs}{waits}; limit {limit} images/s, reached {reached}"
-    return "; ".join(filter(None, [told, told_of_others(taken_by_others(report))]))
+    text = f"CPU ms per image: {costs}{waits}; limit {limit} images/s, reached {reached}"
+    return "; ".join(filter(None, [text, describe_others(taken_by_others(report))]))
 
 
 def node_costs(report: RunReport) -> dict[str, str]:
-    """`120 images, 14 images/s, CPU ms per image: decode 1.7, model 14.1` of each node of a cluster, by name."""
+    """Return `120 images, 14 images/s, CPU ms per image: decode 1.7, model 14.1` for each node of a cluster."""
     return {
         node: f"{one['images']:,} images, {one['images_per_second']:,.0f} images/s, CPU ms per image: "
-        + _in_ms(one["stages"])
+        + _format_ms(one["stages"])
         for node, one in report.nodes.items()
     }
 
 
-def told_of_others(share: float) -> str:
-    """What other programs took of the cores' time, 0-1; nothing where it is little."""
-    return f"other programs took {100 * share:.0f} % of the cores' time" if share >= LITTLE else ""
+def describe_others(share: float) -> str:
+    """Return how much of the cores' time other programs took, as text; empty if it is under a tenth."""
+    return f"other programs took {100 * share:.0f} % of the cores' time" if share >= MIN_TAKEN else ""
 
 
-def _in_ms(stages: Mapping[str, float]) -> str:
-    """Leaves out what rounds to nothing."""
+def _format_ms(stages: Mapping[str, float]) -> str:
+    """Return the milliseconds of each stage as text, without stages that round to 0."""
     return ", ".join(f"{stage} {ms:.2f}" for stage, ms in stages.items() if ms >= 0.005)
 
 
@@ -96,11 +101,13 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    pending: int
-    seconds: float | None  # None when nothing was measured
+    """How long a run over the pending images would take."""
 
-    def told(self, now: datetime) -> str:
-        """`412,000 pending, 46 min, done 05:12`, if it starts now."""
+    pending: int
+    seconds: float | None  # None if nothing was measured
+
+    def describe(self, now: datetime) -> str:
+        """Return `412,000 pending, 46 min, done 05:12` for a run that starts now."""
         if self.seconds is None:
             return f"{self.pending:,} pending"
         done = now + timedelta(seconds=self.seconds)
@@ -108,12 +115,12 @@ class Forecast:
 
 
 def forecast(report: RunReport, pending: int) -> Forecast:
-    """What the run took besides its images (starting, and the idle end), then `pending` images at its steady rate.
+    """Estimate the duration for `pending` images from a run: its start-up and idle end, plus its steady rate.
 
-    A run too short to have one mostly started: then at the limit that its costs allow.
+    A run too short for a steady rate spent most of its time on start-up; its rate limit is used instead.
     """
     if not report.selected:
         return Forecast(pending, None)
     steady = report.steady_images_per_second or report.limit_images_per_second or report.images_per_second
-    besides = max(0.0, report.seconds - report.selected / steady)
-    return Forecast(pending, besides + pending / steady)
+    overhead = max(0.0, report.seconds - report.selected / steady)
+    return Forecast(pending, overhead + pending / steady)

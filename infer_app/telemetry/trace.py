@@ -1,4 +1,4 @@
-"""A run as a picture: every pass through every stage, in the JSON that Perfetto and chrome://tracing open.
+"""Trace of a run: the time of every chunk in every stage, as JSON for Perfetto and chrome://tracing.
 
 The format is Chrome's Trace Event Format, as a JSON object: complete events (ph X), times in microseconds.
 """
@@ -20,14 +20,14 @@ log = logging.getLogger(__name__)
 
 
 class Trace:
-    """Written beside its place while the run goes on, and moved there when the `with` ends, however it ends."""
+    """A trace file, written under a temporary name and renamed when the `with` block ends, also after an error."""
 
     def __init__(self, path: Path) -> None:
-        """Raises UsageError where no file can be written."""
-        self._path = path.resolve()  # what a link points to is written, and the link stays
+        """Open the temporary file. Raises UsageError if it can't be written."""
+        self._path = path.resolve()  # the target of a symbolic link is written, and the link stays
         self._part = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
         if self._path.exists() and not self._path.is_file():
-            raise UsageError(f"--trace {path} is not a file", "name one that is made or overwritten")
+            raise UsageError(f"--trace {path} is not a file", "name a file, which is created or overwritten")
         try:
             self._file = self._part.open("w", encoding="utf-8")
         except OSError as error:
@@ -35,12 +35,12 @@ class Trace:
                 f"--trace {path} can't be written: {error.strerror}", "name a file in a folder you can write to"
             ) from None
         self._origin = time.monotonic()
-        self._numbers: dict[int, int] = {}  # of the workers, by pid
+        self._numbers: dict[int, int] = {}  # worker numbers by pid
         self._lost = False
         self._write('{"displayTimeUnit": "ms", "traceEvents": [\n' + _lines(_names(os.getpid(), "coordinator", 0)))
 
     def add(self, pid: int, spans: Iterable[Span]) -> None:
-        """What the process did. A process that is new is named: the coordinator or a worker by its number."""
+        """Add the spans of a process; a process seen for the first time is named as the next worker."""
         if pid != os.getpid() and pid not in self._numbers:
             self._numbers[pid] = len(self._numbers) + 1
             self._append(_names(pid, f"worker {self._numbers[pid]}", self._numbers[pid]))
@@ -75,7 +75,7 @@ class Trace:
             self._write(",\n" + _lines(events))
 
     def _write(self, text: str) -> None:
-        """On a full disk a night goes on, and its trace is given up."""
+        """Write, or give the trace up if the disk is full: the run continues without it."""
         if self._lost:
             return
         try:
@@ -93,7 +93,7 @@ def _lines(events: Sequence[dict[str, Any]]) -> str:
 
 
 def _names(pid: int, name: str, order: int) -> list[dict[str, Any]]:
-    """Metadata: a process has one thread here, and both have a name; the coordinator comes first."""
+    """Return the metadata events that name a process and its one thread, sorted by `order`."""
     event = {"ph": "M", "pid": pid, "tid": pid}
     return [
         event | {"name": "process_name", "args": {"name": name}},

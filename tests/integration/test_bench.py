@@ -6,7 +6,7 @@ import pytest
 
 from infer_app.cli.run.bench import bench
 from infer_app.errors import UsageError
-from infer_app.telemetry.summary_line import told_of_others
+from infer_app.telemetry.summary_line import describe_others
 
 
 def test_a_folder_is_measured_its_broken_file_named_and_the_bottleneck_said(project):
@@ -17,7 +17,7 @@ def test_a_folder_is_measured_its_broken_file_named_and_the_bottleneck_said(proj
     assert "40 images, " in said
     assert f"broken: {project.photos / '0002.jpg'}: unsupported_format" in said
     assert "1 broken dropped" in said
-    assert said.splitlines()[-1].startswith(("the model limits: ", "loading limits: "))
+    assert said.splitlines()[-1].startswith(("bottleneck: model; ", "bottleneck: loading; "))
     assert (project.folder / "infer.db").read_bytes() == before
 
 
@@ -26,7 +26,7 @@ def test_json_has_every_figure(project):
     answer = project.infer_json("bench", "--images", "photos", "--only", "turbo")
     assert (answer["num_images"], answer["broken"], answer["bottleneck"]) == (2, {}, None)
     (row,) = answer["rows"]
-    assert (row["name"], row["num_images"], row["note"]) == ("turbo", 2, told_of_others(row["others"]))
+    assert (row["name"], row["num_images"], row["note"]) == ("turbo", 2, describe_others(row["others"]))
     assert min(row["seconds"], row["peak_pss"]) > 0 <= row["others"] < 1
 
 

@@ -208,8 +208,8 @@ def test_the_last_line_names_the_share_and_what_limits(project, slow):
     assert costs.startswith("CPU ms per image: ")
     assert "; waiting: " in costs
     assert verdict.startswith(f"20 Nov: {NUM_PHOTOS} = {NUM_PHOTOS} predicted + 0 rejected + 0 pending · ")
-    other = " % of the limit · other programs limit"  # the truth too, on a busy machine
-    assert verdict.endswith((" % of the limit · the storage limits", other))
+    other = " % of the limit; bottleneck: other programs"  # the truth too, on a busy machine
+    assert verdict.endswith((" % of the limit; bottleneck: storage", other))
 
 
 @pytest.mark.always
@@ -269,7 +269,7 @@ def test_large_photos_are_offered_scaled_decoding_with_what_it_gained(project):
     for path in project.photos.iterdir():
         Image.radial_gradient("L").resize((2400, 1800)).convert("RGB").save(path)
     dry = run(project, "--dry-run", "--limit", "24")
-    assert "× faster over all with a model built with --decode scaled" in dry["advice"]
+    assert "× faster overall with a model built with --decode scaled" in dry["advice"]
     assert dry["limited_by"] == "decode"
 
 

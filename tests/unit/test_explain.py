@@ -84,7 +84,7 @@ def test_a_file_that_nobody_can_see_is_neither():
 
 def test_a_read_that_hangs_is_ended(monkeypatch):
     monkeypatch.setattr(image_report, "read_limits", lambda loaded: ReadLimits((), 100, rows=Hanging()))
-    monkeypatch.setattr(image_report, "STARTING_S", 0.0)
+    monkeypatch.setattr(image_report, "START_UP_S", 0.0)
     loaded = LoadedSettings.model_construct(path=Path("/srv/infer.toml"), images=ImagesSettings(timeout_s=0.5))
     found = image_report._look(loaded, f"{ROW}1")
     assert (found.reason, found.facts) == ("read_timeout", FileFacts())

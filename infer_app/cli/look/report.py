@@ -177,11 +177,11 @@ def _index_row(loaded: LoadedSettings, project: ProjectDatabase, day: date, mode
     file = default_file(loaded, day, model)
     too_many = has_too_many_rejected(counts, last, loaded.run.max_rejected)
     state = state_of(counts, last, too_many)
-    told = "too many rejected" if too_many and not last.has_failed else _told(last)
-    return IndexRow(day, model, counts, state, told, file.name if file.exists() else None)
+    outcome = "too many rejected" if too_many and not last.has_failed else _outcome(last)
+    return IndexRow(day, model, counts, state, outcome, file.name if file.exists() else None)
 
 
-def _told(run: RunFigures) -> str:
+def _outcome(run: RunFigures) -> str:
     return f"exit code {run.exit_code}" if run.exit_code else run.state
 
 

@@ -57,7 +57,7 @@ def _print_result(result: ModelResult, days: Sequence[Day], nearest: date | None
         what = f"no images on {days[-1]}; the nearest day that has any is {nearest}"
         print(what if nearest else "there are no images at all")
     if result.rest:
-        print(f"if it goes on now: {result.rest.told(_now())}")
+        print(f"if it goes on now: {result.rest.describe(_now())}")
     print(summary_line(last))
 
 
@@ -95,4 +95,4 @@ def print_dry_run_summary(
             name = f"{report.model}: " if len(reports) > 1 else ""
             counts = f"{report.predicted:,} would be predicted, {report.rejected:,} rejected"
             print(f"dry run, nothing written: {name}{counts} · {speed(report)}")
-        print(rest.told(_now()))
+        print(rest.describe(_now()))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 from infer_app.errors import EXIT_BUG, InferError
-from infer_app.telemetry.closed_streams import forget
+from infer_app.telemetry.closed_streams import discard_pending_output
 from infer_app.telemetry.printable import one_line
 
 log = logging.getLogger(__name__)
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 def fail(error: Exception, as_json: bool) -> int:
     """Tells of the failure and returns the exit code."""
     if isinstance(error, BrokenPipeError):  # `infer predictions | head`
-        forget(sys.stdout)
+        discard_pending_output(sys.stdout)
         return 0
     known = isinstance(error, InferError)
     message = str(error) if known else f"a bug: {type(error).__name__}: {error}"
@@ -45,7 +45,7 @@ def heard(stream: TextIO) -> Iterator[None]:
         yield
         stream.flush()
     except OSError as error:
-        forget(stream)
+        discard_pending_output(stream)
         log.warning("what was to be told is lost: %s", error)
 
 

@@ -8,7 +8,7 @@ import pytest
 from infer_app.bench import ladder
 from infer_app.bench.benchmark_request import BenchmarkRequest
 from infer_app.bench.ladder import Bottleneck, Row, find_bottleneck, measure_ladder
-from infer_app.telemetry.summary_line import told_of_others
+from infer_app.telemetry.summary_line import describe_others
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def test_a_strategy_that_fails_is_a_row_that_says_so_and_the_next_is_measured(or
     gone = f"{order.paths[0]} is gone"
     order = replace(order, paths=[*order.paths, gone])
     dropping, turbo = measure_ladder(order, {}, only=["drop-broken", "turbo"])
-    others = told_of_others(dropping.others)  # nothing, on a quiet machine
+    others = describe_others(dropping.others)  # nothing, on a quiet machine
     assert (dropping.num_images, dropping.note, dropping.uses_model) == (
         len(order.paths) - 1,
         f"1 broken dropped, {others}" if others else "1 broken dropped",
@@ -48,10 +48,10 @@ def test_a_strategy_that_takes_too_long_is_a_row_that_says_so(order, monkeypatch
         (
             3.0,
             15.0,
-            "the model limits: 12.0 of 15.0",
-            "free loading would make a run 1.25",
+            "bottleneck: model; 12.0 of 15.0",
+            "with free loading a run is 1.25",
         ),
-        (9.0, 12.0, "loading limits: 3.0 of 12.0", "a free model would make a run 1.33"),
+        (9.0, 12.0, "bottleneck: loading; 3.0 of 12.0", "with a free model a run is 1.33"),
     ],
 )
 def test_the_bottleneck_is_what_takes_the_most_cpu_time(loading, both, share, gain):

@@ -5,14 +5,13 @@ import pytest
 from infer_app.domain import Alternative
 from infer_app.telemetry.bottleneck import (
     DATABASE,
-    IN_WORDS,
     STORAGE,
     Cost,
     advise,
-    gain,
-    in_words,
-    limiting_stage,
-    limits,
+    compute_speedup,
+    display_name,
+    find_bottleneck,
+    rate_limits,
 )
 
 COST = Cost(
@@ -29,28 +28,28 @@ def waiting(**ms):
 
 
 def test_all_stages_share_the_cores():
-    assert limits(COST)["cores"] == 2_000 / 20.0
+    assert rate_limits(COST)["cores"] == 2_000 / 20.0
 
 
 def test_a_worker_waits_for_the_storage_and_a_database_for_nobody_else():
-    rates = limits(waiting(read=21.5, write=8.0, select=0.5))
+    rates = rate_limits(waiting(read=21.5, write=8.0, select=0.5))
     assert rates == {"cores": 100.0, "workers": 2_000 / 40.0, "database": 1_000 / 10.0}
 
 
 def test_more_workers_than_cores_hide_the_wait_for_the_storage():
-    rates = limits(replace(waiting(read=21.5), num_workers=5))
+    rates = rate_limits(replace(waiting(read=21.5), num_workers=5))
     assert (rates["cores"], rates["workers"]) == (100.0, 125.0)
 
 
 def test_a_model_with_threads_keeps_its_worker_for_less_time_and_the_cores_for_the_same():
-    rates = limits(replace(COST, num_workers=1, num_threads=2))
-    assert rates["cores"] == limits(COST)["cores"]
+    rates = rate_limits(replace(COST, num_workers=1, num_threads=2))
+    assert rates["cores"] == rate_limits(COST)["cores"]
     assert rates["workers"] == 1_000 / (0.5 + 4.0 + 14.0 / 2)
 
 
 def test_nothing_measured_is_no_limit():
     nothing = Cost({}, {}, 2, 2)
-    assert (limits(nothing), limiting_stage(nothing), advise(nothing, [INT8])) == ({}, None, None)
+    assert (rate_limits(nothing), find_bottleneck(nothing), advise(nothing, [INT8])) == ({}, None, None)
 
 
 @pytest.mark.parametrize(
@@ -68,27 +67,27 @@ def test_nothing_measured_is_no_limit():
     ],
 )
 def test_the_dearest_part_of_the_scarcest_resource_limits(cost, stage):
-    assert limiting_stage(cost) == stage
+    assert find_bottleneck(cost) == stage
 
 
 def test_a_cheaper_stage_gains_by_amdahls_law():
-    assert gain(COST, INT8) == pytest.approx(20 / (20 - 7))
-    assert gain(COST, replace(INT8, stages=("decode",), ms=0.0)) == pytest.approx(20 / (20 - 4))
+    assert compute_speedup(COST, INT8) == pytest.approx(20 / (20 - 7))
+    assert compute_speedup(COST, replace(INT8, stages=("decode",), ms=0.0)) == pytest.approx(20 / (20 - 4))
 
 
 def test_an_alternative_that_was_measured_at_another_speed_is_scaled():
     """The machine was half as fast then; half the cost is half the cost."""
-    assert gain(COST, replace(INT8, ms=14.0, instead_of=28.0)) == gain(COST, INT8)
+    assert compute_speedup(COST, replace(INT8, ms=14.0, instead_of=28.0)) == compute_speedup(COST, INT8)
 
 
 def test_a_gain_ends_where_the_next_resource_limits():
-    assert gain(waiting(write=7.5), INT8) == pytest.approx(9.0**-1 * 1_000 / 100)
+    assert compute_speedup(waiting(write=7.5), INT8) == pytest.approx(9.0**-1 * 1_000 / 100)
 
 
 def test_the_best_alternative_is_named():
     decoding = Alternative("scaled decoding: --decode scaled", ("decode",), 1.0, 4.0)
-    assert advise(COST, [decoding, INT8]) == "1.5 × faster over all with int8: --allow-int8"
-    assert advise(COST, [decoding]) == "1.2 × faster over all with scaled decoding: --decode scaled"
+    assert advise(COST, [decoding, INT8]) == "1.5 × faster overall with int8: --allow-int8"
+    assert advise(COST, [decoding]) == "1.2 × faster overall with scaled decoding: --decode scaled"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,6 @@ def test_a_cheaper_model_helps_neither_storage_nor_database(cost):
     assert advise(cost, [INT8]) is None
 
 
-def test_every_limit_has_its_words():
-    assert in_words("model") == "the model limits"
-    assert in_words("collate") == "collate limits"
-    assert all(words.endswith(" limits") for words in IN_WORDS.values())
+def test_stages_are_named_as_verbs():
+    assert display_name("decode") == "decoding"
+    assert display_name("model") == "model"

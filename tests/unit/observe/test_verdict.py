@@ -9,7 +9,7 @@ from tests.unit.observe.reports import REPORT
 
 def test_the_last_line_of_a_run():
     assert summary_line(REPORT) == (
-        "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit · the model limits"
+        "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit; bottleneck: model"
     )
 
 
@@ -50,14 +50,14 @@ def test_costs_leave_out_what_costs_nothing():
     assert stage_costs(unknown) == "CPU ms per image: ; limit unknown images/s, reached 15"
 
 
-@pytest.mark.parametrize(("share", "says"), [(0.94, "the model limits"), (0.3, "other programs limit")])
-def test_others_limit_where_they_took_most_of_what_is_missing(share, says):
+@pytest.mark.parametrize(("share", "bottleneck"), [(0.94, "model"), (0.3, "other programs")])
+def test_others_limit_where_they_took_most_of_what_is_missing(share, bottleneck):
     walls = {"decode": 1.7 / 0.6, "model": 14.1 / 0.6}
     shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share)
     if share > 0.9:
         shared = replace(shared, walls=REPORT.stages)
-    assert speed(shared) == f"{100 * share:.0f} % of the limit · {says}"
-    assert speed(replace(shared, walls={})) == f"{100 * share:.0f} % of the limit · the model limits"
+    assert speed(shared) == f"{100 * share:.0f} % of the limit; bottleneck: {bottleneck}"
+    assert speed(replace(shared, walls={})) == f"{100 * share:.0f} % of the limit; bottleneck: model"
 
 
 def test_a_share_that_other_programs_took_is_told():

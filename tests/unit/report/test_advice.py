@@ -49,7 +49,7 @@ def test_when_all_is_well_there_is_nothing_to_do():
         ({"too_many_rejected": True}, "attention", "infer rejects --date 2026-11-20 --model lite0"),
         ({"reasons": {"truncated": 2}}, "good", "infer rejects --date 2026-11-20 --model lite0"),
         ({"labels_moved": True}, "attention", None),
-        ({"advice": "1.4 × faster over all with --allow-int8"}, "good", None),
+        ({"advice": "1.4 × faster overall with --allow-int8"}, "good", None),
     ],
 )
 def test_what_to_do_is_one_step_with_its_command(changed, state, command):
@@ -66,16 +66,16 @@ def test_rejections_are_judged_by_the_day_whatever_its_last_run_took(rejected, e
     assert has_too_many_rejected(counts, replace(RUN, exit_code=exit_code), "5%") is too_many
 
 
-def test_files_to_mend_are_told_from_those_that_are_tried_again():
+def test_files_to_fix_are_counted_apart_from_those_that_are_retried():
     (step,) = steps(replace(ALL_WELL, reasons={"truncated": 2, "not_found": 3}))
     assert step.what == (
-        "2 rejected for content: mend or remove the files; 3 rejected for now: tried again by the next run"
+        "2 rejected for content: fix or remove the files; 3 rejected for now: the next run retries them"
     )
 
 
-def test_nobody_is_told_to_mend_a_file_that_lies_outside():
+def test_no_fix_is_advised_for_a_file_that_lies_outside():
     (step,) = steps(replace(ALL_WELL, reasons={"location_not_allowed": 2}))
-    assert step.what == ("2 rejected for location: correct it, or allow the place and `infer retry`")
+    assert step.what == ("2 rejected for location: correct it, or allow it and `infer retry`")
 
 
 def test_a_usual_day_has_nothing_notable():

@@ -103,7 +103,7 @@ def test_a_report_of_a_day(make_report, write, add_run):
     report = make_report()
     assert report.counts == DayCounts(10, 9, 1, 0)
     assert report.verdict == (
-        "20 Nov: 10 = 9 predicted + 1 rejected + 0 pending · 10 s · 86 % of the limit · the model limits"
+        "20 Nov: 10 = 9 predicted + 1 rejected + 0 pending · 10 s · 86 % of the limit; bottleneck: model"
     )
     assert report.state == "good"
     assert report.run.run_id == "run-0"

@@ -43,7 +43,7 @@ def test_a_failure_is_one_that_failed_or_ended_with_a_code(row):
 @pytest.mark.parametrize(
     ("changed", "end"),
     [
-        ({}, "10 s · 86 % of the limit · the model limits"),
+        ({}, "10 s · 86 % of the limit; bottleneck: model"),
         ({"state": "running", "started_at": datetime(2026, 11, 21, 2, 5)}, "running since 02:05 UTC"),
         ({"state": "failed", "exit_code": 14}, "the last run failed with exit code 14"),
         ({"state": "failed", "exit_code": None}, "the last run failed"),

@@ -1,6 +1,6 @@
 import pytest
 
-from infer_app.telemetry.printable import percent, shown
+from infer_app.telemetry.printable import one_line, percent
 
 
 @pytest.mark.parametrize(
@@ -14,11 +14,11 @@ from infer_app.telemetry.printable import percent, shown
     ],
 )
 def test_what_does_not_print_is_shown_as_an_escape(text, told):
-    assert shown(text) == told
+    assert one_line(text) == told
 
 
 def test_a_long_text_is_cut():
-    assert shown("x" * 1000, 10) == "x" * 9 + "…"
+    assert one_line("x" * 1000, 10) == "x" * 9 + "…"
 
 
 @pytest.mark.parametrize(
