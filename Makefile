@@ -7,7 +7,7 @@ TESTS_AT_ONCE ?= 2
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-all test-rest faults container-test check bench docs format clean system tools
+.PHONY: demo test test-unit test-all test-rest faults container-test check bench docs format clean system tools
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
@@ -17,6 +17,10 @@ QUICK = (not slow and not alone) or always
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist loadfile
 test: $(VENV)/.test system
 	$(PYTEST) -m "$(QUICK)"
+
+# What starts no process: ten seconds.
+test-unit: $(VENV)/.test system
+	$(PYTEST) tests/unit
 
 # Everything but `make faults`: half an hour. `make test-rest` is what `make test` leaves out.
 test-all: $(VENV)/.test system

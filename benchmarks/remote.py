@@ -23,7 +23,7 @@ from infer_app.domain import Chunk, ImageRef
 from infer_app.images.read.prefetch import Prefetch
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.locations import AllowedPrefix, RemoteAccess
-from tests.webserver import WebServer
+from tests.support.web_server import WebServer
 
 CHUNK = 64
 

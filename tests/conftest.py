@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import fcntl
 import importlib.util
-import io
 import logging
 import os
 import random
+import shutil
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from datetime import date, datetime
 from pathlib import Path
 
 import pytest
-from PIL import Image
 from sqlalchemy import insert
 from structlog.contextvars import clear_contextvars
 
@@ -33,8 +33,8 @@ from infer_app.day import Day
 from infer_app.settings.sections import SourceSettings
 from infer_app.telemetry.log import StderrHandler
 from tests.databases import servers
-from tests.s3server import S3Server
-from tests.s3server import s3_server as run_s3_server
+from tests.support.s3_server import S3Server
+from tests.support.s3_server import s3_server as run_s3_server
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
@@ -98,6 +98,19 @@ def no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_torch_thread() -> Iterator[None]:
+    """Give torch one thread, as a run does: small models would only wait for a second. Undo what tests set."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
 @pytest.fixture
 def logging_as_it_was() -> Iterator[None]:
     """Around what calls `log_to_stderr` in this process."""
@@ -110,10 +123,19 @@ def logging_as_it_was() -> Iterator[None]:
     clear_contextvars()
 
 
-@pytest.fixture
-def database(tmp_path: Path) -> Iterator[Database]:
-    with Database(f"sqlite:///{tmp_path / 'infer.db'}") as database:
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("migrated") / "infer.db"
+    with Database(f"sqlite:///{file}") as database:
         upgrade(database)
+    return file
+
+
+@pytest.fixture
+def database(tmp_path: Path, migrated_file: Path) -> Iterator[Database]:
+    """A migrated database for each test: a copy of one that was migrated once."""
+    shutil.copy(migrated_file, tmp_path)
+    with Database(f"sqlite:///{tmp_path / 'infer.db'}") as database:
         yield database
 
 
@@ -220,12 +242,3 @@ def is_installed(package: str) -> bool:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # the one that it lies in
         return False
-
-
-def jpeg(width: int = 32, height: int = 24, color: tuple[int, int, int] = (200, 60, 30)) -> bytes:
-    """A small photo of one colour with a gradient across it."""
-    picture = Image.linear_gradient("L").resize((width, height)).convert("RGB")
-    picture = Image.blend(picture, Image.new("RGB", (width, height), color), 0.7)
-    buffer = io.BytesIO()
-    picture.save(buffer, "JPEG", quality=90)
-    return buffer.getvalue()

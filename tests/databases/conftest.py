@@ -15,7 +15,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import upgrade
 from tests.databases import servers
 from tests.faults.conftest import NUM_PHOTOS, Hit, a_day, models, seeded, uninterrupted  # noqa: F401
-from tests.integration.conftest import Project, built_models  # noqa: F401
+from tests.integration.conftest import built_models  # noqa: F401
 
 
 class ServerProject(Hit):

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import create_engine, make_url, text
 
 from tests.faults.conftest import NUM_PHOTOS
-from tests.integration.conftest import DATE
+from tests.support.projects import DATE
 
 pytestmark = pytest.mark.slow
 

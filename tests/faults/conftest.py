@@ -11,11 +11,11 @@ import time
 
 import psutil
 import pytest
-import torch
 
 from tests.conftest import DATABASES, make_users_file
-from tests.faults.night import RunSession
-from tests.integration.conftest import DATE, INFER, ChannelMeans, Project
+from tests.faults.project_run import RunSession
+from tests.support.networks import ChannelMeans, save
+from tests.support.projects import DATE, Project, build_model
 
 NUM_PHOTOS = 90
 BROKEN = {7: b"", 31: b"no photo", 58: None}  # None: cut in the middle
@@ -80,13 +80,10 @@ class Hit(Project):
 def models(tmp_path_factory):
     """`slow` and `fragile`: three channel means behind a preprocess function of the user's."""
     folder = tmp_path_factory.mktemp("fault-models")
-    torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(folder / "colors.ts"))
-    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    save(ChannelMeans(), folder / "colors.ts")
     (folder / "steps.py").write_text(PREPROCESS)
     for name, function in (("slow", "slowly"), ("fragile", "fragile")):
-        command = [str(INFER), "model", "build", "colors.ts", "--name", name, "--labels", "labels.txt", "--size", "16"]
-        command += ["--mean", "0,0,0", "--std", "1,1,1", "--preprocess", f"steps:{function}", "--no-tune"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        build_model(folder, "colors.ts", name, "--size", "16", "--preprocess", f"steps:{function}")
     return folder / "models"
 
 

@@ -26,7 +26,7 @@ from infer_app.domain import Output
 from tests.databases import servers
 from tests.faults.conftest import on
 from tests.faults.launch import POINTS
-from tests.faults.night import DATE, RunSession
+from tests.faults.project_run import DATE, RunSession
 from tests.faults.stub import GOOD, answer
 
 MODELS = ("slow", "fragile")  # to the stub handler two ids

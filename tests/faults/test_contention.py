@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.faults.conftest import on
-from tests.faults.night import DATE, photos
+from tests.faults.project_run import DATE, photos
 from tests.faults.stub import GOOD
 
 NEXT = "2026-11-21"

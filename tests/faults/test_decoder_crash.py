@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.faults.conftest import Hit
-from tests.integration.conftest import DATE
+from tests.support.projects import DATE
 
 MAGENTA, CYAN = (255, 0, 255), (0, 255, 255)  # the two that the model's preprocess function can't stand
 

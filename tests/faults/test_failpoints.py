@@ -4,7 +4,7 @@ import pytest
 
 from tests.faults.conftest import on
 from tests.faults.launch import POINTS
-from tests.faults.night import photos
+from tests.faults.project_run import photos
 
 KILLED = -9
 quick, full = (), pytest.mark.full

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.conftest import on
-from tests.faults.night import RunSession, photos
+from tests.faults.project_run import RunSession, photos
 
 
 @pytest.mark.always

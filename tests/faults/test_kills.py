@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from tests.faults.conftest import BROKEN, NUM_PHOTOS, descendants, workers_of
-from tests.leftovers import shared_memory
+from tests.support.leftovers import shared_memory
 
 CHUNK = 4
 IN_FLIGHT = 2 * 2 * CHUNK  # two workers, two chunks each

@@ -13,7 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from infer_app.database.results.schema import images, predictions, runs
 from tests.faults.conftest import on
-from tests.faults.night import DATE
+from tests.faults.project_run import DATE
 from tests.faults.stub import GOOD
 
 SLOW = [GOOD + f"slow {number}".encode() for number in range(240)]  # eight seconds of work

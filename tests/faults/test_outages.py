@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.faults.conftest import on
-from tests.faults.night import DATE, photos
+from tests.faults.project_run import DATE, photos
 from tests.faults.proxy import Proxy
 from tests.faults.stub import GOOD
 

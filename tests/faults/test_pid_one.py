@@ -12,7 +12,7 @@ import pytest
 
 from tests.faults.conftest import NUM_PHOTOS
 from tests.faults.stub import GOOD
-from tests.integration.conftest import INFER
+from tests.support.projects import INFER
 
 ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 

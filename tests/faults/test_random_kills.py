@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.faults.conftest import on
-from tests.faults.night import photos
+from tests.faults.project_run import photos
 from tests.faults.stub import GOOD
 
 NUM_PHOTOS = 40

@@ -9,9 +9,9 @@ from contextlib import contextmanager, suppress
 import psutil
 import pytest
 
-from tests.clusters import nodes_of
-from tests.faults.night import photos
+from tests.faults.project_run import photos
 from tests.faults.stub import GOOD
+from tests.support.ray_clusters import nodes_of
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 

@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from tests.conftest import make_users_file
-from tests.faults.night import DATE, photos
+from tests.faults.project_run import DATE, photos
 from tests.faults.stub import GOOD
 
 KILLED = -9

@@ -2,37 +2,23 @@
 
 import json
 import shutil
-import subprocess
 
 import pytest
-import torch
 from PIL import Image
-from torch import nn
 
 from infer_app.domain import Reason
 from tests.faults.conftest import Hit
-from tests.integration.conftest import DATE, INFER
 from tests.integration.test_broken_corpus import broken
-
-
-class NoNumber(nn.Module):
-    """NaN for an image that is all white, the channel means of any other."""
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        means = pixels.mean((2, 3))
-        white = means.min(1, keepdim=True).values > 0.999
-        return torch.where(white, torch.full_like(means, float("nan")), 8.0 * means)
+from tests.support.networks import NotANumberForWhite, save
+from tests.support.projects import DATE, build_model
 
 
 @pytest.fixture
 def project(tmp_path):
     project = Hit(tmp_path / "project")
     project.init()
-    torch.jit.trace(NoNumber(), torch.zeros(2, 3, 16, 16)).save(str(project.folder / "model.ts"))
-    (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
-    command = [str(INFER), "model", "build", "model.ts", "--name", "nan", "--labels", "labels.txt", "--no-tune"]
-    command += ["--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1"]
-    subprocess.run(command, cwd=project.folder, check=True, capture_output=True)
+    save(NotANumberForWhite(), project.folder / "model.ts")
+    build_model(project.folder, "model.ts", "nan", "--recipe", "stretch", "--size", "16")
     return project
 
 

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.faults.conftest import on
-from tests.faults.night import DATE, photos
+from tests.faults.project_run import DATE, photos
 
 CANARY = "canary/7f3a@b:c d%e"
 SHOWN = [CANARY, quote(CANARY, safe=""), quote(CANARY), CANARY.replace(" ", "+"), "7f3a@b", "7f3a%40b"]

@@ -1,6 +1,5 @@
 """Whole corpora of malformed files: every file ends as pixels or as a reason, soon, and nothing else comes out."""
 
-import os
 import time
 from pathlib import Path
 
@@ -11,8 +10,8 @@ from infer_app.domain import Reason, Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
+from tests.support.photos import DATA
 
-DATA = Path(os.environ.get("TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
 RECIPE = Recipe("stretch", size=8)
 LIMITS = DecodeLimits(max_pixels=64 * 10**6)
 SECONDS = 5  # for one file, on a busy machine

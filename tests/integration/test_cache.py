@@ -18,7 +18,7 @@ from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.images.transform.to_pixels import transform
-from tests.integration.conftest import Project
+from tests.support.projects import Project
 
 RECIPE = Recipe("resize-crop", 64, resize=72)
 MAX_SIZE = 10**8

@@ -6,7 +6,7 @@ import resource
 import subprocess
 import sys
 
-from tests.integration.conftest import INFER
+from tests.support.projects import INFER
 
 # What typer's script asks, with the modules that answering loaded as the last line.
 ASK = """

@@ -23,7 +23,7 @@ from sqlalchemy import make_url
 from infer_app import errors
 from tests.conftest import named_server, need
 from tests.databases import servers
-from tests.integration.conftest import ChannelMeans
+from tests.support.networks import ChannelMeans
 
 DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.integration.conftest import DATE, Project
+from tests.support.projects import DATE, Project
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ import torch
 from infer_app.models.artifact.artifact import find_artifact, record_variant
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.runtimes.gpu_probe import Gpu, Host, describe_host
-from tests.integration.conftest import ChannelMeans, Project
+from tests.support.networks import ChannelMeans, save
+from tests.support.projects import Project
 
 pytestmark = [
     pytest.mark.slow,
@@ -45,7 +46,7 @@ def with_gpu_variants(project: Project, built_models) -> Project:
 @pytest.mark.parametrize("variant", ["cuda", "trt", "trt,cuda"])
 def test_a_gpu_variant_that_can_not_be_built_ends_with_12_and_publishes_nothing(project, variant):
     (project.folder / "models").unlink()
-    torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(project.folder / "colors.ts"))
+    save(ChannelMeans(), project.folder / "colors.ts")
     error = project.infer_json(
         "model", "build", "colors.ts", "--name", "colors", *RECIPE, "--variant", variant, exit_code=12
     )

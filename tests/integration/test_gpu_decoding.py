@@ -5,11 +5,11 @@ import os
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from infer_app.models.runtimes.gpu_probe import describe_host
-from tests.integration.conftest import DATE, ChannelMeans, Project
+from tests.support.networks import ChannelMeans, save
+from tests.support.projects import DATE, Project
 
 pytest.importorskip("nvidia.nvimgcodec")
 pytestmark = [
@@ -25,7 +25,7 @@ RUN = ("run", "--date", DATE, "--lookback", "0", "--variant", "cpu-torchscript",
 def night(project: Project) -> Project:
     """Ten photos, a cut one and a text; the model is in a file."""
     (project.folder / "models").unlink()
-    torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 96, 96)).save(str(project.folder / "model.ts"))
+    save(ChannelMeans(), project.folder / "model.ts")
     (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
     for number in range(10):
         noise = np.random.default_rng(number).integers(0, 60, (120, 160, 3))

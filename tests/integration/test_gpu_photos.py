@@ -3,7 +3,6 @@
 By nvImageCodec's CPU decoder, which is lenient as a GPU's is.
 """
 
-import os
 from pathlib import Path
 
 import pytest
@@ -14,10 +13,10 @@ from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.to_pixels import reference_transform, transform
+from tests.support.photos import DATA
 
 pytest.importorskip("nvidia.nvimgcodec")
 
-DATA = Path(os.environ.get("TEST_DATA") or Path(__file__).parents[3] / "shared" / "data")
 RECIPE = Recipe("crop-resize", 224, crop=0.875, decode="gpu")
 LIMITS = DecodeLimits(max_pixels=64 * 10**6)
 

@@ -7,8 +7,8 @@ from infer_app.images.read.read_image import stat_all
 from infer_app.locations import NO_MAPPING
 from infer_app.workers import fork_server
 from infer_app.workers.isolated_call import run_in_process
-from tests.integration.conftest import DATE
-from tests.stalled_folder import stalled
+from tests.support.projects import DATE
+from tests.support.stalled_folder import stalled
 
 pytestmark = pytest.mark.slow
 

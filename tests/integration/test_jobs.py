@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from infer_app.errors import InferError
-from tests.integration.conftest import INFER
+from tests.support.projects import INFER
 
 JOBS = Path(__file__).parents[2] / "jobs"
 DAILY = JOBS / "daily.sh"

@@ -5,9 +5,9 @@ import sqlite3
 
 import pytest
 
-from tests.clusters import nodes_of
-from tests.integration import conftest
-from tests.integration.conftest import DATE, Project
+from tests.support import projects
+from tests.support.projects import DATE, Project
+from tests.support.ray_clusters import nodes_of
 
 
 def run(project: Project, *more: str, exit_code: int = 0, **environ: str):
@@ -26,9 +26,9 @@ def one_node():
 def _executor(request):
     """Each law holds for each executor; `cuda` with its ring, and plain copies to the CPU."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(conftest, "EVERYWHERE", {"INFER_RUN__EXECUTOR": request.param})
+        patch.setattr(projects, "EVERYWHERE", {"INFER_RUN__EXECUTOR": request.param})
         if request.param == "ray":
-            patch.setitem(conftest.EVERYWHERE, "INFER_RAY__ADDRESS", request.getfixturevalue("one_node").address)
+            patch.setitem(projects.EVERYWHERE, "INFER_RAY__ADDRESS", request.getfixturevalue("one_node").address)
         yield
 
 

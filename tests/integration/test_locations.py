@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.conftest import DATE
+from tests.support.projects import DATE
 
 pytestmark = pytest.mark.slow
 

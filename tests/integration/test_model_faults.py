@@ -4,7 +4,6 @@ The project's photos are of a size that no golden image has, so that the fault s
 """
 
 import shutil
-import subprocess
 
 import pytest
 import torch
@@ -12,8 +11,9 @@ from PIL import Image
 from torch import nn
 
 from infer_app.pipeline.failure_budget import PROBATION_IMAGES
-from tests.integration import conftest
-from tests.integration.conftest import INFER, Project
+from tests.support import projects
+from tests.support.networks import ChannelMeans, save
+from tests.support.projects import Project, build_model
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ class NeedsMemory(nn.Module):
 def _executor(request):
     with pytest.MonkeyPatch.context() as patch:
         variables = {"INFER_RUN__EXECUTOR": request.param, "INFER_RUN__VARIANT": "cpu-torchscript"}
-        patch.setattr(conftest, "EVERYWHERE", variables)
+        patch.setattr(projects, "EVERYWHERE", variables)
         yield
 
 
@@ -61,12 +61,10 @@ def add_white_photos(project: Project, date: str, count: int) -> None:
     project.add(f"photos/{date}", date=date)
 
 
-def build(project: Project, *source: str) -> None:
-    (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
+def build(project: Project, source: str, *flags: str) -> None:
     shutil.rmtree(project.folder / "models", ignore_errors=True)
     (project.folder / "models").unlink(missing_ok=True)
-    command = [str(INFER), "model", "build", *source, "--name", "own", "--labels", "labels.txt", "--size", "16"]
-    subprocess.run([*command, "--mean", "0,0,0", "--std", "1,1,1", "--no-tune"], cwd=project.folder, check=True)
+    build_model(project.folder, source, "own", "--size", "16", *flags)
 
 
 def script(project: Project, module: nn.Module) -> None:
@@ -79,7 +77,7 @@ def counts(project: Project) -> tuple[int, int]:
 
 
 def test_a_preprocess_that_fails_on_every_image_rejects_none_and_once_it_works_one_run_predicts_all(project):
-    torch.jit.trace(conftest.ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(project.folder / "own.ts"))
+    save(ChannelMeans(), project.folder / "own.ts")
     (project.folder / "own.py").write_text(PREPROCESS)
     build(project, "own.ts", "--preprocess", "own:crop")
     for date, num_photos in zip(DATES, (400, 100, 500, 1000), strict=True):

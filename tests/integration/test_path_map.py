@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.integration.conftest import DATE
+from tests.support.projects import DATE
 
 pytestmark = pytest.mark.slow
 

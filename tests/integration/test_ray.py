@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.integration.conftest import DATE, Project
+from tests.support.projects import DATE, Project
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow]
 RAY = ("run", "--date", DATE, "--lookback", "0", "--executor", "ray", "--workers", "2")

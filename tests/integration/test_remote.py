@@ -9,8 +9,8 @@ import pytest
 import tomlkit
 from PIL import Image
 
-from tests.integration.conftest import DATE
-from tests.webserver import (
+from tests.support.projects import DATE
+from tests.support.web_server import (
     chunked,
     closes_mid_body,
     fails,

@@ -19,8 +19,8 @@ from infer_app.images.read.read_image import ReadLimits
 from infer_app.reporting import thumbnails
 from infer_app.reporting.page import IndexRow, render_index
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
-from tests.conftest import jpeg
-from tests.integration.conftest import DATE
+from tests.support.photos import jpeg
+from tests.support.projects import DATE
 
 pytestmark = pytest.mark.slow
 

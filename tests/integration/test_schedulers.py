@@ -13,7 +13,7 @@ import yaml
 
 from infer_app.errors import EXIT_BUG, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, InferError
 from infer_app.telemetry.metrics import HELP, ModelOutcome, read_samples, render_metrics
-from tests.integration.conftest import INFER
+from tests.support.projects import INFER
 
 pytestmark = pytest.mark.slow
 

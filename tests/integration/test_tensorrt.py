@@ -22,7 +22,7 @@ from infer_app.workers.isolated_call import run_in_process
 from tests.standin import errands
 from tests.standin.build import HERE, compile_runtime, lay_out
 from tests.standin.errands import HOST
-from tests.unit.models.small_models import Network, built, random_pixels
+from tests.support.networks import Network, built, random_pixels
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

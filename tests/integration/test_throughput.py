@@ -18,7 +18,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from tests.integration.conftest import DATE
+from tests.support.projects import DATE
 
 pytestmark = pytest.mark.alone
 PHOTO_S = 0.015  # how long the slow storage takes to open a photo

@@ -4,15 +4,14 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import time
 
 import pytest
-import torch
 
 from infer_app.database.results.runs import process_identity
 from infer_app.telemetry.metrics import read_samples
-from tests.integration.conftest import DATE, INFER, ChannelMeans
+from tests.support.networks import ChannelMeans, save
+from tests.support.projects import DATE, build_model
 
 
 @pytest.fixture(scope="module")
@@ -20,12 +19,9 @@ def models(tmp_path_factory, built_models):
     """`colors`, `dark` of the same recipe, and `large` of another."""
     folder = tmp_path_factory.mktemp("two-models")
     shutil.copytree(built_models, folder / "models")
-    torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(folder / "any.ts"))
-    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    save(ChannelMeans(), folder / "any.ts")
     for name, size, mean in (("dark", "16", "0.5,0.5,0.5"), ("large", "24", "0,0,0")):
-        command = [str(INFER), "model", "build", "any.ts", "--name", name, "--labels", "labels.txt", "--no-tune"]
-        command += ["--recipe", "stretch", "--size", size, "--mean", mean, "--std", "1,1,1"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        build_model(folder, "any.ts", name, "--recipe", "stretch", "--size", size, "--mean", mean)
     return folder / "models"
 
 

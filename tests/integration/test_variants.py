@@ -6,15 +6,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 from PIL import Image
 
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import find_artifact
 from infer_app.models.selection.tuning import Speed, new_tuning, save_tuning
 from tests.conftest import need
-from tests.integration.conftest import DATE, ChannelMeans, Project
-from tests.unit.models.small_models import save_photos
+from tests.support.networks import ChannelMeans, save, save_photos
+from tests.support.projects import DATE, Project
 
 pytestmark = pytest.mark.slow
 TORCHSCRIPT, FP32, INT8 = "cpu-torchscript", "cpu-openvino-fp32", "cpu-openvino-int8"
@@ -29,7 +28,7 @@ def workshop(tmp_path_factory) -> Project:
     need("nncf")
     project = Project(tmp_path_factory.mktemp("workshop") / "project")
     project.init()
-    torch.jit.trace(ChannelMeans(), torch.zeros(2, 3, 16, 16)).save(str(project.folder / "colors.ts"))
+    save(ChannelMeans(), project.folder / "colors.ts")
     (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
     save_photos(project.folder / "alike", 24)
     calibrate = ("--calibrate", "alike", "--min-agreement", "50%")

@@ -13,7 +13,7 @@ from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variant
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
 from infer_app.models.runtimes.open_variant import open_variant
-from tests.unit.models.small_models import Network
+from tests.support.networks import Network
 
 CPU = torch.device("cpu")  # where the stand-in runs its plans
 HOST = Host("linux_x86_64", Gpu("Stand-in", "9.0"), "2.13.0", "13.0", "2.13.0", "11.0.0")

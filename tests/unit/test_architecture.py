@@ -2,8 +2,6 @@
 
 import ast
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -161,33 +159,3 @@ def test_only_torchscript_calls_torch_jit():
     calls = re.compile(r"^[^#]*torch\.jit\.", re.MULTILINE)
     users = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if calls.search(path.read_text())}
     assert users <= {"models/runtimes/torchscript.py"}
-
-
-def test_help_loads_neither_torch_nor_a_database():
-    script = (
-        "import sys; from infer_app.cli.app import app;"
-        "app(['--help'], standalone_mode=False); print(sorted(sys.modules))"
-    )
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    loaded = run.stdout.splitlines()[-1]
-    assert not [name for name in ("'torch'", "'sqlalchemy'", "'numpy'", "'PIL'", "'pydantic'") if name in loaded]
-
-
-def test_the_coordinator_of_a_run_loads_no_torch():
-    script = "import sys, infer_app.cli.run.run; print('torch' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout == "False\n"
-
-
-def test_a_run_over_local_files_loads_nothing_that_reads_remote_ones():
-    names = (
-        "fsspec",
-        "s3fs",
-        "urllib3",
-        "infer_app.images.read.remote",
-        "infer_app.images.read.http",
-        "infer_app.images.read.prefetch",
-    )
-    script = f"import sys, infer_app.cli.run.run; print([name for name in {names} if name in sys.modules])"
-    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert run.stdout == "[]\n"

@@ -1,0 +1,249 @@
+"""A night over any database, disturbed at will, and what must hold after it: I1 to I6 of the fault contract.
+
+I1  eligible = predicted + rejected + pending, by rows        I4  the tables equal those of a run nobody disturbed
+I2  no image twice                                            I5  no process, shared memory or temporary file is left
+I3  a reason of the list, with the file's sha256 and size     I6  exit code and JSON agree with the tables
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+from sqlalchemy import bindparam, create_engine, text
+from sqlalchemy.pool import NullPool
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.migrate import upgrade
+from infer_app.domain import Output, Reason
+from tests.faults.stub import GOOD, answer
+from tests.support.leftovers import shared_memory
+
+REPOSITORY = Path(__file__).parents[2]
+DATE = "2026-11-20"
+MARK = "FAULTS_NIGHT"  # in the environment of every process of a night
+RESULTS = ("infer_predictions", "infer_rejections", "infer_runs")
+CONFIG = """
+[database]
+url = "{url}"
+[images]
+roots = ["{photos}"]
+[run]
+lookback = 0
+workers = 2
+chunk_size = 4
+model = "slow"
+"""
+
+
+@dataclass
+class Ended:
+    """How a run ended; the answer is None where it was killed or told nothing."""
+
+    exit_code: int
+    out: str
+    err: str
+
+    @property
+    def answer(self) -> dict | None:
+        return json.loads(self.out) if self.out.strip() else None
+
+
+class RunSession:
+    """A folder with infer.toml, files for the stub handler, and a database that they are registered in."""
+
+    def __init__(self, folder: Path, url: str, models: Path) -> None:
+        self.folder, self.url, self.models = folder, url, models
+        self.photos, self.temporary = folder / "photos", folder / "tmp"
+        for each in (folder, self.photos, self.temporary):
+            each.mkdir()
+        (folder / "models").symlink_to(models)
+        self.configure(url)
+        self.mark = uuid.uuid4().hex
+        self.shared = shared_memory()
+        self.engine = create_engine(Database(url).url, poolclass=NullPool, isolation_level="AUTOCOMMIT")
+        with Database(url) as database:
+            upgrade(database)
+
+    def configure(self, url: str) -> None:
+        (self.folder / "infer.toml").write_text(CONFIG.format(url=url, photos=self.photos))
+
+    # The day
+
+    def add(self, contents: list[bytes], date: str = DATE, first: int | None = None) -> None:
+        """Files with these contents, registered for noon of the date, by ids from `first` on."""
+        known = self.rows("SELECT count(*) FROM infer_images")[0][0]
+        for number, content in enumerate(contents, known + 1 if first is None else first):
+            path = self.photos / f"{number:05}.jpg"
+            path.write_bytes(content)
+            self.execute(
+                "INSERT INTO infer_images (id, location, added_at) VALUES (:id, :location, :at)",
+                id=number, location=str(path), at=f"{date} 12:00:00.000000",
+            )  # fmt: skip
+
+    def reset(self) -> None:
+        """As if nothing had run."""
+        for table in RESULTS:
+            self.execute(f"DELETE FROM {table}")
+
+    def execute(self, sql: str, **values: object) -> None:
+        statement = text(sql).bindparams(*map(bindparam, values))
+        with self.engine.connect() as connection:
+            connection.execute(statement, values)
+
+    def rows(self, sql: str) -> list[tuple]:
+        with self.engine.connect() as connection:
+            return [tuple(row) for row in connection.exec_driver_sql(sql)]
+
+    # Runs
+
+    def start(self, *more: str, date: str = DATE, prefix: tuple[str, ...] = (), **faults: object) -> subprocess.Popen:
+        return self.start_command("run", "--date", date, "--json", *more, prefix=prefix, **faults)
+
+    def start_command(self, *arguments: str, prefix: tuple[str, ...] = (), **faults: object) -> subprocess.Popen:
+        """`infer …` in a process group of its own."""
+        given = json.dumps({"is_stub": True} | faults)
+        command = [*prefix, sys.executable, "-m", "tests.faults.launch", given, *arguments]
+        environ = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(self.temporary), MARK: self.mark}
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen(
+            command, cwd=self.folder, env=os.environ | environ, text=True, start_new_session=True, **pipes
+        )
+
+    def run(self, *more: str, date: str = DATE, **faults: object) -> Ended:
+        return self.wait(self.start(*more, date=date, **faults))
+
+    def wait(self, run: subprocess.Popen, timeout_s: float = 100) -> Ended:
+        try:
+            out, err = run.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(run.pid, signal.SIGKILL)
+            raise AssertionError(f"hangs: {run.communicate()[1][-3000:]}") from None
+        return Ended(run.returncode, out, err)
+
+    def wait_for_results(self, run: subprocess.Popen, count: int) -> None:
+        """Until so many images are done, or the run has ended."""
+        end = time.monotonic() + 60
+        while run.poll() is None and len(self.results()) < count:
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+    def finish(self, exit_code: int = 0, date: str = DATE) -> Ended:
+        """A run that nothing happens to, after which everything must hold."""
+        ended = self.run(date=date)
+        assert ended.exit_code == exit_code, f"exit code {ended.exit_code}\n{ended.out}\n{ended.err}"
+        self.check(ended, date)
+        assert self.results() == self.expected(date), "I4"
+        return ended
+
+    # What must hold
+
+    def results(self) -> list[tuple]:
+        """Every column that says something about an image, floats to the last bit."""
+        predicted = self.rows(
+            "SELECT image_id, variant, label, score, sha256, vector, vector_dtype, vector_dim FROM infer_predictions"
+        )
+        rejected = self.rows("SELECT image_id, reason, detail, stage, attempts, size, sha256 FROM infer_rejections")
+        return sorted([*((*row[:5], bytes(row[5]), *row[6:]) for row in predicted), *rejected], key=repr)
+
+    def expected(self, date: str = DATE) -> list[tuple]:
+        """The results of a run that nobody disturbs, from the files themselves."""
+        rows = []
+        for number, location in self.images(date):
+            path = Path(location)
+            if not path.exists():
+                rows.append((str(number), "not_found", "no such file", "read", 1, None, None))
+                continue
+            content = path.read_bytes()
+            found, sha256 = answer(content), hashlib.sha256(content).hexdigest()
+            if isinstance(found, Output):
+                own = (found.label, found.score, sha256, found.vector, found.vector_dtype, found.vector_dim)
+                rows.append((str(number), "cpu-torchscript", *own))
+            else:
+                rows.append((str(number), found.value, "no photo", "decode", 1, len(content), sha256))
+        return sorted(rows, key=repr)
+
+    def check(
+        self, ended: Ended | None = None, date: str = DATE, model_id: str | None = None, was_killed: bool = False
+    ) -> None:
+        """All that must hold at any time once no run is left; I6 where a run has ended by itself.
+
+        Of one that was killed the next one removes what lies in the temporary folder..
+        """
+        of_model = f"WHERE model_id = '{model_id}'" if model_id else ""
+        predicted, rejected = (
+            [row[0] for row in self.rows(f"SELECT image_id FROM {table} {of_model}")] for table in RESULTS[:2]
+        )
+        assert len({*predicted, *rejected}) == len(predicted) + len(rejected), "I2"
+        day = {str(number) for number, _ in self.images(date)}
+        counts = {
+            "eligible": len(day),
+            "predicted": len(day & {*predicted}),
+            "rejected": len(day & {*rejected}),
+            "pending": len(day - {*predicted} - {*rejected}),
+        }
+        self._check_rejections()
+        was_killed = was_killed or (ended is not None and ended.exit_code == -signal.SIGKILL)
+        self._check_nothing_left(was_killed)
+        if ended is not None and ended.answer is not None and not was_killed:  # it may have answered before
+            self._check_answer(ended, counts)
+
+    def _check_rejections(self) -> None:
+        for location, reason, size, sha256 in self.rows("SELECT location, reason, size, sha256 FROM infer_rejections"):
+            assert reason in set(Reason), "I3"
+            if reason in ("empty", "unsupported_format") and Path(location).exists():
+                assert len(sha256) == 64, "I3"
+                assert size is not None, "I3"
+
+    def _check_nothing_left(self, was_killed: bool) -> None:
+        end = time.monotonic() + 5  # what others of this machine are just making or removing is nobody's for a moment
+        while ((alive := self.processes()) or shared_memory() - self.shared) and time.monotonic() < end:
+            time.sleep(0.05)
+        assert alive == [], "I5"
+        assert was_killed or list(self.temporary.iterdir()) == [], "I5"
+        assert shared_memory() - self.shared == set(), "I5"
+
+    def _check_answer(self, ended: Ended, counts: dict[str, int]) -> None:
+        answer = ended.answer
+        assert answer["exit_code"] == ended.exit_code, "I6"
+        if "run_id" not in answer:  # an error
+            return
+        assert answer["day"] == counts, "I1 or I6"
+        (row,) = self.rows(
+            f"SELECT state, exit_code, selected, predicted, rejected FROM infer_runs WHERE id = '{answer['run_id']}'"
+        )
+        told = (answer["exit_code"], answer["selected"], answer["predicted"], answer["rejected"])
+        assert row == ("done", *told), "I6"
+        assert sum(answer["reasons"].values()) == answer["rejected"], "I6"
+
+    def processes(self) -> list[psutil.Process]:
+        """Those of this night, by their environment."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get(MARK) == self.mark and process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return found
+
+    def images(self, date: str) -> list[tuple[int, str]]:
+        images = self.rows("SELECT id, location, added_at FROM infer_images ORDER BY id")
+        return [(number, location) for number, location, added_at in images if str(added_at).startswith(date)]
+
+
+def photos(count: int, seed: int = 0) -> list[bytes]:
+    """Contents for a day: an empty one and one that is no photo among the good ones."""
+    contents = [GOOD + f"{seed} {number}".encode() for number in range(count)]
+    contents[count // 3] = b""
+    contents[count // 2] = f"no photo {seed}".encode()
+    return contents

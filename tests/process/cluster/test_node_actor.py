@@ -1,0 +1,109 @@
+"""The far end of the `ray` executor, without Ray: calls from several threads, workers of its own, real photos."""
+
+import logging
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Inbox
+from infer_app.domain import Chunk
+from infer_app.errors import ModelError, StorageUnavailable
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.artifact.bundle import pack
+from infer_app.models.runtimes.variants import TORCHSCRIPT
+from tests.support.networks import built_colors
+from tests.support.photos import save_colored
+
+SIZE = 16
+COLORS = ("red", "green", "blue")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("actor")
+
+
+@pytest.fixture(scope="module")
+def parcel(folder):
+    return pack(built_colors(folder), TORCHSCRIPT)
+
+
+@pytest.fixture(scope="module")
+def photos(folder):
+    """A root, and refs of 30 photos in it."""
+    root = folder / "photos"
+    root.mkdir()
+    return root, save_colored(root, 30)
+
+
+@pytest.fixture
+def open_actor(folder, photos, parcel, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+    ours = logging.getLogger("infer_app")
+    level, handlers, actors = ours.level, ours.handlers[:], []
+
+    def open_one(*parcels, slot=None):
+        handler = HandlerSpec(
+            (ModelSpec(folder / "elsewhere", TORCHSCRIPT),), ReadLimits((photos[0],), 1 << 20), 1 << 20
+        )
+        actors.append(ExecutorActor(ActorSpec(handler, 2, 30.0, logging.INFO, slot), parcels or [parcel]))
+        return actors[-1]
+
+    yield open_one
+    for actor in actors:
+        if hasattr(actor, "_executor"):
+            actor._executor.close()
+    ours.setLevel(level)
+    ours.handlers = handlers
+
+
+@pytest.mark.parametrize("slot", [None, (8, SIZE, "cpu")], ids=["cpu", "ring"])
+def test_each_call_gets_the_answer_to_its_own_chunk(open_actor, photos, slot):
+    """Also where chunks have one number, as parts of one that was split."""
+    _, refs = photos
+    actor = open_actor(slot=slot)
+    assert len(actor.opened().host) > 0
+    chunks = [Chunk(7, tuple(refs[first : first + 3])) for first in range(0, 30, 3)]
+    with ThreadPoolExecutor(4) as callers:
+        answers = list(callers.map(actor.process, chunks))
+    for chunk, answer in zip(chunks, answers, strict=True):
+        found = {one.ref: one.output.label for result in answer.results for one in result.predictions}
+        assert found == {ref: COLORS[int(ref.image_id) % 3] for ref in chunk.refs}
+        assert {result.number for result in answer.results} == {7}
+
+
+def test_a_model_that_fails_is_told_and_no_call_waits_for_it(open_actor, parcel, photos, folder):
+    source = next(name for name in parcel.files if name.endswith(".ts"))
+    shutil.rmtree(folder / "cache", ignore_errors=True)
+    changed = dict(parcel.files) | {source: b"something else"}
+    from infer_app.models.artifact import bundle as module
+
+    actor = open_actor(module.ModelBundle(changed, module._sha256(changed)))
+    with pytest.raises(ModelError, match="changed since it was built"):
+        actor.opened()
+    with pytest.raises(ModelError):
+        actor.process(Chunk(1, tuple(photos[1][:2])))
+
+
+def test_a_root_that_is_gone_here_is_no_missing_image(open_actor, photos):
+    root, refs = photos
+    actor = open_actor()
+    root.rename(root.with_name("unmounted"))
+    try:
+        with pytest.raises(StorageUnavailable, match="is gone or empty"):
+            actor.process(Chunk(1, tuple(refs[:2])))
+    finally:
+        root.with_name("unmounted").rename(root)
+
+
+def test_an_inbox_ends_when_it_is_empty_and_goes_on_when_something_has_come():
+    inbox = Inbox()
+    assert list(inbox) == []
+    for number in (1, 2):
+        inbox.put(Chunk(number, ()))
+    assert inbox.wait()
+    assert [chunk.number for chunk in inbox] == [1, 2]
+    inbox.put(Chunk(3, ()))
+    assert [chunk.number for chunk in inbox] == [3]

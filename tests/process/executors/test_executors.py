@@ -1,0 +1,138 @@
+"""What every executor must do, with real processes, photos and a model; `cuda` by plain copies to the CPU, `ray` on one
+node that is started for it, its actors with and without a ring.
+"""
+
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from infer_app.domain import Chunk, ImageRef, Reason
+from infer_app.errors import ModelError
+from infer_app.executors import CpuExecutor, CudaExecutor
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.runtimes.variants import TORCHSCRIPT
+from tests.support.networks import NotANumberForWhite, built_colors
+from tests.support.outcomes import outcomes
+from tests.support.photos import jpeg, save_colored
+
+SIZE = 16
+BATCH = 8
+COLORS = ("red", "green", "blue")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("executors")
+
+
+@pytest.fixture(scope="module")
+def artifact(folder):
+    return built_colors(folder, NotANumberForWhite())
+
+
+EXECUTORS = {
+    "cpu": lambda handler: CpuExecutor(handler, 2, 30.0),
+    "cuda": lambda handler: CudaExecutor(handler, 2, 30.0, BATCH, SIZE, device="cpu"),
+    "ray": lambda handler: ray_executor(handler),
+    "ray of rings": lambda handler: ray_executor(handler, (BATCH, SIZE, "cpu")),
+}
+
+
+def ray_executor(handler, slot=None):
+    pytest.importorskip("ray")
+    from infer_app.cluster.ray_cluster import ClusterSpec
+    from infer_app.cluster.ray_executor import RayExecutor
+
+    return RayExecutor(handler, 2, 30.0, ClusterSpec(), slot)
+
+
+@pytest.fixture(
+    scope="module", params=["cpu", "cuda", *(pytest.param(of, marks=pytest.mark.ray) for of in ("ray", "ray of rings"))]
+)
+def executor(request, artifact, folder):
+    handler = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
+    with EXECUTORS[request.param](handler) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def images(folder):
+    """(refs, what must become of each): 45 photos in three colours, and a broken one of each kind after every ten."""
+    broken = {
+        "empty": (b"", Reason.EMPTY),
+        "cut": (jpeg()[:300], Reason.TRUNCATED),
+        "text": (b"no picture at all", Reason.UNSUPPORTED_FORMAT),
+        "gone": (None, Reason.NOT_FOUND),
+    }
+    expected: dict[str, object] = {}
+    for i in range(len(save_colored(folder, 45))):
+        expected[str(i)] = COLORS[i % 3]
+        if i % 10 == 9:
+            name, (content, expected[name]) = broken.popitem()
+            if content is not None:
+                (folder / f"{name}.jpg").write_bytes(content)
+    Image.new("RGB", (20, 20), "white").save(folder / "white.jpg")
+    expected["white"] = Reason.NON_FINITE_OUTPUT
+    return [ImageRef(name, str(folder / f"{name}.jpg")) for name in expected], expected
+
+
+def chunks(refs, length):
+    return [Chunk(n, tuple(refs[first : first + length])) for n, first in enumerate(range(0, len(refs), length))]
+
+
+@pytest.mark.parametrize("length", [1, 5, BATCH])
+def test_each_image_gets_its_own_answer_whatever_the_length_of_a_chunk(executor, images, length):
+    refs, expected = images
+    assert outcomes(executor.run(chunks(refs, length))) == expected
+
+
+def test_chunks_that_take_no_time_are_answered_from_their_own_pixels(executor, images):
+    """Whichever thread of a process comes first: the one that listens, or the one that predicts."""
+    refs, expected = images
+    for _ in range(6):
+        assert outcomes(executor.run(chunks(refs, 1))) == expected
+
+
+def test_nothing_to_do_is_no_result(executor):
+    assert list(executor.run([])) == []
+
+
+def test_what_is_known_of_each_file_comes_with_its_answer(executor, images):
+    refs, _ = images
+    results = list(executor.run(chunks(refs, BATCH)))
+    predicted = [one for result in results for one in result.predictions]
+    assert all(len(one.sha256) == 64 for one in predicted)
+    sizes = {one.ref.image_id: one.file.size for result in results for one in result.broken}
+    assert sizes == {"gone": None, "text": 17, "cut": 300, "empty": 0, "white": Path(refs[-1].location).stat().st_size}
+
+
+def test_a_run_that_is_left_early_can_be_followed_by_another(executor, images):
+    refs, expected = images
+    with closing(executor.run(chunks(refs, 3))) as results:
+        next(results)
+    assert outcomes(executor.run(chunks(refs, 3))) == expected
+
+
+def test_every_stage_is_measured_where_it_runs(executor, images):
+    refs, _ = images
+    results = list(executor.run(chunks(refs, BATCH)))
+    stages = {stage for result in results for stage in result.cpu_seconds}
+    assert stages >= {"read", "decode", "transform", "collate", "model", "outputs"}
+    assert ("copy" in stages) == bool(executor.device_stages)
+    assert {result.worker for result in results} <= set(executor.worker_pids())
+
+
+def test_a_changed_model_ends_the_run_before_anything_is_answered(folder, artifact, images, executor):
+    golden = artifact.folder / "golden" / "outputs.npy"
+    before = golden.read_bytes()
+    golden.write_bytes(before[:-4] + b"\x00\x00\x00\x40")
+    executor.close()
+    try:
+        with pytest.raises(ModelError, match="changed since it was built"):
+            list(executor.run(chunks(images[0], BATCH)))
+    finally:
+        golden.write_bytes(before)
+        executor.close()

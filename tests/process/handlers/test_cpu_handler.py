@@ -1,0 +1,286 @@
+"""One handler on real files with real, tiny TorchScript models; a white image is the one a model fails on."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+from infer_app.domain import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
+from infer_app.errors import DeviceLost, ModelError, StorageUnavailable
+from infer_app.handlers import loader as loader_module
+from infer_app.handlers.cpu_handler import CpuHandler
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.handlers.open_handler import OpenCpuHandler
+from infer_app.handlers.predictor import LoadedModel
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.torchscript import BATCH_SIZE
+from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.telemetry.stage_clock import StageClock
+from infer_app.workers.heartbeat import SIZE as MARK_SIZE
+from infer_app.workers.heartbeat import Heartbeat
+from infer_app.workers.pool import Stage, WorkerPool
+from tests.support.networks import ChannelMeans, NeedsMemoryForWhite, NotANumberForWhite, built_colors
+from tests.support.outcomes import outcomes as outcomes_of
+from tests.support.photos import jpeg, save_colored
+
+SIZE = 16
+
+
+class CannotDoWhite(nn.Module):
+    """torch itself fails, with a RuntimeError."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        num_scores = 3
+        if bool((means.amin(1) > 0.999).any()):
+            num_scores = 1000
+        return 8.0 * means.view(-1, num_scores)
+
+
+class RefusesWhite(nn.Module):
+    """The model's own code raises: that is a torch.jit.Error, which is no RuntimeError."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        if bool((means.amin(1) > 0.999).any()):
+            raise RuntimeError("no white, please")
+        return 8.0 * means
+
+
+class LogMark(Heartbeat):
+    """A heartbeat that keeps all that was held."""
+
+    def __init__(self):
+        super().__init__(bytearray(MARK_SIZE))
+        self.held = []
+
+    def record(self, position, stage, file=FileFacts()):  # noqa: B008
+        self.held.append((position, stage, file.size))
+        super().record(position, stage, file)
+
+
+def build(folder, module):
+    has_branches = not isinstance(module, ChannelMeans | NotANumberForWhite)
+    return built_colors(folder, torch.jit.script(module) if has_branches else module)
+
+
+def open_handler(artifact, *roots):
+    return CpuHandler.open(HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20))
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Refs of files: 0 … 6 in turn red, green and blue, and a white one."""
+    folder = tmp_path_factory.mktemp("photos")
+    save_colored(folder, 7)
+    Image.new("RGB", (20, 20), "white").save(folder / "white.png")
+    return {path.stem: ImageRef(path.stem, str(path)) for path in sorted(folder.iterdir())}
+
+
+@pytest.fixture(scope="module")
+def handlers(tmp_path_factory, photos):
+    """handlers(ChannelMeans) is an open handler of such a model, built once."""
+    opened = {}
+
+    def handler_of(module):
+        if module not in opened:
+            root = tmp_path_factory.getbasetemp()
+            opened[module] = open_handler(build(tmp_path_factory.mktemp("model"), module()), root)
+        return opened[module]
+
+    return handler_of
+
+
+def process(handler, *refs, heartbeat=None):
+    return handler.process(Chunk(3, refs), heartbeat or LogMark())
+
+
+def outcomes(result):
+    """{image id: label, or reason and stage}."""
+    return outcomes_of([result], broken=lambda one: (one.reason, one.stage))
+
+
+def test_each_image_gets_its_own_colour_whatever_the_length_of_the_chunk(handlers, photos):
+    expected = {str(i): ("red", "green", "blue")[i % 3] for i in range(7)}
+    for length in range(1, 8):
+        refs = [photos[str(i)] for i in range(length)]
+        result = process(handlers(ChannelMeans), *refs)
+        assert (result.number, outcomes(result)) == (3, {ref.image_id: expected[ref.image_id] for ref in refs})
+        assert [prediction.ref for prediction in result.predictions] == refs
+
+
+def test_a_short_last_batch_gives_what_each_image_gives_alone(handlers, photos):
+    """Bit by bit, and so does every place in a batch."""
+    handler = handlers(ChannelMeans)
+    refs = [photos[str(i)] for i in range(BATCH_SIZE + 3)]
+    alone = [process(handler, ref).predictions[0] for ref in refs]
+    assert list(process(handler, *refs).predictions) == alone
+    assert list(process(handler, *reversed(refs)).predictions) == alone[::-1]
+
+
+def test_a_broken_file_takes_no_row_from_its_neighbours(handlers, photos, tmp_path):
+    handler = handlers(ChannelMeans)
+    data = jpeg()
+    files = {"empty": b"", "cut": data[: len(data) // 2], "text": b"no picture at all", "gone": None}
+    refs = []
+    for name, content in files.items():
+        refs.append(ImageRef(name, str(tmp_path / f"{name}.jpg")))
+        if content is not None:
+            (tmp_path / f"{name}.jpg").write_bytes(content)
+    good = [photos[str(i)] for i in range(4)]
+    mixed = [good[0], refs[0], refs[1], good[1], refs[2], refs[3], good[2], good[3]]
+    result = process(handler, *mixed)
+    assert outcomes(result) == {
+        **{"0": "red", "1": "green", "2": "blue", "3": "red"},
+        "empty": (Reason.EMPTY, "read"),
+        "cut": (Reason.TRUNCATED, "decode"),
+        "text": (Reason.UNSUPPORTED_FORMAT, "decode"),
+        "gone": (Reason.NOT_FOUND, "read"),
+    }
+    assert result.predictions == process(handler, *good).predictions
+    facts = {broken.ref.image_id: (broken.file.size, broken.file.sha256 is not None) for broken in result.broken}
+    assert facts == {"empty": (0, False), "cut": (len(data) // 2, True), "text": (17, True), "gone": (None, False)}
+
+
+def test_an_all_broken_chunk_never_reaches_the_model(handlers, tmp_path):
+    refs = [ImageRef(str(i), str(tmp_path / f"{i}.jpg")) for i in range(BATCH_SIZE + 1)]
+    heartbeat = LogMark()
+    result = process(handlers(ChannelMeans), *refs, heartbeat=heartbeat)
+    assert (len(result.predictions), len(result.broken)) == (0, BATCH_SIZE + 1)
+    assert "model" not in [stage for _, stage, _ in heartbeat.held]
+
+
+@pytest.mark.parametrize("place", range(BATCH_SIZE + 1))
+def test_an_output_that_is_no_number_rejects_its_image_alone(handlers, photos, place):
+    handler = handlers(NotANumberForWhite)
+    refs = [photos[str(i)] for i in range(BATCH_SIZE)]
+    expected = process(handler, *refs).predictions
+    refs.insert(place, photos["white"])
+    result = process(handler, *refs)
+    assert result.predictions == expected
+    detail = "the model's output has a NaN or an infinity"
+    (broken,) = result.broken
+    assert broken == Broken(photos["white"], Reason.NON_FINITE_OUTPUT, detail, "outputs", broken.file, model=0)
+    assert broken.file.sha256 is not None
+
+
+@pytest.mark.parametrize("place", range(BATCH_SIZE + 1))
+@pytest.mark.parametrize(
+    ("module", "detail"),
+    [(CannotDoWhite, "is invalid for input of size"), (RefusesWhite, "no white, please")],
+)
+def test_a_model_that_raises_for_an_image_rejects_it_alone(handlers, photos, module, detail, place):
+    handler = handlers(module)
+    refs = [photos[str(i)] for i in range(BATCH_SIZE)]
+    expected = process(handler, *refs).predictions
+    refs.insert(place, photos["white"])
+    result = process(handler, *refs)
+    assert result.predictions == expected
+    assert outcomes(result)["white"] == (Reason.MODEL_ERROR, "model")
+    assert detail in result.broken[0].detail
+
+
+def test_a_batch_that_memory_does_not_hold_is_halved_and_all_are_predicted(tmp_path, photos):
+    handler = open_handler(build(tmp_path, NeedsMemoryForWhite(1)), Path(photos["white"].location).parent)
+    result = process(handler, photos["0"], photos["white"], photos["1"])
+    assert result.broken == ()
+    assert {one.ref.image_id for one in result.predictions} == {"0", "white", "1"}
+
+
+def test_an_image_that_memory_does_not_hold_alone_is_tried_again_another_day(tmp_path, photos):
+    handler = open_handler(build(tmp_path, NeedsMemoryForWhite(0)), Path(photos["white"].location).parent)
+    result = process(handler, photos["0"], photos["white"], photos["1"])
+    assert outcomes(result) == {"0": "red", "white": (Reason.OUT_OF_MEMORY, "model"), "1": "green"}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.AcceleratorError("an illegal memory access was encountered"),
+        RuntimeError(
+            "The following operation failed in the TorchScript interpreter.\nCUDA error: an illegal memory access"
+        ),
+    ],
+)
+def test_a_device_that_fails_is_no_failure_of_an_image(error, photos):
+    def predict(pixels):
+        raise error
+
+    samples = tuple(Sample(photos[name], torch.zeros(SIZE, SIZE, 3), FileFacts()) for name in "01")
+    batch = Batch(torch.zeros(2, SIZE, SIZE, 3, dtype=torch.uint8), samples, ())
+    with pytest.raises(DeviceLost, match="the GPU failed: .*an illegal memory access"):
+        list(LoadedModel(0, None, TORCHSCRIPT, 4, predict).infer(batch, StageClock(False)))  # type: ignore[arg-type]
+
+
+def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    artifact = build(folder, CannotDoWhite())
+    roots = (Path(photos["white"].location).parent,)
+    spec = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20)
+    refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
+    with WorkerPool([Stage("predict", OpenCpuHandler(spec), 1)], 30) as workers:
+        broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]
+    assert {one.reason for one in broken} == {Reason.MODEL_ERROR}
+    assert {"is invalid for input of size" in one.detail for one in broken} == {True}  # it raised and did not crash
+    assert sorted(one.ref.image_id for one in broken) == [str(i) for i in range(BATCH_SIZE + 1)]
+
+
+def test_the_mark_says_what_is_in_hand_before_each_step(handlers, photos):
+    """A crash is named by it: the image by its place in the chunk, the file by its size once it was read."""
+    heartbeat = LogMark()
+    refs = [photos[str(i)] for i in range(BATCH_SIZE + 1)]
+    process(handlers(ChannelMeans), *refs, heartbeat=heartbeat)
+    steps = []
+    for i, ref in enumerate(refs):
+        size = Path(ref.location).stat().st_size
+        steps += [(i, "read", None), (i, "decode", size), (i, "transform", size)]
+    model = [(0, "model", None), (BATCH_SIZE, "model", None)]
+    assert heartbeat.held == [*steps[: 3 * BATCH_SIZE], model[0], *steps[3 * BATCH_SIZE :], model[1]]
+
+
+def test_every_stage_is_timed(handlers, photos):
+    seconds = process(handlers(ChannelMeans), photos["0"], photos["1"]).cpu_seconds
+    assert set(seconds) == {"read", "decode", "transform", "collate", "model", "outputs"}
+    assert all(value > 0 for value in seconds.values())
+
+
+def test_what_lies_outside_the_roots_is_not_read(handlers, photos, tmp_path_factory):
+    artifact = build(tmp_path_factory.mktemp("model"), ChannelMeans())
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    result = process(open_handler(artifact, elsewhere), photos["0"])
+    assert outcomes(result) == {"0": (Reason.LOCATION_NOT_ALLOWED, "read")}
+
+
+def test_an_image_that_is_not_found_since_its_root_is_gone_is_no_failure_of_an_image(tmp_path, photos):
+    handler = open_handler(build(tmp_path, ChannelMeans()), tmp_path / "unmounted", Path(photos["0"].location).parent)
+    with pytest.raises(StorageUnavailable):
+        process(handler, photos["0"], ImageRef("gone", str(tmp_path / "unmounted" / "a.jpg")))
+
+
+def test_no_memory_for_an_image_is_its_own_trouble(handlers, photos, monkeypatch):
+    decode, greedy_data = loader_module.decode_image, Path(photos["1"].location).read_bytes()
+
+    def greedy(data, recipe, limits):
+        if data == greedy_data:
+            raise MemoryError
+        return decode(data, recipe, limits)
+
+    monkeypatch.setattr(loader_module, "decode_image", greedy)
+    result = process(handlers(ChannelMeans), photos["0"], photos["1"], photos["2"])
+    assert outcomes(result) == {"0": "red", "1": (Reason.OUT_OF_MEMORY, "decode"), "2": "blue"}
+
+
+def test_a_lane_whose_model_gives_other_outputs_does_not_open(tmp_path, photos):
+    """As after an update of a library that computes something else."""
+    artifact = build(tmp_path, ChannelMeans())
+    handler = open_handler(artifact)
+    model = handler._models[0]
+    other = FixedBatch(lambda pixels: 1.01 * model.predict(pixels), artifact.manifest.recipe.size, BATCH_SIZE)
+    handler._models = (replace(model, predict=other),)
+    with pytest.raises(ModelError, match="golden check failed"):
+        handler.verify_golden()

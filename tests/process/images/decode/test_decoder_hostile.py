@@ -1,0 +1,219 @@
+"""Whatever the bytes: pixels or a BadImage, soon, and in little memory."""
+
+import struct
+import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tests.support.jpegs as jpegs
+from infer_app.domain import Reason, Recipe
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.read.bad_image import BadImage
+from tests.support.jpegs import encoded, picture
+from tests.support.rasters import claiming, png, png_chunk, tiff
+
+RECIPE = Recipe("stretch", size=8)
+LIMITS = DecodeLimits(max_pixels=64 * 10**6)
+SMALL = DecodeLimits(max_pixels=10**5)
+SOUND = {
+    "jpeg": jpegs.baseline(),
+    "jpeg-progressive": jpegs.progressive(),
+    "jpeg-restarts": jpegs.with_restarts(),
+    "jpeg-scans": jpegs.non_interleaved(),
+    "jpeg-cmyk": jpegs.cmyk(),
+    "png": encoded(picture(), "PNG"),
+    "png-palette": encoded(picture().convert("P"), "PNG", transparency=3),
+    "gif": encoded(picture(), "GIF", save_all=True, append_images=[picture().rotate(180)]),
+    "bmp": encoded(picture(), "BMP"),
+    "bmp-palette": encoded(picture().convert("P"), "BMP"),
+    "tiff": encoded(picture(), "TIFF"),
+    "tiff-lzw": encoded(picture(), "TIFF", compression="tiff_lzw"),
+    "tiff-jpeg": encoded(picture(), "TIFF", compression="jpeg"),
+    "webp": encoded(picture(), "WEBP"),
+    "webp-lossless": encoded(picture(), "WEBP", lossless=True),
+    "webp-animated": encoded(picture(), "WEBP", save_all=True, append_images=[picture().rotate(180)]),
+}
+
+
+def ends_well(data: bytes, limits: DecodeLimits = SMALL) -> bool:
+    """Pixels as promised, or a BadImage with something to read; whatever else happens is an error."""
+    try:
+        pixels = decode_image(data, RECIPE, limits).rgb
+    except BadImage as refused:
+        return refused.reason in Reason and bool(refused.detail)
+    height, width, channels = pixels.shape
+    return channels == 3 and pixels.dtype == np.uint8 and 0 < width * height <= limits.max_pixels
+
+
+def refusal(data: bytes) -> Reason:
+    with pytest.raises(BadImage) as caught:
+        decode_image(data, RECIPE, LIMITS)
+    return caught.value.reason
+
+
+@contextmanager
+def frugal(cpu_seconds: float = 5, megabytes: int = 50) -> Iterator[None]:
+    """What happens inside must take little work and must not raise the memory of the process for a moment."""
+    Path("/proc/self/clear_refs").write_text("5")  # the peak starts again from here
+    before, started = peak_memory(), time.process_time()
+    yield
+    assert time.process_time() - started < cpu_seconds
+    assert peak_memory() - before < megabytes * 2**20
+
+
+def peak_memory() -> int:
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) * 1024
+
+
+def test_the_memory_watch_sees_a_moments_memory():
+    with pytest.raises(AssertionError), frugal(cpu_seconds=10):
+        np.ones(100 * 2**20, np.uint8)
+
+
+flips = st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), min_size=1, max_size=6)
+
+
+@pytest.mark.parametrize("kind", SOUND)
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(flips)
+def test_changed_bytes_give_pixels_or_a_bad_image(kind: str, flips: list[tuple[int, int]]):
+    data = bytearray(SOUND[kind])
+    for position, mask in flips:
+        data[position % len(data)] ^= mask
+    assert ends_well(bytes(data))
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png", "gif", "bmp", "tiff", "webp"])
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.binary(max_size=300), st.integers(2, 60))
+def test_random_bytes_behind_a_good_beginning_give_pixels_or_a_bad_image(kind: str, junk: bytes, kept: int):
+    assert ends_well(SOUND[kind][:kept] + junk)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.binary(max_size=300))
+def test_random_bytes_are_a_bad_image(junk: bytes):
+    with pytest.raises(BadImage):
+        decode_image(junk, RECIPE, SMALL)
+
+
+@pytest.mark.parametrize("kind", SOUND)
+def test_every_single_byte_may_be_all_ones(kind: str):
+    data = SOUND[kind]
+    for position in range(0, len(data), max(1, len(data) // 150)):
+        assert ends_well(data[:position] + b"\xff" + data[position + 1 :]), position
+
+
+@pytest.mark.parametrize("kind", ["jpeg", "png", "gif", "bmp", "tiff", "webp"])
+def test_a_flood_of_pixels_is_refused_by_its_header(kind: str):
+    data = claiming(kind, 65500, 65500)
+    with frugal():
+        assert refusal(data) is Reason.TOO_MANY_PIXELS
+
+
+def test_a_flood_of_pixels_is_refused_without_turbo_too(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
+    data = claiming("jpeg", 65500, 65500)
+    with frugal():
+        assert refusal(data) is Reason.TOO_MANY_PIXELS
+
+
+def test_a_webp_without_an_extended_header_is_measured_too():
+    lossy = bytearray(encoded(picture(), "WEBP"))
+    lossy[26:30] = struct.pack("<HH", 16383, 16383)
+    lossless = bytearray(encoded(picture(), "WEBP", lossless=True))
+    lossless[21:25] = struct.pack("<I", 0x0FFFFFFF)
+    for data in (lossy, lossless):
+        with frugal():
+            assert refusal(bytes(data)) is Reason.TOO_MANY_PIXELS
+
+
+def test_a_gif_whose_frame_is_larger_than_its_screen_is_measured_by_the_frame():
+    data = bytearray(encoded(picture(), "GIF"))
+    frame = data.index(b"\x2c", 13 + 3 * (2 << (data[10] & 7)))
+    data[frame + 5 : frame + 9] = struct.pack("<HH", 65500, 65500)
+    with frugal():
+        assert refusal(bytes(data)) is Reason.TOO_MANY_PIXELS
+
+
+def test_the_border_is_the_cap_itself():
+    data = jpegs.baseline()  # 24x16
+    assert decode_image(data, RECIPE, DecodeLimits(384)).rgb.shape == (16, 24, 3)
+    with pytest.raises(BadImage) as caught:
+        decode_image(data, RECIPE, DecodeLimits(383))
+    detail = "24x16 pixels, at most 383 are decoded"
+    assert caught.value.args == (Reason.TOO_MANY_PIXELS, detail, None)
+
+
+@pytest.mark.parametrize("with_turbo", [True, False])
+def test_a_jpeg_of_a_thousand_scans_is_refused_before_they_are_decoded(
+    with_turbo: bool, monkeypatch: pytest.MonkeyPatch
+):
+    if not with_turbo:
+        monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
+    data = jpegs.of_many_scans(1000)
+    with frugal():
+        assert refusal(data) is Reason.CORRUPT
+
+
+def test_a_jpeg_of_some_scans_more_than_usual_is_decoded():
+    assert ends_well(jpegs.of_many_scans(3))
+
+
+@cache
+def packed_zeros() -> bytes:
+    """100 MB, deflated."""
+    return zlib.compress(bytes(10**8), 1)
+
+
+def _bomb(kind: bytes) -> bytes:
+    """A small PNG with a chunk that would inflate to 100 MB."""
+    heads = {b"zTXt": b"a\0\0", b"iTXt": b"a\0\1\0\0\0", b"iCCP": b"a\0\0"}
+    return png(2, 1, 8, 2, bytes(6), png_chunk(kind, heads[kind] + packed_zeros()))
+
+
+@pytest.mark.parametrize("kind", [b"zTXt", b"iTXt", b"iCCP"])
+def test_a_png_with_a_text_bomb_takes_little_memory(kind: bytes):
+    data = _bomb(kind)
+    with frugal():
+        assert ends_well(data)
+
+
+def test_a_png_whose_pixels_inflate_beyond_their_size_takes_little_memory():
+    pixels = png_chunk(b"IDAT", packed_zeros())
+    data = png(2, 1, 8, 2, bytes(6)).replace(png_chunk(b"IDAT", zlib.compress(bytes(7))), pixels)
+    assert len(data) > 90_000
+    with frugal():
+        assert ends_well(data)
+
+
+@pytest.mark.parametrize(
+    "tags", [{"t322": 65520, "t323": 65520, "t324": 1032, "t325": 100}, {"t278": 2**32 - 1}], ids=str
+)
+@pytest.mark.parametrize("compression", [1, 5, 8, 32773])
+def test_a_small_tiff_of_huge_pieces_takes_little_memory(tags: dict[str, int], compression: int):
+    data = tiff(8, 8, 8, 3, bytes(8 * 8 * 3), t259=compression, **tags)
+    with frugal():
+        assert ends_well(data)
+
+
+def test_a_small_tiff_in_a_tile_that_inflates_to_gigabytes_is_refused_by_its_header():
+    tags = {"t259": 8, "t322": 20_000, "t323": 20_000, "t324": 1032, "t325": len(packed_zeros()), "t284": 1}
+    data = tiff(8, 8, 8, 3, packed_zeros(), **tags)
+    with frugal():
+        assert refusal(data) is Reason.TOO_MANY_PIXELS
+
+
+@pytest.mark.parametrize("data", [claiming(kind, 0, 0) for kind in ("jpeg", "png", "bmp", "tiff")])
+def test_an_image_of_no_pixels_is_a_bad_image(data: bytes):
+    with pytest.raises(BadImage):
+        decode_image(data, RECIPE, LIMITS)

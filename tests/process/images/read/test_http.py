@@ -1,0 +1,311 @@
+import hashlib
+import logging
+import time
+
+import pytest
+
+from infer_app.domain import FileFacts, Reason
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import AllowedPrefix, RemoteAccess
+from tests.support.refusals import refusal
+from tests.support.web_server import (
+    chunked,
+    closes_mid_body,
+    fails,
+    gzipped,
+    is_endless,
+    is_endless_in_chunks,
+    never_answers,
+    redirects_to,
+    resets,
+    says_a_negative_chunk,
+    says_less_than_it_sends,
+    stalls_after_headers,
+    trickles_body,
+    trickles_headers,
+    web_server,
+)
+
+CONTENT = bytes(range(256)) * 40
+MAX_BYTES = 100_000
+TIMEOUT_S = 1.0
+
+
+@pytest.fixture(scope="module")
+def running():
+    with web_server() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running):
+    running.answers.clear()
+    running.hits.clear()
+    running.heard.clear()
+    return running
+
+
+@pytest.fixture(scope="module")
+def canary():
+    """A server on loopback that nobody may ask anything."""
+    with web_server() as server:
+        server.serve("/secret.jpg", CONTENT)
+        yield server
+        assert not server.hits
+        assert server.num_connections == 0
+
+
+def limits(server, *places, timeout_s=TIMEOUT_S, retries=3, private=("127.0.0.1",)):
+    allowed = tuple(map(AllowedPrefix.parse, places or (server.url,)))
+    return ReadLimits((), MAX_BYTES, RemoteAccess(allowed, frozenset(private), timeout_s, retries, concurrency=2))
+
+
+def refused(server, path, **how):
+    return refusal(read_image, server.url + path, limits(server, **how))
+
+
+def test_bytes_come_with_size_time_and_checksum(server):
+    server.serve("/a.jpg", CONTENT, Last_Modified="Fri, 20 Nov 2026 12:00:00 GMT")
+    image = read_image(f"{server.url}/a.jpg", limits(server))
+    assert image.data == CONTENT
+    assert image.facts == FileFacts(len(CONTENT), 1795176000.0, hashlib.sha256(CONTENT).hexdigest())
+
+
+def test_a_query_is_sent_and_no_encoding_is_asked_for(server):
+    server.serve("/a.jpg", CONTENT)
+    read_image(f"{server.url}/a.jpg?v=1&sig=a%2Fb", limits(server))
+    assert server.hits == {"/a.jpg?v=1&sig=a%2Fb": 1}
+    assert server.heard[0]["Accept-Encoding"] == "identity"
+
+
+@pytest.mark.parametrize(
+    ("written", "sent"),
+    [
+        ("/100%/a%20b.jpg", "/100%25/a%20b.jpg"),
+        ("/%C3%A9//'(1)'.jpg?a=%2B&b=?:@/", "/%C3%A9//'(1)'.jpg?a=%2B&b=?:@/"),
+        ("/a.jpg?discount=5%&sig=a%2Fb", "/a.jpg?discount=5%25&sig=a%2Fb"),
+    ],
+)
+def test_what_is_escaped_is_not_escaped_again(server, written, sent):
+    server.serve(sent.partition("?")[0], CONTENT)
+    read_image(server.url + written, limits(server))
+    assert server.hits == {sent: 1}
+
+
+def test_a_connection_is_used_again(server):
+    server.serve("/a.jpg", CONTENT)
+    allowed, before = limits(server, timeout_s=5.5), server.num_connections
+    for _ in range(5):
+        read_image(f"{server.url}/a.jpg", allowed)
+    assert server.num_connections == before + 1
+
+
+def test_chunks_and_gzip_are_undone(server):
+    server.answers |= {"/chunked.jpg": chunked(CONTENT), "/gzipped.jpg": gzipped(CONTENT)}
+    for path in server.answers:
+        assert read_image(server.url + path, limits(server)).data == CONTENT
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (404, Reason.NOT_FOUND),
+        (410, Reason.NOT_FOUND),
+        (401, Reason.PERMISSION_DENIED),
+        (403, Reason.PERMISSION_DENIED),
+        (204, Reason.READ_ERROR),
+        (418, Reason.READ_ERROR),
+    ],
+)
+def test_an_answer_that_stands_is_not_asked_for_again(server, code, reason):
+    server.answers["/a.jpg"] = lambda handler: handler.head(code, Content_Length="0")
+    found = refused(server, "/a.jpg")
+    assert (found.reason, server.hits["/a.jpg"]) == (reason, 1)
+    assert str(code) in found.detail
+
+
+@pytest.mark.parametrize("code", [429, 500, 502, 503])
+def test_what_goes_well_at_the_third_time_is_read(server, code):
+    server.answers["/a.jpg"] = fails(2, code, CONTENT)
+    assert read_image(f"{server.url}/a.jpg", limits(server, timeout_s=5)).data == CONTENT
+    assert server.hits["/a.jpg"] == 3
+
+
+def test_a_lost_connection_is_made_again(server):
+    server.answers["/a.jpg"] = resets(2, CONTENT)
+    assert read_image(f"{server.url}/a.jpg", limits(server, timeout_s=5)).data == CONTENT
+
+
+def test_a_chunk_of_a_negative_size_is_a_failed_read(server):
+    server.answers["/a.jpg"] = says_a_negative_chunk
+    found = refused(server, "/a.jpg", retries=0)
+    assert (found.reason, found.detail) == (Reason.READ_ERROR, "a chunk of a negative size")
+
+
+def test_retries_end(server):
+    server.answers["/a.jpg"] = fails(99, 500, CONTENT)
+    found = refused(server, "/a.jpg", timeout_s=9, retries=2)
+    assert (found.reason, found.detail) == (Reason.READ_ERROR, "HTTP 500 Internal Server Error; tried 3 times")
+    assert server.hits["/a.jpg"] == 3
+
+
+def test_a_server_that_asks_for_a_pause_gets_it(server):
+    server.answers["/a.jpg"] = fails(1, 429, CONTENT, Retry_After="1")
+    started = time.monotonic()
+    read_image(f"{server.url}/a.jpg", limits(server, timeout_s=5))
+    assert time.monotonic() - started >= 1
+
+
+def test_a_pause_beyond_the_time_limit_is_not_made(server):
+    server.answers["/a.jpg"] = fails(1, 429, CONTENT, Retry_After="3600")
+    started = time.monotonic()
+    found = refused(server, "/a.jpg", timeout_s=20)
+    assert (found.reason, server.hits["/a.jpg"]) == (Reason.READ_ERROR, 1)
+    assert time.monotonic() - started < 20
+
+
+@pytest.mark.parametrize("answer", [stalls_after_headers, never_answers, trickles_headers, trickles_body])
+def test_every_wait_ends_at_the_deadline(server, answer):
+    server.answers["/a.jpg"] = answer
+    started = time.monotonic()
+    found = refused(server, "/a.jpg")
+    assert found.reason is Reason.READ_TIMEOUT
+    assert TIMEOUT_S * 0.9 < time.monotonic() - started < TIMEOUT_S * 3  # and not for each of four tries
+
+
+def test_a_body_that_ends_early_is_asked_for_again_and_never_taken(server):
+    server.answers["/a.jpg"] = closes_mid_body(CONTENT)
+    found = refused(server, "/a.jpg", retries=1)
+    assert (found.reason, server.hits["/a.jpg"]) == (Reason.READ_ERROR, 2)
+    assert "closed after 5,120 of 10,240 bytes" in found.detail
+
+
+def test_of_a_body_longer_than_announced_the_rest_is_no_answer_to_the_next_request(server):
+    server.answers["/a.jpg"] = says_less_than_it_sends(CONTENT)
+    server.serve("/b.jpg", b"B" * 77)
+    allowed = limits(server, timeout_s=5)
+    assert read_image(f"{server.url}/a.jpg", allowed).data == CONTENT[: len(CONTENT) // 2]
+    assert read_image(f"{server.url}/b.jpg", allowed).data == b"B" * 77
+
+
+@pytest.mark.parametrize("answer", [is_endless, is_endless_in_chunks, gzipped(bytes(50_000_000))])
+def test_size_is_capped_while_it_comes(server, answer):
+    server.answers["/a.jpg"] = answer
+    found = refused(server, "/a.jpg", timeout_s=20)
+    assert (found.reason, server.hits["/a.jpg"]) == (Reason.TOO_LARGE_BYTES, 1)
+
+
+def test_an_announced_size_is_refused_unread(server):
+    server.answers["/a.jpg"] = lambda handler: handler.head(Content_Length=str(10**12))
+    assert refused(server, "/a.jpg").facts == FileFacts(size=10**12)
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "reason"),
+    [
+        (b"", {}, Reason.EMPTY),
+        (b"no gzip", {"Content_Encoding": "gzip"}, Reason.READ_ERROR),
+        (b"\x0b\x02\x80", {"Content_Encoding": "br"}, Reason.READ_ERROR),
+    ],
+)
+def test_a_body_that_holds_no_image(server, body, headers, reason):
+    server.serve("/a.jpg", body, **headers)
+    assert refused(server, "/a.jpg").reason is reason
+
+
+def test_exactly_the_cap_is_read(server):
+    server.serve("/a.jpg", bytes(MAX_BYTES))
+    server.serve("/b.jpg", bytes(MAX_BYTES + 1))
+    assert len(read_image(f"{server.url}/a.jpg", limits(server)).data) == MAX_BYTES
+    assert refused(server, "/b.jpg").reason is Reason.TOO_LARGE_BYTES
+
+
+def test_redirects_within_what_is_allowed_are_followed(server):
+    server.answers["/a.jpg"] = redirects_to("/photos/b.jpg", 301)
+    server.answers["/photos/b.jpg"] = redirects_to("c.jpg?x=1")
+    server.serve("/photos/c.jpg", CONTENT)
+    assert read_image(f"{server.url}/a.jpg", limits(server)).data == CONTENT
+    assert server.hits["/photos/c.jpg?x=1"] == 1
+
+
+def test_a_loop_of_redirects_ends(server):
+    server.answers["/a.jpg"] = redirects_to("/a.jpg")
+    found = refused(server, "/a.jpg")
+    assert (found.reason, server.hits["/a.jpg"]) == (Reason.READ_ERROR, 6)
+
+
+def test_no_redirect_leads_elsewhere(server, canary):
+    targets = [
+        f"{canary.url}/secret.jpg",
+        f"//127.0.0.1:{canary.port}/secret.jpg",
+        f"http://localhost:{canary.port}/secret.jpg",
+        f"{server.url}@127.0.0.1:{canary.port}/secret.jpg",
+        f"http://127.0.0.1:{server.port}\\@127.0.0.1:{canary.port}/secret.jpg",
+        f"https://127.0.0.1:{server.port}/a.jpg",
+        "file:///etc/passwd",
+        "s3://bucket/key",
+        "ftp://127.0.0.1/a",
+        "http://169.254.169.254/latest/meta-data/",
+        "/photos/../secret.jpg",
+        "/photos/%2e%2e/secret.jpg",
+        "",
+    ]
+    server.serve("/secret.jpg", CONTENT)
+    for target in targets:
+        server.answers["/photos/a.jpg"] = redirects_to(target)
+        found = refusal(read_image, f"{server.url}/photos/a.jpg", limits(server, f"{server.url}/photos/"))
+        expected = Reason.LOCATION_NOT_ALLOWED if target else Reason.READ_ERROR
+        assert found.reason is expected, target
+    assert server.hits["/secret.jpg"] == 0
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "localhost", "127.1", "2130706433", "0x7f.1", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"]
+)
+def test_a_local_address_needs_its_own_permission(canary, host):
+    place = f"http://{host}:{canary.port}/"
+    found = refusal(read_image, f"{place}secret.jpg", limits(canary, place, private=()))
+    assert (found.reason, "local network" in found.detail) == (Reason.LOCATION_NOT_ALLOWED, True)
+
+
+def test_the_permission_of_one_host_is_not_that_of_another(server, canary):
+    found = refusal(
+        read_image, f"http://localhost:{canary.port}/secret.jpg", limits(canary, f"http://localhost:{canary.port}/")
+    )
+    assert found.reason is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_a_host_that_nobody_allowed_is_not_even_looked_up(canary, server):
+    for location in (f"{canary.url}/secret.jpg", f"http://user:canary@127.0.0.1:{server.port}/a.jpg"):
+        found = refusal(read_image, location, limits(server))
+        assert found.reason is Reason.LOCATION_NOT_ALLOWED
+        assert "canary" not in found.detail
+
+
+def test_a_server_that_is_down_is_a_read_error_that_says_so(server):
+    with web_server() as gone:
+        place = gone.url
+    found = refusal(read_image, f"{place}/a.jpg", limits(server, place, retries=1))
+    assert (found.reason, found.detail) == (
+        Reason.READ_ERROR,
+        "ConnectionRefusedError: Connection refused; tried 2 times",
+    )
+
+
+def test_a_host_without_an_address_is_a_read_error(server):
+    for host in ("no-such-host.invalid", "a" * 70):
+        found = refusal(read_image, f"http://{host}/a.jpg", limits(server, f"http://{host}/", retries=0))
+        assert found.reason is Reason.READ_ERROR
+
+
+def test_neither_signatures_nor_what_the_server_says_are_told(server, caplog):
+    caplog.set_level(logging.DEBUG)
+    server.answers["/a.jpg"] = lambda handler: (
+        handler.wfile.write(b"HTTP/9.canary canary\r\n\r\n") and handler.hang_up()
+    )
+    server.answers["/b.jpg"] = fails(99, 503, CONTENT)
+    server.answers["/c.jpg"] = redirects_to("http://canary.example/?canary")
+    server.answers["/d.jpg"] = lambda handler: handler.wfile.write(b"HTTP/1.1 404 No\r\ncanary canary\r\n\r\n")
+    for path in ("/a.jpg", "/b.jpg", "/c.jpg", "/d.jpg", "/e.jpg"):
+        assert "canary" not in refused(server, f"{path}?X-Amz-Signature=canary", retries=1).detail
+    assert "canary" not in caplog.text

@@ -1,0 +1,147 @@
+import hashlib
+import time
+
+import pytest
+
+from infer_app.domain import FileFacts, Reason
+from infer_app.errors import StorageUnavailable, UsageError
+from infer_app.images.read import remote
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import AllowedPrefix, RemoteAccess
+from tests.support.refusals import refusal
+from tests.support.web_server import never_answers, web_server
+
+pytest.importorskip("s3fs")
+pytest.importorskip("moto")
+
+CONTENT = bytes(range(256)) * 40
+MAX_BYTES = 100_000
+
+
+@pytest.fixture(scope="module")
+def bucket(s3_server):
+    return s3_server.bucket("photos")
+
+
+@pytest.fixture(autouse=True)
+def environment(s3_server, monkeypatch):
+    for name, value in s3_server.environ.items():
+        monkeypatch.setenv(name, value)
+    remote._readers.cache_clear()
+    yield
+    remote._readers.cache_clear()
+
+
+def access(*places, timeout_s=10.0, retries=1):
+    return RemoteAccess(
+        tuple(map(AllowedPrefix.parse, places or ("s3://photos/day/",))), timeout_s=timeout_s, retries=retries
+    )
+
+
+def read(location, *places, **how):
+    return read_image(location, ReadLimits((), MAX_BYTES, access(*places, **how)))
+
+
+@pytest.mark.parametrize("name", ["a.jpg", "a b#c?d%20é.jpg", "a//b.jpg"])
+def test_an_object_is_read_whole_whatever_its_name(bucket, name):
+    bucket.put(f"day/{name}", CONTENT)
+    image = read(f"s3://photos/day/{name}")
+    assert image.data == CONTENT
+    assert image.facts == FileFacts(len(CONTENT), None, hashlib.sha256(CONTENT).hexdigest())
+
+
+def test_what_is_not_there_is_not_found(bucket):
+    assert refusal(read, "s3://photos/day/gone.jpg").reason is Reason.NOT_FOUND
+    assert refusal(read, "s3://no-such-bucket/a.jpg", "s3://no-such-bucket/").reason is Reason.NOT_FOUND
+
+
+def test_an_empty_object_and_one_beyond_the_cap(bucket):
+    bucket.put("day/empty.jpg", b"")
+    bucket.put("day/cap.jpg", bytes(MAX_BYTES))
+    bucket.put("day/large.jpg", bytes(MAX_BYTES + 1))
+    assert refusal(read, "s3://photos/day/empty.jpg").reason is Reason.EMPTY
+    assert len(read("s3://photos/day/cap.jpg").data) == MAX_BYTES
+    assert refusal(read, "s3://photos/day/large.jpg").reason is Reason.TOO_LARGE_BYTES
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["s3://photos/other.jpg", "s3://photos/days/a.jpg", "s3://photos/day/../other.jpg", "gs://photos/day/a.jpg",
+     "s3://other/day/a.jpg", "s3://photos", "s3://user:key@photos/day/a.jpg"],
+)  # fmt: skip
+def test_only_what_lies_below_a_place_is_read(bucket, location):
+    bucket.put("other.jpg", CONTENT)
+    assert refusal(read, location).reason is Reason.LOCATION_NOT_ALLOWED
+
+
+def test_a_folder_is_no_image(bucket):
+    assert refusal(read, "s3://photos/day/").reason is Reason.NOT_REGULAR_FILE
+
+
+def test_without_credentials_nothing_is_read_and_none_are_told(monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    found = refusal(read, "s3://photos/day/a.jpg")
+    assert (found.reason, found.detail) == (Reason.PERMISSION_DENIED, "NoCredentialsError")
+
+
+def test_a_storage_that_is_down_is_a_read_error_and_gone(monkeypatch):
+    with web_server() as gone:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", gone.url)
+    found = refusal(read, "s3://photos/day/a.jpg")
+    assert found.reason is Reason.READ_ERROR
+    assert "tried 2 times" in found.detail
+    with pytest.raises(StorageUnavailable):
+        remote.check_there(AllowedPrefix.parse("s3://photos/day/"), access())
+
+
+@pytest.mark.parametrize(("code", "hits"), [(503, 3), (500, 3), (403, 1)])
+def test_busy_is_tried_again_and_forbidden_is_not(monkeypatch, code, hits):
+    with web_server() as server:
+        server.answers["/photos/day/a.jpg"] = lambda handler: handler.status(code)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        found = refusal(read, "s3://photos/day/a.jpg", retries=2)
+        assert sum(server.hits.values()) == hits
+    assert found.reason is (Reason.PERMISSION_DENIED if code == 403 else Reason.READ_ERROR)
+
+
+def test_a_storage_that_stalls_ends_at_the_deadline(monkeypatch):
+    with web_server() as server:
+        server.answers["/photos/day/a.jpg"] = never_answers
+        monkeypatch.setenv("AWS_ENDPOINT_URL", server.url)
+        refusal(read, "s3://photos/day/b.jpg")  # loads what it needs
+        started = time.monotonic()
+        assert refusal(read, "s3://photos/day/a.jpg", timeout_s=1.0).reason is Reason.READ_TIMEOUT
+        assert time.monotonic() - started < 20
+
+
+def test_a_place_is_looked_at(bucket):
+    bucket.put("day/a.jpg", CONTENT)
+    assert remote.look_at(AllowedPrefix.parse("s3://photos/day/"), access()) == "is there"
+    for gone in ("s3://photos/no-such-folder/", "s3://no-such-bucket/"):
+        with pytest.raises(StorageUnavailable, match="not_found"):
+            remote.look_at(AllowedPrefix.parse(gone), access())
+
+
+def test_a_listing_goes_folder_by_folder(s3_server):
+    bucket = s3_server.bucket("listed")
+    for name in ("x/2.jpg", "x/1.jpg", "x/deep/er/3.jpg", "y/4.jpg"):
+        bucket.put(name, CONTENT[:7])
+    found = list(remote.list_folders(AllowedPrefix.parse("s3://listed/x/"), access()))
+    assert [one for folder in found for one in folder] == [
+        ("s3://listed/x/1.jpg", 7),
+        ("s3://listed/x/2.jpg", 7),
+        ("s3://listed/x/deep/er/3.jpg", 7),
+    ]
+    with pytest.raises(StorageUnavailable):
+        list(remote.list_folders(AllowedPrefix.parse("s3://no-such-bucket/"), access()))
+    with pytest.raises(UsageError, match="no listing"):
+        remote.list_folders(AllowedPrefix.parse("https://images.example.org/"), access())
+
+
+def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(remote, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match="needs gcsfs") as caught:
+        remote.look_at(AllowedPrefix.parse("gs://bucket/"), access())
+    assert caught.value.hint == "pip install 'infer_app[gs]'"

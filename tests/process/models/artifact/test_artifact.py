@@ -1,0 +1,203 @@
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from infer_app.domain import Recipe
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.artifact.artifact import (
+    find_artifact,
+    list_artifacts,
+    open_artifact,
+    record_variant,
+    save_manifest,
+)
+from infer_app.models.build.build_model import build_model
+from tests.support.networks import RECIPE, built, request
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    return built(tmp_path)
+
+
+def test_the_folder_is_named_by_name_and_id(artifact, tmp_path):
+    assert artifact.folder == tmp_path / "models" / "colours" / artifact.manifest.model_id
+    assert open_artifact(artifact.folder) == artifact
+
+
+def test_labels_are_read_from_the_artifact(artifact):
+    assert artifact.labels == ("red", "green", "blue")
+
+
+def test_a_model_without_labels_has_none(tmp_path):
+    assert built(tmp_path, labels=None).labels == ()
+
+
+def test_read_gives_the_bytes_that_were_stored(artifact, tmp_path):
+    assert artifact.read("source.ts") == (tmp_path / "Means.pt").read_bytes()
+
+
+def test_read_notices_a_single_changed_bit(artifact):
+    path = artifact.folder / "source.ts"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(ModelError, match=r"source\.ts: changed since it was built") as caught:
+        artifact.read("source.ts")
+    assert "infer model build" in caught.value.hint
+    assert caught.value.exit_code == 12
+
+
+def test_a_change_after_verify_is_noticed_by_read(artifact):
+    artifact.verify()
+    (artifact.folder / "labels.txt").write_text("green\nred\nblue\n")
+    with pytest.raises(ModelError, match="changed since it was built"):
+        _ = artifact.labels
+
+
+def test_read_refuses_what_is_not_of_the_model(artifact):
+    (artifact.folder / "more.txt").write_text("x")
+    with pytest.raises(ModelError, match=r"more\.txt is not a file of this model"):
+        artifact.read("more.txt")
+
+
+def test_read_of_a_missing_file_says_so(artifact):
+    (artifact.folder / "source.ts").unlink()
+    with pytest.raises(ModelError, match="No such file"):
+        artifact.read("source.ts")
+
+
+def test_verify_names_every_problem_at_once(artifact):
+    (artifact.folder / "labels.txt").write_text("green\nred\nblue\n")
+    (artifact.folder / "golden" / "1.jpg").unlink()
+    (artifact.folder / "golden" / "mine.jpg").write_bytes(b"x")
+    with pytest.raises(ModelError) as caught:
+        artifact.verify()
+    told = caught.value.message.partition(": ")[2]
+    assert told == ("golden/1.jpg: missing; labels.txt: changed since it was built; golden/mine.jpg: not of this model")
+
+
+def test_open_without_a_manifest_is_a_model_error(tmp_path):
+    with pytest.raises(ModelError, match=r"manifest\.json: No such file"):
+        open_artifact(tmp_path)
+
+
+def test_find_takes_the_newest_of_a_name(tmp_path):
+    older = built(tmp_path)
+    newer = built(tmp_path, recipe=Recipe("stretch", RECIPE.size))
+    models = tmp_path / "models"
+    assert find_artifact(models, "colours") == newer
+    save_manifest(older.folder, replace(older.manifest, created_at="2999-01-01T00:00:00+00:00"))
+    assert find_artifact(models, "colours").manifest.model_id == older.manifest.model_id
+
+
+def test_list_gives_all_models_by_name_the_newest_of_a_name_first(tmp_path):
+    one = built(tmp_path, name="b")
+    two = built(tmp_path, name="a")
+    three = built(tmp_path, name="b", recipe=Recipe("stretch", RECIPE.size))
+    assert list_artifacts(tmp_path / "models") == [two, three, one]
+
+
+def test_the_first_of_a_name_in_the_list_is_the_one_that_is_found(tmp_path):
+    """Also where two were built at the same moment."""
+    built(tmp_path)
+    built(tmp_path, recipe=Recipe("stretch", RECIPE.size))
+    models = tmp_path / "models"
+    for artifact in list_artifacts(models):
+        save_manifest(artifact.folder, replace(artifact.manifest, created_at="2026-01-01T00:00:00+00:00"))
+    assert list_artifacts(models)[0] == find_artifact(models, "colours")
+
+
+def test_list_of_a_folder_that_is_not_there_is_empty(tmp_path):
+    assert list_artifacts(tmp_path / "nothing") == []
+
+
+def test_a_model_that_is_being_built_is_not_seen(artifact, tmp_path):
+    (artifact.folder.parent / ".building-x").mkdir()
+    assert list_artifacts(tmp_path / "models") == [artifact]
+    assert find_artifact(tmp_path / "models", "colours") == artifact
+
+
+def test_an_unknown_name_lists_those_that_exist(tmp_path):
+    built(tmp_path, name="pets")
+    built(tmp_path, name="cars")
+    with pytest.raises(ModelError, match="there are cars, pets") as caught:
+        find_artifact(tmp_path / "models", "pest")
+    assert caught.value.hint == "did you mean pets?"
+
+
+def test_without_any_model_the_hint_is_how_to_build_one(tmp_path):
+    with pytest.raises(ModelError, match="has none yet") as caught:
+        find_artifact(tmp_path / "models", "pets")
+    assert "infer model build" in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["", ".", "..", "../pets", "a/b", ".hidden", "-x", "a b", "żółw", "a\n", "/etc"])
+def test_a_name_that_could_leave_the_folder_is_refused(tmp_path, name):
+    with pytest.raises(UsageError, match="is not allowed"):
+        find_artifact(tmp_path, name)
+
+
+def test_a_recorded_variant_changes_neither_id_nor_other_files(artifact):
+    changed = record_variant(artifact, "cpu-int8", {"tolerance": {"relative": 0.2, "cosine": 0.98}}, {"m.bin": b"12"})
+    assert open_artifact(artifact.folder) == changed
+    changed.verify()
+    assert changed.read("variants/cpu-int8/m.bin") == b"12"
+    assert changed.manifest.model_id == artifact.manifest.model_id
+    assert set(changed.manifest.variants) == {"cpu-torchscript", "cpu-int8"}
+    assert changed.manifest.tolerance_of("cpu-int8").relative == 0.2
+    assert changed.manifest.tolerance_of("cpu-torchscript") == artifact.manifest.tolerance
+
+
+def test_a_variant_recorded_again_replaces_its_files(artifact):
+    once = record_variant(artifact, "v", {}, {"a": b"1"})
+    (artifact.folder / "variants/v/a").unlink()
+    twice = record_variant(once, "v", {"n": 2}, {"b": b"2"})
+    twice.verify()
+    assert [path for path in twice.manifest.files if path.startswith("variants/")] == ["variants/v/b"]
+
+
+def test_a_custom_preprocess_works_from_another_folder_without_its_source(tmp_path, monkeypatch):
+    user = tmp_path / "user"
+    user.mkdir()
+    monkeypatch.chdir(user)
+    monkeypatch.syspath_prepend(str(user))
+    code = "import numpy as np\n\ndef corner(rgb):\n    return np.ascontiguousarray(rgb[:16, :16])\n"
+    (user / "my_corner.py").write_text(code)
+    asked = replace(request(tmp_path / "in"), recipe=Recipe("custom", 16), preprocess="my_corner:corner")
+    folder = build_model(asked, tmp_path / "models").folder
+    (user / "my_corner.py").unlink()
+    monkeypatch.chdir("/")
+    monkeypatch.delitem(__import__("sys").modules, "my_corner")
+    pixels = np.arange(20 * 30 * 3, dtype=np.uint8).reshape(20, 30, 3)
+    preprocess = open_artifact(folder).preprocess()
+    assert preprocess is not None
+    np.testing.assert_array_equal(preprocess(pixels), pixels[:16, :16])
+    (folder / "preprocess.py").write_text(code.replace(":16", "-16:"))
+    with pytest.raises(ModelError, match=r"preprocess\.py: changed since it was built"):
+        open_artifact(folder).preprocess()
+
+
+def test_another_recipe_has_no_preprocess(artifact):
+    assert artifact.preprocess() is None
+
+
+def test_others_may_read_the_artifact(artifact):
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (artifact.folder, artifact.folder / "manifest.json")}
+    assert modes == {artifact.manifest.model_id: 0o755, "manifest.json": 0o644}
+    assert os.access(artifact.folder / "source.ts", os.R_OK)
+
+
+def test_a_variant_that_is_replaced_leaves_the_manifest_before_its_files_change(artifact, monkeypatch):
+    """So that whoever is killed in between leaves a model that runs."""
+    once = record_variant(artifact, "v", {}, {"a": b"1"})
+
+    def die(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("infer_app.models.artifact.artifact.write_file", die)
+    with pytest.raises(KeyboardInterrupt):
+        record_variant(once, "v", {"n": 2}, {"a": b"2"})
+    assert open_artifact(artifact.folder) == artifact

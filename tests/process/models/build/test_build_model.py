@@ -1,0 +1,222 @@
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from infer_app.domain import Recipe
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.build.build_model import build_model
+from infer_app.models.runtimes.torchscript import build_cpu_variant
+from infer_app.models.verification.outputs import decode_outputs
+from tests.support.networks import MEAN, RECIPE, SIZE, Means, Network, PixelMeans, built, random_pixels, request, save
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("model"))
+
+
+def files_of(folder):
+    return {path.relative_to(folder).as_posix(): path.stat().st_mtime_ns for path in folder.rglob("*")}
+
+
+def test_a_new_artifact_is_sound_and_complete(artifact):
+    artifact.verify()
+    assert not artifact.reused
+    assert set(artifact.manifest.files) == {
+        "source.ts",
+        "labels.txt",
+        "golden/1.jpg",
+        "golden/2.jpg",
+        "golden/3.png",
+        "golden/4.jpg",
+        "golden/pixels.npy",
+        "golden/outputs.npy",
+    }
+    assert artifact.manifest.num_outputs == 3
+    assert artifact.manifest.variants["cpu-torchscript"]["parity"]["label_agreement"] == 1
+
+
+def test_building_the_same_again_leaves_it_as_it_is(tmp_path):
+    first = built(tmp_path)
+    before = files_of(tmp_path / "models")
+    again = built(tmp_path)
+    assert again == replace(first, reused=True)
+    assert files_of(tmp_path / "models") == before
+
+
+def test_building_again_repairs_a_damaged_artifact(tmp_path):
+    damaged = built(tmp_path)
+    (damaged.folder / "labels.txt").write_text("x\ny\nz\n")
+    again = built(tmp_path)
+    assert (again.reused, again.folder) == (False, damaged.folder)
+    again.verify()
+    assert [path.name for path in again.folder.parent.iterdir()] == [again.manifest.model_id]
+
+
+def test_the_name_is_not_part_of_the_id(artifact):
+    other = built(artifact.folder.parents[2], name="other")
+    assert (other.reused, other.manifest.model_id) == (False, artifact.manifest.model_id)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"mean": (0.4, 0.5, 0.5)}, {"labels": None}, {"recipe": Recipe("crop-resize", SIZE, crop=0.9)}],
+    ids=["mean", "labels", "recipe"],
+)
+def test_what_changes_predictions_changes_the_id(artifact, changes):
+    other = built(artifact.folder.parents[2], **changes)
+    assert other.manifest.source_sha256 == artifact.manifest.source_sha256
+    assert other.manifest.model_id != artifact.manifest.model_id
+
+
+def test_lists_and_whole_numbers_mean_the_same_as_given_by_a_shell(tmp_path):
+    one = built(tmp_path, mean=[0, 0, 0], std=(1, 1, 1))
+    assert built(tmp_path, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0)) == replace(one, reused=True)
+
+
+@pytest.mark.parametrize(
+    ("module", "changes", "message"),
+    [
+        (nn.AdaptiveAvgPool2d(1), {}, None),
+        (Network(), {"labels": None, "output": OutputSpec("embedding")}, None),
+        (nn.Conv2d(3, 2, 3), {"labels": None, "output": OutputSpec("raw")}, None),
+        (Network(), {}, "3 labels for 5 outputs"),
+        (nn.Sequential(Means(), nn.Softmax(1)), {}, "probabilities already"),
+        (nn.Conv2d(3, 2, 3), {"labels": None}, "needs one row of numbers"),
+    ],
+)
+def test_a_model_is_built_or_refused_without_a_trace(tmp_path, module, changes, message):
+    if message is None:
+        built(tmp_path, module, **changes).verify()
+        return
+    with pytest.raises(ModelError, match=message):
+        built(tmp_path, module, **changes)
+    assert not (tmp_path / "models").exists()
+
+
+def test_raw_outputs_keep_their_shape(tmp_path):
+    artifact = built(tmp_path, nn.Conv2d(3, 2, 3), labels=None, output=OutputSpec("raw"))
+    assert artifact.manifest.output.shape == (2, SIZE - 2, SIZE - 2)
+    rows = build_cpu_variant(artifact)(random_pixels(1))
+    (output,) = decode_outputs(rows, artifact.manifest.output)
+    assert output is not None
+    assert (json.loads(output.details), output.vector_dim) == ({"shape": [2, 14, 14]}, 2 * 14 * 14)
+
+
+def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
+    class Fragile(Exception):
+        pass
+
+    def fail(*_):
+        raise Fragile
+
+    monkeypatch.setattr("infer_app.models.build.build_model.check_golden", fail)
+    with pytest.raises(Fragile):
+        built(tmp_path)
+    assert list((tmp_path / "models" / "colours").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"name": "../x"}, "model name '../x' is not allowed"),
+        ({"recipe": Recipe("custom", SIZE)}, "belong together"),
+        ({"preprocess": "a:b"}, "belong together"),
+        ({"recipe": Recipe("stretch", 0)}, "size 0"),
+        ({"output": OutputSpec("embedding")}, "labels belong to classification"),
+        ({"input": "uint8-nhwc"}, "normalises by itself"),
+        ({"input": "float-nhwc"}, "unknown input 'float-nhwc'"),
+        ({"mean": (127, 127, 127)}, "not on the 0-1 scale"),
+        ({"std": (0, 1, 1)}, "not on the 0-1 scale"),
+        ({"mean": (0.5,)}, "not three numbers"),
+    ],
+)
+def test_flags_that_make_no_sense_are_usage_errors(tmp_path, changes, message):
+    asked = request(tmp_path)
+    with pytest.raises(UsageError, match=message):
+        build_model(replace(asked, **changes), tmp_path / "models")
+
+
+@pytest.mark.parametrize("flag", ["labels", "golden"])
+def test_a_file_that_is_not_there_is_a_usage_error(tmp_path, flag):
+    with pytest.raises(UsageError, match="nothing-here"):
+        built(tmp_path, **{flag: tmp_path / "nothing-here"})
+
+
+def test_golden_images_that_are_none_are_refused(tmp_path):
+    with pytest.raises(ModelError, match="no image that can be decoded"):
+        built(tmp_path, golden=tmp_path)
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """The current folder, for modules of the user's."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    for name in [name for name in sys.modules if name.startswith("user_")]:
+        del sys.modules[name]
+
+
+def test_a_callable_is_built_and_its_id_is_the_same_every_time(user):
+    (user / "user_net.py").write_text(
+        "from tests.support.networks import Network\n\ndef make():\n    return Network()\n"
+    )
+    torch.save(Network().state_dict(), user / "weights.pt")
+    asked = replace(request(user), source="user_net:make", weights=user / "weights.pt", labels=None)
+    artifact = build_model(asked, user / "models")
+    assert (artifact.manifest.source_kind, artifact.manifest.model_file) == ("callable", "model.ts")
+    pixels = random_pixels(4)
+    expected = build_cpu_variant(built(user, Network(), name="scripted", labels=None))(pixels)
+    torch.testing.assert_close(build_cpu_variant(artifact)(pixels), expected)
+    assert build_model(asked, user / "elsewhere").manifest.model_id == artifact.manifest.model_id
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("def pre(rgb):\n    from user_rest import half\n    return half(rgb)\n", "imports the local module user_rest"),
+        ("from . import user_rest\n\ndef pre(rgb):\n    return rgb\n", "user_pre failed|imports the local module"),
+        ("import user_parts.more\n\ndef pre(rgb):\n    return rgb\n", "imports the local module user_parts"),
+        ("def pre(rgb):\n    return rgb[:8, :8]\n", "preprocess gave uint8"),
+        ("def pre(rgb):\n    return 1 / 0\n", "ZeroDivisionError"),
+    ],
+)
+def test_a_preprocess_function_that_can_not_work_every_night_is_refused(user, code, message):
+    (user / "user_pre.py").write_text(code)
+    (user / "user_rest.py").write_text("def half(rgb):\n    return rgb[:16, :16]\n")
+    (user / "user_parts").mkdir()
+    (user / "user_parts" / "more.py").write_text("")
+    asked = replace(request(user), recipe=Recipe("custom", SIZE), preprocess="user_pre:pre")
+    with pytest.raises((ModelError, UsageError), match=message):
+        build_model(asked, user / "models")
+
+
+def test_a_module_that_takes_pixels_is_built(tmp_path):
+    folder = tmp_path / "in"
+    asked = request(folder)
+    script = torch.jit.trace(PixelMeans(), random_pixels(2))
+    asked = replace(
+        asked, source=str(save(script, folder / "pixels.pt")), input="uint8-nhwc", mean=(0, 0, 0), std=(1, 1, 1)
+    )
+    pixels = random_pixels(2)
+    rows = build_cpu_variant(build_model(asked, tmp_path / "models"))(pixels)
+    torch.testing.assert_close(rows, pixels.float().mean((1, 2)) / 32)
+
+
+def test_the_recipe_and_normalisation_are_stored_as_given(artifact):
+    assert (artifact.manifest.recipe, artifact.manifest.mean) == (RECIPE, MEAN)
+
+
+def test_a_state_dict_is_refused_with_the_way_out(tmp_path):
+    asked = request(tmp_path)
+    torch.save(Means().state_dict(), asked.source)
+    with pytest.raises(ModelError, match="state dict") as caught:
+        build_model(asked, tmp_path / "models")
+    assert "--weights" in caught.value.hint
+    assert caught.value.exit_code == 12

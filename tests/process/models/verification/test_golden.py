@@ -1,0 +1,200 @@
+import io
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from infer_app.domain import Reason
+from infer_app.errors import ModelError
+from infer_app.images.read.bad_image import BadImage
+from infer_app.models.build.golden_images import synthetic_images
+from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.runtimes.torchscript import build_cpu_variant, make_cpu_variant
+from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, measure_parity
+from tests.support.networks import Means, built, random_pixels
+
+
+@pytest.fixture(scope="module")
+def artifact(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def load(artifact):
+    return partial(load_pixels, recipe=artifact.manifest.recipe)
+
+
+@pytest.fixture(scope="module")
+def predict(artifact):
+    return build_cpu_variant(artifact)
+
+
+def test_a_model_passes_its_own_check(artifact, load, predict):
+    loaded, predicted = [], []
+
+    def note_and_load(data):
+        loaded.append(data)
+        return load(data)
+
+    def note_and_predict(pixels):
+        predicted.append(len(pixels))
+        return predict(pixels)
+
+    check_golden(artifact, note_and_load, note_and_predict, "cpu-torchscript")
+    golden = [artifact.read(path) for path in artifact.manifest.golden]
+    assert loaded == golden
+    assert sum(predicted) == 2 * len(golden)  # of the pixels that are kept, and of those that were loaded
+
+
+def test_a_preprocess_function_that_raises_fails_the_check(artifact, predict):
+    def load(data):
+        raise BadImage(Reason.MODEL_ERROR, "preprocess: FileNotFoundError: /srv/table.npy")
+
+    with pytest.raises(ModelError, match="golden check failed: image 1: preprocess: FileNotFoundError: /srv/table.npy"):
+        check_golden(artifact, load, predict, "cpu-torchscript")
+
+
+def test_golden_images_are_varied_and_the_same_every_time():
+    images = synthetic_images()
+    assert images == synthetic_images.__wrapped__()
+    opened = {name: Image.open(io.BytesIO(data)) for name, data in images.items()}
+    assert {(image.format, image.mode) for image in opened.values()} == {("JPEG", "RGB"), ("JPEG", "L"), ("PNG", "RGB")}
+    assert len({image.size for image in opened.values()}) == 4
+    assert opened["grey-rotated.jpg"].getexif()[274] == 6
+
+
+def test_golden_outputs_are_the_source_s(artifact):
+    assert golden_outputs(artifact).shape == (4, 3)
+    assert golden_pixels(artifact).shape == (4, 16, 16, 3)
+
+
+@pytest.mark.parametrize("swap", ["mean", "std"])
+def test_another_normalisation_is_noticed(artifact, load, swap):
+    spec = artifact.manifest.input_spec
+    other = replace(spec, **{swap: getattr(spec, swap)[::-1]})
+    variant = make_cpu_variant(artifact.read("source.ts"), other, 16)
+    with pytest.raises(ModelError, match=r"golden check failed: image 1: outputs differ by") as caught:
+        check_golden(artifact, load, variant)
+    assert "nothing was written" in caught.value.hint
+
+
+def test_swapped_channels_are_noticed(artifact, load, predict):
+    with pytest.raises(ModelError, match=r"image 1: a pixel differs by \d+ levels, 2 are allowed"):
+        check_golden(artifact, lambda data: load(data).flip(2), predict)
+
+
+def test_two_levels_of_a_pixel_are_allowed_and_three_are_not(artifact, predict):
+    expected = iter([*golden_pixels(artifact), *golden_pixels(artifact)])
+
+    def off_by(levels):
+        pixels = next(expected).clone()
+        pixels[0, 0, 0] = pixels[0, 0, 0] - levels if pixels[0, 0, 0] > 100 else pixels[0, 0, 0] + levels
+        return pixels
+
+    check_golden(artifact, lambda data: off_by(2), predict)
+    with pytest.raises(ModelError, match="differs by 3 levels"):
+        check_golden(artifact, lambda data: off_by(3), predict)
+
+
+def test_an_ignored_orientation_is_noticed(artifact, predict):
+    recipe = replace(artifact.manifest.recipe, exif="ignore")
+    with pytest.raises(ModelError, match="image 2: a pixel differs"):
+        check_golden(artifact, partial(load_pixels, recipe=recipe), predict)
+
+
+def test_pixels_of_another_size_are_noticed(artifact, predict):
+    with pytest.raises(ModelError, match=r"pixels are \(8, 8, 3\) uint8 instead of \(16, 16, 3\) uint8"):
+        check_golden(artifact, lambda data: torch.zeros(8, 8, 3, dtype=torch.uint8), predict)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda rows: rows[:, :2], r"outputs are \(4, 2\) float32 instead of \(4, 3\)"),
+        (lambda rows: rows * torch.nan, "image 1: outputs differ by nan"),
+        (lambda rows: rows[:, [1, 0, 2]], "image 1: outputs differ"),
+        (lambda rows: rows.flip(0), "outputs differ"),
+        (lambda rows: rows + 0.05, "outputs differ"),
+    ],
+)
+def test_other_outputs_are_noticed(artifact, load, predict, spoil, message):
+    with pytest.raises(ModelError, match=message):
+        check_golden(artifact, load, lambda pixels: spoil(predict(pixels)))
+
+
+def test_a_label_that_changes_with_the_loaded_pixels_is_noticed(artifact, load, predict):
+    answers = iter([golden_outputs(artifact), golden_outputs(artifact).flip(1)])
+    with pytest.raises(ModelError, match=r"image \d: labelled '\w+' instead of '\w+'"):
+        check_golden(artifact, load, lambda pixels: next(answers))
+
+
+def test_changed_files_are_noticed(tmp_path):
+    artifact = built(tmp_path)
+    load, predict = partial(load_pixels, recipe=artifact.manifest.recipe), build_cpu_variant(artifact)
+    for name, data in {
+        "labels.txt": b"green\nred\nblue\n",
+        "golden/2.jpg": (artifact.folder / "golden/1.jpg").read_bytes(),
+        "golden/outputs.npy": b"",
+    }.items():
+        before = (artifact.folder / name).read_bytes()
+        (artifact.folder / name).write_bytes(data)
+        with pytest.raises(ModelError, match=f"{name}: changed since it was built"):
+            check_golden(replace(artifact), load, predict)
+        (artifact.folder / name).write_bytes(before)
+
+
+def test_a_variant_s_own_tolerance_counts(artifact, load, predict):
+    loose = {"int8": {"tolerance": {"relative": 0.5, "cosine": 0.5}}}
+    other = replace(artifact, manifest=replace(artifact.manifest, variants=loose))
+
+    def rough(pixels):
+        return predict(pixels) * 1.01
+
+    check_golden(other, load, rough, "int8")
+    with pytest.raises(ModelError, match="golden check failed"):
+        check_golden(other, load, rough)
+
+
+def test_parity_of_equal_outputs_is_perfect():
+    rows = torch.tensor([[1.0, -2.0], [3.0, 4.0]])
+    parity = measure_parity(rows, rows)
+    assert parity.to_json() == {
+        "num_images": 2,
+        "cosine": pytest.approx(1.0),
+        "label_agreement": 1.0,
+        "worst_difference": 0.0,
+        "relative_difference": 0.0,
+    }
+
+
+def test_parity_tells_the_worst():
+    expected = torch.tensor([[1.0, 0.0], [0.0, 2.0]])
+    parity = measure_parity(expected, torch.tensor([[1.0, 0.0], [2.0, 0.0]]))
+    assert (parity.cosine, parity.label_agreement) == (pytest.approx(0.0), 0.5)
+    assert (parity.worst_difference, parity.relative_difference) == (2.0, 1.0)
+
+
+def test_parity_of_nan_passes_no_tolerance():
+    rows = torch.ones(2, 2)
+    parity = measure_parity(rows, rows * torch.nan)
+    assert not parity.relative_difference <= 1
+    assert not parity.cosine >= 0
+
+
+def test_one_number_has_no_direction():
+    assert measure_parity(torch.tensor([[1e-9]]), torch.tensor([[-1e-9]])).cosine == 1
+
+
+def test_a_folder_of_golden_images_is_used(tmp_path):
+    folder = tmp_path / "golden"
+    folder.mkdir()
+    (folder / "README.txt").write_text("not an image")
+    for number in range(10):
+        pixels = random_pixels(1, size=20 + number, seed=number)[0].numpy()
+        Image.fromarray(np.asarray(pixels)).save(folder / f"{number}.PNG")
+    artifact = built(tmp_path / "in", Means(), golden=folder)
+    assert artifact.manifest.golden == tuple(f"golden/{number}.png" for number in range(1, 9))
+    assert artifact.read("golden/1.png") == (folder / "0.PNG").read_bytes()

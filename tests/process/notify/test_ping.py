@@ -1,0 +1,57 @@
+import time
+
+import pytest
+
+from infer_app import notify
+from infer_app.notify import Ping, event_url, wait_for
+from tests.support.listeners import Recorder
+
+
+@pytest.fixture
+def server():
+    server = Recorder()
+    yield server
+    server.close()
+
+
+def wait(task):
+    wait_for([task], time.monotonic() + 10, lambda: False)
+    return task.problem
+
+
+@pytest.mark.parametrize(("exit_code", "last"), [(0, "/uuid"), (3, "/uuid/3"), (143, "/uuid/143")])
+def test_start_then_the_exit_code(server, exit_code, last):
+    ping = Ping(f"{server.url}/uuid")
+    assert wait(ping.end(exit_code, "all of it")) is None
+    assert [(heard.path, heard.body) for heard in server.heard] == [("/uuid/start", ""), (last, "all of it")]
+    assert ping.start_problem is None
+
+
+@pytest.mark.parametrize(
+    ("url", "start"),
+    [
+        ("https://hc/u", "https://hc/u/start"),
+        ("https://hc/u/", "https://hc/u/start"),
+        ("https://hc/u?create=1", "https://hc/u/start?create=1"),
+    ],
+)
+def test_the_event_is_the_end_of_the_path(url, start):
+    assert (event_url(url, "start"), event_url(url, "")) == (start, url)
+
+
+def test_the_start_delays_nobody_and_still_comes_first(server):
+    server.delays["/u/start"] = 2.5
+    began = time.monotonic()
+    ping = Ping(f"{server.url}/u")
+    assert time.monotonic() - began < 2.5
+    wait(ping.end(0, ""))
+    assert server.paths == ["/u/start", "/u"]
+
+
+def test_a_start_that_hangs_does_not_hold_up_the_end(server, monkeypatch):
+    monkeypatch.setattr(notify, "START_S", 0.3)
+    server.delays["/u/start"] = 3.0
+    ping = Ping(f"{server.url}/u")
+    assert wait(ping.end(0, "")) is None
+    assert server.paths == ["/u"]
+    assert ping.start_problem == "no answer"

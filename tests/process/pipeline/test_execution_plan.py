@@ -1,0 +1,179 @@
+"""How a model will run, by what was measured here; the cores and the memory are said by the tests."""
+
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from infer_app.domain import Alternative
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.models.selection.tuning import Layout, Speed, load_tuning, new_tuning, save_tuning
+from infer_app.models.selection.variant_selection import VariantRequest, VariantSelection
+from infer_app.pipeline import execution_plan
+from infer_app.pipeline.execution_plan import ExecutionPlan, measure_layouts, measure_speeds, plan_execution
+from tests.support.networks import Means, Network, built
+
+CORES = 4
+SPEEDS = {TORCHSCRIPT: Speed(4, 14.0), OPENVINO_FP32: Speed(2, 11.5)}
+SLOWER = {TORCHSCRIPT: "slower here: 14.00 ms per image"}
+
+
+@pytest.fixture(autouse=True)
+def _four_cores_and_memory_enough(monkeypatch):
+    monkeypatch.setattr(execution_plan, "usable_cores", lambda: CORES)
+    monkeypatch.setattr("infer_app.machine.usable_memory", lambda: None)
+
+
+@pytest.fixture(scope="module")
+def built_once(tmp_path_factory):
+    return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print).folder
+
+
+@pytest.fixture
+def artifact(tmp_path, built_once):
+    """With both fp32 variants, and nothing measured."""
+    return open_artifact(shutil.copytree(built_once, tmp_path / "network"))
+
+
+@pytest.fixture
+def measured(artifact):
+    """measured(layouts…) keeps SPEEDS and such layouts of the fast variant for this host."""
+
+    def keep(*layouts, speeds=SPEEDS, worker_bytes=None):
+        tuning = replace(new_tuning(CORES, speeds), layouts={OPENVINO_FP32: layouts}, worker_bytes=worker_bytes)
+        assert save_tuning(artifact.folder, CORES, tuning)
+
+    return keep
+
+
+@pytest.fixture
+def _no_measuring(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("nothing has to be measured here")
+
+    monkeypatch.setattr(execution_plan, "run_in_process", refuse)
+
+
+@pytest.mark.usefixtures("_no_measuring")
+def test_what_was_measured_is_what_runs(artifact, measured):
+    measured(Layout(2, 2, 170.0), Layout(4, 1, 160.0))
+    assert plan_execution(artifact, VariantRequest()) == ExecutionPlan(
+        VariantSelection(OPENVINO_FP32, SLOWER), 2, workers=2, threads=2
+    )
+
+
+@pytest.mark.usefixtures("_no_measuring")
+def test_without_a_measured_layout_every_core_has_a_worker(artifact, measured):
+    measured()
+    assert plan_execution(artifact, VariantRequest()) == ExecutionPlan(
+        VariantSelection(OPENVINO_FP32, SLOWER), 2, workers=CORES, threads=1
+    )
+
+
+@pytest.mark.usefixtures("_no_measuring")
+@pytest.mark.parametrize(("workers", "threads"), [(1, 1), (2, 2), (3, 1), (16, 1)])
+def test_workers_that_are_asked_for_override_the_layout(artifact, measured, workers, threads):
+    """As many as were measured keep the threads they were measured with."""
+    measured(Layout(2, 2, 170.0))
+    found = plan_execution(artifact, VariantRequest(), workers)
+    assert (found.workers, found.threads) == (workers, threads)
+
+
+@pytest.mark.usefixtures("_no_measuring")
+def test_fewer_workers_where_there_is_not_the_memory_for_more(artifact, measured, monkeypatch, caplog):
+    measured(Layout(4, 1, 170.0), worker_bytes=300 << 20)
+    monkeypatch.setattr("infer_app.machine.usable_memory", lambda: 1000 << 20)
+    found = plan_execution(artifact, VariantRequest())
+    assert (found.workers, found.threads) == (3, 1)
+    assert [record.getMessage() for record in caplog.records] == [
+        "3 workers instead of 4: there is not the memory for more"
+    ]
+    assert plan_execution(artifact, VariantRequest(), 4).workers == 4  # who asks for them knows
+
+
+@pytest.mark.usefixtures("_no_measuring")
+def test_where_there_is_nothing_to_choose_nothing_is_measured(artifact, tmp_path):
+    """A model of one variant, and a variant that is asked for."""
+    only = built(tmp_path / "only", Means())
+    assert plan_execution(only, VariantRequest()) == ExecutionPlan(
+        VariantSelection(TORCHSCRIPT, {}), None, workers=CORES, threads=1
+    )
+    assert plan_execution(artifact, VariantRequest(OPENVINO_FP32)) == ExecutionPlan(
+        VariantSelection(OPENVINO_FP32, {}), None, workers=CORES, threads=1
+    )
+    assert not (artifact.folder / TUNING_FOLDER).exists()
+
+
+@pytest.mark.usefixtures("_no_measuring")
+def test_a_variant_the_model_has_not_is_a_wrong_flag(artifact):
+    with pytest.raises(UsageError, match=f"has no variant '{OPENVINO_INT8}'"):
+        plan_execution(artifact, VariantRequest(OPENVINO_INT8))
+
+
+@pytest.mark.usefixtures("_no_measuring")
+@pytest.mark.parametrize("meets_bar", [False, True])
+def test_int8_that_is_good_and_not_allowed_is_offered_with_what_it_would_bring(artifact, measured, meets_bar):
+    details = {"meets_bar": meets_bar, "is_faster": True, "calibration": {"label_agreement": 0.985}}
+    artifact = record_variant(artifact, OPENVINO_INT8, details, {})
+    measured(speeds=SPEEDS | {OPENVINO_INT8: Speed(8, 6.0)})
+    offer = Alternative("--allow-int8 (kept 98.5% of the labels when it was built)", ("model",), 6.0, 11.5)
+    assert plan_execution(artifact, VariantRequest()).alternatives == ((offer,) if meets_bar else ())
+
+
+def test_the_first_run_here_measures_once_and_keeps_it(artifact, monkeypatch):
+    first = plan_execution(artifact, VariantRequest())
+    tuning = load_tuning(artifact.folder, CORES)
+    assert set(tuning.speeds) == {TORCHSCRIPT, OPENVINO_FP32}
+    assert first.batch_size == tuning.speeds[first.variant].batch_size
+    monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: pytest.fail("measured twice"))
+    assert plan_execution(artifact, VariantRequest()) == first
+
+
+def test_a_model_that_can_not_be_measured_runs_as_torchscript(artifact, monkeypatch, caplog):
+    """As when the process that measures is killed for its memory; the next night measures again."""
+
+    def fail(*_):
+        raise ModelError("its process was killed", "is there memory enough?")
+
+    monkeypatch.setattr(execution_plan, "run_in_process", fail)
+    assert plan_execution(artifact, VariantRequest()).variant == TORCHSCRIPT
+    assert "its process was killed (is there memory enough?)" in caplog.text
+    assert load_tuning(artifact.folder, CORES) is None
+
+
+def test_a_folder_that_can_not_be_written_is_measured_every_time_and_told(artifact, monkeypatch, caplog):
+    (artifact.folder / TUNING_FOLDER).write_text("a file in its place")
+    monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: SPEEDS)
+    assert plan_execution(artifact, VariantRequest()).variant == OPENVINO_FP32
+    assert "what was measured there will be measured again" in caplog.text
+
+
+def test_layouts_are_measured_with_real_workers_and_the_fastest_comes_first(artifact, monkeypatch):
+    """Two cores: two workers, or one with two threads. Also the memory of a worker, which no layout was told."""
+    monkeypatch.setattr(execution_plan, "usable_cores", lambda: 2)
+    monkeypatch.setattr(execution_plan, "LAYOUT_S", 0.2)
+    monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: SPEEDS)
+    said = []
+    tuning = measure_layouts(artifact, measure_speeds(artifact), said.append)
+    assert list(tuning.layouts) == [OPENVINO_FP32]  # auto takes no other
+    layouts = tuning.layouts[OPENVINO_FP32]
+    assert {(layout.workers, layout.threads) for layout in layouts} == {(2, 1), (1, 2)}
+    rates = [layout.images_per_second for layout in layouts]
+    assert rates == sorted(rates, reverse=True)
+    assert min(rates) > 1
+    assert 5 << 20 < tuning.worker_bytes < 1 << 30
+    assert [line.rpartition(": ")[0] for line in said] == [
+        f"{OPENVINO_FP32}: 2 workers x 1 threads",
+        f"{OPENVINO_FP32}: 1 workers x 2 threads",
+    ]
+    assert load_tuning(artifact.folder, 2) == tuning
+
+
+@pytest.mark.parametrize(
+    ("num_cores", "threads"), [(1, [1]), (2, [1, 2]), (3, [1, 3]), (6, [1, 2, 6]), (8, [1, 2, 4, 8])]
+)
+def test_threads_of_a_worker_leave_no_core_over(num_cores, threads):
+    assert execution_plan._divisors(num_cores) == threads

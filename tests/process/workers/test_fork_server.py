@@ -1,0 +1,131 @@
+"""The process that workers are forked from; each script starts one of its own, with little in it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infer_app.workers.fork_server import signals_blocked
+from tests.support.waiting import wait_until
+
+REPOSITORY = Path(__file__).parents[3]
+SCRIPT = """
+import signal, sys
+sys.path.insert(0, {repository!r})
+from multiprocessing import forkserver
+from tests.process.workers.toy_calls import *
+from infer_app.workers import fork_server
+from infer_app.workers.isolated_call import run_in_process
+from infer_app.workers.pool import Stage, WorkerPool
+from infer_app.domain import Chunk, ImageRef
+
+fork_server.PRELOAD = ("infer_app.workers.parent_death",)
+
+def open_stuck():
+    hold_the_interpreter({pid_file!r})
+
+def main():
+    {main}
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """start(main) is a process of that script, in a group of its own."""
+    started = []
+
+    def start_script(main):
+        script = SCRIPT.format(
+            repository=str(REPOSITORY), pid_file=str(tmp_path / "pid"), main=main.strip().replace("\n", "\n    ")
+        )
+        (tmp_path / "script.py").write_text(script)
+        temporary = tmp_path / "temporary"
+        temporary.mkdir()
+        command, environ = [sys.executable, str(tmp_path / "script.py")], os.environ | {"TMPDIR": str(temporary)}
+        pipe = subprocess.PIPE
+        started.append(
+            subprocess.Popen(command, env=environ, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+        )
+        return started[-1]
+
+    yield start_script
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+
+
+def has_ended(pid):
+    """Or is a zombie: whoever inherits it may take its time to reap it."""
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_signals_to_the_group_are_heard_by_its_first_process_alone(start):
+    """Here by fork server and worker, in the middle of their work: both still answer."""
+    script = start(
+        """
+heard = []
+for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, lambda number, _: heard.append(signal.Signals(number).name))
+fork_server.start_early()
+server = forkserver._forkserver._forkserver_pid
+for _ in range(2):
+    signal_the_group()
+    assert run_in_process(signal_the_group) == server
+print(sorted(set(heard)), server == forkserver._forkserver._forkserver_pid)
+"""
+    )
+    out, err = script.communicate(timeout=30)
+    assert (out, err) == ("['SIGINT', 'SIGTERM'] True\n", "")
+
+
+@pytest.mark.parametrize(
+    "errand",
+    ["run_in_process(hold_the_interpreter, {!r})", "list(WorkerPool([Stage('toy', open_stuck, 1)], 60).run([CHUNK]))"],
+    ids=["once", "worker"],
+)
+def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_behind(start, tmp_path, errand):
+    """Even a worker that holds the interpreter and so can't notice it."""
+    chunk = "Chunk(0, (ImageRef('1', '/a.jpg'),))"
+    script = start(errand.format(str(tmp_path / "pid")).replace("CHUNK", chunk))
+    wait_until(lambda: (tmp_path / "pid").exists() or script.poll() is not None)
+    family = psutil.Process(script.pid).children(recursive=True)
+    assert int((tmp_path / "pid").read_text()) in [process.pid for process in family]
+    script.kill()
+    script.wait()
+    _, alive = psutil.wait_procs(family, timeout=5)
+    assert (alive, list((tmp_path / "temporary").iterdir())) == ([], [])
+
+
+def test_a_server_is_started_once_and_ends_with_its_process(start):
+    script = start(
+        """
+fork_server.start_early()
+server = forkserver._forkserver._forkserver_pid
+fork_server.start_early()
+assert run_in_process(os.getppid) == server
+print(server)
+"""
+    )
+    out, err = script.communicate(timeout=30)
+    assert err == ""
+    wait_until(lambda: has_ended(int(out)))
+
+
+def test_signals_are_let_in_again_whatever_happens():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    with pytest.raises(ZeroDivisionError), signals_blocked():
+        assert {signal.SIGINT, signal.SIGTERM} <= signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        raise ZeroDivisionError
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == before

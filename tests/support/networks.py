@@ -1,0 +1,152 @@
+"""Modules of two lines, and what a test needs to build an artifact of one."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from infer_app.domain import Recipe
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.build.build_model import BuildRequest, build_model
+from tests.support.photos import jpeg
+
+SIZE = 16
+RECIPE = Recipe("crop-resize", SIZE, crop=0.875)
+MEAN, STD = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3)
+
+
+class Means(nn.Module):
+    """(n, 3): each channel's mean, seen through a matrix so that the three differ in scale."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Linear(3, 3)
+        with torch.no_grad():
+            self.mix.weight.copy_(torch.tensor([[1.0, 0.2, 0.0], [0.0, 2.0, 0.3], [0.4, 0.0, 3.0]]))
+            self.mix.bias.copy_(torch.tensor([0.1, -0.2, 0.3]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        mixed: Tensor = self.mix(x.mean((2, 3)))
+        return mixed
+
+
+class ChannelMeans(nn.Module):
+    """Three scores for an image: how red, green and blue it is."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return 8.0 * pixels.mean((2, 3))
+
+
+class NotANumberForWhite(nn.Module):
+    """NaN for an image that is all white, the channel means of any other."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        means = pixels.mean((2, 3))
+        return torch.where(means.amin(1, True) > 0.999, torch.full_like(means, torch.nan), 8.0 * means)
+
+
+class NeedsMemoryForWhite(nn.Module):
+    """Asks torch for more memory than there is, by an allocation that really fails."""
+
+    def __init__(self, num_images_that_fit: int) -> None:
+        super().__init__()
+        self.num_images_that_fit = num_images_that_fit
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        means = pixels.mean((2, 3))
+        if bool((means.amin(1) > 0.999).any()) and pixels.shape[0] > self.num_images_that_fit:
+            means = means + torch.empty([1 << 45]).sum()
+        return 8.0 * means
+
+
+class Network(nn.Module):
+    """Padding of TensorFlow's kind, a grouped convolution, BatchNorm, ReLU6: (n, 5)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(3)
+        self.layers = nn.Sequential(
+            nn.ZeroPad2d((0, 1, 0, 1)),
+            nn.Conv2d(3, 8, 3, stride=2, bias=False),
+            nn.BatchNorm2d(8),
+            nn.ReLU6(),
+            nn.ZeroPad2d(1),
+            nn.Conv2d(8, 8, 3, groups=8),
+            nn.ReLU6(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+            nn.Linear(8, 5),
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        outputs: Tensor = self.layers(x)
+        return outputs
+
+
+class PixelMeans(nn.Module):
+    """Takes uint8 (n, H, W, 3) as decoded and normalises by itself: (n, 3)."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return pixels.float().mean((1, 2)) / 32.0
+
+
+class NoSuchOperator(nn.Module):
+    """Calls what TorchScript has and OpenVINO lacks."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.special.i1(x).mean((2, 3))
+
+
+def traced(module: nn.Module, batch: int = 2, *, train: bool = False) -> torch.jit.ScriptModule:
+    module.train(train)
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore", torch.jit.TracerWarning)  # BatchNorm in training mode looks at the batch
+        return torch.jit.trace(module, torch.rand(batch, 3, SIZE, SIZE), check_trace=False)
+
+
+def save(module: nn.Module, path: Path) -> Path:
+    """As a user does: a TorchScript file."""
+    script = module if isinstance(module, torch.jit.ScriptModule) else traced(module)
+    torch.jit.save(script, str(path))
+    return path
+
+
+def request(folder: Path, module: nn.Module | None = None) -> BuildRequest:
+    """To build `module` (Means) with three labels; saved once, as no two saves are the same bytes."""
+    folder.mkdir(exist_ok=True)
+    module = module or Means()
+    source = folder / f"{type(module).__name__}.pt"
+    if not source.exists():
+        save(module, source)
+    labels = folder / "labels.txt"
+    labels.write_text("red\ngreen\nblue\n", encoding="utf-8")
+    return BuildRequest(str(source), "colours", RECIPE, labels=labels, mean=MEAN, std=STD)
+
+
+def built(folder: Path, module: nn.Module | None = None, **changes: object) -> Artifact:
+    return build_model(replace(request(folder, module), **changes), folder / "models")  # type: ignore[arg-type]
+
+
+def built_colors(folder: Path, module: nn.Module | None = None, **changes: object) -> Artifact:
+    """Build `module` (ChannelMeans) for pixels as they are, stretched."""
+    plain = {"name": "colors", "recipe": Recipe("stretch", SIZE), "mean": (0, 0, 0), "std": (1, 1, 1)}
+    return built(folder, module or ChannelMeans(), **(plain | changes))
+
+
+def save_photos(folder: Path, num_images: int = 24) -> Path:
+    """A folder of photos, each of a colour of its own."""
+    folder.mkdir()
+    random = np.random.default_rng(5)
+    for number, color in enumerate(random.integers(0, 256, (num_images, 3)).tolist()):
+        (folder / f"{number:02}.jpg").write_bytes(jpeg(30 + number, 24, tuple(color)))
+    return folder
+
+
+def random_pixels(num_images: int, size: int = SIZE, seed: int = 0) -> Tensor:
+    random = np.random.default_rng(seed)
+    return torch.from_numpy(random.integers(0, 256, (num_images, size, size, 3), dtype=np.uint8))

@@ -1,0 +1,105 @@
+"""A project as a user has it: infer.toml, photos, and `infer` as a process."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from infer_app.cli.project import project as commands
+
+INFER = Path(sys.executable).with_name("infer")
+DATE = "2026-11-20"
+EVERYWHERE: dict[str, str] = {}  # variables for every `infer` of a module
+
+
+class Project:
+    """A folder in which `infer` is run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.photos = folder / "photos"
+        self.photos.mkdir(parents=True)
+
+    # What a test begins with, by the functions behind `infer init`, `db upgrade` and `images add`: no second for each
+
+    def init(self) -> None:
+        commands.init(self.folder)
+
+    def upgrade(self) -> None:
+        commands.upgrade(None, self.folder / "infer.toml")
+
+    def add(self, *paths: str, date: str = DATE) -> None:
+        commands.add([self.folder / path for path in paths], date, self.folder / "infer.toml")
+
+    def add_photos(self, count: int, date: str = DATE) -> None:
+        """Photos of one colour each, reddish, greenish and bluish in turn."""
+        for i in range(count):
+            color = tuple(220 - i % 40 if channel == i % 3 else 30 for channel in range(3))
+            Image.new("RGB", (40 + i % 7, 30), color).save(self.photos / f"{i:04}.jpg")
+        self.add("photos", date=date)
+
+    def use_models(self, models: Path, *, copied: bool = False) -> None:
+        """The folder of models that all tests share; copied to be changed."""
+        own = self.folder / "models"
+        own.unlink(missing_ok=True)
+        if copied:
+            shutil.copytree(models, own)
+        else:
+            own.symlink_to(models)
+
+    # The commands, each a process
+
+    def infer(self, *arguments: str, exit_code: int = 0, **environ: str) -> str:
+        """Standard output of `infer …`, which must end with `exit_code`."""
+        run = self.start(*arguments, **environ)
+        out, err = run.communicate(timeout=100)
+        assert run.returncode == exit_code, f"exit code {run.returncode}\n{out}\n{err}"
+        self.errors = err
+        return out
+
+    def infer_json(self, *arguments: str, exit_code: int = 0, **environ: str) -> Any:
+        return json.loads(self.infer(*arguments, "--json", exit_code=exit_code, **environ))
+
+    def start(self, *arguments: str, **environ: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [str(INFER), *arguments],
+            cwd=self.folder,
+            env=os.environ | EVERYWHERE | environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    # Its tables
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with sqlite3.connect(self.folder / "infer.db") as connection:
+            return connection.execute(sql).fetchall()
+
+    def write(self, sql: str, *values: object) -> None:
+        with sqlite3.connect(self.folder / "infer.db") as connection:
+            connection.execute(sql, values)
+
+    def results(self) -> list[tuple[Any, ...]]:
+        """What two runs must agree in: ids, labels, scores, reasons."""
+        return self.rows(
+            "SELECT image_id, model_id, label, score, sha256 FROM infer_predictions"
+            " UNION ALL SELECT image_id, model_id, reason, NULL, sha256 FROM infer_rejections ORDER BY 1, 2"
+        )
+
+
+def build_model(folder: Path, source: str, name: str, *flags: str) -> None:
+    """Build a model of red, green and blue in `folder`, by the command."""
+    (folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    command = [str(INFER), "model", "build", source, "--name", name, "--labels", "labels.txt", "--no-tune"]
+    command += ["--mean", "0,0,0", "--std", "1,1,1", *flags]
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)

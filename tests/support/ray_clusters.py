@@ -1,0 +1,60 @@
+"""Ray clusters on this machine for tests: each node a raylet of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+ACTOR = "ray::NodeActor"
+
+
+class Nodes:
+    """The first cannot be killed: it is the head, and what goes with it is the cluster."""
+
+    def __init__(self, cluster: Any, cpus: tuple[int, ...]) -> None:
+        self.address: str = cluster.address
+        self._cluster = cluster
+        self._others = [cluster.add_node(num_cpus=count) for count in cpus]
+
+    def actors(self) -> list[psutil.Process]:
+        """Processes of actors that live, which Ray names by what they do; one that starts is in its __init__."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.Error):
+                name = "".join(process.cmdline()[:1])
+                if name.startswith(ACTOR) and "__init__" not in name:
+                    found.append(process)
+        return found
+
+    def kill_last(self) -> None:
+        """Its raylet by SIGKILL, as a machine that is switched off."""
+        (info,) = self._others[-1].all_processes["raylet"]
+        os.kill(info.process.pid, signal.SIGKILL)
+
+    def replace_last(self) -> None:
+        self._cluster.remove_node(self._others.pop())
+        self._others.append(self._cluster.add_node(num_cpus=1))
+
+
+@contextmanager
+def nodes_of(*cpus: int) -> Iterator[Nodes]:
+    """A node of so many CPUs each."""
+    pytest.importorskip("ray")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("PYTHONPATH", str(REPOSITORY))
+        from ray.cluster_utils import Cluster
+
+        cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": cpus[0], "include_dashboard": False})
+        try:
+            yield Nodes(cluster, cpus[1:])
+        finally:
+            cluster.shutdown()

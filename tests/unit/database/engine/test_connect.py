@@ -1,0 +1,297 @@
+"""SQLite as it really is: locks of other processes, logs of crashed ones, files that are something else."""
+
+import os
+import sqlite3
+import sys
+import time
+from contextlib import closing
+
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from infer_app.database.engine.connect import Database
+from infer_app.errors import DatabaseUnavailable, InferError, UsageError
+from tests.conftest import need
+
+SECRET = "canary-pässword"
+
+
+@pytest.fixture
+def file(tmp_path):
+    return tmp_path / "some.db"
+
+
+@pytest.fixture
+def database(file):
+    with Database(f"sqlite:///{file}") as database:
+        with database.write() as connection:
+            connection.exec_driver_sql("CREATE TABLE t (x)")
+        yield database
+
+
+def values(database):
+    with database.read() as connection:
+        return [x for (x,) in connection.exec_driver_sql("SELECT x FROM t ORDER BY x")]
+
+
+def insert(database, x):
+    with database.write() as connection:
+        connection.exec_driver_sql("INSERT INTO t VALUES (?)", (x,))
+
+
+def read_only(file):
+    return Database(f"sqlite:///{file}", read_only=True)
+
+
+def files_of(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def test_a_write_is_committed_at_its_end_and_rolled_back_on_any_exception(database):
+    insert(database, 1)
+    with pytest.raises(KeyboardInterrupt), database.write() as connection:
+        connection.exec_driver_sql("INSERT INTO t VALUES (2)")
+        raise KeyboardInterrupt
+    assert values(database) == [1]
+
+
+def test_a_read_sees_one_moment(database):
+    insert(database, 1)
+    with database.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM t").scalar() == 1
+        insert(database, 2)
+        assert connection.exec_driver_sql("SELECT count(*) FROM t").scalar() == 1
+    assert values(database) == [1, 2]
+
+
+def test_a_read_does_not_wait_for_a_writer(database):
+    insert(database, 1)
+    with database.write() as writer:
+        writer.exec_driver_sql("INSERT INTO t VALUES (2)")
+        start = time.monotonic()
+        assert values(database) == [1]
+    assert time.monotonic() - start < 5
+
+
+@pytest.mark.parametrize("statement", ["INSERT INTO t VALUES (2)", "DROP TABLE t", "CREATE TABLE u (x)"])
+def test_a_read_only_connection_can_not_write(database, file, statement):
+    insert(database, 1)
+    database.close()
+    before = files_of(file.parent)
+    with read_only(file) as look, pytest.raises(DatabaseUnavailable), look.write() as connection:
+        connection.exec_driver_sql(statement)
+    assert files_of(file.parent) == before
+
+
+def test_a_read_only_connection_leaves_no_file_behind(database, file):
+    insert(database, 1)
+    database.close()
+    before = files_of(file.parent)
+    with read_only(file) as look:
+        assert values(look) == [1]
+    assert files_of(file.parent) == before
+
+
+def test_a_read_only_connection_follows_a_living_writer(database, file):
+    with read_only(file) as look:
+        for x in (1, 2):
+            insert(database, x)
+            assert values(look) == list(range(1, x + 1))
+
+
+def test_a_read_only_connection_makes_no_file_where_there_is_none(file):
+    with read_only(file) as look, pytest.raises(InferError), look.read() as connection:
+        connection.exec_driver_sql("SELECT x FROM t")
+    assert list(file.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize("spoil", ["no folder", "a folder", "something else"])
+def test_a_file_that_is_no_database_is_unavailable(file, spoil):
+    if spoil == "no folder":
+        file = file / "below" / "some.db"
+    elif spoil == "a folder":
+        file.mkdir()
+    else:
+        file.write_bytes(b"no database " * 1000)
+    with Database(f"sqlite:///{file}") as database, pytest.raises(DatabaseUnavailable) as caught:
+        insert(database, 1)
+    assert caught.value.exit_code == 10
+    assert str(file) in caught.value.message
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="root may write everything")
+def test_a_file_that_may_not_be_written_is_read_and_refuses_writes(database, file):
+    insert(database, 1)
+    database.close()
+    file.chmod(0o400)
+    with read_only(file) as look:
+        assert values(look) == [1]
+    with Database(f"sqlite:///{file}") as again, pytest.raises(DatabaseUnavailable):
+        insert(again, 2)
+
+
+def test_what_others_write_is_seen_though_nothing_may_be_written_here(tmp_path, monkeypatch):
+    """As of a folder that is mounted read-only, which for root is none otherwise."""
+    file = tmp_path / "theirs.db"
+    with closing(sqlite3.connect(file)) as theirs:
+        theirs.execute("CREATE TABLE t (x INTEGER)")
+        theirs.commit()
+        monkeypatch.setattr(os, "access", lambda *_: False)
+        with read_only(file) as look:
+            assert values(look) == []
+            for number in range(2000):
+                theirs.execute("INSERT INTO t VALUES (?)", (number,))
+            theirs.commit()
+            assert values(look) == list(range(2000))
+
+
+@pytest.mark.parametrize("come", ["removed", "replaced"])
+def test_nothing_is_written_into_a_file_that_has_another_place(database, file, come):
+    insert(database, 1)
+    file.rename(file.with_name("moved.db"))
+    if come == "replaced":
+        with Database(f"sqlite:///{file}") as other, other.write() as connection:
+            connection.exec_driver_sql("CREATE TABLE t (x)")
+    for _ in range(2):
+        with pytest.raises(DatabaseUnavailable, match="was replaced or removed while it was open"):
+            insert(database, 2)
+    assert come == "replaced" or values(database) == [1]  # a file that came in its place has mixed logs with it
+
+
+def test_a_full_database_is_unavailable_and_whole(database):
+    with pytest.raises(DatabaseUnavailable, match="full"), database.write() as connection:
+        connection.exec_driver_sql("PRAGMA max_page_count=3")
+        connection.exec_driver_sql("INSERT INTO t VALUES (zeroblob(100000))")
+    assert values(database) == []
+
+
+def test_no_message_holds_the_password(monkeypatch):
+    """A driver may repeat the whole URL in what it says."""
+    url = f"postgresql+some://user:{SECRET}@nowhere/db"
+    database = Database.__new__(Database)
+    monkeypatch.setattr(Database, "_create_engine", lambda self: _Engine(url))
+    database.__init__(url)
+    with pytest.raises(DatabaseUnavailable) as caught, database.read():
+        pass
+    told = f"{caught.value.message} {caught.value.hint} {caught.value.__cause__} {database.shown_url}"
+    assert SECRET not in told
+    assert "could not connect to postgresql+some://user:***@nowhere/db" in told
+    assert caught.value.__suppress_context__
+
+
+class _Engine:
+    """Reaches no database and says so with the password in it."""
+
+    dialect = None
+
+    def __init__(self, url):
+        self._url = url
+
+    def connect(self):
+        raise OperationalError("SELECT 1", {}, sqlite3.OperationalError(f"could not connect to {self._url}\nmore"))
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nosuch://user:canary@host/db", "no driver for 'nosuch' databases"),
+        ("oracle+nosuch://user:canary@host/db", "no driver for 'oracle+nosuch' databases"),
+        ("sqlite://relative.db", "sqlite"),
+        ("sqlite://user:canary@host/some.db", "sqlite"),
+        ("sqlite://", "an in-memory database forgets its results"),
+        ("sqlite:///:memory:", "an in-memory database forgets its results"),
+    ],
+)
+def test_a_url_that_names_no_database_of_ours_is_a_usage_error(url, message):
+    with pytest.raises(UsageError) as caught, Database(url) as database, database.read():
+        pass
+    assert message in caught.value.message
+    assert "canary" not in caught.value.message + caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("url", "driver", "extra"),
+    [
+        ("mysql://user:secret@host/db", "pymysql", "mariadb"),
+        ("mariadb://user:secret@host/db", "pymysql", "mariadb"),
+        ("postgresql://user:secret@host/db", "psycopg", "postgres"),
+        ("postgres://user:secret@host/db", "psycopg", "postgres"),
+    ],
+)
+def test_a_driver_that_is_not_installed_is_named(monkeypatch, url, driver, extra):
+    monkeypatch.setitem(sys.modules, driver, None)
+    with pytest.raises(UsageError, match=f"the driver '{driver}' is not installed") as caught:
+        Database(url)
+    assert caught.value.hint == f"pip install 'infer_app[{extra}]'"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://user:canary@/name?host=/nowhere&oops=1",
+        "mariadb://user:canary@localhost/name?oops=1",
+        "mariadb://user:canary@localhost/name?connect_timeout=soon",
+    ],
+)
+def test_an_option_that_the_driver_does_not_know_is_a_usage_error(url):
+    with pytest.raises(UsageError) as refused, Database(url) as database, database.read():
+        pass
+    assert "canary" not in f"{refused.value} {refused.value.hint}"
+
+
+def test_what_a_driver_repeats_of_the_url_is_masked_like_it():
+    need("psycopg")
+    with (
+        pytest.raises(DatabaseUnavailable, match=r'service "\*\*\*"') as refused,
+        Database("postgresql://user@/name?host=/nowhere&service=canary") as database,
+        database.read(),
+    ):
+        pass
+    assert "canary" not in f"{refused.value} {refused.value.hint}"
+
+
+# A file that another program made, in SQLite's default mode with a rollback journal
+
+
+@pytest.fixture
+def theirs(file):
+    with closing(sqlite3.connect(file, isolation_level=None, check_same_thread=False)) as connection:
+        connection.execute("CREATE TABLE t (x)")
+        connection.execute("INSERT INTO t VALUES (1)")
+        yield connection
+
+
+def mode_of(database):
+    with database.write() as connection:
+        return [connection.exec_driver_sql(f"PRAGMA {name}").scalar() for name in ("journal_mode", "synchronous")]
+
+
+NORMAL, FULL = 1, 2
+
+
+def test_a_file_that_is_made_here_is_in_wal_mode(file):
+    with Database(f"sqlite:///{file}") as database:
+        assert mode_of(database) == ["wal", NORMAL]
+
+
+def test_a_file_that_was_in_wal_mode_stays_so(theirs, file):
+    theirs.execute("PRAGMA journal_mode=WAL")
+    with Database(f"sqlite:///{file}") as database:
+        assert mode_of(database) == ["wal", NORMAL]
+
+
+def test_a_file_that_others_made_keeps_its_journal_mode_and_survives_a_power_cut(theirs, file):
+    with Database(f"sqlite:///{file}") as database:
+        insert(database, 2)
+        assert mode_of(database) == ["delete", FULL]
+    assert theirs.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_a_read_only_connection_reads_while_a_transaction_of_another_is_open(theirs, file):
+    theirs.execute("BEGIN IMMEDIATE")
+    theirs.execute("INSERT INTO t VALUES (2)")
+    assert file.with_name("some.db-journal").exists()
+    with read_only(file) as look:
+        assert values(look) == [1]
+        theirs.execute("COMMIT")
+        assert values(look) == [1, 2]

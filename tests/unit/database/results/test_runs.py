@@ -1,0 +1,333 @@
+"""The lease of a day: real processes own it, die, and leave it behind."""
+
+import os
+import socket
+import threading
+import time
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from sqlalchemy import delete, select, update
+
+from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
+from infer_app.database.results.schema import models, predictions, runs
+from infer_app.database.results.sink import Sink
+from infer_app.domain import ChunkResult, DayCounts, ImageRef, Output, Prediction, RunReport
+from infer_app.errors import DayHeld
+from tests.conftest import DAY, MODEL
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture
+def run_store(database):
+    return RunStore(database)
+
+
+def open_run(run_store, model=MODEL, day=DAY):
+    return run_store.open_run(day, model, "cpu", "cpu")
+
+
+def row_of(database, run_id):
+    with database.read() as connection:
+        return dict(connection.execute(select(runs).where(runs.c.id == run_id)).one()._mapping)
+
+
+def change(database, run_id, **values):
+    with database.write() as connection:
+        connection.execute(update(runs).where(runs.c.id == run_id).values(values))
+
+
+class AheadOfTime(datetime):
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.now(tz) + timedelta(days=1)
+
+
+def one_prediction(image_id):
+    return ChunkResult(0, (Prediction(ImageRef(image_id, f"/{image_id}.jpg"), Output(), None),), ())
+
+
+def now():
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+def report(run_id, **changes):
+    whole = RunReport(
+        date=DAY.date,
+        model=MODEL.name,
+        model_id=MODEL.model_id,
+        variant=MODEL.variant,
+        run_id=run_id,
+        executor="cpu",
+        device="cpu",
+        selected=5,
+        predicted=3,
+        rejected=2,
+        reasons={"corrupt": 2},
+        day=DayCounts(5, 3, 2, 0),
+        seconds=1.5,
+        images_per_second=3.3,
+        steady_images_per_second=4.0,
+        limit_images_per_second=5.0,
+        stages={"decode": 1.5},
+        exit_code=3,
+        walls={"decode": 1.7},
+        waits={"read": 0.2},
+        limits={"cores": 5.0, "database": 9.0},
+        limited_by="decode",
+        share_of_limit=0.8,
+        advice="1.5 × faster overall with int8",
+        num_cores=2,
+        num_workers=4,
+        passed_over={"trt-fp16": "no GPU"},
+        nodes={"a": {"images": 5}},
+    )
+    return replace(whole, **changes)
+
+
+def test_an_open_run_says_who_holds_which_day(database, run_store):
+    before = now() - timedelta(milliseconds=1)  # SQLite's clock has no finer ones
+    row = row_of(database, open_run(run_store))
+    assert before <= row["started_at"] == row["heartbeat_at"] <= now()
+    shown = ("day", "time_zone", "interval_start", "interval_end", "model", "model_id", "variant", "host", "process")
+    assert {key: row[key] for key in shown} == {
+        "day": DAY.date,
+        "time_zone": "UTC",
+        "interval_start": datetime(2026, 11, 20),
+        "interval_end": datetime(2026, 11, 21),
+        "model": "stub",
+        "model_id": MODEL.model_id,
+        "variant": "cpu-torchscript",
+        "host": socket.gethostname(),
+        "process": process_identity(os.getpid()),
+    }
+    assert (row["state"], row["ended_at"], row["exit_code"], row["predicted"]) == ("running", None, None, 0)
+
+
+def test_a_second_run_of_a_held_day_is_refused_and_leaves_no_row(database, run_store):
+    run_id = open_run(run_store)
+    with pytest.raises(DayHeld, match=f"held by run {run_id}") as caught:
+        open_run(RunStore(database))
+    assert caught.value.exit_code == 13
+    with database.read() as connection:
+        assert connection.scalars(select(runs.c.id)).all() == [run_id]
+
+
+@pytest.mark.parametrize(("age_s", "is_held"), [(LEASE_S - 10, True), (LEASE_S + 10, False)])
+@pytest.mark.parametrize(
+    "owner",
+    [{"host": "elsewhere"}, {"process": f"{os.getpid()}@?@?"}, {"process": "1@8812@1f2e3d4c-4026532201"}],
+    ids=["another host", "no /proc", "another container"],
+)
+def test_an_owner_that_can_not_be_looked_at_lives_by_its_heartbeat(database, run_store, owner, age_s, is_held):
+    """The process of that number here says nothing."""
+    run_id = open_run(run_store)
+    change(database, run_id, **owner, heartbeat_at=now() - timedelta(seconds=age_s))
+    if is_held:
+        with pytest.raises(DayHeld):
+            open_run(run_store)
+    else:
+        assert open_run(run_store) != run_id
+    assert row_of(database, run_id)["state"] == ("running" if is_held else "failed")
+
+
+def test_other_days_and_other_models_are_free(database, run_store):
+    opened = [
+        open_run(run_store),
+        open_run(run_store, day=DAY.before(1)),
+        open_run(run_store, replace(MODEL, model_id="another")),
+    ]
+    assert [row_of(database, run_id)["state"] for run_id in opened] == ["running"] * 3
+
+
+def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, run_store):
+    run_id = open_run(run_store)
+    run_store.close_run(report(run_id))
+    row = row_of(database, run_id)
+    kept = ("state", "selected", "predicted", "rejected", "reasons", "stages", "seconds", "exit_code", "error")
+    assert [row[name] for name in kept] == ["done", 5, 3, 2, {"corrupt": 2}, {"decode": 1.5}, 1.5, 3, None]
+    assert (row["images_per_second"], row["limit_images_per_second"]) == (3.3, 5.0)
+    assert row["throughput"] == {
+        "steady_images_per_second": 4.0,
+        "share_of_limit": 0.8,
+        "limits": {"cores": 5.0, "database": 9.0},
+        "limited_by": "decode",
+        "advice": "1.5 × faster overall with int8",
+        "walls": {"decode": 1.7},
+        "waits": {"read": 0.2},
+        "num_cores": 2,
+        "num_workers": 4,
+        "passed_over": {"trt-fp16": "no GPU"},
+        "nodes": {"a": {"images": 5}},
+    }
+    assert row["started_at"] <= row["ended_at"] <= now()
+    open_run(run_store)
+
+
+def test_a_run_is_opened_once_however_often_it_is_asked_for(database, run_store):
+    for _ in range(2):
+        assert run_store.open_run(DAY, MODEL, "cpu", "cpu", "run 1") == "run 1"
+    with database.read() as connection:
+        assert connection.scalars(select(runs.c.id)).all() == ["run 1"]
+
+
+def test_the_time_of_a_run_is_the_databases(database, run_store, monkeypatch):
+    """A machine whose clock is wrong neither keeps a day for itself nor loses it."""
+    monkeypatch.setattr("infer_app.database.results.runs.datetime", AheadOfTime)
+    run_id = open_run(run_store)
+    change(database, run_id, host="elsewhere")
+    assert abs(row_of(database, run_id)["heartbeat_at"] - now()) < timedelta(minutes=1)
+    with pytest.raises(DayHeld):
+        open_run(run_store)
+
+
+def test_a_run_lives_by_its_heartbeat_however_long_a_chunk_takes(database, run_store, monkeypatch):
+    monkeypatch.setattr("infer_app.database.results.runs.RENEW_EVERY_S", 0.05)
+    run_id, other = open_run(run_store), open_run(run_store, day=DAY.before(1))
+    change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
+    change(database, other, heartbeat_at=datetime(2026, 1, 1))
+    with run_store.lease_renewal([run_id]):
+        wait_until(lambda: row_of(database, run_id)["heartbeat_at"] > now() - timedelta(minutes=1))
+    assert row_of(database, other)["heartbeat_at"] == datetime(2026, 1, 1)
+
+
+def test_the_heart_beats_on_after_any_error_and_says_so_once(database, run_store, monkeypatch, caplog):
+    monkeypatch.setattr("infer_app.database.results.runs.RENEW_EVERY_S", 0.05)
+    run_id = open_run(run_store)
+    with database.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE refused (x)")
+        connection.exec_driver_sql(
+            "CREATE TRIGGER refuse BEFORE UPDATE OF heartbeat_at ON infer_runs WHEN (SELECT count(*) FROM refused) = 0"
+            " BEGIN SELECT RAISE(ABORT, 'no beat at all'); END"
+        )
+    with run_store.lease_renewal([run_id]):
+        wait_until(lambda: caplog.records)
+        time.sleep(0.5)
+        with database.write() as connection:
+            connection.exec_driver_sql("INSERT INTO refused VALUES (1)")
+        change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
+        wait_until(lambda: row_of(database, run_id)["heartbeat_at"] > now() - timedelta(minutes=1))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "no beat at all" in record.getMessage()
+
+
+def test_the_heart_stops_with_its_run(database, run_store, monkeypatch):
+    monkeypatch.setattr("infer_app.database.results.runs.RENEW_EVERY_S", 0.05)
+    run_id = open_run(run_store)
+    with run_store.lease_renewal([run_id]):
+        pass
+    wait_until(lambda: all(thread.name != "heartbeat" for thread in threading.enumerate()))
+    change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
+    time.sleep(0.2)
+    assert row_of(database, run_id)["heartbeat_at"] == datetime(2026, 1, 1)
+
+
+def test_a_run_that_was_taken_over_writes_nothing_more(database, run_store):
+    """A machine that slept: its lease ran out, another run has the day, and it wakes up."""
+    asleep = open_run(run_store)
+    sink = Sink(database, MODEL.model_id, MODEL.variant, asleep)
+    sink.commit_chunk(one_prediction("1"))
+    change(database, asleep, host="elsewhere", heartbeat_at=now() - timedelta(seconds=LEASE_S + 10))
+    open_run(run_store)
+    with pytest.raises(DayHeld, match=f"run {asleep} sent no heartbeat") as caught:
+        sink.commit_chunk(one_prediction("2"))
+    assert caught.value.exit_code == 13
+    with database.read() as connection:
+        assert connection.scalars(select(predictions.c.image_id)).all() == ["1"]
+    assert row_of(database, asleep)["predicted"] == 1
+
+
+def test_a_run_whose_row_somebody_deleted_goes_on(database, run_store):
+    run_id = open_run(run_store)
+    with database.write() as connection:
+        connection.execute(delete(runs))
+    Sink(database, MODEL.model_id, MODEL.variant, run_id).commit_chunk(one_prediction("1"))
+
+
+def test_what_was_passed_over_stands_in_the_row_from_the_start(database, run_store):
+    passed_over = {"trt-fp16": "no GPU"}
+    run_id = open_run(run_store, replace(MODEL, passed_over=passed_over))
+    assert row_of(database, run_id)["throughput"] == {"passed_over": passed_over}
+    run_store.fail_run(run_id, 14, "the root is gone")
+    assert row_of(database, run_id)["throughput"] == {"passed_over": passed_over}
+
+
+def test_a_failed_run_frees_its_day_and_says_why(database, run_store):
+    run_id = open_run(run_store)
+    run_store.fail_run(run_id, 14, "the root is gone")
+    row = row_of(database, run_id)
+    assert (row["state"], row["exit_code"], row["error"]) == ("failed", 14, "the root is gone")
+    open_run(run_store)
+
+
+def test_a_run_that_was_closed_is_not_failed_afterwards(database, run_store):
+    """As where the row of another model of the same run can't be closed."""
+    run_id = open_run(run_store)
+    run_store.close_run(report(run_id))
+    run_store.fail_run(run_id, 10, "the other row can't be closed")
+    row = row_of(database, run_id)
+    assert (row["state"], row["exit_code"], row["error"]) == ("done", 3, None)
+
+
+def test_every_commit_is_a_heartbeat_and_counts_in_the_run(database, run_store):
+    run_id = open_run(run_store)
+    change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
+    prediction = Prediction(ImageRef("1", "/1.jpg"), Output(), None)
+    sink = Sink(database, MODEL.model_id, "int8", run_id)
+    for number in range(2):
+        sink.commit_chunk(ChunkResult(number, (replace(prediction, ref=ImageRef(str(number), "/")),), ()))
+    row = row_of(database, run_id)
+    assert [row[name] for name in ("selected", "predicted", "rejected")] == [2, 2, 0]
+    assert row["heartbeat_at"] > row["started_at"]
+
+
+def test_a_model_has_the_time_and_the_manifest_of_its_last_run(database, run_store):
+    open_run(run_store)
+    with database.read() as connection:
+        first = connection.execute(select(models)).one()
+    run_id = open_run(run_store, replace(MODEL, manifest={"variants": {"new": {}}}), DAY.before(2))
+    started_at = row_of(database, run_id)["started_at"]
+    assert started_at >= first.created_at
+    with database.read() as connection:
+        assert connection.execute(select(models)).all() == [
+            (MODEL.model_id, "stub", {"variants": {"new": {}}}, started_at)
+        ]
+
+
+def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, run_store):
+    assert run_store.variant_of_day(DAY, MODEL.model_id) is None
+    for variant, predicted in (("fp16", 0), ("fp32", 3), ("int8", 3)):
+        run_id = open_run(run_store, replace(MODEL, variant=variant))
+        run_store.close_run(report(run_id, predicted=predicted))
+    assert run_store.variant_of_day(DAY, MODEL.model_id) == "fp32"
+    assert run_store.variant_of_day(DAY.before(1), MODEL.model_id) is None
+    assert run_store.variant_of_day(DAY, "another") is None
+
+
+def test_a_day_whose_run_was_killed_keeps_its_variant(database, run_store):
+    """A killed run never wrote its counts; its predictions are there."""
+    run_id = open_run(run_store, replace(MODEL, variant="int8"))
+    prediction = Prediction(ImageRef("1", "/1.jpg"), Output(), None)
+    Sink(database, MODEL.model_id, "int8", run_id).commit_chunk(ChunkResult(0, (prediction,), ()))
+    assert run_store.variant_of_day(DAY, MODEL.model_id) == "int8"
+
+
+def test_the_identity_of_a_process_is_its_own():
+    assert process_identity(os.getpid()) == process_identity(os.getpid())
+    assert process_identity(os.getpid()) != process_identity(os.getppid())
+    assert process_identity(2**22 + 1).startswith(f"{2**22 + 1}@ended@")
+
+
+def test_a_run_id_begins_with_its_time_and_is_unique(run_store):
+    ids = [open_run(run_store, day=DAY.before(n)) for n in range(20)]
+    assert len(set(ids)) == 20
+    assert all(abs(datetime.strptime(run_id[:15], "%Y%m%dT%H%M%S") - now()) < timedelta(minutes=1) for run_id in ids)
+
+
+def test_the_day_is_that_of_the_date_whatever_its_zone(run_store):
+    """One lease for a date and model: settings with another zone don't open a second door."""
+    open_run(run_store)
+    with pytest.raises(DayHeld):
+        open_run(run_store, day=type(DAY).of(date(2026, 11, 20), "Asia/Tokyo"))

@@ -1,0 +1,219 @@
+"""Sound images of every kind: the pixels are Pillow's."""
+
+import pickle
+import warnings
+from collections.abc import Callable
+from io import BytesIO
+
+import numpy as np
+import pytest
+import turbojpeg
+from PIL import Image, ImageOps
+
+import tests.support.jpegs as jpegs
+from infer_app.domain import FileFacts, Reason, Recipe
+from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name, has_turbo
+from infer_app.images.decode.libjpeg_turbo import JpegRefused
+from infer_app.images.read.bad_image import BadImage
+from tests.support.jpegs import encoded, picture
+from tests.support.photos import DATA
+from tests.support.rasters import png_of_16_bits, tiff
+
+RECIPE = Recipe("stretch", size=8)
+IGNORE = Recipe("stretch", size=8, exif="ignore")
+LIMITS = DecodeLimits(max_pixels=10**6)
+# Where a picture must be put so that the orientation brings it upright again.
+STORED_AS = {
+    1: None,
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_90,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_270,
+}
+
+
+@pytest.fixture(params=["turbo", "pillow"])
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each of the two decoders of JPEGs."""
+    if request.param == "pillow":
+        monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
+    elif not has_turbo():
+        pytest.skip("no libturbojpeg.so.0 on this machine")
+    return request.param
+
+
+def by_pillow(data: bytes) -> np.ndarray:
+    with warnings.catch_warnings(action="ignore"), Image.open(BytesIO(data)) as image:
+        return np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+
+
+def decoded(data: bytes, recipe: Recipe = RECIPE) -> np.ndarray:
+    pixels = decode_image(data, recipe, LIMITS).rgb
+    assert pixels.dtype == np.uint8
+    assert pixels.flags.c_contiguous
+    return pixels
+
+
+def refusal(data: bytes) -> Reason:
+    with pytest.raises(BadImage) as caught:
+        decode_image(data, RECIPE, LIMITS)
+    return caught.value.reason
+
+
+def put(image: Image.Image, orientation: int) -> Image.Image:
+    method = STORED_AS[orientation]
+    return image if method is None else image.transpose(method)
+
+
+@pytest.mark.parametrize("size", [(24, 16), (1, 1), (17, 9), (9, 17), (1, 30), (33, 1), (8, 8), (101, 67)], ids=str)
+@pytest.mark.parametrize("subsampling", ["4:4:4", "4:2:2", "4:2:0"])
+@pytest.mark.parametrize("progressive", [False, True])
+def test_a_jpeg_has_pillows_pixels(decoder: str, size: tuple[int, int], subsampling: str, progressive: bool):
+    data = encoded(picture(*size), quality=85, subsampling=subsampling, progressive=progressive)
+    assert np.array_equal(decoded(data), by_pillow(data))
+
+
+@pytest.mark.parametrize(
+    "made",
+    [jpegs.grey, jpegs.cmyk, jpegs.ycck, jpegs.with_restarts, jpegs.non_interleaved, jpegs.arithmetic],
+)
+def test_a_jpeg_of_a_rarer_kind_has_pillows_pixels(decoder: str, made: Callable[[], bytes]):
+    assert np.array_equal(decoded(made()), by_pillow(made()))
+
+
+@pytest.mark.parametrize("data", [jpegs.baseline() + b"garbage", jpegs.progressive() + jpegs.grey()], ids=["junk", "2"])
+def test_what_follows_a_jpegs_end_is_not_looked_at(decoder: str, data: bytes):
+    assert np.array_equal(decoded(data), by_pillow(data))
+
+
+def test_oddities_that_mean_nothing_cost_no_image(decoder: str):
+    data = jpegs.baseline()
+    odd = data.replace(b"JFIF\0\1\1", b"JFIF\0\7\7")
+    assert np.array_equal(decoded(odd[:20] + b"stray" + odd[20:]), by_pillow(data))
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
+@pytest.mark.parametrize("format", ["PNG", "TIFF"])
+def test_a_picture_of_any_mode_has_pillows_pixels(mode: str, format: str):
+    data = encoded(picture(13, 7).convert("RGBA").convert(mode), format)
+    assert np.array_equal(decoded(data), by_pillow(data))
+
+
+@pytest.mark.parametrize(
+    ("format", "mode", "options"),
+    [
+        ("PNG", "P", {"transparency": 3}),
+        ("PNG", "P", {"transparency": b"\0\x80\xff"}),
+        ("PNG", "L", {"transparency": 40}),
+        ("PNG", "RGB", {"transparency": (1, 2, 3)}),
+        ("GIF", "P", {"transparency": 3}),
+        ("GIF", "L", {}),
+        ("BMP", "1", {}),
+        ("BMP", "L", {}),
+        ("BMP", "P", {}),
+        ("BMP", "RGB", {}),
+        ("BMP", "RGBA", {}),
+        ("WEBP", "RGB", {}),
+        ("WEBP", "RGBA", {"lossless": True}),
+        ("WEBP", "RGBA", {"quality": 50}),
+        ("TIFF", "CMYK", {}),
+        ("TIFF", "YCbCr", {}),
+        ("TIFF", "LAB", {}),
+        ("TIFF", "RGB", {"compression": "tiff_lzw"}),
+        ("TIFF", "RGB", {"compression": "tiff_adobe_deflate"}),
+        ("TIFF", "RGB", {"compression": "jpeg"}),
+        ("TIFF", "1", {"compression": "group4"}),
+    ],
+    ids=str,
+)
+def test_a_variant_of_a_format_has_pillows_pixels(format: str, mode: str, options: dict[str, object]):
+    data = encoded(picture(13, 7).convert("RGBA").convert(mode), format, **options)
+    assert np.array_equal(decoded(data), by_pillow(data))
+
+
+@pytest.mark.parametrize("format", ["GIF", "WEBP", "TIFF", "PNG"])
+def test_an_animation_is_its_first_frame(format: str):
+    first = Image.new("RGB", (20, 10), (255, 0, 0))
+    others = [Image.new("RGB", (20, 10), color) for color in ((0, 255, 0), (0, 0, 255))]
+    options = {"lossless": True} if format == "WEBP" else {}
+    data = encoded(first, format, save_all=True, append_images=others, **options)
+    assert np.array_equal(decoded(data), np.asarray(first))
+
+
+def deep(channels: int) -> np.ndarray:
+    return np.random.default_rng(channels).integers(0, 2**16, (7, 13, channels), dtype=np.uint16)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_a_png_of_sixteen_bits_keeps_the_upper_eight(channels: int):
+    samples = deep(channels)
+    colors = samples[:, :, :3] if channels >= 3 else samples[:, :, :1].repeat(3, axis=2)
+    assert np.array_equal(decoded(png_of_16_bits(samples)), colors >> 8)
+
+
+@pytest.mark.parametrize("channels", [1, 3])
+def test_a_tiff_of_sixteen_bits_keeps_the_upper_eight(channels: int):
+    samples = deep(channels)
+    data = tiff(13, 7, 16, channels, samples.astype("<u2").tobytes())
+    assert np.array_equal(decoded(data), samples.repeat(3 // channels, axis=2) >> 8)
+
+
+def test_a_tiff_of_floats_or_of_more_than_sixteen_bits_is_unsupported():
+    assert refusal(encoded(Image.new("F", (13, 7), 0.5), "TIFF")) is Reason.UNSUPPORTED_FORMAT
+    assert refusal(encoded(Image.new("I", (13, 7), 1 << 20), "TIFF")) is Reason.UNSUPPORTED_FORMAT
+    assert refusal(encoded(Image.new("I", (13, 7), -1), "TIFF")) is Reason.UNSUPPORTED_FORMAT
+
+
+@pytest.mark.parametrize("orientation", STORED_AS)
+@pytest.mark.parametrize("format", ["PNG", "TIFF", "WEBP"])
+def test_the_eight_orientations_give_one_picture(orientation: int, format: str):
+    options = {"lossless": True} if format == "WEBP" else {}
+    upright = picture(24, 16)
+    data = encoded(put(upright, orientation), format, exif=jpegs.exif(orientation), **options)
+    assert np.array_equal(decoded(data), np.asarray(upright))
+
+
+@pytest.mark.parametrize("orientation", STORED_AS)
+def test_an_oriented_jpeg_is_turned_as_pillow_turns_it(decoder: str, orientation: int):
+    upright = picture(24, 16)
+    data = encoded(put(upright, orientation), quality=95, subsampling="4:4:4", exif=jpegs.exif(orientation))
+    assert np.array_equal(decoded(data), by_pillow(data))
+    assert np.abs(decoded(data).astype(int) - np.asarray(upright)).mean() < 5
+
+
+@pytest.mark.parametrize("orientation", STORED_AS)
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP"])
+def test_a_recipe_may_ignore_the_orientation(orientation: int, format: str):
+    stored = put(picture(24, 16), orientation)
+    oriented = encoded(stored, format, exif=jpegs.exif(orientation))
+    assert np.array_equal(decoded(oriented, IGNORE), decoded(encoded(stored, format)))
+
+
+def test_the_decoder_is_named_with_its_versions(decoder: str):
+    name = decoder_name.__wrapped__()
+    assert f"Pillow {Image.__version__} (libjpeg-turbo " in name
+    assert (f"PyTurboJPEG {turbojpeg.__version__}" in name) == (decoder == "turbo")
+
+
+@pytest.mark.parametrize("name", ["_TurboJPEG__report_error", "_TurboJPEG__get_error_string"])
+def test_pyturbojpeg_still_has_the_methods_that_make_warnings_errors(name: str):
+    assert callable(getattr(turbojpeg.TurboJPEG, name))
+
+
+def test_a_refusal_travels_between_processes():
+    facts = FileFacts(3, 1.5, "abc")
+    for refused in (BadImage(Reason.EMPTY, "0 bytes", facts), JpegRefused("Premature end of JPEG file")):
+        copy = pickle.loads(pickle.dumps(refused))
+        assert (type(copy), copy.args, str(copy)) == (type(refused), refused.args, str(refused))
+
+
+def test_the_photos_have_pillows_pixels(decoder: str):
+    photos = sorted((DATA / "photos").glob("*.JPEG"))[::5]
+    if not photos:
+        pytest.skip(f"no photos in {DATA}: set TEST_DATA to a folder with photos/")
+    for photo in photos:
+        data = photo.read_bytes()
+        assert np.array_equal(decoded(data), by_pillow(data)), photo.name

@@ -1,0 +1,65 @@
+import pytest
+
+from infer_app.domain import Reason
+from infer_app.images.decode.formats import check_png_end, sniff, webp_size
+from tests.support.jpegs import encoded, exif, picture
+from tests.support.refusals import refusal
+
+SOI = b"\xff\xd8"
+FORMATS = {"jpeg": "JPEG", "png": "PNG", "webp": "WEBP", "bmp": "BMP", "gif": "GIF", "tiff": "TIFF"}
+NO_IMAGES = {
+    "eps": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n",
+    "eps with a preview": b"\xc5\xd0\xd3\xc6" + bytes(28),
+    "pdf": b"%PDF-1.7\n",
+    "svg": b'<svg xmlns="http://www.w3.org/2000/svg"/>',
+    "xml": b'<?xml version="1.0"?><svg/>',
+    "html": b"<!DOCTYPE html><title>404</title>",
+    "text": b"Not found",
+    "zip": b"PK\x03\x04",
+    "psd": b"8BPS\0\x01",
+    "jpeg 2000": b"\0\0\0\x0cjP  \r\n\x87\n",
+    "avif": b"\0\0\0 ftypavif",
+    "ppm": b"P6 1 1 255 abc",
+    "ico": b"\0\0\x01\0\x01\0",
+    "wav": b"RIFF\x24\0\0\0WAVEfmt ",
+    "zeros": bytes(100),
+    "git lfs pointer": b"version https://git-lfs.github.com/spec/v1\n",
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_format_is_told_by_its_content(name: str):
+    assert sniff(encoded(picture(), FORMATS[name])) == name
+
+
+@pytest.mark.parametrize("signature", [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"])
+def test_a_tiff_may_be_of_either_byte_order_and_big(signature: bytes):
+    assert sniff(signature + bytes(8)) == "tiff"
+
+
+@pytest.mark.parametrize("name", NO_IMAGES)
+def test_what_is_no_image_of_the_six_formats_is_unsupported(name: str):
+    assert refusal(sniff, NO_IMAGES[name]).reason is Reason.UNSUPPORTED_FORMAT
+
+
+@pytest.mark.parametrize("data", [b"\xff", SOI, b"\x89PNG", b"RI", b"RIFF", b"G", b"B", b"II*"])
+def test_a_file_that_ends_inside_its_signature_is_truncated(data: bytes):
+    assert refusal(sniff, data).reason is Reason.TRUNCATED
+
+
+def test_a_png_has_its_end_only_when_whole():
+    data = encoded(picture(), "PNG")
+    check_png_end(data)
+    check_png_end(data + b"garbage")
+    assert {refusal(check_png_end, data[:length]).reason for length in range(8, len(data) - 8)} == {Reason.TRUNCATED}
+
+
+@pytest.mark.parametrize("options", [{}, {"lossless": True}, {"exif": exif(6)}, {"save_all": True}], ids=str)
+def test_a_webps_size_is_in_its_first_chunk(options: dict[str, object]):
+    data = encoded(picture(37, 21), "WEBP", **options)
+    assert webp_size(data) == (37, 21)
+    assert {refusal(webp_size, data[:length]).reason for length in range(12, len(data))} == {Reason.TRUNCATED}
+
+
+def test_a_webp_of_another_first_chunk_is_corrupt():
+    assert refusal(webp_size, b"RIFF\x1e\0\0\0WEBPICCP" + bytes(30)).reason is Reason.CORRUPT

@@ -1,0 +1,69 @@
+"""The folder of all images, looked at once one of them is not found."""
+
+import pytest
+
+from infer_app.errors import StorageUnavailable
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.roots import check_root
+from infer_app.locations import NOTHING_REMOTE, PathMapping
+from tests.support.stalled_folder import dead
+
+
+@pytest.fixture
+def root(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "there.jpg").touch()
+    return folder
+
+
+def test_a_root_with_files_in_it_is_there(root):
+    check_root(f"{root}/gone.jpg", ReadLimits((root,), 1))
+
+
+@pytest.mark.parametrize("gone", ["missing", "empty"])
+def test_a_root_that_is_missing_or_empty_is_gone(root, gone):
+    (root / "there.jpg").unlink()
+    if gone == "missing":
+        root.rmdir()
+    with pytest.raises(StorageUnavailable, match="photos is gone or empty"):
+        check_root(f"{root}/gone.jpg", ReadLimits((root,), 1))
+
+
+def test_only_the_root_of_the_image_counts(root, tmp_path):
+    check_root(f"{root}/gone.jpg", ReadLimits((tmp_path / "unmounted", root), 1))
+
+
+def test_a_root_is_looked_at_where_the_map_leads(tmp_path):
+    limits = ReadLimits(
+        (tmp_path / "mount",), 1, NOTHING_REMOTE, PathMapping.of({"/srv/photos": str(tmp_path / "mount")})
+    )
+    with pytest.raises(StorageUnavailable, match="mount is gone or empty"):
+        check_root("/srv/photos/a.jpg", limits)
+
+
+def test_a_link_that_leads_elsewhere_by_now_is_a_root_that_is_gone(tmp_path):
+    for name in ("before", "after"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "a.jpg").write_bytes(b"x")
+    link = tmp_path / "photos"
+    link.symlink_to(tmp_path / "before")
+    limits = ReadLimits((link,), 100)
+    read_image(str(link / "a.jpg"), limits)
+    check_root(str(link / "a.jpg"), limits)
+    link.unlink()
+    with pytest.raises(StorageUnavailable, match="was replaced"):
+        check_root(str(link / "a.jpg"), limits)
+    link.symlink_to(tmp_path / "after")
+    with pytest.raises(StorageUnavailable, match="was replaced"):
+        check_root(str(link / "a.jpg"), limits)
+
+
+def test_a_folder_below_the_root_whose_server_is_gone_is_no_failure_of_its_images(root):
+    (root / "mount").mkdir()
+    with dead(root / "mount"), pytest.raises(StorageUnavailable, match="mount: Transport endpoint is not connected"):
+        check_root(str(root / "mount" / "a.jpg"), ReadLimits((root,), 1))
+
+
+def test_a_folder_that_is_missing_below_a_root_is_its_images_own_failure(root):
+    check_root(str(root / "gone" / "a.jpg"), ReadLimits((root,), 1))

@@ -1,0 +1,134 @@
+import json
+from dataclasses import replace
+
+import pytest
+
+from infer_app.domain import Recipe
+from infer_app.errors import ModelError
+from infer_app.models.artifact.manifest import Manifest, format_labels, model_id, parse_labels
+from infer_app.models.artifact.specs import InputSpec, OutputSpec
+from tests.support.networks import built
+
+
+@pytest.fixture(scope="module")
+def manifest(tmp_path_factory):
+    return built(tmp_path_factory.mktemp("model")).manifest
+
+
+def changed(manifest, **changes):
+    return json.dumps(json.loads(manifest.to_json()) | changes)
+
+
+def test_json_round_trip_changes_nothing(manifest):
+    assert Manifest.from_json(manifest.to_json(), "here") == manifest
+
+
+def test_json_is_for_people_too(manifest):
+    lines = manifest.to_json().splitlines()
+    assert lines[:2] == ["{", '  "name": "colours",']
+
+
+def test_a_missing_field_is_named(manifest):
+    data = json.loads(manifest.to_json())
+    del data["recipe"], data["golden"]
+    with pytest.raises(ModelError, match=r"models/pets: missing golden, recipe") as caught:
+        Manifest.from_json(json.dumps(data), "models/pets")
+    assert "infer model build" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", "not JSON"), ("[]", "not a JSON object"), ('{"format": 2}', "format 2, this program reads 1")],
+)
+def test_what_is_no_manifest_is_refused(text, message):
+    with pytest.raises(ModelError, match=message):
+        Manifest.from_json(text, "here")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"colour": "red"}, "unknown colour"),
+        ({"mean": [0.1, 0.2]}, "not three numbers"),
+        ({"mean": "grey"}, "could not convert string to float"),
+        ({"recipe": {"kind": "stretch"}}, "size"),
+        ({"output": {"kind": "poem"}}, "unknown output 'poem'"),
+        ({"source_kind": "onnx"}, "unknown source_kind"),
+        ({"files": {"../../etc/passwd": "0"}}, "outside the artifact"),
+        ({"files": {"/etc/passwd": "0"}}, "outside the artifact"),
+        ({"files": {}}, "no checksum of"),
+        ({"variants": {"cpu-x": "fast"}}, "variant cpu-x is not an object"),
+        ({"variants": {"cpu-x": {"parity": None}}}, "parity of variant cpu-x is not an object"),
+        (
+            {"variants": {"cpu-x": {"parity": {"cosine": "x"}}}},
+            "parity of variant cpu-x has a value that is not a number",
+        ),
+        ({"variants": {"cpu-x": {"tolerance": {"any": 1}}}}, "unexpected keyword argument 'any'"),
+        ({"std": [0.9, 0.9, 0.9]}, "changed since it was built"),
+        ({"model_id": "0" * 16}, "changed since it was built"),
+    ],
+)
+def test_a_changed_value_is_refused(manifest, changes, message):
+    with pytest.raises(ModelError, match=message):
+        Manifest.from_json(changed(manifest, **changes), "here")
+
+
+def test_variants_name_and_dates_are_not_part_of_the_id(manifest):
+    other = replace(manifest, name="other", created_at="2030-01-01", variants={"x": {"ms": 1}}, built_with={})
+    assert other.expected_id() == manifest.model_id
+
+
+BASE = {"labels_sha256": "aa", "preprocess": None, "preprocess_sha256": None}
+
+
+@pytest.mark.parametrize(
+    ("positional", "keywords"),
+    [
+        ({0: "other source"}, {}),
+        ({1: Recipe("stretch", 8, exif="ignore")}, {}),
+        ({1: Recipe("stretch", 9)}, {}),
+        ({2: InputSpec(mean=(0.1, 0.0, 0.0))}, {}),
+        ({2: InputSpec(std=(0.5, 1.0, 1.0))}, {}),
+        ({2: InputSpec("uint8-nhwc")}, {}),
+        ({3: OutputSpec(top_k=4)}, {}),
+        ({}, {"labels_sha256": "bb"}),
+        ({}, {"labels_sha256": None}),
+        ({}, {"preprocess": "a:b", "preprocess_sha256": "cc"}),
+    ],
+)
+def test_all_that_defines_the_predictions_is_part_of_the_id(positional, keywords):
+    base = ["source", Recipe("stretch", 8), InputSpec(), OutputSpec()]
+    other = [positional.get(place, value) for place, value in enumerate(base)]
+    assert model_id(*other, **(BASE | keywords)) != model_id(*base, **BASE)
+
+
+def test_the_id_is_sixteen_hex_digits_and_stays_the_same_over_versions():
+    found = model_id("source", Recipe("stretch", 8), InputSpec(), OutputSpec(), **BASE)
+    assert found == "a34d459af074b02e"
+
+
+def test_every_line_is_a_label_whatever_it_says():
+    data = "<b>kot</b>\nRobert'); DROP TABLE infer_images;--\nżółw, zwykły\n".encode()
+    assert parse_labels(data, "labels.txt") == ("<b>kot</b>", "Robert'); DROP TABLE infer_images;--", "żółw, zwykły")
+
+
+@pytest.mark.parametrize("data", [b"cat\ndog\n", b"cat\ndog", b"cat\r\ndog\r\n", b"\xef\xbb\xbfcat\n dog\t\n"])
+def test_line_ends_and_marks_do_not_change_labels(data):
+    assert format_labels(parse_labels(data, "labels.txt")) == b"cat\ndog\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"cat\n\ndog\n", "line 2 is blank"),
+        (b"cat\n  \n", "line 2 is blank"),
+        (b"", "line 1 is blank"),
+        (b"caf\xe9\n", "not UTF-8"),
+        (b"c\0a\0t\0\n", "NUL"),
+    ],
+)
+def test_what_can_not_be_a_label_is_refused_with_its_place(data, message):
+    with pytest.raises(ModelError, match=message) as caught:
+        parse_labels(data, "pets/labels.txt")
+    assert caught.value.message.startswith("pets/labels.txt: ")
+    assert caught.value.hint

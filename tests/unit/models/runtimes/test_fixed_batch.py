@@ -1,0 +1,67 @@
+import pytest
+import torch
+
+from infer_app.models.runtimes.fixed_batch import FixedBatch, as_rows
+from tests.support.networks import SIZE, random_pixels
+
+BATCH_SIZE = 3
+
+
+@pytest.fixture
+def seen():
+    """The shape of every batch that ran."""
+    return []
+
+
+@pytest.fixture
+def model(seen):
+    """Three means of each picture."""
+
+    def run(pixels):
+        assert pixels.is_contiguous()
+        seen.append(tuple(pixels.shape))
+        return pixels.double().mean((1, 2))
+
+    return FixedBatch(run, SIZE, BATCH_SIZE)
+
+
+def means(pixels):
+    return pixels.double().mean((1, 2)).float()
+
+
+@pytest.mark.parametrize("num_images", range(BATCH_SIZE + 1))
+def test_any_number_up_to_the_batch_size_runs_as_one_full_batch(model, seen, num_images):
+    pixels = random_pixels(num_images)
+    outputs = model(pixels)
+    assert (seen, outputs.shape, outputs.dtype) == ([(BATCH_SIZE, SIZE, SIZE, 3)], (num_images, 3), torch.float32)
+    assert torch.equal(outputs, means(pixels))
+
+
+def test_a_tail_is_filled_with_black_and_not_with_what_came_before():
+    model = FixedBatch(lambda pixels: pixels.float().sum().expand(BATCH_SIZE), SIZE, BATCH_SIZE)
+    model(torch.full((2, SIZE, SIZE, 3), 255, dtype=torch.uint8))
+    assert model(torch.zeros(1, SIZE, SIZE, 3, dtype=torch.uint8)).tolist() == [[0.0]]
+
+
+def test_pixels_in_another_layout_are_the_same_pictures(model):
+    pixels = random_pixels(BATCH_SIZE)
+    channels_first = pixels.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1)
+    assert torch.equal(model(channels_first), means(pixels))
+
+
+@pytest.mark.parametrize("shape", [(BATCH_SIZE + 1, SIZE, SIZE, 3), (1, SIZE, SIZE + 1, 3), (1, 3, SIZE, SIZE)])
+def test_more_images_or_others_than_it_was_made_for_are_a_bug(model, seen, shape):
+    with pytest.raises(ValueError, match=r"pixels of .* for a model of \(3, 16, 16, 3\)"):
+        model(torch.zeros(shape, dtype=torch.uint8))
+    assert seen == []
+
+
+def test_warming_up_runs_full_batches(model, seen):
+    model.warm_up(2)
+    assert seen == [(BATCH_SIZE, SIZE, SIZE, 3)] * 2
+
+
+def test_rows_are_flat_float32_whatever_comes_after_the_batch():
+    rows = as_rows(torch.arange(12, dtype=torch.float64).reshape(2, 3, 2, 1))
+    assert torch.equal(rows, torch.arange(12, dtype=torch.float32).reshape(2, 6))
+    assert as_rows(torch.zeros(4)).shape == (4, 1)

@@ -1,0 +1,41 @@
+import pytest
+
+from infer_app.models.runtimes import gpu_probe
+from infer_app.models.runtimes.gpu_probe import Gpu, Host, describe_host
+
+GPU_HOST = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0", "2.13.0", "11.0.0.114")
+
+
+def test_what_a_plan_requires_is_all_that_is_known_of_the_machine():
+    assert GPU_HOST.requirements() == {
+        "abi": "9",
+        "compute_capability": "9.0",
+        "cuda": "13.0",
+        "gpu": "NVIDIA H200",
+        "platform": "linux_x86_64",
+        "tensorrt": "11.0.0.114",
+        "torch": "2.13.0",
+        "torch_tensorrt": "2.13.0",
+    }
+    assert Host("linux_x86_64").requirements() == {"platform": "linux_x86_64"}
+
+
+@pytest.mark.parametrize(
+    ("torch_tensorrt", "abi"), [("2.10.0", "7"), ("2.11.0", "8"), ("2.13.0", "9"), ("2.99.0", None), (None, None)]
+)
+def test_the_format_of_embedded_plans_follows_from_torch_tensorrt_s_version(torch_tensorrt, abi):
+    assert Host("linux_x86_64", torch_tensorrt=torch_tensorrt).abi == abi
+
+
+def test_a_machine_without_a_driver_has_no_gpu(monkeypatch):
+    def no_library(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(gpu_probe.ctypes, "CDLL", no_library)
+    assert gpu_probe._first_gpu() is None
+
+
+def test_this_machine_can_be_described():
+    host = describe_host()
+    assert host.platform.startswith("linux_")
+    assert host.torch is not None

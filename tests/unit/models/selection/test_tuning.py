@@ -1,0 +1,160 @@
+import json
+import os
+import re
+from dataclasses import replace
+
+import pytest
+
+from infer_app.models.artifact.artifact import TUNING_FOLDER
+from infer_app.models.selection import tuning as tuning_module
+from infer_app.models.selection.tuning import (
+    Layout,
+    Speed,
+    host_name,
+    library_versions,
+    load_all,
+    load_tuning,
+    new_tuning,
+    save_tuning,
+)
+from tests.support.networks import built
+
+SPEEDS = {"cpu-torchscript": Speed(4, 14.25), "cpu-openvino-fp32": Speed(2, 11.5)}
+LAYOUTS = {"cpu-openvino-fp32": (Layout(2, 1, 170.5), Layout(1, 2, 120.0))}
+
+
+@pytest.fixture
+def tuning():
+    return replace(new_tuning(2, SPEEDS), layouts=LAYOUTS, worker_bytes=150 << 20)
+
+
+def the_file(folder):
+    (path,) = (folder / TUNING_FOLDER).iterdir()
+    return path
+
+
+def test_what_was_saved_is_loaded(tuning, tmp_path):
+    assert save_tuning(tmp_path, 2, tuning)
+    assert load_tuning(tmp_path, 2) == tuning
+    assert load_all(tmp_path) == [tuning]
+    assert oct(the_file(tmp_path).stat().st_mode)[-3:] == "644"  # cron may run as someone else
+
+
+def test_the_json_has_every_figure_by_name(tuning):
+    assert json.loads(tuning.to_json()) == {
+        "host": host_name(2),
+        "libraries": library_versions(),
+        "measured_at": tuning.measured_at,
+        "speeds": {
+            "cpu-torchscript": {"batch_size": 4, "ms_per_image": 14.25},
+            "cpu-openvino-fp32": {"batch_size": 2, "ms_per_image": 11.5},
+        },
+        "layouts": {
+            "cpu-openvino-fp32": [
+                {"workers": 2, "threads": 1, "images_per_second": 170.5},
+                {"workers": 1, "threads": 2, "images_per_second": 120.0},
+            ]
+        },
+        "worker_bytes": 150 << 20,
+    }
+
+
+def test_the_first_layout_is_the_one_to_run(tuning):
+    assert tuning.layout_of("cpu-openvino-fp32") == Layout(2, 1, 170.5)
+    assert tuning.layout_of("cpu-torchscript") is None
+
+
+def test_other_versions_of_the_libraries_are_measured_anew(tuning, tmp_path, monkeypatch):
+    save_tuning(tmp_path, 2, tuning)
+    monkeypatch.setattr(tuning_module, "library_versions", lambda: {"torch": "99.0"})
+    assert load_tuning(tmp_path, 2) is None
+    assert load_all(tmp_path) == [tuning]  # shown all the same
+
+
+def test_another_host_has_figures_of_its_own(tuning, tmp_path, monkeypatch):
+    save_tuning(tmp_path, 2, tuning)
+    assert load_tuning(tmp_path, 4) is None  # as many cores are another host
+    monkeypatch.setattr(tuning_module, "_processor", lambda: "Another CPU (R) 9000")
+    assert load_tuning(tmp_path, 2) is None
+    other = new_tuning(2, SPEEDS)
+    save_tuning(tmp_path, 2, other)
+    assert (other.host, load_tuning(tmp_path, 2)) == ("Another CPU (R) 9000, 2 cores", other)
+    assert {one.host for one in load_all(tmp_path)} == {tuning.host, other.host}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[: len(text) // 2],
+        lambda text: "",
+        lambda text: "[]",
+        lambda text: "null",
+        lambda text: text.replace('"host"', '"hosts"'),
+        lambda text: text.replace('"batch_size"', '"batches"'),
+        lambda text: json.dumps(json.loads(text) | {"speeds": []}),
+    ],
+    ids=["cut", "empty", "list", "null", "key", "field", "kind"],
+)
+def test_a_damaged_file_is_measured_anew(tuning, tmp_path, damage):
+    save_tuning(tmp_path, 2, tuning)
+    path = the_file(tmp_path)
+    path.write_text(damage(path.read_text()))
+    assert (load_tuning(tmp_path, 2), load_all(tmp_path)) == (None, [])
+    assert save_tuning(tmp_path, 2, tuning)
+    assert load_tuning(tmp_path, 2) == tuning
+
+
+@pytest.mark.parametrize(
+    ("figure", "value"),
+    [
+        *((figure, value) for figure in ("batch_size", "workers", "threads") for value in (0, -1, "x", 2.5, 10**6)),
+        *(("ms_per_image", value) for value in (0, -1, "x", None, [], float("nan"))),
+        *(("worker_bytes", value) for value in (-5, "x")),
+    ],
+)
+def test_a_figure_that_none_can_be_is_measured_anew(tuning, tmp_path, figure, value):
+    save_tuning(tmp_path, 2, tuning)
+    path = the_file(tmp_path)
+    path.write_text(re.sub(rf'"{figure}": [\d.]+', f'"{figure}": {json.dumps(value)}', path.read_text()))
+    assert load_tuning(tmp_path, 2) is None
+
+
+def test_a_file_as_deep_as_it_is_long_is_measured_anew(tuning, tmp_path):
+    save_tuning(tmp_path, 2, tuning)
+    the_file(tmp_path).write_text("[" * 100_000)
+    assert load_tuning(tmp_path, 2) is None
+
+
+def test_bytes_that_are_no_text_are_a_damaged_file(tuning, tmp_path):
+    save_tuning(tmp_path, 2, tuning)
+    the_file(tmp_path).write_bytes(b"\xff\xfe\x00")
+    assert (load_tuning(tmp_path, 2), load_all(tmp_path)) == (None, [])
+
+
+def test_nothing_measured_is_none(tmp_path):
+    assert (load_tuning(tmp_path, 2), load_all(tmp_path)) == (None, [])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_that_is_read_only_is_no_error(tuning, tmp_path):
+    tmp_path.chmod(0o555)
+    assert save_tuning(tmp_path, 2, tuning) is False
+
+
+def test_a_folder_that_can_not_be_made_is_no_error(tuning, tmp_path):
+    (tmp_path / TUNING_FOLDER).write_text("a file in its place")
+    assert save_tuning(tmp_path, 2, tuning) is False
+    assert (load_tuning(tmp_path, 2), load_all(tmp_path)) == (None, [])
+
+
+def test_a_model_is_as_it_was_built_whatever_was_measured_of_it(tuning, tmp_path):
+    artifact = built(tmp_path)
+    save_tuning(artifact.folder, 2, tuning)
+    artifact.verify()
+    the_file(artifact.folder).write_text("damaged")
+    artifact.verify()
+
+
+def test_a_host_is_its_processor_and_its_cores(monkeypatch):
+    monkeypatch.setattr(tuning_module, "_processor", lambda: "AMD EPYC avx2")
+    assert [host_name(num_cores) for num_cores in (1, 2)] == ["AMD EPYC avx2, 1 core", "AMD EPYC avx2, 2 cores"]

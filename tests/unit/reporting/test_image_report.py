@@ -1,0 +1,69 @@
+"""One image's story: what a second scoring is held against, and a file that can't be looked at."""
+
+import numpy as np
+import pytest
+
+from infer_app.database.queries.image_history import ModelHistory
+from infer_app.domain import FileFacts, ImageRef, Output, Prediction
+from infer_app.reporting import image_report
+from infer_app.reporting.image_report import FileNow, Replay, is_same_file
+
+REF = ImageRef("1", "/p/1.jpg")
+
+
+def compared(now, /, **stored):
+    row = dict.fromkeys(("label", "score", "vector", "vector_dtype")) | {"output": {}} | stored
+    return image_report._compared(Replay("cpu-torchscript"), Prediction(REF, now, None), row)
+
+
+@pytest.mark.parametrize(
+    ("image_id", "hint"),
+    [
+        ("17", "`infer predictions --date D` lists the ids of a day"),
+        ("photos/new.jpg", "no location holds it either: `infer images add FILE` registers an image"),
+        ("photos/old.jpg", "did you mean 1 (/srv/photos/old.jpg)?"),
+    ],
+)
+def test_the_hint_for_an_unknown_image_leads_on(tables, register, image_id, hint):
+    register("/srv/photos/old.jpg")
+    assert image_report._unknown(tables, image_id).hint == hint
+
+
+def test_a_label_and_its_score():
+    found = compared(Output("dog", 0.75), label="cat", score=0.5)
+    assert (found.same_label, found.score_difference, found.cosine) == (False, 0.25, None)
+
+
+def test_several_numbers_by_their_mean_difference():
+    found = compared(Output(details='{"values": [1.0, 4.0]}'), output={"values": [1.0, 2.0]})
+    assert (found.same_label, found.score_difference) == (None, 1.0)
+
+
+def test_vectors_by_their_cosine():
+    vector = np.array([3, 4], "<f4")
+    output = Output(vector=vector.tobytes(), vector_dtype="float32", vector_dim=2)
+    half = np.array([4, 3], "<f2").tobytes()
+    assert compared(output, vector=half, vector_dtype="float16").cosine == pytest.approx(0.96)
+    assert compared(output, vector=vector.tobytes() * 2, vector_dtype="float32").cosine is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "same"),
+    [
+        ({"sha256": "a"}, True),
+        ({"sha256": "b"}, False),
+        ({"sha256": None, "size": 7, "modified": 1.5}, True),
+        ({"sha256": None, "size": 7, "modified": 2.5}, False),
+        ({"sha256": None, "size": None, "modified": None}, None),
+        ({"sha256": None}, None),  # a prediction has neither size nor time
+    ],
+)
+def test_whether_the_file_is_the_one_that_was_looked_at(stored, same):
+    now = FileNow(FileFacts(7, 1.5, "a"))
+    assert is_same_file(now, ModelHistory("cats", "id", None, stored, None)) is same
+
+
+def test_a_file_that_nobody_can_see_is_neither():
+    assert is_same_file(None, ModelHistory("cats", "id", {"sha256": "a"}, None, None)) is None
+    assert is_same_file(FileNow(FileFacts()), ModelHistory("cats", "id", None, None, None)) is None
+    assert is_same_file(FileNow(FileFacts()), ModelHistory("cats", "id", {"sha256": "a"}, None, None)) is None

@@ -1,0 +1,129 @@
+from dataclasses import replace
+from datetime import datetime
+
+import pytest
+
+from infer_app.domain import DayCounts
+from infer_app.telemetry.summary_line import (
+    Forecast,
+    balance,
+    duration,
+    forecast,
+    node_costs,
+    speed,
+    stage_costs,
+    summary_line,
+)
+from tests.support.run_reports import REPORT
+
+
+def test_the_last_line_of_a_run():
+    assert summary_line(REPORT) == (
+        "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit; bottleneck: model"
+    )
+
+
+@pytest.mark.parametrize("unknown", [{"share_of_limit": None}, {"limited_by": None}], ids=str)
+def test_a_handful_of_images_is_no_measure_of_speed(unknown):
+    assert summary_line(replace(REPORT, **unknown)) == (
+        "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · too few images to judge the speed"
+    )
+
+
+@pytest.mark.parametrize(
+    ("counts", "line"),
+    [
+        (DayCounts(3, 2, 1, 0), "19 Nov: 3 = 2 predicted + 1 rejected + 0 pending · nothing new"),
+        (DayCounts(0, 0, 0, 0), "19 Nov: 0 = 0 predicted + 0 rejected + 0 pending · no images"),
+    ],
+)
+def test_a_run_that_selected_nothing_says_why(counts, line):
+    assert summary_line(replace(REPORT, selected=0, predicted=0, rejected=0, day=counts)) == line
+
+
+def test_a_run_that_was_stopped_before_its_first_image_does_not_call_the_pending_nothing_new():
+    stopped = replace(REPORT, selected=0, predicted=0, rejected=0, day=DayCounts(9, 0, 0, 9), exit_code=75)
+    assert "nothing new" not in summary_line(stopped)
+
+
+def test_books_that_do_not_balance_are_not_told_as_equal():
+    assert balance(DayCounts(1_000, 900, 50, 49)) == "1,000 ≠ 900 predicted + 50 rejected + 49 pending"
+
+
+def test_costs_leave_out_what_costs_nothing():
+    assert stage_costs(REPORT) == (
+        "CPU ms per image: read 0.10, decode 1.70, model 14.10; limit 16 images/s, reached 15, 15 once the workers ran"
+    )
+    waiting = replace(REPORT, waits={"select": 0.0, "read": 3.2, "write": 0.004})
+    assert "model 14.10; waiting: read 3.20; limit 16 images/s" in stage_costs(waiting)
+    unknown = replace(REPORT, limit_images_per_second=None, steady_images_per_second=None, stages={})
+    assert stage_costs(unknown) == "CPU ms per image: ; limit unknown images/s, reached 15"
+
+
+@pytest.mark.parametrize(("share", "bottleneck"), [(0.94, "model"), (0.3, "other programs")])
+def test_others_limit_where_they_took_most_of_what_is_missing(share, bottleneck):
+    walls = {"decode": 1.7 / 0.6, "model": 14.1 / 0.6}
+    shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share)
+    if share > 0.9:
+        shared = replace(shared, walls=REPORT.stages)
+    assert speed(shared) == f"{100 * share:.0f} % of the limit; bottleneck: {bottleneck}"
+    assert speed(replace(shared, walls={})) == f"{100 * share:.0f} % of the limit; bottleneck: model"
+
+
+def test_a_share_that_other_programs_took_is_told():
+    walls = {"read": 9.0, "decode": 3.4, "transform": 0.008, "model": 28.2}  # reading may wait for the storage
+    shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2)
+    assert stage_costs(shared).endswith("once the workers ran; other programs took 50 % of the cores' time")
+    assert "other programs" not in stage_costs(replace(shared, num_workers=4))  # they take them from each other
+    assert "other programs" not in stage_costs(replace(shared, walls=REPORT.stages))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "0.0 s"),
+        (1.25, "1.2 s"),
+        (9.9, "9.9 s"),
+        (10, "10 s"),
+        (99.4, "99 s"),
+        (100, "2 min"),
+        (2760, "46 min"),
+        (5970, "1 h 40 min"),
+        (6000, "1 h 40 min"),
+        (90_000, "25 h 0 min"),
+    ],
+)
+def test_a_duration_has_two_or_three_digits(seconds, text):
+    assert duration(seconds) == text
+
+
+def test_each_node_of_a_cluster_in_a_line():
+    nodes = {"gpu-1": {"images": 1200, "images_per_second": 14.4, "stages": {"decode": 1.7, "model": 14.12}}}
+    told = {"gpu-1": "1,200 images, 14 images/s, CPU ms per image: decode 1.70, model 14.12"}
+    assert node_costs(replace(REPORT, nodes=nodes)) == told
+    assert node_costs(REPORT) == {}
+
+
+SAMPLE = replace(REPORT, selected=200, seconds=12.0, images_per_second=16.7, steady_images_per_second=20.0)
+
+
+@pytest.mark.parametrize(("pending", "seconds"), [(200, 12.0), (2_000, 102.0), (0, 2.0)])
+def test_starting_is_paid_once_and_the_steady_rate_for_every_image(pending, seconds):
+    assert forecast(SAMPLE, pending) == Forecast(pending, seconds)
+
+
+def test_a_sample_too_small_for_a_steady_rate_goes_on_at_the_limit_of_its_costs():
+    """Five images in twelve seconds are a start, and no rate."""
+    few = replace(SAMPLE, selected=5, steady_images_per_second=None, images_per_second=0.4)
+    assert forecast(replace(few, limit_images_per_second=20.0), 1_000).seconds == 11.75 + 50.0
+    assert forecast(replace(few, limit_images_per_second=None), 1_000).seconds == 2_500.0
+
+
+def test_without_a_sample_there_is_no_forecast_of_time():
+    nothing = forecast(replace(SAMPLE, selected=0, images_per_second=0.0), 0)
+    assert nothing.told(datetime(2026, 11, 20)) == "0 pending"
+
+
+def test_it_says_how_many_how_long_and_until_when():
+    told = Forecast(412_000, 2_760.0).told(datetime(2026, 11, 20, 4, 26))
+    assert told == "412,000 pending, 46 min, done 05:12"

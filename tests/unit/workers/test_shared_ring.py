@@ -1,0 +1,41 @@
+import multiprocessing
+import os
+from pathlib import Path
+
+import pytest
+
+from infer_app.workers.shared_ring import Ring
+
+
+def test_slots_are_taken_and_given_back():
+    with Ring(2, 1, 4) as ring:
+        taken = {ring.acquire(), ring.acquire()}
+        assert (taken, ring.num_free) == ({0, 1}, 0)
+        with pytest.raises(IndexError):
+            ring.acquire()
+        ring.release(1)
+        assert (ring.num_free, ring.acquire()) == (1, 1)
+
+
+def test_a_slot_that_is_given_back_twice_is_a_bug():
+    with Ring(2, 1, 4) as ring:
+        slot = ring.acquire()
+        ring.release(slot)
+        with pytest.raises(AssertionError, match="given back twice"):
+            ring.release(slot)
+
+
+def test_slots_begin_at_the_start_of_a_page_and_follow_each_other():
+    with Ring(2, 3, 5) as ring:
+        assert ring.pixels.shape == (2, 3, 5, 5, 3)
+        assert ring.pixels.ctypes.data % os.sysconf("SC_PAGESIZE") == 0
+        assert ring.pixels.flags.c_contiguous
+
+
+def test_no_file_descriptor_stays_open():
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for _ in range(5):
+        with Ring(2, 1, 4):
+            pass
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert multiprocessing.active_children() == []
