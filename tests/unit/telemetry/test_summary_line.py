@@ -121,9 +121,9 @@ def test_a_sample_too_small_for_a_steady_rate_goes_on_at_the_limit_of_its_costs(
 
 def test_without_a_sample_there_is_no_forecast_of_time():
     nothing = forecast(replace(SAMPLE, selected=0, images_per_second=0.0), 0)
-    assert nothing.told(datetime(2026, 11, 20)) == "0 pending"
+    assert nothing.describe(datetime(2026, 11, 20)) == "0 pending"
 
 
 def test_it_says_how_many_how_long_and_until_when():
-    told = Forecast(412_000, 2_760.0).told(datetime(2026, 11, 20, 4, 26))
+    told = Forecast(412_000, 2_760.0).describe(datetime(2026, 11, 20, 4, 26))
     assert told == "412,000 pending, 46 min, done 05:12"

@@ -5,7 +5,7 @@ import pytest
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.telemetry import tally as tally_module
 from infer_app.telemetry.stage_clock import STAGES, WAITING_STAGES, StageClock
-from infer_app.telemetry.tally import Commit, Tally, merged, steady_rate
+from infer_app.telemetry.tally import Commit, Tally, merge_pairs, steady_rate
 
 REF = ImageRef("1", "/1.jpg")
 
@@ -156,7 +156,7 @@ def test_merging_chunks_leaves_the_rate_and_the_images(times):
     whole = commits(a=every(1, 0, 80), b=every(1, 0.4, 80.4), c=[3.0])
     kept = whole
     for _ in range(times):
-        kept = merged(kept)
+        kept = merge_pairs(kept)
     assert sum(one.num_images for one in kept) == sum(one.num_images for one in whole)
     assert len(kept) <= len(whole) / 2**times + 4
     assert steady_rate([one for one in kept if one.worker != ord("c")], 2) == pytest.approx(20.0)
