@@ -1,4 +1,4 @@
-"""A date and an IANA zone as a half-open interval of UTC time."""
+"""Days: a date in an IANA zone as a half-open interval of UTC time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_DAYS = 3660  # of a backfill
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """[start, end) in UTC: 23, 24 or 25 hours, so that the days of a zone tile time without gap or overlap."""
+    """A date in a zone as [start, end) in UTC, of 23, 24 or 25 hours: the days of a zone have no gaps or overlaps."""
 
     date: dt.date
     zone: str
@@ -25,7 +25,7 @@ class Day:
 
     @classmethod
     def of(cls, day: dt.date, zone: str) -> Day:
-        """Raises UsageError for the first and last days that a calendar has."""
+        """Return the day of a date in a zone. Raises UsageError outside the years MIN_YEAR to MAX_YEAR."""
         if not MIN_YEAR <= day.year <= MAX_YEAR:
             raise UsageError(f"{day} is outside the years {MIN_YEAR} to {MAX_YEAR}")
         return cls(day, zone, _midnight(day, zone), _midnight(day + timedelta(days=1), zone))
@@ -38,7 +38,7 @@ class Day:
 
 
 def parse_date(text: str, zone: str, now: datetime | None = None) -> date:
-    """`2026-11-20`, `today` or `yesterday` of `zone`; UsageError for anything else."""
+    """Parse `2026-11-20`, `today` or `yesterday` in `zone`. Raises UsageError for anything else."""
     today = (now or datetime.now(UTC)).astimezone(find_zone(zone)).date()
     if text in ("today", "yesterday"):
         return today if text == "today" else today - timedelta(days=1)
@@ -49,7 +49,7 @@ def parse_date(text: str, zone: str, now: datetime | None = None) -> date:
 
 
 def each_date(first: date, last: date) -> Iterator[date]:
-    """Every date from `first` to `last`, both included; UsageError when they are the wrong way round."""
+    """Return every date from `first` to `last`, both included. Raises UsageError if `last` is before `first`."""
     if (last - first).days > MAX_DAYS:
         raise UsageError(f"--from {first} to {last} are more than {MAX_DAYS:,} days", "is the year right?")
     if last < first:
@@ -65,5 +65,5 @@ def find_zone(name: str) -> ZoneInfo:
 
 
 def _midnight(day: date, zone: str) -> datetime:
-    # Of a midnight that happens twice the first counts; one that is skipped is the instant of the jump (PEP 495).
+    # If midnight occurs twice, the first counts. If it is skipped, the day begins at the change of the clock (PEP 495).
     return datetime.combine(day, time.min, tzinfo=find_zone(zone)).astimezone(UTC)

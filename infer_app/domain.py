@@ -1,4 +1,4 @@
-"""The frozen types that cross rooms. What a field means, its shape and its unit are said here, once."""
+"""The frozen types that are passed between packages, with the meaning, shape and unit of each field."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reason(StrEnum):
     MODEL_ERROR = "model_error"
     NOT_REGULAR_FILE = "not_regular_file"
     LOCATION_NOT_ALLOWED = "location_not_allowed"
-    # about the surroundings: tried again
+    # about the environment: retried
     NOT_FOUND = "not_found"
     PERMISSION_DENIED = "permission_denied"
     READ_TIMEOUT = "read_timeout"
@@ -47,12 +47,12 @@ TRANSIENT_REASONS = READ_FAILURES | {Reason.OUT_OF_MEMORY, Reason.WRITE_ERROR}  
 MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
 
 
-ROW = "row:"  # begins the location of an image that lies in a column of the source; its id follows
+ROW = "row:"  # prefix, before the id, of the location of an image whose bytes are in a column of the source
 
 
 @dataclass(frozen=True, slots=True)
 class ImageRef:
-    """All that travels towards a worker: pixels are made where the model runs."""
+    """The reference to an image, which is all that is sent to a worker."""
 
     image_id: str
     location: str
@@ -60,7 +60,7 @@ class ImageRef:
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What is known of an image's bytes; None where they could not be read."""
+    """The facts of an image's file; None where they could not be read."""
 
     size: int | None = None  # bytes
     modified: float | None = None  # seconds since the epoch
@@ -69,17 +69,17 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One image, ready for the model."""
+    """A loaded image with its pixels, ready for the model."""
 
     ref: ImageRef
     pixels: Tensor  # (H, W, 3) uint8 RGB
     file: FileFacts
-    num_bytes: int = 0  # of the file, where `pixels` begins with its bytes, for a GPU to decode
+    num_bytes: int = 0  # of the file, if `pixels` begins with its bytes, which a GPU will decode
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """One image that can't be predicted, and why."""
+    """An image that can't be predicted, with the reason."""
 
     ref: ImageRef
     reason: Reason
@@ -97,7 +97,7 @@ class Broken:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What collate makes of samples: a broken one takes no row, an all-broken batch has n = 0."""
+    """The collated samples of a chunk. Broken images have no row, so n may be 0."""
 
     pixels: Tensor  # (n, H, W, 3) uint8 RGB; row i belongs to samples[i]
     samples: tuple[Sample, ...]
@@ -106,11 +106,11 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What the model's tensor means for one image."""
+    """The decoded output of the model for one image."""
 
     label: str | None = None  # the best class
     score: float | None = None  # of the best class, or the number of a regression
-    details: str = "{}"  # JSON, documented per kind in docs/outputs.md; encoded by many workers, not by the one writer
+    details: str = "{}"  # JSON, documented per kind in docs/outputs.md; encoded in the workers, which share the work
     vector: bytes | None = None  # little-endian, contiguous
     vector_dtype: str | None = None  # float32 or float16
     vector_dim: int | None = None
@@ -118,6 +118,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
+    """The output of one model for one image."""
+
     ref: ImageRef
     output: Output
     sha256: str | None  # of the bytes that were predicted
@@ -126,7 +128,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class NewImage:
-    """An image to do, and for which of the run's models."""
+    """An image to predict, with the indices of the run's models that it is new for."""
 
     ref: ImageRef
     models: tuple[int, ...]
@@ -134,31 +136,31 @@ class NewImage:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """The unit of dispatch, of retry and of commit."""
+    """A group of images that is dispatched, retried and committed together."""
 
     number: int
     refs: tuple[ImageRef, ...]
-    models: tuple[int, ...] = (0,)  # those of the handler's models that the refs are new for
-    slot: int | None = None  # of the ring: where its pixels are to go, or lie
-    files: tuple[FileFacts, ...] = ()  # of each ref, once it was read
-    num_bytes: tuple[int, ...] = ()  # of each row of its slot: 0, it has pixels; else how many bytes of a file
+    models: tuple[int, ...] = (0,)  # indices of the handler's models that the refs are new for
+    slot: int | None = None  # of the ring, for its pixels
+    files: tuple[FileFacts, ...] = ()  # of each ref, after it was read
+    num_bytes: tuple[int, ...] = ()  # of the file in each row of its slot; 0: the row has pixels
 
     def of(self, refs: Iterable[ImageRef]) -> Chunk:
-        """The same for some of its refs, to be read from the start."""
+        """Return a chunk of some of its refs, without a slot, to be read again."""
         return Chunk(self.number, tuple(refs), self.models)
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A chunk whose good images lie in its slot, row i is that of ref i, and what was broken of it."""
+    """A chunk whose good images are in its slot, with ref i in row i, and the result for its broken images."""
 
-    chunk: Chunk  # of the good ones
-    result: ChunkResult  # the broken ones, and what loading all of them took
+    chunk: Chunk  # its good images
+    result: ChunkResult  # its broken images, and the time of loading all of them
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One pass through a stage, for a trace."""
+    """The time of one pass through a stage, for a trace."""
 
     stage: str
     start_s: float  # time.monotonic(), one clock for all processes of a machine
@@ -169,27 +171,29 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class ChunkResult:
-    """Every ref of the chunk ends in exactly one of the two lists, once for each of the chunk's models."""
+    """The predictions and broken images of a chunk: every ref is in one of the two, once for each model."""
 
     number: int
     predictions: tuple[Prediction, ...]
     broken: tuple[Broken, ...]
-    models: tuple[int, ...] = (0,)  # the chunk's
+    models: tuple[int, ...] = (0,)  # those of the chunk
     cpu_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
-    wall_seconds: dict[str, float] = field(default_factory=dict)  # the same
-    wait_seconds: dict[str, float] = field(default_factory=dict)  # of the wall seconds those spent waiting for storage
-    worker: int = 0  # pid of the process it was made in, on a cluster with the node's number; 0: over a dead one
+    wall_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
+    wait_seconds: dict[str, float] = field(
+        default_factory=dict
+    )  # the part of the wall seconds spent waiting for storage
+    worker: int = 0  # pid of its process, on a cluster with the node's number; 0: the process died
     node: str = ""  # of a cluster; empty on one machine
     spans: tuple[Span, ...] = ()  # empty unless the run is traced
-    num_loaded: int | None = None  # of one of loading alone: images that are in another result once they are predicted
+    num_loaded: int | None = None  # after loading only: images whose predictions follow in another result
 
     @property
     def num_images(self) -> int:
-        """Each counted once, whatever the number of models."""
+        """Return the number of images, each counted once for all models."""
         return len({ref.image_id for ref in self.refs})
 
     def of_model(self, model: int) -> ChunkResult:
-        """One model's share; what was measured stays with all of it."""
+        """Return the results of one model, with the measurements of the whole chunk."""
         if self.models == (model,):
             return self
         if model not in self.models:
@@ -208,7 +212,7 @@ class ChunkResult:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How decoded pixels become the model's input; part of the model's id.
+    """The transformation from decoded pixels to the model's input, which is part of the model's id.
 
     `kind`: resize-crop (torchvision, timm), crop-resize (EfficientNet), stretch, or custom.
     """
@@ -224,7 +228,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class DayCounts:
-    """The counts of one day and model, from rows: eligible = predicted + rejected + pending."""
+    """The counts of rows for one day and model: eligible = predicted + rejected + pending."""
 
     eligible: int
     predicted: int
@@ -246,9 +250,9 @@ class DayCounts:
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A cheaper way through some stages, measured on this machine."""
+    """A change that makes some stages cheaper, measured on this machine."""
 
-    what: str  # in words, with how to switch it on: "int8: --allow-int8 (kept 97.4 % of the labels)"
+    what: str  # description with its setting: "int8: --allow-int8 (kept 97.4 % of the labels)"
     stages: tuple[str, ...]
     ms: float  # CPU milliseconds per image of these stages with it
     instead_of: float  # CPU milliseconds per image without it, measured at the same time
@@ -256,7 +260,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class RunReport:
-    """One execution over one day, as `infer run --json` prints it. Keys are added, never renamed."""
+    """The report of one model's run over one day, as `infer run --json` prints it. Keys are added, never renamed."""
 
     date: date
     model: str
@@ -271,7 +275,7 @@ class RunReport:
     reasons: dict[str, int]
     day: DayCounts
     seconds: float
-    images_per_second: float  # over the whole time, start-up included
+    images_per_second: float  # over the total time, including start-up
     steady_images_per_second: float | None  # from the first result on; None when there was only one
     limit_images_per_second: float | None
     stages: dict[str, float]  # CPU milliseconds per image
@@ -284,9 +288,11 @@ class RunReport:
     advice: str | None = None  # the change that would help most; None when none was measured to help
     num_cores: int = 0
     num_workers: int = 0
-    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not taken
-    nodes: dict[str, dict[str, Any]] = field(default_factory=dict)  # of a cluster: images, images_per_second, stages
-    stopped: str | None = None  # why the run left images pending that it had time for; exit code 3
+    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen
+    nodes: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # of a cluster, by name: images, images_per_second, stages
+    stopped: str | None = None  # why the run stopped early and left images pending; exit code 3
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"date": self.date.isoformat()}

@@ -1,10 +1,10 @@
-"""Failures that end a run, each with its exit code and a hint; a bad image is data, not an error."""
+"""The errors that end a run, each with an exit code and a hint; a bad image is data and not an error."""
 
 from __future__ import annotations
 
 
 class InferError(Exception):
-    """A run that can't go on: `message` says what and which, `hint` what to do next."""
+    """An error that ends the run. `message` states the problem, `hint` what to do about it."""
 
     exit_code = 1
 
@@ -18,7 +18,7 @@ class InferError(Exception):
 
 
 class UsageError(InferError):
-    """A wrong flag, setting or argument."""
+    """A flag, setting or argument is wrong."""
 
     exit_code = 2
 
@@ -40,13 +40,13 @@ class SchemaOutdated(InferError):
 
 
 class ModelError(InferError):
-    """The model is missing, changed, refused at build, or fails its golden check."""
+    """The model is missing, was changed, was refused by the build, or fails its golden check."""
 
     exit_code = 12
 
 
 class DeviceLost(ModelError):
-    """The GPU failed, and works for no process that had it open."""
+    """The GPU failed and can't be used any more by processes that had it open."""
 
 
 class DayHeld(InferError):
@@ -56,19 +56,19 @@ class DayHeld(InferError):
 
 
 class StorageUnavailable(InferError):
-    """The image storage is gone; nothing was rejected for it."""
+    """The image storage is unavailable; no image was rejected for that."""
 
     exit_code = 14
 
 
 class WorkersKilled(InferError):
-    """Workers end again and again from outside, usually for want of memory."""
+    """Workers are killed again and again, usually because memory is too small."""
 
     exit_code = 128 + 9
 
 
 class Interrupted(InferError):
-    """Ended at once by a second signal; what was committed stays."""
+    """A second signal ended the run at once; committed results stay."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(f"ended by signal {signal_number}")
@@ -82,12 +82,12 @@ EXIT_OK = 0
 EXIT_BUG = 1
 EXIT_TOO_MANY_REJECTED = 3
 EXIT_TIME_BUDGET = 75
-SIGNALLED = 128  # an exit code from here on is that of a signal
+SIGNALLED = 128  # exit codes above this are 128 + the signal's number
 
-# From harmless to grave. A run over several days ends with the gravest code of its days.
+# In order of severity. A run over several days ends with the most severe code of its days.
 _GRAVITY = (EXIT_OK, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 13, 14, 11, 10, 12, 2, EXIT_BUG)
 
 
 def gravest(exit_codes: list[int]) -> int:
-    """The exit code of several days: a signal before everything else, then by gravity."""
+    """Return the most severe exit code of several days; signals are more severe than all others."""
     return max(exit_codes, key=lambda code: _GRAVITY.index(code) if code in _GRAVITY else code, default=EXIT_OK)

@@ -1,6 +1,6 @@
-"""What runs chunks on this machine: `cpu`, whose workers take an image from bytes to row, and `cuda`, around a GPU.
+"""The executors that run chunks on this machine: `cpu`, with a model in each worker, and `cuda`, with one GPU.
 
-Both run the same tests. Processes start with the first chunk and end with the `with`; no torch is loaded here.
+Processes start with the first chunk and end with the `with` block. This module does not load torch.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from infer_app.workers.shared_ring import Ring
 
 
 class Executor(Protocol):
-    """Closed by whoever opened it; `run` may be called again after `close`."""
+    """Runs chunks in worker processes. The caller that opens it closes it; `run` may be called again after `close`."""
 
     name: str
     device: str
-    device_stages: frozenset[str]  # those that one process does for all
+    device_stages: frozenset[str]  # stages that one process runs for all images
     handler: HandlerSpec
     num_threads: int  # of a worker's model
 
@@ -34,14 +34,14 @@ class Executor(Protocol):
 
     @property
     def num_predictors(self) -> int:
-        """Processes that predictions come from."""
+        """Return the number of processes that predict."""
 
     @property
     def chunk_size(self) -> int | None:
-        """Images of a chunk, at most; None where any number will do."""
+        """Return the maximum number of images in a chunk, or None without a maximum."""
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
-        """Yield results in any order, every ref of every chunk in exactly one."""
+        """Yield results in any order, with every ref of every chunk in exactly one of them."""
 
     def close(self) -> None:
         """End the processes; the next run starts others."""
@@ -85,7 +85,7 @@ class CpuExecutor(_LocalExecutor):
     chunk_size = None
 
     def __init__(self, handler: HandlerSpec, num_workers: int, timeout_s: float) -> None:
-        """`num_workers` 0: one for each core. Each runs `handler.num_threads` threads."""
+        """Make an executor; `num_workers` 0: one for each core. Each runs `handler.num_threads` threads."""
         super().__init__(handler, num_workers)
         self.num_predictors = self.num_workers
         self._pool = self._closing.enter_context(
@@ -97,22 +97,25 @@ class CpuExecutor(_LocalExecutor):
 
 
 class CudaExecutor(_LocalExecutor):
-    """Loaders decode into slots of a ring, one process copies them to the device and predicts.
+    """Loaders that decode into slots of a ring, and one process that copies the slots to the device and predicts.
 
-    On the device `cpu` it is the same, with plain copies and the model on a core.
+    The device `cpu` works in the same way, with plain copies and the model on a core.
     """
 
     name = "cuda"
     num_predictors = 1
-    device_stages = frozenset({"gpu-decode", "model", "outputs"})  # one after the other; copies go on beside them
+    device_stages = frozenset({"gpu-decode", "model", "outputs"})  # sequential; copies run in parallel
 
     def __init__(
         self, handler: HandlerSpec, num_workers: int, timeout_s: float, batch_size: int, size: int, device: str = "cuda"
     ) -> None:
-        """A chunk has at most `batch_size` images, of (size, size, 3). `num_workers` 0: a loader for each core."""
+        """Make an executor for chunks of at most `batch_size` images of (size, size, 3).
+
+        `num_workers` 0: one loader for each core.
+        """
         super().__init__(handler, num_workers)
         self.device = device
-        self.chunk_size = batch_size  # a chunk is a slot is a batch
+        self.chunk_size = batch_size  # a chunk fills one slot, which is one batch
         ring = self._closing.enter_context(Ring(slots_for(self.num_workers), batch_size, size))
         stages = [
             Stage("load", OpenLoadHandler(handler, ring), self.num_workers),

@@ -1,7 +1,7 @@
-"""Where locations lie: folders that are elsewhere on this machine, and URLs: how one is read, allowed and shown.
+"""Locations of images: mapping of recorded paths, and parsing, permission and display of URLs.
 
-A URL is taken apart by rules that are stricter than any server's, and whatever two programs could read differently is
-refused: what is checked must be what is fetched. Nothing is fetched here.
+URLs are parsed by rules that are stricter than those of servers. Whatever two programs could interpret differently is
+refused, because the URL that is checked must be the one that is fetched. This module fetches nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ HTTP_PORTS = {"http": 80, "https": 443}
 PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "az": ("adlfs", "azure"), "abfs": ("adlfs", "azure")}
 SCHEMES = (*HTTP_PORTS, *PACKAGES)
 
-_MAX_ESCAPES = 3  # %2525252e is nobody's file name
+_MAX_ESCAPES = 3  # no file name needs %2525252e
 _HTTP = re.compile(
     r"(?P<host>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\])"
     r"(?::(?P<port>[0-9]{1,5}))?(?P<path>/[^?]*)?(?:\?(?P<query>.*))?",
@@ -24,28 +24,28 @@ _HTTP = re.compile(
 )
 _BUCKET = re.compile(r"(?P<bucket>[a-z0-9][a-z0-9._-]*)(?:/(?P<key>.*))?", re.IGNORECASE | re.ASCII)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f\\]")
-_IN_A_PATH = "/%:@!$&'()*+,;=~"  # beside letters, digits and _.-~
+_IN_A_PATH = "/%:@!$&'()*+,;=~"  # besides letters, digits and _.-~
 _IN_A_QUERY = _IN_A_PATH + "?"
 _USER = re.compile(r"^([a-z0-9+.-]+://)[^/?#]*@", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteUrl:
-    """A URL that can be read in one way only."""
+    """A URL that can be interpreted in one way only."""
 
     scheme: str
     host: str  # or the bucket or container; IPv6 addresses without brackets
     port: int  # 0 for buckets
-    path: str  # with a leading slash; of http(s) as it is sent, of buckets as it is
+    path: str  # with a leading slash; escaped for http(s), unescaped for buckets
     query: str = ""
 
     @property
     def key(self) -> str:
-        """Of an object, below its bucket."""
+        """Return the key of an object in its bucket."""
         return self.path[1:]
 
     def __str__(self) -> str:
-        """Without its query, which may hold a signature."""
+        """Return the URL without its query, which may contain a signature."""
         port = f":{self.port}" if self.port != HTTP_PORTS.get(self.scheme, 0) else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.scheme}://{host}{port}{self.path}"
@@ -53,22 +53,22 @@ class RemoteUrl:
 
 @dataclass(frozen=True, slots=True)
 class AllowedPrefix:
-    """A host or bucket, and the folder below which images may be read."""
+    """A host or bucket with a folder below which images may be read."""
 
     root: RemoteUrl
 
     @classmethod
     def parse(cls, text: str) -> AllowedPrefix:
-        """Raises ValueError for what is no URL of a known scheme, or says more than where."""
+        """Parse a setting. Raises ValueError unless it is a URL of a known scheme without a query."""
         url = parse_url(text if text.endswith("/") else f"{text}/")
         if url.query:
-            raise ValueError("a place has no query")
+            raise ValueError("an allowed URL must have no query")
         return cls(url)
 
     def allows(self, url: RemoteUrl) -> bool:
         root = self.root
-        same = (url.scheme, url.host, url.port) == (root.scheme, root.host, root.port)
-        return same and url.path.startswith(root.path)
+        is_same_host = (url.scheme, url.host, url.port) == (root.scheme, root.host, root.port)
+        return is_same_host and url.path.startswith(root.path)
 
     def __str__(self) -> str:
         return str(self.root)
@@ -76,13 +76,13 @@ class AllowedPrefix:
 
 @dataclass(frozen=True, slots=True)
 class RemoteAccess:
-    """What may be read from elsewhere, and how insistently; by default nothing."""
+    """The URLs that may be read, by default none, with the limits of reading them."""
 
     places: tuple[AllowedPrefix, ...] = ()
-    private_hosts: frozenset[str] = frozenset()  # that may have an address of the local network
-    timeout_s: float = 30.0  # for one image, retries included
+    private_hosts: frozenset[str] = frozenset()  # that may resolve to an address of the local network
+    timeout_s: float = 30.0  # for one image, including retries
     retries: int = 3
-    concurrency: int = 8  # reads at a time, of each worker
+    concurrency: int = 8  # parallel reads of each worker
 
 
 NOTHING_REMOTE = RemoteAccess()
@@ -90,35 +90,35 @@ NOTHING_REMOTE = RemoteAccess()
 
 @dataclass(frozen=True, slots=True)
 class PathMapping:
-    """Folders that lie elsewhere on this machine than where their images are recorded, as in a container."""
+    """A mapping of recorded folders to those of this machine, for example in a container."""
 
-    folders: tuple[tuple[str, str], ...] = ()  # (recorded, here), absolute, without a closing slash
+    folders: tuple[tuple[str, str], ...] = ()  # (recorded, local), absolute, without a trailing slash
 
     @classmethod
     def of(cls, folders: Mapping[str, str]) -> PathMapping:
-        return cls(tuple((recorded.rstrip("/"), here.rstrip("/")) for recorded, here in folders.items()))
+        return cls(tuple((recorded.rstrip("/"), local.rstrip("/")) for recorded, local in folders.items()))
 
     def to_local(self, path: str) -> str:
-        """Where a recorded path lies. Any `..` in it is kept: what may be read is decided after this."""
+        """Return the local path of a recorded path. Any `..` in it is kept, and is checked before the file is read."""
         return _moved(path, self.folders)
 
     def recorded(self, path: str) -> str:
-        """Under which path a file that lies here is recorded."""
-        return _moved(path, [(here, recorded) for recorded, here in self.folders])
+        """Return the path under which a local file is recorded."""
+        return _moved(path, [(local, recorded) for recorded, local in self.folders])
 
 
 NO_MAPPING = PathMapping()
 
 
 def _moved(path: str, folders: Iterable[tuple[str, str]]) -> str:
-    """By whole names, so that /data does not move /database; the longest folder wins."""
+    """Replace the longest matching folder; whole names must match, so that /data does not match /database."""
     above = [(old, new) for old, new in folders if path.startswith(f"{old}/")]
     old, new = max(above, key=lambda pair: len(pair[0]), default=("", ""))
     return new + path[len(old) :]
 
 
 def as_location(value: object) -> str:
-    """Return what a source gives for a location as text, empty for NULL."""
+    """Return the value of a location column as text, empty for NULL."""
     return "" if value is None else str(value)
 
 
@@ -128,12 +128,12 @@ def is_remote(location: str) -> bool:
 
 
 def is_local(location: str) -> bool:
-    """Whether it names a file of this machine."""
+    """Return whether the location is a file of this machine."""
     return location.startswith(("/", "file://"))
 
 
 def parse_url(text: str) -> RemoteUrl:
-    """Raises ValueError, whose words never repeat the URL: it may hold a password or a signature."""
+    """Parse a URL. Raises ValueError, without the URL in its message: it may hold a password or signature."""
     scheme, _, rest = text.partition("://")
     scheme = scheme.lower()
     if scheme not in SCHEMES:
@@ -144,7 +144,7 @@ def parse_url(text: str) -> RemoteUrl:
 
 
 def find_allowed_prefix(location: str, places: Sequence[AllowedPrefix]) -> AllowedPrefix | None:
-    """The place that allows a location."""
+    """Return the prefix that allows a location, or None."""
     try:
         url = parse_url(location)
     except ValueError:
@@ -153,7 +153,7 @@ def find_allowed_prefix(location: str, places: Sequence[AllowedPrefix]) -> Allow
 
 
 def storage_of(location: str) -> str:
-    """What fails as one: scheme and host or bucket of a remote location, "" for this machine's files."""
+    """Return the storage of a location: scheme and host or bucket, or "" for this machine's files."""
     if not is_remote(location):
         return ""
     scheme, _, rest = location.partition("://")
@@ -161,7 +161,7 @@ def storage_of(location: str) -> str:
 
 
 def shown(location: str) -> str:
-    """A location as it may be shown: no password, no query of a URL, in which signatures stand."""
+    """Return a location for display, without the password and the query of a URL, which may contain a signature."""
     if not is_remote(location):
         return location
     masked = _USER.sub(r"\1***@", location)
@@ -176,7 +176,7 @@ def _parse_http(scheme: str, rest: str) -> RemoteUrl:
         raise ValueError("a user or password in a URL is not accepted")
     found = _HTTP.fullmatch(rest)
     if found is None:
-        raise ValueError("no host and port that can be understood; an international name is written xn--…")
+        raise ValueError("no valid host and port; an international name is written xn--…")
     port = int(found["port"] or HTTP_PORTS[scheme])
     if not 0 < port < 1 << 16:
         raise ValueError("no such port")
@@ -191,14 +191,14 @@ def _parse_http(scheme: str, rest: str) -> RemoteUrl:
 def _parse_object(scheme: str, rest: str) -> RemoteUrl:
     found = _BUCKET.fullmatch(rest)
     if found is None:
-        raise ValueError("no name of a bucket that can be understood")
+        raise ValueError("no valid name of a bucket")
     path = f"/{found['key'] or ''}"
     _check_segments(path)
     return RemoteUrl(scheme, found["bucket"], 0, path)
 
 
 def _unescaped(path: str) -> str:
-    """The path as a server might take it, which may undo escapes more than once."""
+    """Return the path as a server might interpret it, which may unescape it more than once."""
     for _ in range(_MAX_ESCAPES):
         plain = unquote(path)
         if plain.count("/") != path.count("/") or _UNPRINTABLE.search(plain):
@@ -206,7 +206,7 @@ def _unescaped(path: str) -> str:
         if plain == path:
             return path
         path = plain
-    raise ValueError("a URL that is escaped several times over")
+    raise ValueError("a URL that is escaped several times")
 
 
 def _check_segments(path: str) -> None:

@@ -1,6 +1,6 @@
-"""What this process may use of the machine: affinity and the limits of its control group count, not the machine's size.
+"""The cores and memory that this process may use, by its CPU affinity and the limits of its control group.
 
-Linux control groups, version 2 and 1: the nearest limit on the way up to the root.
+It reads Linux control groups, versions 2 and 1, from the process's group up to the root.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
-ASSUMED_WORKER_BYTES = 400 << 20  # until one was measured: torch, OpenVINO and a model of average size
-KEPT_FREE = 0.1  # of the memory, for the coordinator, the page cache and everybody else
+ASSUMED_WORKER_BYTES = 400 << 20  # until one is measured: torch, OpenVINO and a model of average size
+KEPT_FREE = 0.1  # share of the memory for the coordinator, the page cache and other programs
 _UNLIMITED = 1 << 30
 
 
 def usable_cores() -> int:
-    """Cores this process may keep busy, at least 1: a quota of 1.5 cores counts as 2."""
+    """Return the number of cores that this process may use, at least 1; a quota of 1.5 cores counts as 2."""
     affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(affinity, _cpu_quota()))
 
 
 def usable_memory() -> int | None:
-    """Bytes that can still be had: what the machine has available, or less where a control group says so."""
+    """Return the available bytes of memory: those of the machine, or fewer if a control group limits them."""
     found = [left for group in _groups("memory") if (left := _memory_left(group)) is not None]
     if (available := _available()) is not None:
         found.append(available)
@@ -33,7 +33,7 @@ def usable_memory() -> int | None:
 
 
 def cap_by_memory(num_workers: int, worker_bytes: int | None) -> int:
-    """As many of `num_workers` as the memory holds, at least 1."""
+    """Return the number of workers that fit into memory: at least 1, at most `num_workers`."""
     memory = usable_memory()
     if memory is None:
         return num_workers
@@ -42,7 +42,7 @@ def cap_by_memory(num_workers: int, worker_bytes: int | None) -> int:
 
 
 def _cpu_quota() -> int:
-    """In whole cores, rounded up; very many where there is none."""
+    """Return the quota in whole cores, rounded up, or a very large number without a quota."""
     quotas = [quota for group in _groups("cpu") if (quota := _quota_of(group)) is not None]
     return math.ceil(min(quotas, default=_UNLIMITED))
 
@@ -65,7 +65,7 @@ def _memory_left(group: Path) -> int | None:
 
 
 def _reclaimable(group: Path) -> int:
-    """File pages that count as used and go as soon as somebody needs the room."""
+    """Return the bytes of cached file pages, which count as used and are freed when memory is needed."""
     stat = dict(line.split(maxsplit=1) for line in _read(group / "memory.stat").splitlines())
     return int(stat.get("inactive_file", 0))
 
@@ -78,7 +78,7 @@ def _available() -> int | None:
 
 
 def _groups(controller: str) -> Iterator[Path]:
-    """The folders of this process's control group and its parents, innermost first."""
+    """Yield the folders of this process's control group and its parents, innermost first."""
     for line in _read(PROC / "self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)
         if controllers and controller not in controllers.split(","):

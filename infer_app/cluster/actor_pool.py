@@ -1,7 +1,7 @@
-"""The actors of a `ray` run, supervised from the driver: staffed, fed, heard, buried.
+"""The pool of Ray actors of a run: the driver starts them, gives them tasks, polls for results and replaces them.
 
-The same rules as between a supervisor and its workers, one level up: an actor has as many chunks as keep its workers
-busy, one that dies is replaced and its chunks are done again, and how often that happened is counted here.
+It follows the rules of the worker pool. An actor gets as many chunks as keep its workers busy. An actor that dies is
+replaced and its chunks are retried, and this module limits how often.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from infer_app.errors import InferError, ModelError, UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.bundle import pack
 from infer_app.workers.heartbeat import NOTHING, CurrentStep
-from infer_app.workers.pool import LOOK_EVERY_S, TASKS_AHEAD
+from infer_app.workers.pool import POLL_INTERVAL_S, TASKS_AHEAD
 from infer_app.workers.retry_policy import Decision, ExitLimit, Task, WorkerExit, decide
 
 log = logging.getLogger(__name__)
 
-ROOM_LIMIT_S = 600.0  # for a first actor: an autoscaler has to find a machine, start it and install what it needs
-COUNT_EVERY_S = 5.0  # between two looks at the room there is
-WORKER_BITS = 32  # of a worker's number; the node's is above them
+ROOM_LIMIT_S = 600.0  # for the first actor: an autoscaler has to find a machine, start it and install software
+COUNT_EVERY_S = 5.0  # interval at which the room for actors is counted
+WORKER_BITS = 32  # of a worker's number; the node's index is in the higher bits
 KILLED = WorkerExit(-signal.SIGKILL, False, CurrentStep(NOTHING, NOTHING, "", 0.0, FileFacts()))
 
 
 class NodeActor(ExecutorActor):
-    """One that knows its node."""
+    """An actor's executor that knows the id of its node."""
 
     def node_id(self) -> str:
         return str(import_ray().get_runtime_context().get_node_id())
 
 
 class Actor:
-    """One actor, and the tasks it was given, oldest first."""
+    """An actor and the tasks that it was given, oldest first."""
 
     def __init__(self, handle: Any, opening: Any) -> None:
         self.handle = handle
-        self.opening = opening  # what becomes ready once it is
+        self.opening = opening  # the ref that becomes ready when the actor is open
         self.opened: Opened | None = None
-        self.tasks: dict[Any, Task] = {}  # by what becomes ready with the answer
+        self.tasks: dict[Any, Task] = {}  # by the ref that becomes ready with the reply
 
 
 class ActorPool:
-    """The actors of a run: staffed by the room there is, fed, heard, replaced."""
+    """Supervises the actors of a run, whose number follows the room on the cluster's nodes."""
 
     def __init__(self, cluster: Cluster, spec: ClusterSpec, actor_spec: ActorSpec, num_cpus: int) -> None:
         self._ray = import_ray()
@@ -60,26 +60,27 @@ class ActorPool:
         self._num_cpus = num_cpus
         self._tasks_each = TASKS_AHEAD * actor_spec.num_workers
         self._actors: list[Actor] = []
-        self._parcels: Any = None
+        self._bundles: Any = None
         self._queue: deque[Task] = deque()
         self._next_number = 0
         self._nodes: dict[str, str] = {}  # node id: its name, in the order of their numbers
         self._exits = ExitLimit(
-            "actors", "is there memory enough on the nodes? `ray status` and Ray's logs say more; the rest is pending"
+            "actors", "is there enough memory on the nodes? see `ray status` and Ray's logs; the rest stays pending"
         )
         self._counted_at = 0.0
         self._room = 0
 
     def run(self, pending: Iterator[Chunk]) -> Iterator[ChunkResult]:
+        """Yield results in any order, with every ref of every chunk in exactly one of them."""
         self._exits.start_run()
         try:
-            while self._feed(pending):
-                yield from self._hear()
+            while self._dispatch(pending):
+                yield from self._poll()
         finally:
-            self._abandon()
+            self._cancel()
 
     def wanted(self) -> int:
-        """Actors that there should be: as many as were asked for, or as the nodes have room for by now."""
+        """Return the wanted number of actors: the configured one, or as many as the nodes have room for now."""
         if self._spec.actors:
             return self._spec.actors
         if time.monotonic() - self._counted_at > COUNT_EVERY_S:
@@ -96,24 +97,24 @@ class ActorPool:
         ]
 
     def close(self) -> None:
-        """Also forgets the parcels: a model that is changed in the meantime is packed anew."""
+        """End the actors and discard the bundles, so that a model that is changed meanwhile is bundled again."""
         while self._actors:
             self._end(self._actors.pop())
-        self._parcels = None
+        self._bundles = None
 
     def _fitting(self, node: Node) -> int:
         by_gpus = node.num_gpus / self._spec.num_gpus if self._spec.num_gpus else node.num_cpus
         return int(min(node.num_cpus // self._num_cpus, by_gpus))
 
-    def _feed(self, pending: Iterator[Chunk]) -> bool:
-        """Gives every open actor something to do, starting actors as needed; False once nothing is left."""
+    def _dispatch(self, pending: Iterator[Chunk]) -> bool:
+        """Give tasks to every open actor, starting actors as needed, and return whether anything is left to do."""
         wanted = max(self.wanted(), 1)
-        in_hand = sum(len(actor.tasks) for actor in self._actors)
-        while in_hand + len(self._queue) < wanted * self._tasks_each:
+        num_given = sum(len(actor.tasks) for actor in self._actors)
+        while num_given + len(self._queue) < wanted * self._tasks_each:
             if (chunk := next(pending, None)) is None:
                 break
             self._queue.append(self._numbered(Task(0, chunk)))
-        while len(self._actors) < min(wanted, in_hand + len(self._queue)):
+        while len(self._actors) < min(wanted, num_given + len(self._queue)):
             self._actors.append(self._start())
         for actor in sorted(filter(lambda actor: actor.opened, self._actors), key=lambda actor: len(actor.tasks)):
             while self._queue and len(actor.tasks) < self._tasks_each:
@@ -126,57 +127,57 @@ class ActorPool:
         return replace(task, number=self._next_number)
 
     def _start(self) -> Actor:
-        if self._parcels is None:
+        if self._bundles is None:
             models = self._actor_spec.handler.models
-            parcels = [pack(open_artifact(model.artifact), model.variant) for model in models]
-            self._parcels = self._ray.put(parcels)  # travels to each node once
+            bundles = [pack(open_artifact(model.artifact), model.variant) for model in models]
+            self._bundles = self._ray.put(bundles)  # is sent to each node once
         options = {
             "num_cpus": self._num_cpus,
             "num_gpus": self._spec.num_gpus,
-            "max_concurrency": self._tasks_each + 2,  # and for opening, and for being asked
-            "max_restarts": 0,  # ours are counted
+            "max_concurrency": self._tasks_each + 2,  # two more: for `opened` and `worker_pids`
+            "max_restarts": 0,  # this pool restarts and counts them
             "max_task_retries": 0,
             "scheduling_strategy": "SPREAD",
         }
-        handle = self._ray.remote(NodeActor).options(**options).remote(self._actor_spec, self._parcels)
+        handle = self._ray.remote(NodeActor).options(**options).remote(self._actor_spec, self._bundles)
         return Actor(handle, handle.opened.remote())
 
-    def _hear(self) -> Iterator[ChunkResult]:
-        """What has been said meanwhile, or in the next LOOK_EVERY_S."""
+    def _poll(self) -> Iterator[ChunkResult]:
+        """Wait for a reply of any actor, up to POLL_INTERVAL_S, and yield the results that have arrived."""
         self._check_room()
-        said_by = {ref: actor for actor in self._actors for ref in actor.tasks}
-        said_by |= {actor.opening: actor for actor in self._actors if actor.opened is None}
-        refs = list(said_by)
-        ready, _ = self._ray.wait(refs, num_returns=1, timeout=LOOK_EVERY_S)
+        actor_by_ref = {ref: actor for actor in self._actors for ref in actor.tasks}
+        actor_by_ref |= {actor.opening: actor for actor in self._actors if actor.opened is None}
+        refs = list(actor_by_ref)
+        ready, _ = self._ray.wait(refs, num_returns=1, timeout=POLL_INTERVAL_S)
         if ready and len(refs) > 1:
             ready, _ = self._ray.wait(refs, num_returns=len(refs), timeout=0)
         for ref in ready:
-            if (actor := said_by[ref]) in self._actors:  # it may have been buried with another of its tasks
-                yield from self._attend(actor, ref)
+            if (actor := actor_by_ref[ref]) in self._actors:  # it may have been removed after an error of another task
+                yield from self._handle_reply(actor, ref)
 
-    def _attend(self, actor: Actor, ref: Any) -> Iterator[ChunkResult]:
+    def _handle_reply(self, actor: Actor, ref: Any) -> Iterator[ChunkResult]:
         try:
-            said: Opened | Reply = self._ray.get(ref)
+            reply: Opened | Reply = self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:
-            raise _in_our_words(error) from error
+            raise _infer_error(error) from error
         except self._ray.exceptions.RuntimeEnvSetupError as error:
             raise UsageError(f"[ray] runtime_env can't be set up: {error}", "see Ray's logs on that node") from error
         except self._ray.exceptions.RayError as error:
             yield from self._on_exit(actor, error)
             return
-        if isinstance(said, Opened):
-            actor.opened = said
-            log.info("an actor is ready on %s", self._name(said))
+        if isinstance(reply, Opened):
+            actor.opened = reply
+            log.info("an actor is ready on %s", self._name(reply))
             return
         assert actor.opened is not None
         del actor.tasks[ref]
         self._exits.on_result()
-        for line in said.lines:
+        for line in reply.lines:
             line.write(node=self._name(actor.opened))
-        yield from (self._as_seen_here(actor.opened, result) for result in said.results)
+        yield from (self._localised(actor.opened, result) for result in reply.results)
 
-    def _as_seen_here(self, opened: Opened, result: ChunkResult) -> ChunkResult:
-        """With its node, a number of its worker that no other node has, and times by this machine's clock."""
+    def _localised(self, opened: Opened, result: ChunkResult) -> ChunkResult:
+        """Return the result with its node, a worker number unique in the cluster, and times of this machine's clock."""
         worker = self._worker_number(opened, result.worker) if result.worker else 0
         ahead_s = opened.clock_s - (time.time() - time.monotonic())
         spans = tuple(replace(span, start_s=span.start_s + ahead_s) for span in result.spans)
@@ -186,14 +187,17 @@ class ActorPool:
         return (list(self._nodes).index(opened.node_id) << WORKER_BITS) + pid
 
     def _name(self, opened: Opened) -> str:
-        """The host's, with a number where another node has it too."""
+        """Return the host name of the actor's node, with a number if another node has the same name."""
         if opened.node_id not in self._nodes:
-            again = sum(name.partition("#")[0] == opened.host for name in self._nodes.values())
-            self._nodes[opened.node_id] = f"{opened.host}#{again + 1}" if again else opened.host
+            num_same = sum(name.partition("#")[0] == opened.host for name in self._nodes.values())
+            self._nodes[opened.node_id] = f"{opened.host}#{num_same + 1}" if num_same else opened.host
         return self._nodes[opened.node_id]
 
     def _on_exit(self, actor: Actor, error: Exception) -> Iterator[ChunkResult]:
-        """What it may have had in hand has one kill more; the next feeding starts a replacement."""
+        """Retry or reject the tasks that its workers may have processed, and queue the others again.
+
+        The next dispatch starts a replacement.
+        """
         where = self._name(actor.opened) if actor.opened else "a node, while it started"
         log.info("an actor ended on %s: %s", where, type(error).__name__)
         self._actors.remove(actor)
@@ -201,20 +205,20 @@ class ActorPool:
         self._counted_at = 0.0  # its node may have gone with it
         self._exits.on_exit()
         tasks = list(actor.tasks.values())
-        verdicts = [decide(task, KILLED) for task in tasks[: self._actor_spec.num_workers]]
-        verdicts += [Decision(retry=(task,)) for task in tasks[self._actor_spec.num_workers :]]
-        again = [self._numbered(task) for verdict in verdicts for task in verdict.retry]
-        self._queue.extendleft(reversed(again))
-        for task, verdict in zip(tasks, verdicts, strict=True):
-            if verdict.broken:
-                yield ChunkResult(task.chunk.number, (), verdict.broken, task.chunk.models)
+        decisions = [decide(task, KILLED) for task in tasks[: self._actor_spec.num_workers]]
+        decisions += [Decision(retry=(task,)) for task in tasks[self._actor_spec.num_workers :]]
+        retries = [self._numbered(task) for decision in decisions for task in decision.retry]
+        self._queue.extendleft(reversed(retries))
+        for task, decision in zip(tasks, decisions, strict=True):
+            if decision.broken:
+                yield ChunkResult(task.chunk.number, (), decision.broken, task.chunk.models)
 
     def _check_room(self) -> None:
         if self._exits.waited_s > ROOM_LIMIT_S and not any(actor.opened for actor in self._actors):
             raise UsageError(*no_room(self._num_cpus, self._spec.num_gpus, self._cluster.nodes()))
 
-    def _abandon(self) -> None:
-        """Ends the actors that still have something in hand: after an error or an early end nobody wants it."""
+    def _cancel(self) -> None:
+        """End the actors that still have a task; after an error or an early end their results are not needed."""
         self._queue.clear()
         for actor in [actor for actor in self._actors if actor.tasks or not actor.opened]:
             self._actors.remove(actor)
@@ -223,18 +227,21 @@ class ActorPool:
     def _end(self, actor: Actor) -> None:
         try:
             self._ray.kill(actor.handle)
-        except Exception:  # of a cluster that is gone: nothing of it is left to end
+        except Exception:  # the cluster is gone, and the actor with it
             log.debug("an actor could not be ended", exc_info=True)
 
 
-def _in_our_words(error: Any) -> InferError:
-    """What the actor raised; of a bug with its traceback."""
+def _infer_error(error: Any) -> InferError:
+    """Return the error that the actor raised; for a bug with its traceback."""
     cause = error.cause
     return cause if isinstance(cause, InferError) else ModelError(f"an actor failed: {cause!r}", str(error))
 
 
 def no_room(num_cpus: int, num_gpus: float, nodes: Sequence[Node]) -> tuple[str, str]:
-    """What to say, and what to do."""
-    asked = f"{num_cpus} CPUs" + (f" and {num_gpus:g} GPUs" if num_gpus else "")
-    there = ", ".join(f"{node.address}: {node.num_cpus} CPUs, {node.num_gpus:g} GPUs" for node in nodes)
-    return f"no node has room for an actor of {asked} ({there})", "[ray] num_cpus, num_gpus or --workers; `ray status`"
+    """Return message and hint of the error that no node has room for an actor."""
+    request = f"{num_cpus} CPUs" + (f" and {num_gpus:g} GPUs" if num_gpus else "")
+    available = ", ".join(f"{node.address}: {node.num_cpus} CPUs, {node.num_gpus:g} GPUs" for node in nodes)
+    return (
+        f"no node has room for an actor of {request} ({available})",
+        "[ray] num_cpus, num_gpus or --workers; `ray status`",
+    )

@@ -1,7 +1,7 @@
-"""The far end of the `ray` executor: a whole executor on a node, asked for one chunk a call by several threads.
+"""The actor of the `ray` executor: an executor on a node, called for one chunk at a time by several threads.
 
-Ray is not known here. Worker processes, their supervisor and its verdicts are those of one machine, so that an image
-that crashes or hangs ends a worker process and not the actor.
+This module does not use Ray. Worker processes, their supervisor and the retry policy are those of one machine. So an
+image that crashes or hangs ends a worker process and not the actor.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.models.artifact.bundle import ModelBundle, unpack
 from infer_app.workers.worker_process import Logged
 
-MAX_LINES = 1000  # of the log, kept until the next answer takes them along
+MAX_LINES = 1000  # of the log, kept until the next reply
 
 
 @dataclass(frozen=True, slots=True)
 class ActorSpec:
-    """What an actor is made of; its models come later, as parcels."""
+    """The configuration of an actor; its models are sent separately, as bundles."""
 
     handler: HandlerSpec
     num_workers: int
@@ -40,29 +40,29 @@ class ActorSpec:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An actor whose handler has proved itself on the golden images."""
+    """The reply of an actor whose handler was verified on the golden images."""
 
     host: str
     node_id: str
-    clock_s: float  # time.time() less time.monotonic(): to compare the clocks of two machines
+    clock_s: float  # time.time() minus time.monotonic(), to compare the clocks of two machines
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """Every ref of a chunk is in exactly one of the results."""
+    """The results of a chunk, with every ref in exactly one of them, and lines for the log."""
 
     results: tuple[ChunkResult, ...]
-    lines: tuple[Logged, ...]  # of the log, since the answer before
+    lines: tuple[Logged, ...]  # of the log, since the previous reply
 
 
 class ExecutorActor:
-    """Its thread runs the executor for as long as there are chunks in the inbox; callers wait for theirs."""
+    """Runs an executor in a thread of its own; callers put chunks into its inbox and wait for their results."""
 
-    def __init__(self, spec: ActorSpec, parcels: Sequence[ModelBundle]) -> None:
-        """Done once the first worker is ready, or has failed: which `opened` tells."""
+    def __init__(self, spec: ActorSpec, bundles: Sequence[ModelBundle]) -> None:
+        """Start the executor and wait until its first worker is ready or has failed, which `opened` reports."""
         self._limits = spec.handler.read
         self._inbox = Inbox()
-        self._numbers = itertools.count()  # two calls may be for chunks of one number, after a chunk was split
+        self._numbers = itertools.count()  # calls may have chunks of the same number, after a chunk was split
         self._waiting: dict[int, Waiting] = {}
         self._failure: InferError | None = None
         self._lock = threading.Lock()
@@ -70,19 +70,22 @@ class ExecutorActor:
         ours = logging.getLogger("infer_app")
         ours.setLevel(spec.log_level)
         ours.addHandler(self._log)
-        # This thread starts the fork server, which ends with the thread that started it: so it must not be a caller's.
-        threading.Thread(target=self._work, args=(spec, parcels), daemon=True).start()
+        # The fork server ends with the thread that started it, so a thread of the actor itself starts it.
+        threading.Thread(target=self._work, args=(spec, bundles), daemon=True).start()
         with suppress(InferError):
             self.process(Chunk(0, ()))
 
     def opened(self) -> Opened:
-        """Raises ModelError where a model can't run here."""
+        """Return the node's name, id and clock. Raises ModelError if a model can't run here."""
         if self._failure is not None:
             raise self._failure
         return Opened(socket.gethostname(), self.node_id(), time.time() - time.monotonic())
 
     def process(self, chunk: Chunk) -> Reply:
-        """Raises StorageUnavailable where a root of the chunk's images is gone on this node."""
+        """Process a chunk and return its results.
+
+        Raises StorageUnavailable if a root folder of the chunk's images is missing on this node.
+        """
         waiting = Waiting(len({ref.image_id for ref in chunk.refs}))
         with self._lock:
             if self._failure is not None:
@@ -97,12 +100,12 @@ class ExecutorActor:
         return self._executor.worker_pids()
 
     def node_id(self) -> str:
-        """Two nodes may be of one host name."""
+        """Return the id of the node, since two nodes may have the same host name; overridden where Ray is used."""
         return ""
 
-    def _work(self, spec: ActorSpec, parcels: Sequence[ModelBundle]) -> None:
+    def _work(self, spec: ActorSpec, bundles: Sequence[ModelBundle]) -> None:
         try:
-            self._executor = _open_executor(spec, parcels)
+            self._executor = _open_executor(spec, bundles)
             while self._inbox.wait():
                 for result in self._executor.run(self._inbox):
                     self._deliver(result)
@@ -118,20 +121,20 @@ class ExecutorActor:
             waiting.answer.set_result(waiting.results)
 
     def _fail(self, error: BaseException) -> None:
-        """An executor that failed answers nobody any more."""
+        """Fail all calls, present and future, with the error that ended the executor."""
         known = (
             error if isinstance(error, InferError) else InferError(f"an actor failed: {type(error).__name__}: {error}")
         )
         with self._lock:
             self._failure = known
             waiting = list(self._waiting.values())
-        for one in waiting:
-            one.answer.set_exception(known)
+        for call in waiting:
+            call.answer.set_exception(known)
 
 
-def _open_executor(spec: ActorSpec, parcels: Sequence[ModelBundle]) -> CpuExecutor | CudaExecutor:
-    pairs = zip(spec.handler.models, parcels, strict=True)
-    handler = replace(spec.handler, models=tuple(replace(model, artifact=unpack(parcel)) for model, parcel in pairs))
+def _open_executor(spec: ActorSpec, bundles: Sequence[ModelBundle]) -> CpuExecutor | CudaExecutor:
+    pairs = zip(spec.handler.models, bundles, strict=True)
+    handler = replace(spec.handler, models=tuple(replace(model, artifact=unpack(bundle)) for model, bundle in pairs))
     if spec.slot is None:
         return CpuExecutor(handler, spec.num_workers, spec.timeout_s)
     return CudaExecutor(handler, spec.num_workers, spec.timeout_s, *spec.slot)
@@ -139,7 +142,7 @@ def _open_executor(spec: ActorSpec, parcels: Sequence[ModelBundle]) -> CpuExecut
 
 @dataclass(slots=True)
 class Waiting:
-    """A call, and what there is of its answer."""
+    """A call that waits, with its results so far."""
 
     num_left: int  # images
     results: list[ChunkResult] = field(default_factory=list)
@@ -147,7 +150,7 @@ class Waiting:
 
 
 class Inbox:
-    """Ends whenever it is empty and goes on when something has come: executors ask again after each result."""
+    """A queue of chunks that ends iteration when empty; executors iterate again after each result."""
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()
@@ -159,7 +162,7 @@ class Inbox:
             self._changed.notify()
 
     def wait(self) -> bool:
-        """True, once there is a chunk."""
+        """Wait until there is a chunk, and return True."""
         with self._changed:
             return self._changed.wait_for(lambda: bool(self._chunks))
 
@@ -174,11 +177,11 @@ class Inbox:
 
 
 class _Lines(logging.Handler):
-    """Lines for the log of whoever asks, who knows the run."""
+    """Keeps log messages until the driver takes them, which knows the run."""
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, max_lines: int) -> None:
         super().__init__()
-        self._lines: deque[Logged] = deque(maxlen=most)
+        self._lines: deque[Logged] = deque(maxlen=max_lines)
 
     def emit(self, record: logging.LogRecord) -> None:
         self._lines.append(Logged(record.name, record.levelno, self.format(record), record.__dict__.get("chunk")))

@@ -1,4 +1,4 @@
-"""What a node of a cluster says of itself, and whether it can read the images it would be sent."""
+"""The check, on a node of a cluster, of its version and of whether it can read the images."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from infer_app.locations import shown
 
 @dataclass(frozen=True, slots=True)
 class NodeCheck:
-    """Of one node."""
+    """The result of the check of one node."""
 
     host: str
     infer_app: str  # its version
     num_tried: int
-    unreachable: tuple[str, ...]  # locations, each with why
+    unreachable: tuple[str, ...]  # locations, each with its reason
 
 
-def survey(locations: Sequence[str], limits: ReadLimits) -> NodeCheck:
-    """Called on the node."""
+def check_node(locations: Sequence[str], limits: ReadLimits) -> NodeCheck:
+    """Try to read the locations on this node."""
     failures = [failure for location in locations if (failure := _why_unreachable(location, limits))]
     return NodeCheck(socket.gethostname(), __version__, len(locations), tuple(failures))
 

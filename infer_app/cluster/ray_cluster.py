@@ -1,4 +1,4 @@
-"""A Ray cluster: found or started, its nodes and the room they have; functions run on each of them."""
+"""Connection to a Ray cluster, or the start of a local one: its nodes, and calls of functions on them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ T = TypeVar("T")
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 LOCAL = "local"
-STORE_BYTES = 256 << 20  # of a local Ray's shared memory: parcels of models and results, no pixels
-MAX_FOLDER = 36  # characters: Ray makes a socket in it, whose path Linux cuts at 107
+STORE_BYTES = 256 << 20  # of a local Ray's shared memory: bundles of models and results, no pixels
+MAX_FOLDER = 36  # characters: Ray makes a socket in it, and Linux limits its path to 107
 CONNECT_S = 5.0
 NODE_TIMEOUT_S = 120.0  # for a function on every node
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
-    """Where the cluster is, and what an actor of ours takes of it."""
+    """The address of the cluster, and the number and resources of our actors."""
 
     address: str = LOCAL
-    actors: int = 0  # at most; 0: as many as there is room for
+    actors: int = 0  # 0: as many as there is room for
     num_cpus: int = 0  # of an actor; 0: those of the smallest node
     num_gpus: float = 0.0  # of an actor
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
@@ -46,7 +46,7 @@ class ClusterSpec:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine of the cluster that lives, and what Ray may give away of it."""
+    """A living machine of the cluster, and the resources that Ray can allocate on it."""
 
     node_id: str
     address: str
@@ -55,10 +55,10 @@ class Node:
 
 
 class Cluster:
-    """Connected until closed; one that was connected to already, by the same program, stays so."""
+    """A connection to a Ray cluster. If the program was connected before, closing keeps that connection."""
 
     def __init__(self, spec: ClusterSpec, num_cpus: int) -> None:
-        """`num_cpus` of this machine, for a local Ray. Raises UsageError where there is no Ray or no cluster."""
+        """Connect, or start a local Ray with `num_cpus`. Raises UsageError without Ray or without a cluster."""
         self._ray = import_ray()
         self._folder: Path | None = None
         self._closing = ExitStack()
@@ -69,50 +69,50 @@ class Cluster:
             closing.callback(setattr, sys, "stdout", sys.stdout)
             closing.callback(self._remove_folder)
             closing.callback(self._shut_down)
-            sys.stdout = IntoLog()
+            sys.stdout = StdoutToLog()
             handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
             try:
-                with signals_blocked():  # Ray's processes too may be in the group that a terminal or systemd signals
+                with signals_blocked():  # a terminal or systemd would signal Ray's processes too
                     self._connect(spec, num_cpus)
             except (OSError, RuntimeError, ValueError) as error:
                 raise UsageError(
                     f"no Ray cluster at {spec.address}: {_first_line(error)}", "`ray status` there, or [ray] address"
                 ) from error
             finally:
-                for number, handler in handlers.items():  # Ray has put its own in place of ours
+                for number, handler in handlers.items():  # Ray has replaced our handlers
                     signal.signal(number, handler)
             self._closing = closing.pop_all()
 
     def nodes(self) -> list[Node]:
-        """Those that live, the smallest first."""
+        """Return the living nodes, the smallest first."""
         found = [
             Node(
-                one["NodeID"],
-                one["NodeManagerAddress"],
-                int(one["Resources"].get("CPU", 0)),
-                one["Resources"].get("GPU", 0.0),
+                node["NodeID"],
+                node["NodeManagerAddress"],
+                int(node["Resources"].get("CPU", 0)),
+                node["Resources"].get("GPU", 0.0),
             )
-            for one in self._ray.nodes()
-            if one["Alive"]
+            for node in self._ray.nodes()
+            if node["Alive"]
         ]
         return sorted(found, key=lambda node: (node.num_cpus, node.address))
 
     def on_each_node(self, function: Callable[..., T], *args: Any) -> dict[Node, T | Exception]:
-        """What the function returns there, or why there is no answer."""
+        """Call the function on every node, and return its result, or the error, by node."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         remote = self._ray.remote(function)
-        asked = {}
+        refs = {}
         for node in self.nodes():
-            there = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
-            asked[node] = remote.options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(*args)
-        return {node: self._answer(ref) for node, ref in asked.items()}
+            affinity = NodeAffinitySchedulingStrategy(node.node_id, soft=False)
+            refs[node] = remote.options(num_cpus=0, max_retries=0, scheduling_strategy=affinity).remote(*args)
+        return {node: self._result(ref) for node, ref in refs.items()}
 
     def close(self) -> None:
         self._closing.close()
 
     def _shut_down(self) -> None:
-        with suppress(AttributeError):  # private: where it changes, this only takes longer
+        with suppress(AttributeError):  # private: if Ray changes it, this only takes longer
             _end_at_once(self._ray._private.worker._global_node)
         self._ray.shutdown()
 
@@ -132,7 +132,9 @@ class Cluster:
             self._ray.init(address=spec.address, **common)
             return
         self._folder = _temporary_folder()
-        with _variable("TMPDIR", str(self._folder)):  # of all its processes, so that they leave nothing elsewhere
+        with _variable(
+            "TMPDIR", str(self._folder)
+        ):  # inherited by Ray's processes, so that they write nothing elsewhere
             self._ray.init(
                 address=LOCAL,
                 num_cpus=num_cpus,
@@ -143,7 +145,7 @@ class Cluster:
                 **common,
             )
 
-    def _answer(self, ref: Any) -> Any:
+    def _result(self, ref: Any) -> Any:
         try:
             return self._ray.get(ref, timeout=NODE_TIMEOUT_S)
         except Exception as error:
@@ -151,14 +153,14 @@ class Cluster:
 
 
 def _check_listens(address: str) -> None:
-    """Raises OSError where nobody does at host:port: Ray itself would try for minutes, deaf to signals."""
+    """Raise OSError if nothing listens at host:port: Ray itself would try for minutes, ignoring signals."""
     host, _, port = address.rpartition(":")
     if host and port.isdecimal() and "/" not in host:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_S).close()
 
 
-class IntoLog(io.TextIOBase):
-    """Standard output meanwhile: Ray prints what happens on a cluster, and there is to be the JSON of the run only."""
+class StdoutToLog(io.TextIOBase):
+    """A replacement of standard output that logs what Ray prints, since the real one is for the run's JSON only."""
 
     def write(self, text: str) -> int:
         for line in filter(None, map(str.strip, _COLOUR.sub("", text).splitlines())):
@@ -167,9 +169,9 @@ class IntoLog(io.TextIOBase):
 
 
 def import_ray() -> Any:
-    """Raises UsageError where it is not installed."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray that is started here tells nobody
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # what will be its default, and silences a warning
+    """Import and return Ray. Raises UsageError if it is not installed."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray started here sends no usage statistics
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # Ray's future default, which silences a warning
     try:
         import ray
     except ImportError as error:
@@ -178,15 +180,15 @@ def import_ray() -> Any:
 
 
 def _end_at_once(node: Any) -> None:
-    """Ray would wait a second for each of its processes here, which are deaf to the SIGTERM it sends them."""
+    """Make the node kill its processes at once: Ray would wait a second for each, since they have SIGTERM blocked."""
     kill = node.kill_all_processes
     node.kill_all_processes = lambda **given: kill(**given | {"allow_graceful": False})
 
 
 def _end_all_in(folder: Path) -> None:
-    """Kill Ray's agents, which outlive their raylet for some seconds: this user's processes that were given the folder.
+    """Kill Ray's agents, which outlive their raylet by some seconds: this user's processes with the folder as TMPDIR.
 
-    By a descriptor that is opened before the environment is read, so that no later process of that pid is hit.
+    The pidfd is opened before the environment is read, so that no later process with the same pid is killed.
     """
     marker = f"TMPDIR={folder}".encode()
     for process in Path("/proc").glob("[0-9]*"):

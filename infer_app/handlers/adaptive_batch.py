@@ -1,4 +1,4 @@
-"""A model whose device may have too little memory for the batch it was planned with."""
+"""A model that reduces its batch size when the device runs out of memory."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ log = logging.getLogger(__name__)
 
 
 class AdaptiveBatch:
-    """Takes (n, H, W, 3) uint8 of any n in batches; halves the batch when the device is out of memory, and keeps it."""
+    """Predicts (n, H, W, 3) uint8 in batches, and halves the batch size for good when the device is out of memory."""
 
     def __init__(
         self, open_model: Callable[[int], FixedBatch], batch_size: int, model: FixedBatch | None = None
     ) -> None:
-        """`model`: the one for `batch_size` where it is open already, else it is opened at the first call."""
+        """Prepare the model; it is opened at the first call unless `model`, opened for `batch_size`, is given."""
         self._open_model = open_model
         self._model = model
         self.batch_size = batch_size
 
     def __call__(self, pixels: Tensor) -> Tensor:
-        """Return (n, D) float32 on the device. Raises what the model raises where not even one image fits."""
+        """Return (n, D) float32 on the device. Raises the model's error if not even one image fits."""
         while True:
             rows = self._try(pixels)
             if rows is not None:
                 return rows
-            # Not where the error is caught: its traceback keeps the tensors of the batch that didn't fit.
+            # Not in the except block: the traceback keeps the tensors of the batch that didn't fit.
             self._model = None
             if pixels.is_cuda:
                 torch.cuda.empty_cache()
             self.batch_size //= 2
-            log.warning("memory is too small for the batch: batches of %d from now on", self.batch_size)
+            log.warning("out of memory: reducing the batch size to %d", self.batch_size)
 
     def _try(self, pixels: Tensor) -> Tensor | None:
         try:

@@ -1,4 +1,4 @@
-"""Copies between the ring and the device: on a CUDA stream of their own, or at once where the device is the CPU."""
+"""Copies between the ring and the device: on a separate CUDA stream, or synchronously if the device is the CPU."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ log = logging.getLogger(__name__)
 
 
 class CopyStream(Protocol):
-    """What a device handler asks of its device."""
+    """The copies that a device handler needs."""
 
     device: torch.device
 
     def page_lock(self, memory: npt.NDArray[np.uint8]) -> None:
-        """Tells the device of memory that it will copy from, once: it may then read it without the CPU."""
+        """Page-lock memory that will be copied from, so that the device can read it without the CPU."""
 
     def send(self, pixels: Tensor, target: Tensor) -> None:
-        """Copies to the device, beside what the model does there. Returns when `pixels` is no longer needed."""
+        """Copy to the device while the model runs, and return when `pixels` is no longer needed."""
 
     def fetch(self, rows: Tensor) -> Tensor:
-        """The model's output on the CPU, valid until the next call: the one place that waits for the model."""
+        """Wait for the model and return its output on the CPU, which is valid until the next call."""
 
 
 class NullStream:
-    """Without CUDA: the same steps, by plain copies."""
+    """Plain copies on the CPU, without CUDA."""
 
     device = torch.device("cpu")
 
@@ -44,9 +44,9 @@ class NullStream:
 
 
 class CudaStream:
-    """One copy stream for the life of a handler. The model runs on the current stream of the handler's main thread.
+    """Copies on one CUDA stream of their own. The model runs on the current stream of the handler's main thread.
 
-    Waiting sleeps (blocking=True) instead of spinning: the core is a loader's.
+    Waiting blocks (blocking=True) instead of spinning, because loaders need the core.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -57,7 +57,7 @@ class CudaStream:
         self._rows: Tensor | None = None  # page-locked
 
     def page_lock(self, memory: npt.NDArray[np.uint8]) -> None:
-        """Without it (a limit on locked memory) copies still work, but each waits for the CPU to stage it."""
+        """Page-lock the memory. Where a limit on locked memory forbids it, the CPU stages copies, which is slower."""
         torch.cuda.init()  # type: ignore[no-untyped-call]
         runtime = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         error = runtime.cudaHostRegister(memory.ctypes.data, memory.nbytes, 0)
@@ -65,8 +65,8 @@ class CudaStream:
             log.warning("the ring can't be page-locked (CUDA error %s): copies will be slower", int(error))
 
     def send(self, pixels: Tensor, target: Tensor) -> None:
-        # The target is free: it was the batch before last, and fetch has waited for the model on it. So the copy need
-        # not wait for the model's stream, and the model sees the copy because this thread has waited for it.
+        # The target is free: it held the batch before the last one, and `fetch` has waited for the model on that batch.
+        # So the copy need not wait for the model's stream. The model sees the copy because this thread waits for it.
         with torch.cuda.stream(self._copies):
             target.copy_(pixels, non_blocking=True)
             self._copied.record(self._copies)
@@ -75,13 +75,13 @@ class CudaStream:
     def fetch(self, rows: Tensor) -> Tensor:
         if self._rows is None or self._rows.shape[1:] != rows.shape[1:] or len(self._rows) < len(rows):
             self._rows = torch.empty(rows.shape, dtype=rows.dtype, pin_memory=True)
-        here = self._rows[: len(rows)]
-        here.copy_(rows, non_blocking=True)
+        fetched = self._rows[: len(rows)]
+        fetched.copy_(rows, non_blocking=True)
         self._fetched.record(torch.cuda.current_stream(self.device))
         self._fetched.synchronize()
-        return here
+        return fetched
 
 
 def open_stream(device: str) -> CopyStream:
-    """Of a device by torch's name for it: cpu, cuda, cuda:1."""
+    """Open the copies for a device, given by torch's name: cpu, cuda, cuda:1."""
     return NullStream() if device == "cpu" else CudaStream(torch.device(device))

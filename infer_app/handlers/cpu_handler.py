@@ -1,4 +1,4 @@
-"""One core's way of an image: read, decode, transform, collate, model, outputs."""
+"""The handler of the `cpu` executor, which takes a chunk from reading to predictions in one process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from infer_app.workers.heartbeat import Heartbeat
 
 
 class CpuHandler:
-    """Runs each chunk to completion in one process, so that pixels never leave the core they were made on."""
+    """Processes each chunk to completion in one process, so that pixels stay in the cache of one core."""
 
     def __init__(self, loader: Loader, models: Sequence[LoadedModel], is_traced: bool = False) -> None:
         self._loader = loader
@@ -30,20 +30,20 @@ class CpuHandler:
 
     @classmethod
     def open(cls, spec: HandlerSpec) -> CpuHandler:
-        """A handler that has proved itself on the golden images, which also warms it up. Raises ModelError."""
+        """Open a handler and verify it on the golden images, which also warms it up. Raises ModelError."""
         torch.set_num_threads(spec.num_threads)
-        models = [_open_model(number, model, spec.num_threads) for number, model in enumerate(spec.models)]
+        models = [_open_model(model_index, model, spec.num_threads) for model_index, model in enumerate(spec.models)]
         handler = cls(Loader(spec, models[0].artifact), models, spec.trace)
         handler.verify_golden()
         return handler
 
     def verify_golden(self) -> None:
-        """The golden images through this very handler. Raises ModelError when they differ."""
+        """Predict the golden images by this handler. Raises ModelError if the results differ."""
         for model in self._models:
             model.verify_golden(self._loader.pixels)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
-        """Every ref of the chunk as a prediction or as broken; what was broken never affects its neighbours."""
+        """Return every ref of the chunk as a prediction or as broken; a broken image never affects the others."""
         clock = StageClock(self._is_traced)
         self._loader.begin(chunk)
         predictions: list[Prediction] = []
@@ -67,9 +67,9 @@ class CpuHandler:
         self._loader.prefetch(chunk)
 
 
-def _open_model(number: int, spec: ModelSpec, num_threads: int) -> LoadedModel:
+def _open_model(model_index: int, spec: ModelSpec, num_threads: int) -> LoadedModel:
     artifact = open_artifact(spec.artifact)
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads)
     model = open_batch(spec.batch_size)
     predict = AdaptiveBatch(open_batch, model.batch_size, model)
-    return LoadedModel(number, artifact, spec.variant, model.batch_size, predict)
+    return LoadedModel(model_index, artifact, spec.variant, model.batch_size, predict)

@@ -1,4 +1,4 @@
-"""On the device: the files in a slot become pixels, by a GPU's decoder, and by the CPU's where that one refuses."""
+"""Decoding of files in a slot on the GPU, with the CPU's decoder for files that the GPU refuses."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 
-# By which a golden pixel may differ: 2 of the resize, and what a decoder makes of colour at half the resolution, which
-# was 51 on noise where each colour was repeated instead of spread over its pixels.
+# Tolerance for a golden pixel: 2 levels for the resize, the rest for chroma upsampling. On noise a decoder that repeats
+# chroma instead of interpolating it differed by 51 levels.
 GPU_LEVELS = 64
 
 
@@ -26,19 +26,19 @@ def decodes_on_gpu(artifact: Artifact) -> bool:
 
 
 class GpuDecodeStage:
-    """Fills the rows of a buffer on the device whose images came as files."""
+    """Decodes the images of a chunk that its slot holds as files into a buffer on the device."""
 
     def __init__(self, loader: Loader, device: torch.device) -> None:
-        """Raises ModelError where there is no decoder for the device."""
+        """Open the decoder. Raises ModelError if there is none for the device."""
         self._loader = loader
         self._decoder = GpuDecoder(device)
 
     def unpack(
         self, chunk: Chunk, files: Mapping[int, bytes], pixels: Tensor, heartbeat: Heartbeat, clock: StageClock
     ) -> dict[int, Broken]:
-        """The rows of `pixels`, (n, size, size, 3) uint8, that `files` are for; by row, those that have none.
+        """Decode `files` into their rows of `pixels`, (n, size, size, 3) uint8, and return the broken images by row.
 
-        While the GPU decodes, the heartbeat names the whole chunk, so that an image that crashes the decoder is retried
+        While the GPU decodes, the heartbeat refers to the whole chunk. If the decoder crashes, each image is retried
         alone.
         """
         with clock.time("gpu-decode"):
@@ -58,9 +58,9 @@ class GpuDecodeStage:
         return broken
 
     def pixels(self, data: bytes) -> Tensor:
-        """Those of a golden image on the CPU, (size, size, 3) uint8.
+        """Return the pixels of a golden image on the CPU, (size, size, 3) uint8.
 
-        ModelError where a GPU should decode it and can't.
+        Raises ModelError if the GPU should decode the image and can't.
         """
         if not suits_gpu(data, self._loader.recipe, self._loader.decode_limits):
             return self._loader.pixels(data)
@@ -68,10 +68,10 @@ class GpuDecodeStage:
         if found is None:
             raise ModelError(
                 f"{self._decoder.name} does not decode a golden image",
-                "is nvJPEG there? pip install 'infer_app[gpu-decode]'; or build the model with --decode exact",
+                "is nvJPEG installed? pip install 'infer_app[gpu-decode]'; or build the model with --decode exact",
             )
         return found.cpu()
 
     def _decoded(self, files: Sequence[bytes], are_whole: bool = False) -> list[Tensor | None]:
-        with device_loss_raised():  # in a new process each image is alone, and decoded by the CPU
+        with device_loss_raised():  # the next process retries each image alone, by the CPU
             return self._decoder.pixels(files, self._loader.recipe, are_whole)

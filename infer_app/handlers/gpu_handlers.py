@@ -1,8 +1,7 @@
-"""The two handlers of a machine with a device: one fills slots of the ring, the other copies them out and predicts.
+"""The two handlers of the `cuda` executor: one fills slots of the ring, the other copies and predicts them.
 
-The device handler has two buffers on the device. While the model runs on one, the thread that listens to the pipe
-copies the next slot into the other; at most two chunks are under way (TASKS_AHEAD), so one buffer is always
-free for it.
+The device handler has two buffers on the device. While the model runs on one of them, the thread that receives tasks
+copies the next slot into the other. A worker has at most two tasks (TASKS_AHEAD), so one buffer is always free.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from infer_app.workers.shared_ring import Ring
 
 
 class LoadHandler:
-    """Decodes a chunk into its slot; or copies files there that a GPU will decode."""
+    """Decodes the images of a chunk into its slot, or copies files there that a GPU will decode."""
 
     def __init__(self, loader: Loader, ring: Ring, is_traced: bool = False) -> None:
         self._loader = loader
@@ -72,16 +71,16 @@ class LoadHandler:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """A chunk's pixels in one of the buffers on the device, and its files that are still to be decoded."""
+    """The pixels of a chunk in a buffer on the device, and the files that are still to be decoded."""
 
     buffer: Tensor
     pixels: Tensor  # (n, H, W, 3) uint8, the buffer's first rows
-    files: dict[int, bytes]  # by row, which has no pixels yet
+    files: dict[int, bytes]  # by row; these rows have no pixels yet
     clock: StageClock  # of the copy
 
 
 class PredictHandler:
-    """Predicts what lies in a slot."""
+    """Predicts the images in a slot of the ring."""
 
     def __init__(
         self,
@@ -89,14 +88,14 @@ class PredictHandler:
         models: Sequence[LoadedModel],
         stream: CopyStream,
         is_traced: bool = False,
-        unpacker: GpuDecodeStage | None = None,
+        decode_stage: GpuDecodeStage | None = None,
     ) -> None:
-        """With an `unpacker` slots may hold files too."""
+        """Make a handler; slots may also hold files if there is a `decode_stage`."""
         self._slots = torch.from_numpy(ring.pixels)
         self._models = tuple(models)
         self._stream = stream
         self._is_traced = is_traced
-        self._unpacker = unpacker
+        self._decode_stage = decode_stage
         self._buffers: SimpleQueue[Tensor] = SimpleQueue()
         for _ in range(TASKS_AHEAD):
             self._buffers.put(torch.zeros(self._slots.shape[1:], dtype=torch.uint8, device=stream.device))
@@ -105,7 +104,7 @@ class PredictHandler:
 
     @classmethod
     def open(cls, spec: HandlerSpec, ring: Ring, device: str) -> PredictHandler:
-        """A handler that has proved itself on the golden images, by the way of each decoder. Raises ModelError."""
+        """Open a handler and verify it on the golden images with each decoder. Raises ModelError."""
         torch.set_num_threads(spec.num_threads)
         with device_loss_raised():
             return cls._open(spec, ring, device)
@@ -119,13 +118,13 @@ class PredictHandler:
             for number, model in enumerate(spec.models)
         ]
         loader = Loader(replace(spec, cache=None), models[0].artifact)
-        unpacker = GpuDecodeStage(loader, stream.device) if decodes_on_gpu(models[0].artifact) else None
+        decode_stage = GpuDecodeStage(loader, stream.device) if decodes_on_gpu(models[0].artifact) else None
         for model in models:
-            predict = partial(_predict_here, model, stream)
+            predict = partial(_predict_cpu_pixels, model, stream)
             model.verify_golden(loader.pixels, predict)
-            if unpacker is not None:
-                model.verify_golden(unpacker.pixels, predict, GPU_LEVELS)
-        return cls(ring, models, stream, spec.trace, unpacker)
+            if decode_stage is not None:
+                model.verify_golden(decode_stage.pixels, predict, GPU_LEVELS)
+        return cls(ring, models, stream, spec.trace, decode_stage)
 
     def stage(self, chunk: Chunk) -> bool:
         self._staged[id(chunk)] = self._stage(chunk)
@@ -136,20 +135,22 @@ class PredictHandler:
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         heartbeat.record(0, "model")
-        staged = self._staged.pop(id(chunk), None) or self._stage(chunk)  # one that came before the handler was open
+        staged = self._staged.pop(id(chunk), None) or self._stage(
+            chunk
+        )  # not staged if it arrived before the handler was open
         clock = staged.clock
-        batch = self._unpack(chunk, staged, heartbeat)
-        results = [one for number in chunk.models for one in self._models[number].infer(batch, clock)]
+        batch = self._decode_files(chunk, staged, heartbeat)
+        results = [result for index in chunk.models for result in self._models[index].infer(batch, clock)]
         self._buffers.put(staged.buffer)
-        predictions = tuple(one for one in results if isinstance(one, Prediction))
-        broken = batch.broken + tuple(one for one in results if isinstance(one, Broken))
+        predictions = tuple(result for result in results if isinstance(result, Prediction))
+        broken = batch.broken + tuple(result for result in results if isinstance(result, Broken))
         return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.models))
 
-    def _unpack(self, chunk: Chunk, staged: Staged, heartbeat: Heartbeat) -> Batch:
+    def _decode_files(self, chunk: Chunk, staged: Staged, heartbeat: Heartbeat) -> Batch:
         samples = tuple(map(Sample, chunk.refs, staged.pixels, chunk.files))
-        if self._unpacker is None or not staged.files:
+        if self._decode_stage is None or not staged.files:
             return Batch(staged.pixels, samples, ())
-        broken = self._unpacker.unpack(chunk, staged.files, staged.pixels, heartbeat, staged.clock)
+        broken = self._decode_stage.unpack(chunk, staged.files, staged.pixels, heartbeat, staged.clock)
         heartbeat.record(0, "model")
         if not broken:
             return Batch(staged.pixels, samples, ())
@@ -172,8 +173,8 @@ class PredictHandler:
         return Staged(buffer, pixels, files, clock)
 
 
-def _predict_here(model: LoadedModel, stream: CopyStream, pixels: Tensor) -> Tensor:
-    """Of pixels on the CPU, and its own: what a model gives is valid until its next call."""
+def _predict_cpu_pixels(model: LoadedModel, stream: CopyStream, pixels: Tensor) -> Tensor:
+    """Predict pixels that are on the CPU, and copy the result: the model reuses its output buffer."""
     return model.predict(pixels.to(stream.device)).clone()
 
 

@@ -1,4 +1,4 @@
-"""What a handler needs, without what it is made of: so that the coordinator starts workers without loading torch."""
+"""Specifications from which worker processes open their handlers: the coordinator makes them without loading torch."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from infer_app.images.read.read_image import ReadLimits
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """One model of a handler."""
+    """One model of a handler, by its folder and variant."""
 
     artifact: Path
     variant: str
@@ -19,7 +19,7 @@ class ModelSpec:
 
 @dataclass(frozen=True, slots=True)
 class CacheSpec:
-    """Where decoded and transformed pixels are kept."""
+    """The folder and size limit of the cache of decoded and transformed pixels."""
 
     folder: Path
     max_bytes: int
@@ -27,9 +27,9 @@ class CacheSpec:
 
 @dataclass(frozen=True, slots=True)
 class HandlerSpec:
-    """How to handle chunks: small and picklable."""
+    """The specification of a handler, which is pickled into a worker process and opened there."""
 
-    models: tuple[ModelSpec, ...]  # all of one recipe: an image is read and decoded once for all of them
+    models: tuple[ModelSpec, ...]  # all with one recipe, so that an image is read and decoded once for all of them
     read: ReadLimits
     max_pixels: int
     num_threads: int = 1  # of one worker

@@ -1,4 +1,4 @@
-"""From refs to pixels: read, decode, transform, collate. The same code in every executor."""
+"""The loader of images: it reads, decodes, transforms and collates them in every executor."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from infer_app.workers.heartbeat import Heartbeat
 if TYPE_CHECKING:
     from infer_app.images.read.prefetch import Prefetch
 
-WORTHWHILE_WAIT = 0.02  # of a chunk's time, spent waiting for its files
+WORTHWHILE_WAIT = 0.02  # share of a chunk's time that is spent waiting for its files, from which reading ahead pays
 
 
 class Loader:
-    """Never raises for an image: what can't be loaded is told apart from its neighbours.
+    """Loads the images of a chunk; an image that can't be loaded becomes `Broken` and doesn't affect the others.
 
-    Raises StorageUnavailable where an image is not found because the folder of all of them is gone.
+    Raises StorageUnavailable if an image is not found because the folder that contains all images is missing.
     """
 
     def __init__(self, spec: HandlerSpec, artifact: Artifact, has_gpu_decoder: bool = False) -> None:
-        """With a GPU decoder behind it, it leaves files to that where they suit it."""
+        """Make a loader; with `has_gpu_decoder` it passes on files that the GPU can decode."""
         manifest = artifact.manifest
         self.recipe = manifest.recipe
         self._preprocess = artifact.preprocess()
@@ -47,7 +47,7 @@ class Loader:
         self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
         self.decode_limits = DecodeLimits(spec.max_pixels)
         self._has_gpu_decoder = has_gpu_decoder
-        self._reads_wait = False  # from the first time on that they did: files in memory need no reading ahead
+        self._reads_wait = False  # set once reads have waited: files in the page cache need no reading ahead
         self._cache: PixelCache | None = None
         if spec.cache is not None:
             key = CacheKey.of(self.recipe, spec.max_pixels, manifest.preprocess, manifest.files.get(PREPROCESS_FILE))
@@ -56,41 +56,41 @@ class Loader:
     def load(
         self, refs: Sequence[ImageRef], first: int, buffer: Tensor, heartbeat: Heartbeat, clock: StageClock
     ) -> Batch:
-        """The good ones in the first rows of `buffer`, (N, H, W, 3) uint8; `first`: where refs[0] is in its chunk.
+        """Load good images into the first rows of `buffer`, (N, H, W, 3) uint8; `first`: index of refs[0] in its chunk.
 
-        `heartbeat` says what is in hand before each step that a broken file could crash or hang.
+        `heartbeat` records each step before a broken file could crash it or make it hang.
         """
-        # An image that is alone may be so because a GPU's decoder died on it.
-        leaves_some = self._has_gpu_decoder and len(refs) > 1
-        samples = [self._load(ref, first + i, heartbeat, clock, leaves_some) for i, ref in enumerate(refs)]
+        # A chunk of one image may be a retry after a crash of the GPU's decoder.
+        may_pass_files = self._has_gpu_decoder and len(refs) > 1
+        samples = [self._load(ref, first + i, heartbeat, clock, may_pass_files) for i, ref in enumerate(refs)]
         clock.refs = refs
         with clock.time("collate"):
             return collate(samples, buffer)
 
     def pixels(self, data: bytes) -> Tensor:
-        """Those of an encoded image, (H, W, 3) uint8. Raises BadImage."""
+        """Decode and transform an encoded image to pixels, (H, W, 3) uint8. Raises BadImage."""
         return transform(decode_image(data, self.recipe, self.decode_limits), self.recipe, self._preprocess)
 
     def begin(self, chunk: Chunk) -> None:
-        """Before the first image of a chunk is loaded."""
-        if self._prefetch is not None:  # of the first chunk, and of those whose listener comes late
+        """Begin a chunk, before its first image is loaded."""
+        if self._prefetch is not None:  # the first chunk, and those whose `prefetch` comes late
             self._prefetch.expect(chunk)
 
     def prefetch(self, chunk: Chunk) -> None:
-        """Has the files of a chunk read while another one is in hand: remote ones, and local ones where that waits."""
+        """Start reading the files of a chunk during another one: remote files, and local ones if reading them waits."""
         if self._prefetch is not None:
             self._prefetch.expect(chunk)
         for ref in chunk.refs if self._reads_wait else ():
             read_ahead(ref.location, self._read_limits)
 
     def learn(self, clock: StageClock) -> None:
-        """From what a chunk took: does reading wait?"""
+        """Note from the times of a chunk whether reading waits."""
         self._reads_wait |= clock.wait_seconds["read"] > WORTHWHILE_WAIT * sum(clock.wall_seconds.values())
 
     def decode(
         self, ref: ImageRef, data: bytes, facts: FileFacts, position: int, heartbeat: Heartbeat, clock: StageClock
     ) -> Sample | Broken:
-        """From the bytes of a file to its pixels."""
+        """Decode and transform the bytes of a file."""
         stage = "decode"
         try:
             heartbeat.record(position, stage, facts)
@@ -100,13 +100,13 @@ class Loader:
             heartbeat.record(position, stage, facts)
             with clock.time(stage):
                 pixels = transform(picture, self.recipe, self._preprocess)
-            self._keep(facts, pixels, clock)
+            self._cache_pixels(facts, pixels, clock)
             return Sample(ref, pixels, facts)
         except (BadImage, MemoryError) as error:
             return _broken(ref, error, stage, facts)
 
     def _load(
-        self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock, leaves_some: bool
+        self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock, may_pass_files: bool
     ) -> Sample | Broken:
         facts = FileFacts()
         clock.refs = (ref,)
@@ -115,9 +115,9 @@ class Loader:
             with clock.time("read"):
                 image = self._read(ref)
             facts = image.facts
-            if (kept := self._cached(facts, clock)) is not None:
-                return Sample(ref, kept, facts)
-            if leaves_some and self._suits_gpu(image.data, clock):
+            if (cached := self._cached(facts, clock)) is not None:
+                return Sample(ref, cached, facts)
+            if may_pass_files and self._suits_gpu(image.data, clock):
                 return Sample(ref, _packed(image.data, self.recipe.size), facts, len(image.data))
         except (BadImage, MemoryError) as error:
             if isinstance(error, BadImage) and error.reason in NOT_READ and is_local(ref.location):
@@ -141,14 +141,14 @@ class Loader:
         with clock.time("cache"):
             return row if self._cache.get(facts.sha256, row.numpy()) else None
 
-    def _keep(self, facts: FileFacts, pixels: Tensor, clock: StageClock) -> None:
+    def _cache_pixels(self, facts: FileFacts, pixels: Tensor, clock: StageClock) -> None:
         if self._cache is not None and facts.sha256 is not None:
             with clock.time("cache"):
                 self._cache.put(facts.sha256, pixels.numpy())
 
 
 def _packed(data: bytes, size: int) -> Tensor:
-    """A row that begins with the bytes of a file."""
+    """Return a row of pixels that begins with the bytes of a file."""
     row = torch.empty((size, size, 3), dtype=torch.uint8)
     row.view(-1).numpy()[: len(data)] = np.frombuffer(data, np.uint8)
     return row
@@ -157,10 +157,10 @@ def _packed(data: bytes, size: int) -> Tensor:
 def _broken(ref: ImageRef, error: BadImage | MemoryError, stage: str, facts: FileFacts) -> Broken:
     if isinstance(error, BadImage):
         return Broken(ref, error.reason, error.detail, stage, error.facts or facts, decoder_name())
-    return Broken(ref, Reason.OUT_OF_MEMORY, f"no memory left to {stage} it", stage, facts, decoder_name())
+    return Broken(ref, Reason.OUT_OF_MEMORY, f"out of memory in stage {stage}", stage, facts, decoder_name())
 
 
 def _open_prefetch(limits: ReadLimits) -> Prefetch:
-    from infer_app.images.read.prefetch import Prefetch  # most runs have nothing remote
+    from infer_app.images.read.prefetch import Prefetch  # imported here: most runs have no remote images
 
     return Prefetch(limits)

@@ -1,4 +1,4 @@
-"""From pixels to predictions: model, outputs. The same code in every executor."""
+"""Prediction of batches of pixels in every executor: the model and the decoding of its outputs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from infer_app.telemetry.stage_clock import StageClock
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """One model, open and ready to predict."""
+    """An open model that is ready to predict."""
 
-    number: int  # its place in the handler
+    model_index: int  # in the handler's models
     artifact: Artifact
     variant: str
-    batch_size: int  # images that it takes at most
+    batch_size: int  # maximum number of images per call
     predict: Callable[[Tensor], Tensor]  # (n, H, W, 3) uint8 to (n, D) float32 on the CPU
 
     def verify_golden(
@@ -32,17 +32,17 @@ class LoadedModel:
         predict: Callable[[Tensor], Tensor] | None = None,
         pixel_levels: int | None = None,
     ) -> None:
-        """The golden images, from bytes to row, which also warms it up. Raises ModelError when they differ."""
+        """Predict the golden images, which also warms the model up. Raises ModelError if the results differ."""
         check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size, pixel_levels)
 
     def batches(self, batch: Batch) -> Iterator[Batch]:
-        """What it is given at a time."""
+        """Split the batch into batches of at most `batch_size` images."""
         for first in range(0, len(batch.samples), self.batch_size):
             until = first + self.batch_size
             yield Batch(batch.pixels[first:until], batch.samples[first:until], ())
 
     def infer(self, batch: Batch, clock: StageClock) -> Iterator[Prediction | Broken]:
-        """Predict; a batch the model refuses is tried again image by image, so that only the culprit is rejected.
+        """Predict a batch. If the model raises, retry image by image, so that only the failing images are rejected.
 
         Raises DeviceLost.
         """
@@ -51,7 +51,7 @@ class LoadedModel:
                 raw = self.predict(batch.pixels)
         except DeviceLost:
             raise
-        except Exception as error:  # the model is the user's code, and torch.jit.Error is no RuntimeError
+        except Exception as error:  # the model is the user's code, and torch.jit.Error is not a RuntimeError
             yield from self._one_by_one(batch, error, clock)
             return
         with clock.time("outputs"):
@@ -59,20 +59,20 @@ class LoadedModel:
         for sample, output in zip(batch.samples, outputs, strict=True):
             if output is None:
                 detail = "the model's output has a NaN or an infinity"
-                yield self._broke(sample, Reason.NON_FINITE_OUTPUT, detail, "outputs")
+                yield self._broken(sample, Reason.NON_FINITE_OUTPUT, detail, "outputs")
             else:
-                yield Prediction(sample.ref, output, sample.file.sha256, self.number)
+                yield Prediction(sample.ref, output, sample.file.sha256, self.model_index)
 
     def _one_by_one(self, batch: Batch, error: Exception, clock: StageClock) -> Iterator[Prediction | Broken]:
         if len(batch.samples) == 1:
             reason = Reason.OUT_OF_MEMORY if is_out_of_memory(error) else Reason.MODEL_ERROR
-            yield self._broke(batch.samples[0], reason, _first_line(error), "model")
+            yield self._broken(batch.samples[0], reason, _first_line(error), "model")
             return
         for i, sample in enumerate(batch.samples):
             yield from self.infer(Batch(batch.pixels[i : i + 1], (sample,), ()), clock)
 
-    def _broke(self, sample: Sample, reason: Reason, detail: str, stage: str) -> Broken:
-        return Broken(sample.ref, reason, detail, stage, sample.file, model=self.number)
+    def _broken(self, sample: Sample, reason: Reason, detail: str, stage: str) -> Broken:
+        return Broken(sample.ref, reason, detail, stage, sample.file, model=self.model_index)
 
 
 def _first_line(error: Exception) -> str:

@@ -1,8 +1,8 @@
-"""Where worker processes come from: a fork server that has imported what they need, once for all of them.
+"""The fork server from which worker processes are started, its temporary folder, and the end of processes.
 
-Loading torch takes about two seconds of a core; forked from a process that has done it, a worker is ready at once and
-shares its memory with the others. The server runs no thread and no model, which is what makes forking it safe.
-OpenVINO is not loaded in it: its threads don't survive a fork.
+Importing torch takes about two seconds of a core. Forked from a process that has imported it, a worker is ready at once
+and shares memory with the others. The server runs no threads and no model, so forking it is safe. It does not load
+OpenVINO, whose threads don't survive a fork.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from pathlib import Path
 
 from infer_app.errors import UsageError, WorkersKilled
 
-HINT = "name one with TMPDIR that has room and a short path"
-LOCK = "infer.lock"  # by which we tell our folders from those of other programs
-MAX_PARENT = 107 - len("/pymp-12345678/listener-12345678")  # bytes: of a socket's path Linux takes 107
-SHORT_PARENTS = ("/tmp", "/var/tmp", "/dev/shm")  # where TMPDIR is longer
+HINT = "name one with TMPDIR that has free space and a short path"
+LOCK = "infer.lock"  # distinguishes our folders from those of other programs
+MAX_PARENT = 107 - len("/pymp-12345678/listener-12345678")  # bytes: Linux limits a socket's path to 107
+SHORT_PARENTS = ("/tmp", "/var/tmp", "/dev/shm")  # used if TMPDIR is longer
 
 
 @cache
 def claim_temporary_folder() -> int | None:
-    """Once in a process; returns the lock's descriptor, which is open until the process ends.
+    """Make and lock this process's temporary folder once, and return the descriptor of its lock.
 
-    None in a worker, which uses its run's folder. Raises UsageError where there is no folder to write into.
+    Return None in a worker, which uses its run's folder. Raises UsageError if no folder is writable.
     """
     if parent_process() is not None:
         return None
@@ -54,13 +54,13 @@ def claim_temporary_folder() -> int | None:
 
 
 def run_folder() -> Path:
-    """This process's own: gone with it, or removed by the next run where it was killed."""
+    """Return this process's temporary folder. It is removed at exit, or by the next run if this process is killed."""
     claim_temporary_folder()
     return Path(util.get_temp_dir())
 
 
 def _parent() -> Path:
-    """Where temporary folders are made, or the first other one whose path is short enough."""
+    """Return the parent of temporary folders: the configured one, or the first with a short enough path."""
     try:
         first = tempfile.gettempdir()
     except FileNotFoundError as error:
@@ -75,7 +75,7 @@ def _lock(folder: Path) -> int:
     unlocked = folder / f"{LOCK}.new"
     descriptor = os.open(unlocked, os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)
-    unlocked.rename(folder / LOCK)  # never there without its lock
+    unlocked.rename(folder / LOCK)  # so that it never exists unlocked
     return descriptor
 
 
@@ -92,14 +92,14 @@ def _remove_abandoned(parent: Path) -> None:
 
 log = logging.getLogger(__name__)
 
-KILL_LIMIT_S = 3.0  # for a process to be gone once it was killed
-START_LIMIT_S = 10.0  # for a server that is killed again and again
+KILL_LIMIT_S = 3.0  # for a process to end after it was killed
+START_LIMIT_S = 10.0  # for starting a process while the server is killed repeatedly
 SERVER_GONE = 255  # multiprocessing's exit code for a process whose server ended before it
 PRELOAD = ("__main__", "infer_app.workers.parent_death", "infer_app.handlers.cpu_handler")
 
 
 def context() -> ForkServerContext:
-    """The context of all worker processes."""
+    """Return the multiprocessing context of all worker processes."""
     claim_temporary_folder()
     found = multiprocessing.get_context("forkserver")
     found.set_forkserver_preload(list(PRELOAD))
@@ -107,7 +107,7 @@ def context() -> ForkServerContext:
 
 
 def start_early() -> None:
-    """Start the server, which imports while the caller does other things; else the first worker process starts it."""
+    """Start the server, so that it imports in parallel with the caller; else the first worker would start it."""
     context()
     with signals_blocked():
         forkserver.ensure_running()
@@ -115,11 +115,12 @@ def start_early() -> None:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """What is started meanwhile never hears SIGINT or SIGTERM, which a terminal or systemd send to all of a group:
-    signals are the supervisor's business, from a worker's first moment on.
+    """Block SIGINT and SIGTERM in processes that are started in the `with` block.
+
+    A terminal or systemd sends these signals to the whole process group, but only the supervisor handles them.
     """
-    with output_silenced():  # it ends with the last process that has its pipe, and cron waits for both streams
-        resource_tracker.ensure_running()  # starting it, which the first worker would do, unblocks them
+    with output_silenced():  # the tracker outlives this process, and cron waits for its streams
+        resource_tracker.ensure_running()  # its start, which the first worker would cause, unblocks signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
     try:
         yield
@@ -128,9 +129,9 @@ def signals_blocked() -> Iterator[None]:
 
 
 def start_process(target: Callable[..., object], *args: object, daemon: bool) -> ForkServerProcess:
-    """A process from the server; a server that was killed (by the kernel, for memory) is started again.
+    """Start a process from the server, and the server too if it was killed (by the kernel's out-of-memory killer).
 
-    A `daemon` is ended with this process, and may have no processes of its own. Raises WorkersKilled where it can't be.
+    A `daemon` is killed with this process and can't have child processes. Raises WorkersKilled if it can't be started.
     """
     give_up_at = time.monotonic() + START_LIMIT_S
     while True:
@@ -142,56 +143,57 @@ def start_process(target: Callable[..., object], *args: object, daemon: bool) ->
             if time.monotonic() > give_up_at:
                 raise WorkersKilled(
                     f"no process can be started: {type(error).__name__}: {error}",
-                    "is there memory enough, and `ulimit -n`?",
+                    "is there enough memory, and is `ulimit -n` high enough?",
                 ) from error
-            time.sleep(0.05)  # what is being killed may still look alive
+            time.sleep(0.05)  # a server that is being killed may still look alive
             continue
         return process
 
 
 def end_process(process: BaseProcess) -> None:
-    """Kill a process and wait for its end, but not for ever.
+    """Kill a process and wait up to KILL_LIMIT_S for its end.
 
-    The kernel keeps a process that is in a call to storage that does not answer, whatever kills it. It is left behind:
-    it ends by itself, once the storage answers and before it does anything else.
+    The kernel can't end a process during a call to storage that does not answer. Such a process is left running. It
+    ends as soon as the storage answers, before it does anything else.
     """
     process.kill()
     process.join(KILL_LIMIT_S)
     if process.is_alive():
-        log.warning("process %s can't be ended while its storage does not answer: left behind", process.pid)
-        process_module._children.discard(process)  # type: ignore[attr-defined]  # this program's end would wait for it
+        log.warning("process %s can't be ended while its storage does not answer: left running", process.pid)
+        process_module._children.discard(process)  # type: ignore[attr-defined]  # else the program would wait for it at exit
 
 
 @contextmanager
 def output_silenced() -> Iterator[None]:
-    """Keep both streams from processes that are started meanwhile."""
-    kept = {}
+    """Withhold standard output and standard error from processes that are started in the `with` block."""
+    copies = {}
     for stream in (1, 2):
         with suppress(OSError):  # closed
-            kept[stream] = os.dup(stream)
+            copies[stream] = os.dup(stream)
     silence_output()
     try:
         yield
     finally:
-        for stream, copy in kept.items():
+        for stream, copy in copies.items():
             os.dup2(copy, stream)
             os.close(copy)
 
 
 def silence_output() -> None:
-    """Send both streams nowhere, for good: standard output holds the JSON of the run, and libraries print.
+    """Redirect standard output and standard error to /dev/null for the rest of the process.
 
-    Whoever reads a stream, as cron does, waits for the last process that has it.
+    Standard output must contain only the JSON of the run, and libraries print. A reader such as cron also waits until
+    the last process that has the stream open ends.
     """
     null = os.open(os.devnull, os.O_WRONLY)
     for stream in (1, 2):
         os.dup2(null, stream)
-    if null > 2:  # else it took the place of a stream that was closed
+    if null > 2:  # else it replaces a stream that was closed
         os.close(null)
 
 
 def die_with_parent(number: int = signal.SIGKILL) -> None:
-    """Asks the kernel for a signal: a worker that hangs in code that never lets other threads run has no other end."""
+    """Ask the kernel to signal this process when its parent dies, even if it hangs in native code."""
     pr_set_pdeathsig = 1  # linux/prctl.h
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(pr_set_pdeathsig, number)

@@ -1,4 +1,4 @@
-"""The step a worker is at, in memory it shares with its supervisor: it outlives the worker's death."""
+"""The heartbeat of a worker: its current step in memory shared with the supervisor, which outlives the worker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _UNKNOWN_SIZE = -1
 
 @dataclass(frozen=True, slots=True)
 class CurrentStep:
-    """One look at a heartbeat. `position` is that of the image in its chunk; the model has the whole chunk in hand."""
+    """The step that a heartbeat records; `position` is the index of an image in its chunk."""
 
     task: int
     position: int
@@ -33,16 +33,16 @@ class CurrentStep:
 
 
 class Heartbeat:
-    """Written by one worker at every step (some microseconds), read by its supervisor at any moment.
+    """The current step, which one worker writes (in some microseconds) and its supervisor reads at any time.
 
-    Nothing orders the two processes, and a writer may be stopped or killed in the middle of a record. So there are two
-    records, written in turns and each with a checksum: one of them is always whole, and the newest whole one counts.
+    The two processes are not synchronised, and a worker may be stopped or killed while it writes. So there are two
+    records, written alternately, each with a checksum. At least one is complete, and the newest complete one counts.
     """
 
     def __init__(self, memory: Any) -> None:
-        self.memory = memory  # a RawArray: travels to the worker as an argument of its process
+        self.memory = memory  # a RawArray, passed to the worker as an argument of its process
         self._bytes = memoryview(memory).cast("B")
-        self._number = max((record[0] for record in self._whole_records()), default=0)
+        self._number = max((record[0] for record in self._complete_records()), default=0)
         self._task = NOTHING
 
     @classmethod
@@ -64,20 +64,20 @@ class Heartbeat:
         self._bytes[start : start + _RECORD_SIZE] = record + _CHECKSUM.pack(zlib.crc32(record))
 
     def clear(self) -> None:
-        """Record that nothing is in hand."""
+        """Record that the worker is idle."""
         self._task = NOTHING
         self.record(NOTHING, "")
 
     def read(self) -> CurrentStep:
-        """Return the newest whole record; a worker that writes on meanwhile is looked at again."""
-        while not (records := self._whole_records()):
+        """Return the step of the newest complete record; read again if the worker overwrote both meanwhile."""
+        while not (records := self._complete_records()):
             pass
         _, task, position, stage, since, size, modified, sha256 = max(records)
         known = size != _UNKNOWN_SIZE
         file = FileFacts(size, modified, sha256.hex()) if known else FileFacts()
         return CurrentStep(task, position, STAGES[stage], since, file)
 
-    def _whole_records(self) -> list[tuple[Any, ...]]:
+    def _complete_records(self) -> list[tuple[Any, ...]]:
         found = []
         for start in (0, _RECORD_SIZE):
             record = bytes(self._bytes[start : start + _RECORD_SIZE])

@@ -1,4 +1,4 @@
-"""One function in a process of its own: for what must not be loaded into the caller, or could take it down."""
+"""Calls of a function in a separate process, for libraries that must not be loaded into the caller or may crash."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from typing import TypeVar, TypeVarTuple
 from infer_app.errors import ModelError
 from infer_app.workers.fork_server import context, die_with_parent, end_process, silence_output, start_process
 
-TIMEOUT_S = 1800.0  # measuring the largest of models takes minutes; what takes longer hangs
+TIMEOUT_S = 1800.0  # measuring the largest models takes minutes
 
 Args = TypeVarTuple("Args")
 T = TypeVar("T")
 
 
 def run_in_process(function: Callable[[*Args], T], *args: *Args, timeout_s: float = TIMEOUT_S) -> T:
-    """What `function` returns; it and all it is given are pickled.
+    """Return what `function` returns; the function, its arguments and its result are pickled.
 
-    Raises what it raises, and ModelError where its process is killed, crashes, or takes longer than `timeout_s`.
+    Raises what it raises, and ModelError if its process is killed, crashes, or takes longer than `timeout_s`.
     """
     receiver, sender = context().Pipe(duplex=False)
-    process = start_process(_answer, sender, function, args, daemon=False)
-    sender.close()  # so that its end is seen when the process ends
+    process = start_process(_run, sender, function, args, daemon=False)
+    sender.close()  # so that the pipe ends when the process ends
     try:
         if not receiver.poll(timeout_s):
             raise ModelError(f"{function.__name__}: no answer within {timeout_s:g} s", "does the model hang?")
         answer, error = pickle.loads(receiver.recv_bytes())
     except EOFError:
-        raise ModelError(f"{function.__name__}: its process was killed or crashed", "is there memory enough?") from None
+        raise ModelError(f"{function.__name__}: its process was killed or crashed", "is there enough memory?") from None
     finally:
         end_process(process)
         receiver.close()
@@ -39,11 +39,13 @@ def run_in_process(function: Callable[[*Args], T], *args: *Args, timeout_s: floa
     return result
 
 
-def _answer(sender: Connection, function: Callable[[*Args], T], args: tuple[*Args]) -> None:
+def _run(sender: Connection, function: Callable[[*Args], T], args: tuple[*Args]) -> None:
     die_with_parent()
     silence_output()
     try:
         answer: tuple[T | None, Exception | None] = function(*args), None
     except Exception as error:
         answer = None, error
-    sender.send_bytes(pickle.dumps(answer))  # by value: multiprocessing's own way asks this process for tensors later
+    sender.send_bytes(
+        pickle.dumps(answer)
+    )  # multiprocessing's own pickler would request tensors from this process later

@@ -1,7 +1,7 @@
-"""Imported by the fork server alone: it ends with the run that started it, and its workers with it.
+"""Handler, installed in the fork server only, that ends the server and its workers when the run's process dies.
 
-By itself it would wait for its workers, and one that hangs would keep it. Of a run that is killed it also removes the
-socket it was called by, which lies in a folder of multiprocessing's own under the temporary one.
+Without it the server would wait for its workers, even for one that hangs. If the run was killed, the handler also
+removes the server's socket, which is in a temporary folder made by multiprocessing.
 """
 
 import os

@@ -1,11 +1,11 @@
-"""A pool of supervised worker processes: chunks in, results out in any order, whatever happens to a process.
+"""A pool of supervised worker processes, which turns chunks into results, in any order, and survives their crashes.
 
     chunks ─► load ─ Loaded ─► pool ─ the task with its slot ─► predict ─ ChunkResult ─► the caller
 
-A pool has one stage, whose workers run a chunk to completion, or two around a ring of slots. One pipe per worker and no
-shared queue, so a worker that dies can't take another's messages or a lock with it; only refs and results travel
-through pipes. Each worker has at most TASKS_AHEAD tasks: one in hand and one waiting, so that it never waits for the
-supervisor. All waiting is done here, for all workers at once.
+A pool has one stage, whose workers run a chunk to completion, or two stages that share a ring of slots. Each worker
+has its own pipe and there is no shared queue, so a crash can't lose another worker's messages or leave a lock held.
+Only refs and results are sent through pipes. Each worker has at most TASKS_AHEAD tasks, the current one and the next,
+so that it never waits for the supervisor. The supervisor waits for all workers at once.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from infer_app.workers.worker_process import Copied, Done, Failed, Logged, OpenH
 log = logging.getLogger(__name__)
 
 TASKS_AHEAD = 2
-LOOK_EVERY_S = 0.5  # how late a hanging worker is noticed, beyond its time limit
+POLL_INTERVAL_S = 0.5  # maximum delay after its time limit until a hanging worker is noticed
 
 
 def slots_for(num_loaders: int) -> int:
-    """Return the slots that a ring needs.
+    """Return the number of slots that a ring needs.
 
-    One for each task that a loader can have, those the device has not yet copied, and one that waits for it.
+    That is one for each task of a loader, those that the device has not yet copied, and one that waits for the device.
     """
     return TASKS_AHEAD * num_loaders + TASKS_AHEAD + 1
 
@@ -45,20 +45,20 @@ def slots_for(num_loaders: int) -> int:
 class Stage:
     """One kind of worker process of a pool."""
 
-    name: str  # for the log: load, predict
+    name: str  # load or predict
     open_handler: OpenHandler[Any]
     num_workers: int
 
 
 class _StageWorkers:
-    """The workers of a stage, and the tasks that come before new chunks."""
+    """The workers of a stage, and its queued tasks, which have priority over new chunks."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.workers: list[Worker] = []
         self.queue: deque[Task] = deque()
         self.exits = ExitLimit(
-            "workers", "is there memory enough, or does a step hang? try fewer --workers; the rest stays pending"
+            "workers", "is there enough memory, or does a step hang? try fewer --workers; the rest stays pending"
         )
 
     def start_worker(self) -> Worker:
@@ -67,12 +67,12 @@ class _StageWorkers:
 
     @property
     def has_room(self) -> bool:
-        """Whether a worker could take one task more, or be started for it."""
+        """Return whether a worker can take another task, or can be started for it."""
         may_start = len(self.workers) < self.stage.num_workers
         return may_start or any(len(worker.tasks) < TASKS_AHEAD for worker in self.workers)
 
     def choose_worker(self) -> Worker:
-        """Return the worker with the fewest tasks, or a new one where all have some and one may be started."""
+        """Return the worker with the fewest tasks, or a new one if none is idle and another may be started."""
         worker = min(self.workers, key=lambda worker: len(worker.tasks), default=None)
         is_idle = worker is not None and not worker.tasks
         if worker is None or (not is_idle and len(self.workers) < self.stage.num_workers):
@@ -91,12 +91,13 @@ class _StageWorkers:
 
 
 class WorkerPool:
-    """Processes that are started when there is work and kept between runs."""
+    """Supervises worker processes, which are started when there is work and kept between runs."""
 
     def __init__(self, stages: Sequence[Stage], timeout_s: float, ring: Ring | None = None) -> None:
-        """With a `ring` the first stage fills slots, which go on with its results; the next copies out of them.
+        """Make a pool; processes start with the first chunk.
 
-        A worker is ended whose step takes an image longer than `timeout_s`.
+        With a `ring` the first stage fills slots, which are passed on with its results, and the next stage copies them.
+        A worker is killed if a step takes longer than `timeout_s` for an image.
         """
         self._stages = [_StageWorkers(stage) for stage in stages]
         self._timeout_s = timeout_s
@@ -105,9 +106,10 @@ class WorkerPool:
         self._awake_since = time.monotonic()
 
     def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
-        """Yield results in any order, every ref of every chunk in exactly one; broken ones of a chunk may come first.
+        """Yield results in any order, with every ref of every chunk in exactly one of them.
 
-        Raises the InferError of a worker that could not open its handler, and WorkersKilled where workers keep dying.
+        A chunk may have several results. Raises the InferError of a worker that could not open its handler, and
+        WorkersKilled if workers keep dying.
         """
         pending = iter(chunks)
         for stage in self._stages:
@@ -135,33 +137,37 @@ class WorkerPool:
         self.close()
 
     def _dispatch(self, pending: Iterator[Chunk]) -> bool:
-        """Give every worker something to do, and return whether anything is left to be done."""
+        """Give tasks to every worker that has room, and return whether anything is left to do."""
         first, *later = self._stages
         is_left = self._dispatch_to(first, pending)
         for stage in later:
             if is_left and not stage.workers:
-                stage.start_worker()  # it takes seconds to open, and nothing is loaded for it yet
+                stage.start_worker()  # it takes seconds to open, so start it before anything is loaded
             is_left = self._dispatch_to(stage, iter(())) or is_left
         return is_left
 
     def _dispatch_to(self, stage: _StageWorkers, pending: Iterator[Chunk]) -> bool:
-        """Start workers as needed. Nothing is given while no slot is free, though something may be left."""
+        """Give tasks to the stage's workers, starting them as needed, and return whether anything may be left.
+
+        No task is given while no slot is free.
+        """
         while not self._lacks_slots(stage):
             if not stage.has_room:
                 return True
             task = stage.next_task(pending)
             if task is None:
                 return stage.is_busy
-            self._next_number += 1  # a retry gets a number of its own, so that an old heartbeat can't name it
+            self._next_number += 1  # a retry gets a new number, so that an old heartbeat can't refer to it
             stage.choose_worker().give(self._with_slot(replace(task, number=self._next_number)))
         return True
 
     def _poll(self) -> Iterator[ChunkResult]:
-        """Wait until any worker has something to say, or LOOK_EVERY_S, and yield the results there are."""
-        asleep_at = time.monotonic()
+        """Wait for a message or exit of any worker, up to POLL_INTERVAL_S, and yield the results that have arrived."""
+        began_at = time.monotonic()
         workers = [worker for stage in self._stages for worker in stage.workers]
-        ready = mp_connection.wait([each for one in workers for each in (one.pipe, one.process.sentinel)], LOOK_EVERY_S)
-        if time.monotonic() - asleep_at > 2 * LOOK_EVERY_S:  # all processes were stopped: Ctrl-Z, docker pause
+        awaited = [item for worker in workers for item in (worker.pipe, worker.process.sentinel)]
+        ready = mp_connection.wait(awaited, POLL_INTERVAL_S)
+        if time.monotonic() - began_at > 2 * POLL_INTERVAL_S:  # all processes were stopped: Ctrl-Z, docker pause
             self._awake_since = time.monotonic()
         for stage in self._stages:
             for worker in list(stage.workers):
@@ -172,7 +178,7 @@ class WorkerPool:
     def _poll_worker(self, stage: _StageWorkers, worker: Worker) -> Iterator[ChunkResult]:
         if worker.overdue:
             end_process(worker.process)
-        # Whether it lives is asked before its messages are read: one that dies after its last message is still heard.
+        # Checked before its messages are read, so that the last message of a worker that just died is not lost.
         has_ended = worker.overdue is not None or not worker.process.is_alive()
         for message in worker.received():
             if isinstance(message, Failed):
@@ -194,7 +200,7 @@ class WorkerPool:
             yield from self._on_exit(stage, worker)
 
     def _on_result(self, stage: _StageWorkers, task: Task, result: Loaded | ChunkResult) -> ChunkResult:
-        """Return what the caller may know; what is loaded goes on to the next stage, in the order in which it came."""
+        """Return the result for the caller; queue what was loaded for the next stage."""
         if not isinstance(result, Loaded):
             self._freed(task)
             return result
@@ -206,59 +212,59 @@ class WorkerPool:
         return result.result
 
     def _on_exit(self, stage: _StageWorkers, worker: Worker) -> Iterator[ChunkResult]:
-        """Decide about the current task and queue the others again; the next dispatch starts a replacement.
+        """Decide whether to retry or reject the current task, and queue the others again.
 
-        They begin again with the first stage: their slots may be in use by then.
+        They restart at the first stage, because their slots are released. The next dispatch starts a replacement.
         """
-        how = worker.how_it_ended()
+        ended = worker.exit_status()
         stage.workers.remove(worker)
         worker.end()
         tasks = deque(map(self._freed, worker.tasks))
         chunk = {"chunk": tasks[0].chunk.number} if tasks else {}
-        current = how.in_hand.stage or "nothing"
-        log.info("a worker ended with exit code %s, in hand: %s", how.exitcode, current, extra=chunk)
-        _check_start(worker, how)
+        step = ended.current_step.stage or "none"
+        log.info("a worker ended with exit code %s, current step: %s", ended.exitcode, step, extra=chunk)
+        _check_start(worker, ended)
         stage.exits.on_exit()
         if not tasks:
             return
         task = tasks.popleft()
-        decision = decide(task, how) if worker.is_ready else Decision(retry=(task,))
+        decision = decide(task, ended) if worker.is_ready else Decision(retry=(task,))
         self._stages[0].queue.extendleft(reversed([*decision.retry, *tasks]))
         if decision.broken:
             yield ChunkResult(task.chunk.number, (), decision.broken, task.chunk.models)
 
     def _cancel(self) -> None:
-        """End the workers that still have a task: after an error or an early end nobody wants the result."""
+        """End the workers that still have a task; after an error or an early end their results are not needed."""
         for stage in self._stages:
-            unwanted = [*stage.queue]
+            cancelled = [*stage.queue]
             stage.queue.clear()
             for worker in [worker for worker in stage.workers if worker.tasks]:
                 stage.workers.remove(worker)
                 worker.end()
-                unwanted += worker.tasks
-            for task in unwanted:
+                cancelled += worker.tasks
+            for task in cancelled:
                 self._freed(task)
 
     def _lacks_slots(self, stage: _StageWorkers) -> bool:
         return self._ring is not None and stage is self._stages[0] and not self._ring.num_free
 
     def _with_slot(self, task: Task) -> Task:
-        """Return the task with a slot: its own, which holds pixels, or a free one to be filled."""
+        """Return the task with a slot: the one that holds its pixels, or a free one to be filled."""
         if self._ring is None or task.chunk.slot is not None:
             return task
         return replace(task, chunk=replace(task.chunk, slot=self._ring.acquire()))
 
     def _freed(self, task: Task) -> Task:
-        """Return the task without its slot, which nobody reads or writes any more."""
+        """Release the slot of the task, which is no longer read or written, and return the task without it."""
         if self._ring is None or task.chunk.slot is None:
             return task
         self._ring.release(task.chunk.slot)
         return replace(task, chunk=replace(task.chunk, slot=None))
 
 
-def _check_start(worker: Worker, how: WorkerExit) -> None:
-    if not worker.is_ready and how.exitcode not in (-signal.SIGKILL, SERVER_GONE):
+def _check_start(worker: Worker, ended: WorkerExit) -> None:
+    if not worker.is_ready and ended.exitcode not in (-signal.SIGKILL, SERVER_GONE):
         raise ModelError(
-            f"a worker died while starting (exit code {how.exitcode})",
+            f"a worker died while starting (exit code {ended.exitcode})",
             "`infer doctor` checks the model and the libraries it needs",
         )

@@ -1,8 +1,8 @@
-"""Who is to blame when a worker dies, and what is tried again: a pure decision.
+"""The policy of retries after a worker died: pure functions that decide which images to retry and which to reject.
 
-An image is rejected only when the decoder died on it twice, the second time alone. SIGKILL (the kernel's
-out-of-memory killer, an operator) blames no image. Only a failure inside the model, which has a whole chunk in
-hand, makes the chunk be tried image by image.
+An image is rejected for a crash only if the decoder crashed on it twice, the second time alone. SIGKILL (the kernel's
+out-of-memory killer, an operator) is no image's fault. Only a failure inside the model, which processes a whole chunk,
+makes the chunk be retried image by image.
 """
 
 from __future__ import annotations
@@ -19,50 +19,50 @@ from infer_app.workers.worker_process import DEVICE_LOST
 
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 KILLS_BEFORE_SPLIT = 3
-KILLS_BEFORE_REJECTION = 5  # of one image that was alone
-MAX_EXITS_IN_A_ROW = 10  # without one result in between, and no sooner than
-PATIENCE_S = 60  # seconds after the last result
+KILLS_BEFORE_REJECTION = 5  # of a task with one image
+MAX_EXITS_IN_A_ROW = 10  # without a result in between; also required:
+MIN_NO_RESULT_S = 60  # seconds after the last result
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A chunk on its way through the workers."""
+    """A chunk that is given to workers, with its retries so far."""
 
     number: int
     chunk: Chunk
-    retried_alone: bool = False  # one image, alone, on which a decoder died before
+    retried_alone: bool = False  # a single image, retried after a crash
     kills: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerExit:
-    """How a worker ended with a task in hand."""
+    """How a worker process ended, and its step at that time."""
 
-    exitcode: int  # as multiprocessing gives it: -N for signal N
+    exitcode: int  # of multiprocessing: -N for signal N
     timed_out: bool  # killed by the supervisor because one step took too long
-    in_hand: CurrentStep
+    current_step: CurrentStep
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What becomes of the task: images that are rejected, and tasks (chunk, retried_alone, kills) to try again."""
+    """What happens with a task: images to reject, and tasks to retry."""
 
     broken: tuple[Broken, ...] = ()
     retry: tuple[Task, ...] = ()
 
 
 class ExitLimit:
-    """Ends the run when workers keep ending from outside and none gives a result."""
+    """Ends the run when workers keep being killed without any result."""
 
-    def __init__(self, who: str, hint: str) -> None:
-        self._who = who
+    def __init__(self, kind: str, hint: str) -> None:
+        self._kind = kind
         self._hint = hint
         self._num_exits = 0
         self._last_result_at = time.monotonic()
 
     @property
     def waited_s(self) -> float:
-        """Seconds since the last result, or since the run began."""
+        """Return the seconds since the last result or the start of the run."""
         return time.monotonic() - self._last_result_at
 
     def start_run(self) -> None:
@@ -73,70 +73,71 @@ class ExitLimit:
         self._last_result_at = time.monotonic()
 
     def on_exit(self) -> None:
-        """Count one more. Raises WorkersKilled."""
+        """Count another exit. Raises WorkersKilled at the limit."""
         self._num_exits += 1
-        if self._num_exits >= MAX_EXITS_IN_A_ROW and self.waited_s > PATIENCE_S:
-            what = f"{self._num_exits} {self._who} ended one after another"
-            raise WorkersKilled(f"{what} and {self.waited_s:.0f} s passed without a result", self._hint)
+        if self._num_exits >= MAX_EXITS_IN_A_ROW and self.waited_s > MIN_NO_RESULT_S:
+            exits = f"{self._num_exits} {self._kind} ended one after another"
+            raise WorkersKilled(f"{exits} and {self.waited_s:.0f} s passed without a result", self._hint)
 
 
-def decide(task: Task, death: WorkerExit) -> Decision:
-    """Every ref of the task is in exactly one of the verdict's parts."""
-    if death.exitcode == DEVICE_LOST:
-        return _device(task, death)
-    crashed = -death.exitcode in CRASH_SIGNALS
-    if death.in_hand.task != task.number or not (crashed or death.timed_out):
-        return _nobody(task, death)
-    if death.in_hand.stage == "model":
-        return _model(task, death)
-    return _image(task, death)
+def decide(task: Task, ended: WorkerExit) -> Decision:
+    """Decide which images of the worker's task to reject and which to retry; every ref is in exactly one part."""
+    if ended.exitcode == DEVICE_LOST:
+        return _decide_device(task, ended)
+    crashed = -ended.exitcode in CRASH_SIGNALS
+    if ended.current_step.task != task.number or not (crashed or ended.timed_out):
+        return _decide_killed(task, ended)
+    if ended.current_step.stage == "model":
+        return _decide_model(task, ended)
+    return _decide_image(task, ended)
 
 
-def _image(task: Task, death: WorkerExit) -> Decision:
-    ref = task.chunk.refs[death.in_hand.position]
-    rest = _again(task, [other for other in task.chunk.refs if other is not ref])
-    if death.timed_out:
-        reason = Reason.READ_TIMEOUT if death.in_hand.stage == "read" else Reason.DECODE_TIMEOUT
-        return Decision((_broken(ref, reason, f"no end of {death.in_hand.stage} within the time limit", death),), rest)
+def _decide_image(task: Task, ended: WorkerExit) -> Decision:
+    ref = task.chunk.refs[ended.current_step.position]
+    rest = _retry(task, [other for other in task.chunk.refs if other is not ref])
+    if ended.timed_out:
+        reason = Reason.READ_TIMEOUT if ended.current_step.stage == "read" else Reason.DECODE_TIMEOUT
+        detail = f"{ended.current_step.stage} exceeded the time limit"
+        return Decision((_broken(ref, reason, detail, ended),), rest)
     if task.retried_alone:
-        detail = f"the decoder died twice by {_name(death)}, the second time alone"
-        return Decision((_broken(ref, Reason.DECODER_CRASH, detail, death),), rest)
+        detail = f"the decoder died twice by {_exit_name(ended)}, the second time alone"
+        return Decision((_broken(ref, Reason.DECODER_CRASH, detail, ended),), rest)
     alone = replace(task, chunk=task.chunk.of([ref]), retried_alone=True, kills=0)
     return Decision(retry=(*rest, alone))
 
 
-def _model(task: Task, death: WorkerExit) -> Decision:
+def _decide_model(task: Task, ended: WorkerExit) -> Decision:
     if len(task.chunk.refs) > 1:
         return Decision(retry=_one_by_one(task))
     if not task.retried_alone:
         return Decision(retry=(replace(task, retried_alone=True),))
-    cause = "took too long" if death.timed_out else f"died by {_name(death)}"
+    cause = "took too long" if ended.timed_out else f"died by {_exit_name(ended)}"
     return Decision(
-        (_broken(task.chunk.refs[0], Reason.MODEL_ERROR, f"the model {cause} twice on this image alone", death),)
+        (_broken(task.chunk.refs[0], Reason.MODEL_ERROR, f"the model {cause} twice on this image alone", ended),)
     )
 
 
-def _device(task: Task, death: WorkerExit) -> Decision:
-    """Try the images one by one. A worker that is replaced has proved the device on golden images before its first."""
+def _decide_device(task: Task, ended: WorkerExit) -> Decision:
+    """Retry the images one by one. The next worker checks the device on the golden images before it processes any."""
     if len(task.chunk.refs) > 1:
         return Decision(retry=_one_by_one(task))
     if not task.retried_alone:
         return Decision(retry=(replace(task, retried_alone=True),))
     detail = "the GPU failed twice with this image alone, and worked in between"
-    return Decision((Broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, "model", death.in_hand.file),))
+    return Decision((Broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, "model", ended.current_step.file),))
 
 
-def _nobody(task: Task, death: WorkerExit) -> Decision:
+def _decide_killed(task: Task, ended: WorkerExit) -> Decision:
     kills = task.kills + 1
     if len(task.chunk.refs) == 1 and kills >= KILLS_BEFORE_REJECTION:
-        detail = f"its worker was ended {kills} times ({_name(death)}) while it was alone in hand"
-        return Decision((_broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, death),))
+        detail = f"its worker was ended {kills} times ({_exit_name(ended)}) while it processed this image alone"
+        return Decision((_broken(task.chunk.refs[0], Reason.OUT_OF_MEMORY, detail, ended),))
     if len(task.chunk.refs) > 1 and kills >= KILLS_BEFORE_SPLIT:
         return Decision(retry=_one_by_one(task))
     return Decision(retry=(replace(task, kills=kills),))
 
 
-def _again(task: Task, refs: Sequence[ImageRef]) -> tuple[Task, ...]:
+def _retry(task: Task, refs: Sequence[ImageRef]) -> tuple[Task, ...]:
     return (replace(task, chunk=task.chunk.of(refs)),) if refs else ()
 
 
@@ -144,14 +145,14 @@ def _one_by_one(task: Task) -> tuple[Task, ...]:
     return tuple(replace(task, chunk=task.chunk.of([ref]), kills=0) for ref in task.chunk.refs)
 
 
-def _broken(ref: ImageRef, reason: Reason, detail: str, death: WorkerExit) -> Broken:
-    return Broken(ref, reason, detail, death.in_hand.stage or "read", death.in_hand.file)
+def _broken(ref: ImageRef, reason: Reason, detail: str, ended: WorkerExit) -> Broken:
+    return Broken(ref, reason, detail, ended.current_step.stage or "read", ended.current_step.file)
 
 
-def _name(death: WorkerExit) -> str:
-    if death.exitcode >= 0:
-        return f"exit code {death.exitcode}"
+def _exit_name(ended: WorkerExit) -> str:
+    if ended.exitcode >= 0:
+        return f"exit code {ended.exitcode}"
     try:
-        return signal.Signals(-death.exitcode).name
+        return signal.Signals(-ended.exitcode).name
     except ValueError:
-        return f"signal {-death.exitcode}"
+        return f"signal {-ended.exitcode}"

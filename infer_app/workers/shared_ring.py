@@ -1,12 +1,12 @@
-"""Slots of pixels in memory that the processes of a run share: loaders fill them, a device copies out of them.
+"""A ring of slots for pixels in shared memory: loaders fill them, and the device process copies them.
 
-Who owns a slot, and who waits for whom:
+The owner of a slot, step by step:
 
     free ─ a task ─► a loader fills it ─ its result ─► the supervisor ─ a task ─► the device copies it ─ Copied ─► free
 
-A slot travels with a message, and whoever has the last message of it owns it: there is no lock and no flag. A loader
-never waits for a slot, since a task without one isn't given; so no free slot means no new task, which bounds the memory
-and makes loaders wait for a slow device. The slots of a process that died are free again once it is dead.
+A slot is passed with a message, and the receiver of the last message owns it: there is no lock and no flag. A loader
+never waits for a slot, because tasks are given only together with one. Without a free slot there is no new task, which
+bounds the memory and makes loaders wait for a slow device. The slots of a dead process are released after its death.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import numpy.typing as npt
 
 
 class Ring:
-    """`num_slots` times (batch_size, size, size, 3) uint8 in anonymous memory: no file, no name, no /dev/shm.
+    """Shared memory of `num_slots` slots, each (batch_size, size, size, 3) uint8, without a file in /dev/shm.
 
-    It ends with the last process that has it open, however that ends. Picklable into a process that is being started;
-    which slots are free is known only where it was made.
+    The kernel frees it when the last process that has it open ends. It can be pickled into a process that is being
+    started. Only the process that made it knows which slots are free.
     """
 
     def __init__(self, num_slots: int, batch_size: int, size: int) -> None:
@@ -36,12 +36,12 @@ class Ring:
 
     @property
     def batch_size(self) -> int:
-        """Images of a slot."""
+        """Return the number of images in a slot."""
         return self._shape[1]
 
     @property
     def pixels(self) -> npt.NDArray[np.uint8]:
-        """All slots, (num_slots, batch_size, size, size, 3) uint8, from the start of a page on."""
+        """Return all slots, (num_slots, batch_size, size, size, 3) uint8, aligned to a page."""
         return self._pixels
 
     @property
@@ -49,15 +49,15 @@ class Ring:
         return len(self._free)
 
     def acquire(self) -> int:
-        """A free slot, now the caller's. Raises IndexError where all are in use."""
+        """Take a free slot, which the caller then owns. Raises IndexError if all are in use."""
         return self._free.pop()
 
     def release(self, slot: int) -> None:
-        assert slot not in self._free, f"slot {slot} was given back twice"
+        assert slot not in self._free, f"slot {slot} was released twice"
         self._free.append(slot)
 
     def close(self) -> None:
-        """This process's part of it. Arrays that were handed out keep their memory until they are gone."""
+        """Close the ring in this process. Arrays that refer to it keep the memory until they are deleted."""
         os.close(self._fd)
         del self._pixels
 

@@ -1,4 +1,4 @@
-"""One worker process as its supervisor sees it: the pipe, the heartbeat, its tasks, and whether it is overdue."""
+"""The supervisor's side of one worker process: its pipe, its heartbeat, its tasks and its time limit."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from infer_app.workers.worker_process import Copied, Done, Failed, Logged, OpenH
 
 log = logging.getLogger(__name__)
 
-START_LIMIT_S = 120.0  # a library that hangs while it is loaded must not hang the run
-GRACE = 0.2  # of the limit of one image, for a worker that is late, before it is ended
-MODEL_PATIENCE = 10  # the model has a whole chunk in hand: so many times the limit of one image
+START_LIMIT_S = 120.0  # for opening the handler: a library that hangs while it is loaded must not hang the run
+GRACE = 0.2  # share of an image's time limit that a late worker gets before it is killed
+MODEL_TIMEOUT_FACTOR = 10  # multiple of an image's time limit for the model, which processes a whole chunk
 
 
 class Worker:
-    """A process with the tasks that it was given, oldest first."""
+    """A worker process with the tasks that it was given, oldest first."""
 
     def __init__(self, open_handler: OpenHandler[Any]) -> None:
         self.heartbeat = Heartbeat.create(context())
@@ -33,9 +33,9 @@ class Worker:
         theirs.close()  # so that the worker's death ends the pipe
         self.tasks: deque[Task] = deque()
         self.is_ready = False
-        self.overdue: CurrentStep | None = None  # the step that it is ended for
+        self.overdue: CurrentStep | None = None  # the step that it is killed for
         self._started_at = self._given_at = time.monotonic()
-        self._late: CurrentStep | None = None  # the step that has taken too long, and since when that is known
+        self._late: CurrentStep | None = None  # the step that has taken too long
         self._late_since = 0.0
 
     def give(self, task: Task) -> None:
@@ -44,10 +44,10 @@ class Worker:
         try:
             self.pipe.send((task.number, task.chunk))
         except (BrokenPipeError, ConnectionResetError):
-            return  # it is dead: the supervisor is about to find that out, and the task with it
+            return  # it is dead: the supervisor will notice that, and retry the task
 
     def received(self) -> Iterator[Ready | Failed | Logged | Copied | Done[Any]]:
-        """Yield the messages that have arrived; those of a dead worker too."""
+        """Yield the messages that have arrived, including those of a dead worker."""
         try:
             while self.pipe.poll():
                 yield self.pipe.recv()
@@ -55,45 +55,45 @@ class Worker:
             return
 
     def needs_attention(self, ready: Container[object]) -> bool:
-        """Return whether it has something to say, has ended, or has to be ended."""
+        """Return whether the worker has sent a message, has ended, or has to be killed."""
         return self.overdue is not None or self.pipe in ready or self.process.sentinel in ready
 
     def check_time(self, timeout_s: float, awake_since: float) -> None:
-        """Set `overdue` if the current step has taken longer than it may.
+        """Set `overdue` if the current step has exceeded its time limit.
 
-        A worker gets some time more once it is known to be late: the supervisor and its workers may all have been
-        stopped (docker pause) while nobody looked, as during a long commit.
+        A late worker gets some more time first. The supervisor and its workers may all have been suspended (docker
+        pause) while the supervisor was busy, for example with a long commit.
         """
         late, now = self._late_step(timeout_s, awake_since), time.monotonic()
         if late != self._late:
             self._late, self._late_since = late, now
         self.overdue = late if now - self._late_since >= GRACE * timeout_s else None
 
-    def how_it_ended(self) -> WorkerExit:
-        """Return the exit of a process that has ended, or was ended for a step that is overdue."""
+    def exit_status(self) -> WorkerExit:
+        """Return how a process ended by itself or was killed for an overdue step."""
         current = self.heartbeat.read()
-        # A step that ended just before the kill was slow and did not hang, and the next one had hardly begun.
+        # If the step has changed just before the kill, it was slow and did not hang: the worker did not time out.
         exitcode = -signal.SIGKILL if self.process.exitcode is None else self.process.exitcode
         return WorkerExit(exitcode, current == self.overdue, current)
 
     def end(self) -> None:
-        if self.overdue is None:  # else it was ended when that was seen
+        if self.overdue is None:  # else it was already killed
             end_process(self.process)
         self.pipe.close()
-        with suppress(ValueError):  # one that could not be ended
+        with suppress(ValueError):  # it could not be killed
             self.process.close()
 
     def _late_step(self, timeout_s: float, awake_since: float) -> CurrentStep | None:
-        """Return the step that has taken longer than it may, or None.
+        """Return the step that has exceeded its time limit, or None.
 
-        A worker that has a task and is idle is late too: the thread that listens to its pipe hangs. Its messages may
-        not have been read yet, after minutes in which the database was locked.
+        A worker that has a task and is idle is late too: the thread that receives tasks hangs. But if unread messages
+        are in its pipe, the supervisor may only have been busy, for example while the database was locked.
         """
         current = self.heartbeat.read()
         if not self.is_ready:
             since, limit = self._started_at, START_LIMIT_S
         elif current.stage:
-            since, limit = current.since, timeout_s * (MODEL_PATIENCE if current.stage == "model" else 1)
+            since, limit = current.since, timeout_s * (MODEL_TIMEOUT_FACTOR if current.stage == "model" else 1)
         elif self.tasks:
             since, limit = max(current.since, self._given_at), timeout_s
         else:

@@ -1,4 +1,4 @@
-"""The inside of a worker process: opens its handler, then answers one chunk after another until its pipe closes."""
+"""The main function of a worker process, which opens its handler and processes chunks until its pipe closes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class ChunkHandler(Protocol[R_co]):
-    """Turns one chunk into its result; never raises for an image."""
+    """Turns chunks into results in a worker process; never raises for a bad image."""
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> R_co: ...
 
     def stage(self, chunk: Chunk) -> bool:
-        """Called from another thread, and done with before the chunk is processed: copies what lies in its slot.
+        """Copy the pixels in the chunk's slot, and return whether that was done, so that the slot is free.
 
-        Whether it did, so that the slot is free. Chunks that come before the handler is open are not taken.
+        Called from another thread before `process`. It is not called for chunks that arrive before the handler is open.
         """
 
     def prefetch(self, chunk: Chunk) -> None:
-        """Told from another thread that a chunk has arrived, which may be in hand by then."""
+        """Start reading the chunk's files ahead. Called from another thread; `process` may already have begun."""
 
 
 OpenHandler = Callable[[], ChunkHandler[R]]  # pickled into the worker
@@ -45,73 +45,75 @@ OpenHandler = Callable[[], ChunkHandler[R]]  # pickled into the worker
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The handler is open."""
+    """The message that the handler is open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The worker can't go on; the run ends with this error."""
+    """The message that the worker failed; the run ends with this error."""
 
     error: InferError
 
 
 @dataclass(frozen=True, slots=True)
 class Logged:
-    """A line for the log, which the supervisor writes: it knows the run, and standard error may be shut in here."""
+    """A log message that the supervisor writes, because it knows the run and the worker's output may be silenced."""
 
     logger: str
     level: int
     text: str
-    chunk: int | None  # in hand meanwhile
+    chunk: int | None  # number of the chunk that was being processed
 
     def write(self, **where: object) -> None:
-        """Write the line to the log of this process, with the worker or node it came from."""
+        """Write the message to the log of this process, with the worker or node it came from."""
         extra = where | ({} if self.chunk is None else {"chunk": self.chunk})
         logging.getLogger(self.logger).log(self.level, "%s", self.text, extra=extra)
 
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """What lay in the slot of a task has been copied."""
+    """The message that the slot of a task has been copied."""
 
     task: int
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Generic[R]):
+    """The message with the result of a task."""
+
     task: int
     result: R
 
 
 def work(pipe: Connection, memory: Any, open_handler: OpenHandler[R], log_level: int) -> None:
-    """The target of a worker process. It ends with its pipe, and is deaf to the signals a terminal or systemd send."""
+    """Run a worker process until its pipe ends; signals that a terminal or systemd send are ignored."""
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     if log_level > logging.DEBUG:
-        # Libraries print: libtiff a line for each odd tag of a broken file. Errors travel through the pipe.
+        # Libraries print, such as libtiff for each unknown tag of a file. Errors are sent through the pipe.
         silence_output()
     else:
         os.dup2(2, 1)  # standard output holds the JSON of the run and nothing else
     tasks: SimpleQueue[tuple[int, Chunk]] = SimpleQueue()  # bounded by the supervisor: TASKS_AHEAD
     handlers: list[ChunkHandler[R]] = []  # the one handler, once it is open
-    say = MessageSender(pipe)
-    _log_through(say, log_level)
-    threading.Thread(target=_listen, args=(pipe, tasks, handlers, say), daemon=True).start()
+    send = MessageSender(pipe)
+    _send_log(send, log_level)
+    threading.Thread(target=_receive_tasks, args=(pipe, tasks, handlers, send), daemon=True).start()
     try:
         handlers.append(open_handler())
-        _answer(say, tasks, Heartbeat(memory), handlers[0])
+        _process_tasks(send, tasks, Heartbeat(memory), handlers[0])
     except (BrokenPipeError, ConnectionResetError):
-        os._exit(0)  # nobody is there to hear the result
+        os._exit(0)  # the supervisor is gone
     except BaseException as error:
-        _fail(say, error, is_open=bool(handlers))
+        _fail(send, error, is_open=bool(handlers))
 
 
 class MessageSender:
-    """Sends whole messages from any thread."""
+    """Sends messages through the worker's pipe, from any thread."""
 
     def __init__(self, pipe: Connection) -> None:
-        self.chunk: int | None = None  # in hand
+        self.chunk: int | None = None  # number of the current chunk
         self._pipe = pipe
         self._lock = threading.Lock()
 
@@ -121,62 +123,64 @@ class MessageSender:
 
 
 class _PipeHandler(logging.Handler):
-    def __init__(self, say: MessageSender) -> None:
+    """Sends log messages through the worker's pipe."""
+
+    def __init__(self, send: MessageSender) -> None:
         super().__init__()
-        self._say = say
+        self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        with suppress(OSError):  # nobody is there to hear it
-            self._say(Logged(record.name, record.levelno, self.format(record), self._say.chunk))
+        with suppress(OSError):  # the supervisor is gone
+            self._send(Logged(record.name, record.levelno, self.format(record), self._send.chunk))
 
 
-def _log_through(say: MessageSender, level: int) -> None:
+def _send_log(send: MessageSender, level: int) -> None:
     ours = logging.getLogger("infer_app")
     ours.setLevel(level)
-    ours.addHandler(_PipeHandler(say))
+    ours.addHandler(_PipeHandler(send))
 
 
-def _answer(
-    say: MessageSender, tasks: SimpleQueue[tuple[int, Chunk]], heartbeat: Heartbeat, handler: ChunkHandler[R]
+def _process_tasks(
+    send: MessageSender, tasks: SimpleQueue[tuple[int, Chunk]], heartbeat: Heartbeat, handler: ChunkHandler[R]
 ) -> None:
-    say(Ready())
+    send(Ready())
     while True:
         number, chunk = tasks.get()
         heartbeat.begin_task(number)
-        say.chunk = chunk.number
+        send.chunk = chunk.number
         result = handler.process(chunk, heartbeat)
-        say.chunk = None
+        send.chunk = None
         heartbeat.clear()
-        say(Done(number, result))
+        send(Done(number, result))
 
 
-def _listen(
-    pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], handlers: Sequence[ChunkHandler[R]], say: MessageSender
+def _receive_tasks(
+    pipe: Connection, tasks: SimpleQueue[tuple[int, Chunk]], handlers: Sequence[ChunkHandler[R]], send: MessageSender
 ) -> None:
-    """Take tasks off the pipe at once, so that supervisor and worker never both wait to send.
+    """Receive tasks from the pipe at once, so that supervisor and worker never both block on sending.
 
-    The pipe ends when the supervisor closes it or dies, even by SIGKILL; the worker then ends too, whatever it has
-    in hand: nobody would hear the result, and the interpreter's own shutdown would only take time. Whatever fails here
-    ends the worker as well: no task would reach it any more.
+    The pipe ends when the supervisor closes it or dies, even by SIGKILL. The worker then exits in the middle of its
+    task, since the result is not needed, without the interpreter's shutdown, which takes time. An error in this thread
+    ends the worker too, because it could receive no more tasks.
     """
     try:
         while (received := _receive(pipe)) is not None:
             number, chunk = received
             if any(handler.stage(chunk) for handler in handlers):
-                say(Copied(number))
+                send(Copied(number))
             tasks.put((number, chunk))
             for handler in handlers:
                 handler.prefetch(chunk)
     except (BrokenPipeError, ConnectionResetError):
-        pass  # of `say`: the supervisor is gone
+        pass  # the supervisor is gone
     except BaseException as error:
-        _fail(say, error, is_open=bool(handlers))
+        _fail(send, error, is_open=bool(handlers))
         os._exit(1)
     os._exit(0)
 
 
 def _receive(pipe: Connection) -> tuple[int, Chunk] | None:
-    """Return the next task, None where the pipe has ended."""
+    """Return the next task, or None if the pipe has ended."""
     try:
         received: tuple[int, Chunk] = pipe.recv()
     except (EOFError, OSError):
@@ -184,12 +188,15 @@ def _receive(pipe: Connection) -> tuple[int, Chunk] | None:
     return received
 
 
-def _fail(say: MessageSender, error: BaseException, is_open: bool) -> None:
-    """Tell the supervisor, whose run ends with the error; a device that worked before is left to another process."""
+def _fail(send: MessageSender, error: BaseException, is_open: bool) -> None:
+    """Report the error to the supervisor, whose run ends with it.
+
+    If a GPU failed after the handler was open, only exit: another process may be able to use it.
+    """
     with suppress(BrokenPipeError, ConnectionResetError):
         if isinstance(error, DeviceLost) and is_open:
-            say(Logged(__name__, logging.ERROR, str(error), say.chunk))
+            send(Logged(__name__, logging.ERROR, str(error), send.chunk))
             os._exit(DEVICE_LOST)
-        if not isinstance(error, InferError):  # a bug: with the traceback of where it happened
+        if not isinstance(error, InferError):  # a bug: report its traceback
             error = InferError(f"a worker failed: {type(error).__name__}: {error}", traceback.format_exc())
-        say(Failed(error))
+        send(Failed(error))

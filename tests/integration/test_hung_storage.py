@@ -17,7 +17,7 @@ def test_a_process_that_no_signal_ends_is_left_behind(tmp_path, monkeypatch, cap
     monkeypatch.setattr(fork_server, "KILL_LIMIT_S", 0.5)
     with stalled(tmp_path), pytest.raises(ModelError, match="no answer within 1 s"):
         run_in_process(stat_all, [str(tmp_path / "a.jpg")], NO_MAPPING, timeout_s=1.0)
-    assert "left behind" in caplog.text
+    assert "left running" in caplog.text
 
 
 def test_a_run_over_storage_that_does_not_answer_ends_and_rejects_nothing_for_good(project):

@@ -224,7 +224,7 @@ def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
     """Whether each node of the cluster has this program and reads the latest images, some of them tried."""
     if loaded.run.executor != "ray":
         return
-    from infer_app.cluster.node_check import NodeCheck, survey
+    from infer_app.cluster.node_check import NodeCheck, check_node
     from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
 
     zone = loaded.run.time_zone
@@ -234,7 +234,7 @@ def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
     locations = [ref.location for ref in latest]
     cluster = Cluster(ClusterSpec(**dict(loaded.ray)), usable_cores())
     try:
-        answers = cluster.on_each_node(survey, locations, read_limits(loaded))
+        answers = cluster.on_each_node(check_node, locations, read_limits(loaded))
     finally:
         cluster.close()
     try:

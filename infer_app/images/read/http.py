@@ -130,7 +130,7 @@ def _translate_errors() -> Iterator[None]:
 
 def _translated(error: Exception) -> BadImage | Transient:
     if isinstance(error, TimeoutError | ReadTimeoutError):
-        return BadImage(Reason.READ_TIMEOUT, "no end of read within the time limit")
+        return BadImage(Reason.READ_TIMEOUT, "read exceeded the time limit")
     if isinstance(error, ssl.SSLCertVerificationError):
         return BadImage(Reason.READ_ERROR, f"the server's certificate is not trusted: {error.verify_message}")
     said = getattr(error, "strerror", None)

@@ -124,7 +124,7 @@ def _refusal(error: Exception) -> BadImage | Transient:
     if isinstance(error, FileNotFoundError):
         return BadImage(Reason.NOT_FOUND, "no such object or bucket")
     if isinstance(error, TimeoutError):
-        return BadImage(Reason.READ_TIMEOUT, "no end of read within the time limit")
+        return BadImage(Reason.READ_TIMEOUT, "read exceeded the time limit")
     name = type(error.__cause__ or error).__name__
     detail = f"{name}, HTTP {status}" if status else name
     is_forbidden = isinstance(error, PermissionError) or status in (401, 403) or str(error).startswith("Forbidden")

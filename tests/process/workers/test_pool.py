@@ -35,7 +35,7 @@ TIMEOUT_S = 0.5
 def pool():
     """Two workers for all tests of this file that don't need their own: whatever one does to them, the next runs."""
     with pytest.MonkeyPatch.context() as patch, WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
-        patch.setattr(workers_module, "LOOK_EVERY_S", 0.05)
+        patch.setattr(workers_module, "POLL_INTERVAL_S", 0.05)
         yield workers
 
 
@@ -188,7 +188,7 @@ def test_a_step_that_hangs_is_ended_and_its_image_named(pool):
 
 
 def test_a_model_that_dies_or_hangs_is_tried_image_by_image(pool, monkeypatch):
-    monkeypatch.setattr("infer_app.workers.worker.MODEL_PATIENCE", 1)
+    monkeypatch.setattr("infer_app.workers.worker.MODEL_TIMEOUT_FACTOR", 1)
     assert run(pool, chunk(1, "a", "model:SIGFPE"), chunk(2, "model:hang", "b")) == {
         "1.0": "a",
         "1.1": Reason.MODEL_ERROR,
@@ -235,7 +235,7 @@ def test_an_image_that_always_gets_its_worker_killed_is_out_of_memory(pool, monk
 
 def test_workers_that_only_die_end_the_run(pool, monkeypatch):
     monkeypatch.setattr("infer_app.workers.retry_policy.MAX_EXITS_IN_A_ROW", 3)
-    monkeypatch.setattr("infer_app.workers.retry_policy.PATIENCE_S", 0)
+    monkeypatch.setattr("infer_app.workers.retry_policy.MIN_NO_RESULT_S", 0)
     with pytest.raises(WorkersKilled, match="3 workers ended one after another"):
         run(pool, chunk(1, "decode:SIGKILL"))
 

@@ -23,7 +23,7 @@ BATCH, SIZE = 4, 16
 
 @pytest.fixture(autouse=True)
 def _look_often(monkeypatch):
-    monkeypatch.setattr(workers_module, "LOOK_EVERY_S", 0.05)
+    monkeypatch.setattr(workers_module, "POLL_INTERVAL_S", 0.05)
 
 
 @pytest.fixture
@@ -131,7 +131,7 @@ def test_an_image_that_crashes_its_decoder_is_told_apart(start):
 
 
 def test_an_image_that_crashes_or_hangs_the_model_is_told_apart(start, monkeypatch):
-    monkeypatch.setattr("infer_app.workers.worker.MODEL_PATIENCE", 1)
+    monkeypatch.setattr("infer_app.workers.worker.MODEL_TIMEOUT_FACTOR", 1)
     some = chunks(5, "good", "good", "good", "model:SIGSEGV", "good", "good", "good", "model:hang")
     outcomes = run(start(timeout_s=0.5), some)
     assert outcomes == right(some, **{"model:SIGSEGV": Reason.MODEL_ERROR, "model:hang": Reason.MODEL_ERROR})

@@ -10,7 +10,7 @@ import types
 
 import pytest
 
-from infer_app.cluster.ray_cluster import ClusterSpec, IntoLog
+from infer_app.cluster.ray_cluster import ClusterSpec, StdoutToLog
 from infer_app.cluster.ray_executor import RayExecutor
 from infer_app.errors import UsageError
 from infer_app.handlers.handler_spec import HandlerSpec
@@ -92,5 +92,5 @@ def test_all_is_as_before_where_an_actor_fits_no_node(ray, folder):
 def test_all_is_as_before_at_the_end(ray, folder, errors):
     ray(**errors)
     with all_as_before(), contextlib.suppress(Unexpected), open_executor():
-        assert isinstance(sys.stdout, IntoLog)
+        assert isinstance(sys.stdout, StdoutToLog)
     assert not folder.exists()

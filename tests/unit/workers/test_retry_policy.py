@@ -79,7 +79,7 @@ def test_an_image_that_came_alone_is_tried_once_more_too():
 @pytest.mark.parametrize("is_suspect", [False, True])
 def test_a_step_without_end_rejects_its_image_at_once(stage, reason, is_suspect):
     verdict = decide(task(A, B, retried_alone=is_suspect), death(1, stage, signal.SIGKILL, timed_out=True))
-    detail = f"no end of {stage} within the time limit"
+    detail = f"{stage} exceeded the time limit"
     assert verdict == Decision((rejected(B, reason, detail, stage),), (task(A, retried_alone=is_suspect),))
 
 
@@ -126,7 +126,7 @@ def test_an_image_that_is_killed_alone_again_and_again_is_out_of_memory():
     almost = task(A, kills=KILLS_BEFORE_REJECTION - 2)
     assert decide(almost, death(ended_by=signal.SIGKILL)) == Decision(retry=(replace(almost, kills=almost.kills + 1),))
     last = task(A, kills=KILLS_BEFORE_REJECTION - 1)
-    detail = f"its worker was ended {KILLS_BEFORE_REJECTION} times (SIGKILL) while it was alone in hand"
+    detail = f"its worker was ended {KILLS_BEFORE_REJECTION} times (SIGKILL) while it processed this image alone"
     assert decide(last, death(ended_by=signal.SIGKILL)) == Decision((rejected(A, Reason.OUT_OF_MEMORY, detail),))
 
 
@@ -143,8 +143,8 @@ def any_death_of_a_task(draw):
     any_task = Task(number, Chunk(draw(st.integers(0, 9)), refs), draw(st.booleans()), draw(st.integers(0, 6)))
     stage = draw(st.sampled_from([stage for stage in STAGES if stage]))
     exitcode = draw(st.one_of(st.integers(-70, 3), st.sampled_from([-crash for crash in CRASHES])))
-    in_hand = CurrentStep(draw(st.integers(-1, 3)), draw(st.integers(0, len(refs) - 1)), stage, 0.0, FACTS)
-    return any_task, WorkerExit(exitcode, draw(st.booleans()), in_hand)
+    current_step = CurrentStep(draw(st.integers(-1, 3)), draw(st.integers(0, len(refs) - 1)), stage, 0.0, FACTS)
+    return any_task, WorkerExit(exitcode, draw(st.booleans()), current_step)
 
 
 @given(any_death_of_a_task())
@@ -165,8 +165,8 @@ def test_whatever_happens_again_and_again_comes_to_an_end(case):
         if not open_tasks:
             break
         one = open_tasks.pop()
-        in_hand = replace(ended.in_hand, position=min(ended.in_hand.position, len(one.chunk.refs) - 1))
-        verdict = decide(one, replace(ended, in_hand=in_hand))
+        current_step = replace(ended.current_step, position=min(ended.current_step.position, len(one.chunk.refs) - 1))
+        verdict = decide(one, replace(ended, current_step=current_step))
         open_tasks += verdict.retry
         rejections += len(verdict.broken)
     assert (open_tasks, rejections) == ([], len(judged.chunk.refs))

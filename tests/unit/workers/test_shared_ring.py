@@ -21,7 +21,7 @@ def test_a_slot_that_is_given_back_twice_is_a_bug():
     with Ring(2, 1, 4) as ring:
         slot = ring.acquire()
         ring.release(slot)
-        with pytest.raises(AssertionError, match="given back twice"):
+        with pytest.raises(AssertionError, match="released twice"):
             ring.release(slot)
 
 
