@@ -29,21 +29,21 @@ from infer_app.settings.sections import Settings
 
 Flags = Mapping[str, Mapping[str, Any]]  # section -> key -> value
 DEFAULT_CONFIG = Path("infer.toml")
-GIVES_UP_AFTER = 0.9  # of the time limit, by itself: a worker that reaches the limit is killed
+READ_TIMEOUT_SHARE = 0.9  # of the time limit: a read must end before, because a worker that reaches the limit is killed
 _KEYS = [f"{name}.{key}" for name, field in Settings.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]
-_NEARNESS = {"environment": 1, "flag": 2}  # the file is farthest
+_PRECEDENCE = {"environment": 1, "flag": 2}  # the file has 0
 _SEPARATORS = {"images.roots": os.pathsep, "run.models": ",", "remote.allow": ",", "remote.allow_private_hosts": ","}
 
 
 class LoadedSettings(Settings, BaseSettings):
-    """Settings as configured, with the file they belong to; the properties are the forms that the program uses.
+    """The settings from all sources and the file's path; the properties are the forms that the program uses.
 
-    What is cached depends on no key of [run], so a copy may have another `run` and nothing else.
+    Cached properties depend on no key of [run], so a copy may differ in `run`, but in nothing else.
     """
 
     model_config = SettingsConfigDict(env_prefix="INFER_", env_nested_delimiter="__", enable_decoding=False)
 
-    path: Path  # of infer.toml; its folder is what relative paths are relative to
+    path: Path  # of infer.toml; relative paths are relative to its folder
     origins: dict[str, str] = {}  # dotted key -> the file's name, "environment" or "flag"; none for a default
 
     @classmethod
@@ -55,9 +55,9 @@ class LoadedSettings(Settings, BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources, the first of which wins, and fill the dict given as `origins`, for errors too."""
-        given = init_settings()
-        path, origins = given["path"], given["origins"]
+        """Return the sources, the first of which wins, and fill the dict passed as `origins`, which errors need too."""
+        arguments = init_settings()
+        path, origins = arguments["path"], arguments["origins"]
         file, variables = _open_file(path), VariablesSource(settings_cls)
         for origin, source in ((path.name, file), ("environment", variables), ("flag", init_settings)):
             tables = source()
@@ -73,7 +73,7 @@ class LoadedSettings(Settings, BaseSettings):
 
     @cached_property
     def source_url(self) -> str:
-        """Return the URL of the database that lists the images, which may be the same; with its password too."""
+        """Return the URL of the database that lists the images, with its password; it may be the same database."""
         url = self.source.database_url
         if url is None:
             return self.database_url
@@ -87,16 +87,17 @@ class LoadedSettings(Settings, BaseSettings):
                 f"{key} can't be read as a database URL",
                 "for example sqlite:///infer.db or postgresql://user:password@host/name",
             ) from None
-        if "@" in (url.host or ""):  # the rest of a password, which would be shown as the host
+        if "@" in (url.host or ""):  # a part of the password, which would be shown as the host
             raise UsageError(
-                f"{key} has more than one @", "write the one in the password as %40, as every special character"
+                f"{key} has more than one @",
+                "write the one in the password as %40, and escape other special characters",
             )
         if url.get_backend_name() == "sqlite" and url.database and url.database != ":memory:":
             url = url.set(database=str(self.resolve(Path(url.database))))
         return url
 
     def _with_schema(self, url: URL) -> URL:
-        """Put our tables where the search path begins; those of the user's own are still found in `public`."""
+        """Put our schema first in the search path; the user's tables are still found in `public`."""
         schema = self.database.results_schema
         if schema is None:
             return url
@@ -114,23 +115,23 @@ class LoadedSettings(Settings, BaseSettings):
 
     @property
     def lists_own_images(self) -> bool:
-        """Return whether the images are those of our own table, which stands beside the results."""
+        """Return whether the images are listed in our own table, in the database of the results."""
         source = self.source
         return source.query is None and source.table == "infer_images" and self.source_url == self.database_url
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """Return the models to run, by whichever of `model` and `models` has precedence; none: the only one.
+        """Return the models to run, from whichever of `model` and `models` has precedence; none: the only one.
 
-        Raises UsageError where both come from the same place, or one model is named twice.
+        Raises UsageError if both are set at the same level, or if a model is named twice.
         """
         run = self.run
         one, several = (self.origins.get(f"run.{key}", "default") for key in ("model", "models"))
         if run.model is not None and run.models:
             if one == several:
                 raise UsageError(f"{one}: run.model and run.models are both set", "name all models in run.models")
-            nearer = max(one, several, key=lambda origin: _NEARNESS.get(origin, 0))
-            names = run.models if nearer == several else (run.model,)
+            winner = max(one, several, key=lambda origin: _PRECEDENCE.get(origin, 0))
+            names = run.models if winner == several else (run.model,)
         else:
             names = run.models or ((run.model,) if run.model is not None else ())
         if len(set(names)) < len(names):
@@ -162,7 +163,7 @@ class LoadedSettings(Settings, BaseSettings):
         return RemoteAccess(
             tuple(map(AllowedPrefix.parse, self.remote.allow)),
             frozenset(host.strip("[]").lower() for host in self.remote.allow_private_hosts),
-            GIVES_UP_AFTER * self.images.timeout_s,
+            READ_TIMEOUT_SHARE * self.images.timeout_s,
             self.remote.retries,
             self.remote.concurrency,
         )
@@ -171,7 +172,7 @@ class LoadedSettings(Settings, BaseSettings):
         return (self.folder / path.expanduser()).absolute()
 
     def flattened(self) -> Iterator[tuple[str, Any, str]]:
-        """Yield (key, value, origin) of every setting, secrets masked."""
+        """Yield (key, value, origin) of every setting, with secrets masked."""
         for dotted in _KEYS:
             section, _, key = dotted.partition(".")
             value = getattr(getattr(self, section), key)
@@ -188,10 +189,10 @@ class LoadedSettings(Settings, BaseSettings):
 
 
 class VariablesSource(EnvSettingsSource):
-    """INFER_SECTION__KEY variables; the text of a list is split (INFER_IMAGES__ROOTS=/a:/b).
+    """The source of INFER_SECTION__KEY variables; lists are split (INFER_IMAGES__ROOTS=/a:/b).
 
     Other names that begin with INFER_ belong to other programs: Kubernetes sets INFER_DB_SERVICE_HOST and more for a
-    service called infer-db. Only a setting's name with a single underscore can't be meant for anybody else.
+    service called infer-db. Only a setting's name with a single underscore is certainly meant for this program.
     """
 
     def __init__(self, settings_cls: type[BaseSettings]) -> None:
@@ -208,20 +209,21 @@ class VariablesSource(EnvSettingsSource):
 def load_settings(config: Path | None = None, flags: Flags | None = None) -> LoadedSettings:
     """Return the settings of `config` (default ./infer.toml), overridden by INFER_* variables, then by `flags`.
 
-    A flag that is None wasn't given.
-    Raises UsageError with "did you mean" for an unknown key, and for a value of the wrong kind.
+    A flag that is None was not given. Raises UsageError with "did you mean" for an unknown key, and for an invalid
+    value.
     """
     origins: dict[str, str] = {}
-    given: dict[str, Any] = {"path": (config or DEFAULT_CONFIG).absolute(), "origins": origins}
+    arguments: dict[str, Any] = {"path": (config or DEFAULT_CONFIG).absolute(), "origins": origins}
     for section, table in (flags or {}).items():
-        given[section] = {key: value for key, value in table.items() if value is not None}
+        arguments[section] = {key: value for key, value in table.items() if value is not None}
     try:
-        return LoadedSettings(**given)
+        return LoadedSettings(**arguments)
     except ValidationError as error:
         raise _explain(error, origins) from None
 
 
 def variable(dotted: str) -> str:
+    """Return the name of the variable that overrides a key."""
     return "INFER_" + dotted.replace(".", "__").upper()
 
 
@@ -235,10 +237,10 @@ def _open_file(path: Path) -> TomlConfigSettingsSource:
     except OSError as error:
         raise UsageError(f"can't read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}", "mend the line, or compare with what `infer init` writes") from None
+        raise UsageError(f"{path}: {error}", "fix the line, or compare it with what `infer init` writes") from None
     for section, table in source().items():
         if not isinstance(table, dict):
-            raise UsageError(f"{path.name}: {section!r} stands outside a [section]", _did_you_mean(section))
+            raise UsageError(f"{path.name}: {section!r} is outside a [section]", _did_you_mean(section))
         if section not in Settings.model_fields:
             close = difflib.get_close_matches(section, list(Settings.model_fields), 1, 0.5)
             hint = f"did you mean [{close[0]}]?" if close else f"known are {', '.join(Settings.model_fields)}"
@@ -247,7 +249,7 @@ def _open_file(path: Path) -> TomlConfigSettingsSource:
 
 
 def _is_setting(name: str) -> bool:
-    """Return whether a variable names a setting. Raises UsageError where it nearly does."""
+    """Return whether a variable names a setting. Raises UsageError if it nearly does."""
     if not name.startswith("INFER_"):
         return False
     section, separator, key = name.removeprefix("INFER_").lower().partition("__")
@@ -262,26 +264,26 @@ def _is_setting(name: str) -> bool:
 
 
 def _split(dotted: str, text: str) -> str | list[str] | Mapping[str, str]:
-    """Return the parts of a variable that is a list or the map; any other is one text."""
+    """Return the parts of a variable's text if its setting is a list or the map, else the text."""
     if dotted == "images.map":
         return _read_map(text)
     return [part.strip() for part in text.split(_SEPARATORS[dotted])] if dotted in _SEPARATORS else text
 
 
 def _read_map(text: str) -> Mapping[str, str]:
-    """Return the folders of INFER_IMAGES__MAP: /recorded=/here, parted as in PATH."""
+    """Parse INFER_IMAGES__MAP: pairs /recorded=/local, separated as in PATH."""
     found: dict[str, str] = {}
     for part in text.split(os.pathsep) if text else ():
-        recorded, equals, here = part.partition("=")
-        if not equals or "=" in here or recorded in found:
-            hint = "part several by colons, each once; folders that hold = or : can be named in infer.toml only"
-            raise UsageError(f"INFER_IMAGES__MAP: {part!r} is not of the form /recorded=/here", hint)
-        found[recorded] = here
-    return MappingProxyType(found)  # a dict would be merged with the file's, and this one replaces it
+        recorded, equals, local = part.partition("=")
+        if not equals or "=" in local or recorded in found:
+            hint = "separate pairs by colons, each once; folders with = or : in a name only work in infer.toml"
+            raise UsageError(f"INFER_IMAGES__MAP: {part!r} is not of the form /recorded=/local", hint)
+        found[recorded] = local
+    return MappingProxyType(found)  # a dict would be merged with the file's instead of replacing it
 
 
 def _did_you_mean(key: str, section: str = "") -> str:
-    """Return a hint for an unknown key: the nearest known one, in its section rather than in another."""
+    """Return a hint for an unknown key: the most similar known one, preferably in the same section."""
     known = sorted(_KEYS, key=lambda dotted: dotted.startswith(f"{section}."))
     names = {dotted.partition(".")[2]: dotted for dotted in known}
     close = difflib.get_close_matches(key, list(names), 1, 0.5)

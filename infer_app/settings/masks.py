@@ -1,4 +1,4 @@
-"""URLs as they may be shown: whatever in them could be a password is left out."""
+"""Mask passwords in URLs and in messages, so that they can be shown."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from urllib.parse import urlsplit
 
 from sqlalchemy.engine import URL, make_url
 
-# Of a database URL's options; any other could be a password by another name, or a slip of the pen for one.
+# Options of a database URL that are shown; any other could be a password under another or a misspelt name.
 _SHOWN_OPTIONS = {"host", "port", "unix_socket", "dbname", "sslmode", "connect_timeout", "charset", "application_name"}
 
 
 def mask_address(url: str) -> str:
-    """Of a web address no more than whose it is: user, path and query may be its password."""
+    """Return only scheme and host of a web address: user, path and query may be secret."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}/***"
 
 
 def mask_url(url: URL) -> str:
-    """The URL as it may be shown: no password, wherever in it one stands."""
+    """Return a database URL as text without its password and without options that may be one."""
     masked = {key: value if key in _SHOWN_OPTIONS else "***" for key, value in url.query.items()}
     return url.set(query=masked).render_as_string(hide_password=True)
 
 
 def mask_text(text: str, url: URL) -> str:
-    """What a driver says of the URL, without what `mask_url` leaves out."""
+    """Return a driver's message without the parts of the URL that `mask_url` masks."""
     values = (value for key, given in url.normalized_query.items() if key not in _SHOWN_OPTIONS for value in given)
     for secret in sorted({str(url.password or ""), *values} - {""}, key=len, reverse=True):
         text = text.replace(secret, "***")
@@ -31,5 +31,6 @@ def mask_text(text: str, url: URL) -> str:
 
 
 def has_password(url: str) -> bool:
+    """Return whether a database URL has a part that `mask_url` masks."""
     parsed = make_url(url)
     return mask_url(parsed) != parsed.render_as_string(hide_password=False)

@@ -1,4 +1,7 @@
-"""What can be configured: the sections and keys of infer.toml, their types and their defaults."""
+"""Define the sections and keys of infer.toml, with their types and defaults.
+
+The comments behind the keys are the text of the settings reference.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from infer_app.locations import AllowedPrefix, shown
 MIB = 1 << 20
 
 
-def _known_zone(name: str) -> str:
+def _check_zone(name: str) -> str:
     try:
         find_zone(name)
     except UsageError as error:
@@ -32,13 +35,13 @@ def _known_zone(name: str) -> str:
     return name
 
 
-def _a_list(names: object) -> object:
+def _require_list(names: object) -> object:
     if isinstance(names, str):
         raise ValueError('a list is needed, such as ["a", "b"]')
     return names
 
 
-def _are_places(texts: tuple[str, ...]) -> tuple[str, ...]:
+def _check_prefixes(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         try:
             AllowedPrefix.parse(text)
@@ -47,17 +50,17 @@ def _are_places(texts: tuple[str, ...]) -> tuple[str, ...]:
     return texts
 
 
-def _are_folders(folders: dict[str, str]) -> dict[str, str]:
+def _check_folders(folders: dict[str, str]) -> dict[str, str]:
     for path in (*folders, *folders.values()):
         if not path.startswith("/") or ".." in path.split("/") or "//" in path:
-            raise ValueError(f"{path!r} is no absolute path without `..` and `//`")
+            raise ValueError(f"{path!r} is not an absolute path without `..` and `//`")
     stripped = [path.rstrip("/") for path in folders]
     if len(set(stripped)) < len(stripped):
         raise ValueError("a folder is named twice")
     return folders
 
 
-Zone = Annotated[str, AfterValidator(_known_zone)]
+Zone = Annotated[str, AfterValidator(_check_zone)]
 
 
 class Section(BaseModel):
@@ -65,40 +68,44 @@ class Section(BaseModel):
 
 
 class DatabaseSettings(Section):
-    url: SecretStr = SecretStr("sqlite:///infer.db")  # any SQLAlchemy URL; a relative SQLite path is beside infer.toml
-    results_schema: str | None = Field(None, pattern=r"^[a-z_][a-z0-9_]{0,62}$")  # PostgreSQL: where our tables are
+    url: SecretStr = SecretStr(
+        "sqlite:///infer.db"
+    )  # any SQLAlchemy URL; a relative SQLite path starts at the folder of infer.toml
+    results_schema: str | None = Field(None, pattern=r"^[a-z_][a-z0-9_]{0,62}$")  # PostgreSQL: the schema of our tables
 
 
 class SourceSettings(Section):
-    """Where the day's images are listed: our own table, or yours by column names. It is only read."""
+    """The table that lists the day's images: our own, or yours by column names. It is only read."""
 
-    database_url: SecretStr | None = None  # of the database that lists them, where it is another than that of results
-    table: str = "infer_images"  # a table or view, `schema.name` where needed
+    database_url: SecretStr | None = None  # of the database that lists the images, if it is not that of the results
+    table: str = "infer_images"  # a table or view, as `schema.name` if needed
     query: str | None = None  # a SELECT used instead of `table`
     id: str = "id"
     location: str = "location"
-    bytes: str | None = None  # a column that holds the image itself, instead of its location
-    time: str = "added_at"  # decides an image's day
-    time_zone: Zone | None = None  # of a `time` column without one; our own table is in UTC
+    bytes: str | None = None  # a column that contains the image itself, instead of its location
+    time: str = "added_at"  # the column that determines an image's day
+    time_zone: Zone | None = None  # of a `time` column that has none; our own table is in UTC
 
 
 class ImagesSettings(Section):
     roots: tuple[Path, ...] = ()  # folders that images may be read from
-    map: Annotated[dict[str, str], AfterValidator(_are_folders)] = {}  # folders, as recorded: where they lie here
+    map: Annotated[dict[str, str], AfterValidator(_check_folders)] = {}  # recorded folders and where they are here
     max_bytes: int = Field(256 * MIB, gt=0)
     max_pixels: int = Field(64_000_000, gt=0)
     timeout_s: float = Field(30.0, gt=0)  # for one image: reading, then decoding
 
 
 class RemoteSettings(Section):
-    """Images that lie elsewhere: https://, s3://, gs://, az://. None is read unless its place is allowed."""
+    """Images at https://, s3://, gs:// and az:// URLs. Only those that `allow` covers are read."""
 
-    allow: Annotated[tuple[str, ...], BeforeValidator(_a_list), AfterValidator(_are_places)] = ()  # and what is below
+    allow: Annotated[
+        tuple[str, ...], BeforeValidator(_require_list), AfterValidator(_check_prefixes)
+    ] = ()  # URLs; all URLs below them are allowed
     allow_private_hosts: Annotated[
-        tuple[str, ...], BeforeValidator(_a_list)
-    ] = ()  # of these, those whose addresses are of the local network
-    retries: int = Field(3, ge=0, le=10)  # of a read that failed and may go well soon, within [images] timeout_s
-    concurrency: int = Field(8, ge=1, le=64)  # reads at a time, of each worker
+        tuple[str, ...], BeforeValidator(_require_list)
+    ] = ()  # hosts in `allow` that may have addresses of a local network
+    retries: int = Field(3, ge=0, le=10)  # of a read that failed temporarily, within [images] timeout_s
+    concurrency: int = Field(8, ge=1, le=64)  # simultaneous reads of each worker
 
 
 class CacheSettings(Section):
@@ -117,78 +124,78 @@ class ModelsSettings(Section):
 class RunSettings(Section):
     model: str | None = None
     models: Annotated[
-        tuple[str, ...], BeforeValidator(_a_list)
-    ] = ()  # instead of `model`: several in one night, images read and decoded once for all
-    time_zone: Zone = "UTC"  # in which a day begins and ends
-    lookback: int = Field(3, ge=0, le=366)  # days before the day that are looked at again for late images
+        tuple[str, ...], BeforeValidator(_require_list)
+    ] = ()  # instead of `model`: several in one run, which reads and decodes images once for all
+    time_zone: Zone = "UTC"  # in which days begin and end
+    lookback: int = Field(3, ge=0, le=366)  # earlier days that are searched again for late images
     executor: Literal["auto", "cpu", "cuda", "ray"] = (
-        "auto"  # auto: by the device; cuda on a CPU is its ring without a GPU; ray: on a cluster
+        "auto"  # auto: by the device; cuda also runs on a CPU, to try it without a GPU; ray: on a cluster
     )
-    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU where the model has a variant for it; cuda: or fail
-    variant: str = "auto"  # the fastest here; or the name of one, which is then never replaced
-    allow_int8: bool = False  # auto may take the int8 variant, where the model has a good one
+    device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if the model has a variant for it; cuda: required
+    variant: str = "auto"  # auto: the fastest on this machine; or a variant's name, which is never replaced by another
+    allow_int8: bool = False  # auto may select the int8 variant, if the model has a good one
     workers: int = Field(0, ge=0)  # 0: one for each core that this process may use
-    chunk_size: int = Field(0, ge=0, le=256)  # images in a transaction; 0: a quarter second's work
-    wait: bool = False  # for another run that holds the day, instead of ending with exit code 13
-    max_rejected: str = "5%"  # more than this stops a day with exit code 3: a share (at least 10 images) or a number
+    chunk_size: int = Field(0, ge=0, le=256)  # images per transaction; 0: a quarter of a second's work
+    wait: bool = False  # wait for another run of the same day, instead of ending with exit code 13
+    max_rejected: str = "5%"  # more rejections stop a day with exit code 3: a share (at least 10 images) or a number
 
     @field_validator("max_rejected")
     @classmethod
-    def _share_or_number(cls, text: str) -> str:
+    def _check_max_rejected(cls, text: str) -> str:
         rejection_budget(text, 0)
         return text
 
 
 class RaySettings(Section):
-    """The Ray cluster of `executor = "ray"`. An actor is a whole executor on a node, with workers of its own."""
+    """The Ray cluster for `executor = "ray"`. An actor is a whole executor on a node, with workers of its own."""
 
-    address: str = "local"  # auto: the cluster this machine is in; host:port; local: this machine alone, for the run
-    actors: int = Field(0, ge=0)  # 0: as many as the nodes have room for; more wait, and have an autoscaler add nodes
-    num_cpus: int = Field(0, ge=0)  # of an actor, a worker for each; 0: those of the smallest node
-    num_gpus: float = Field(0.0, ge=0)  # of an actor; with one it is the `cuda` executor
-    runtime_env: dict[str, Any] = {}  # Ray's own: what nodes are to install or set; they have infer_app without it
+    address: str = "local"  # auto: the cluster of this machine; host:port; local: only this machine, for the run
+    actors: int = Field(0, ge=0)  # 0: as many as fit on the nodes; more wait until an autoscaler adds nodes
+    num_cpus: int = Field(0, ge=0)  # per actor, with one worker each; 0: those of the smallest node
+    num_gpus: float = Field(0.0, ge=0)  # per actor; with a GPU it is the `cuda` executor
+    runtime_env: dict[str, Any] = {}  # passed to Ray: what nodes install or set; infer_app itself need not be in it
 
 
-def _address(url: SecretStr) -> SecretStr:
+def _check_address(url: SecretStr) -> SecretStr:
     try:
         parts = urlsplit(url.get_secret_value())
-        is_one = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        is_one = False
-    if not is_one:
+        is_valid = False
+    if not is_valid:
         raise ValueError("it must begin with http:// or https:// and a host")
     return url
 
 
-def _prom_file(path: Path) -> Path:
+def _check_prom_file(path: Path) -> Path:
     if path.suffix != ".prom":
         raise ValueError("its name must end in .prom: the textfile collector reads no other")
     return path
 
 
-Address = Annotated[SecretStr, AfterValidator(_address)]  # its path is often a password
+Address = Annotated[SecretStr, AfterValidator(_check_address)]  # its path is often a password
 
 
 class LogSettings(Section):
-    format: Literal["text", "json"] = "text"  # of the lines on standard error; json: one object a line
+    format: Literal["text", "json"] = "text"  # of the lines on standard error; json: one object per line
 
 
 class MetricsSettings(Section):
-    textfile: Annotated[Path, AfterValidator(_prom_file)] | None = None  # for node_exporter's textfile collector
+    textfile: Annotated[Path, AfterValidator(_check_prom_file)] | None = None  # for node_exporter's textfile collector
 
 
 class PingSettings(Section):
-    """A dead man's switch as healthchecks.io's: told of a run's start and end, it raises the alarm without them."""
+    """A monitor such as healthchecks.io: it gets a run's start and end, and raises an alarm if they don't come."""
 
     url: Address | None = None
 
 
 class WebhookSettings(Section):
-    url: Address | None = None  # gets what `infer run --json` prints
+    url: Address | None = None  # receives the output of `infer run --json` by POST
 
 
 class Settings(Section):
-    """All sections."""
+    """All sections of infer.toml."""
 
     database: DatabaseSettings = DatabaseSettings()
     source: SourceSettings = SourceSettings()
@@ -205,7 +212,10 @@ class Settings(Section):
 
 
 def rejection_budget(text: str, num_images: int) -> int:
-    """How many of `num_images` may be rejected before the exit code says so: "5%" (at least 10) or "25"."""
+    """Return how many of `num_images` may be rejected before the run fails, for "5%" (at least 10) or "25".
+
+    Raises ValueError for any other text.
+    """
     try:
         budget = max(10, int(float(text[:-1]) / 100 * num_images)) if text.endswith("%") else int(text)
     except (ValueError, OverflowError):

@@ -173,11 +173,11 @@ def _remote(loaded: LoadedSettings) -> Iterator[Finding]:
     access = loaded.remote_access
     if not access.places:
         return
-    from infer_app.images.read.remote import look_at  # most projects have nothing remote
+    from infer_app.images.read.remote import probe  # most projects have nothing remote
 
     for place in access.places:
         try:
-            yield Finding("remote", f"{place} {look_at(place, access)}")
+            yield Finding("remote", f"{place} {probe(place, access)}")
         except InferError as error:  # the others are looked at all the same
             yield Finding("remote", error.message, error.hint, error.exit_code)
 

@@ -1,8 +1,8 @@
-"""Encoded bytes become RGB pixels, or a BadImage: never filler, never another exception.
+"""Decode an image to RGB pixels or raise BadImage: no other exception, and no filler for missing pixels.
 
-One rule for every format: colours as Pillow's convert("RGB") (alpha dropped), 16 bits scaled to 8, the first frame of
-an animation, EXIF orientation applied unless the recipe ignores it. (A TIFF's orientation is part of the format and
-always applied.)
+All formats follow one rule: colours as by Pillow's convert("RGB") (alpha is dropped), 16 bits scaled to 8, the first
+frame of an animation, EXIF orientation applied unless the recipe ignores it. (A TIFF's orientation is part of the
+format and always applied.)
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from infer_app.images.decode.libjpeg_turbo import JpegRefused, decode_strictly, 
 from infer_app.images.read.bad_image import BadImage, reason_of
 from infer_app.images.transform.geometry import Picture, Pixels, scale_for
 
-# Pillow's own pixel limit warns, or raises, at sizes the user may have allowed. The one cap is DecodeLimits.max_pixels,
-# held against the header before a pixel is decoded.
+# Pillow's own pixel limit warns or raises at sizes that the user may have allowed. The only limit is
+# DecodeLimits.max_pixels, which is compared with the header before any pixel is decoded.
 Image.MAX_IMAGE_PIXELS = None
 
-MAX_SCANS = 500  # of a JPEG, libjpeg-turbo's own limit; each costs a pass over the whole image
+MAX_SCANS = 500  # of a JPEG, as in libjpeg-turbo; each costs a pass over the whole image
 
-# Opened by their class and not by Image.open, so that no file reaches a plugin its content does not name.
+# Opened by their class and not by Image.open, so that no file is opened by a plugin for another format.
 _PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
     "jpeg": JpegImagePlugin.JpegImageFile,
     "png": PngImagePlugin.PngImageFile,
@@ -55,15 +55,15 @@ _PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
 
 @dataclass(frozen=True)
 class DecodeLimits:
-    """What may be decoded."""
+    """Limits of what is decoded."""
 
-    max_pixels: int  # width times height, judged by the header
+    max_pixels: int  # width times height, by the header
 
 
 def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
-    """The picture, upright; only BadImage comes out, whatever the bytes.
+    """Decode an image to an upright picture. Raises BadImage, and nothing else, whatever the bytes.
 
-    Whole, unless the recipe's `decode` is scaled: then a JPEG is shrunk as far as its resize allows.
+    The picture is whole, unless the recipe's `decode` is scaled: then a JPEG is shrunk as far as its resize allows.
     """
     try:
         return _decode(data, recipe, limits)
@@ -77,7 +77,7 @@ def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
 
 @cache
 def decoder_name() -> str:
-    """The decoders and their versions; decoders disagree about what is broken, so each rejection says which it was."""
+    """Return the decoders and their versions, for rejections: decoders disagree about which files are broken."""
     pillow = f"Pillow {pillow_version} (libjpeg-turbo {features.version('libjpeg_turbo') or 'unknown'})"
     if not has_turbo():
         return pillow
@@ -85,7 +85,7 @@ def decoder_name() -> str:
 
 
 def has_turbo() -> bool:
-    """Whether the libjpeg-turbo library is here; without it Pillow decodes JPEGs, more slowly and less strictly."""
+    """Return whether libjpeg-turbo is installed; without it Pillow decodes JPEGs, more slowly and less strictly."""
     return load_turbo() is not None
 
 
@@ -122,9 +122,9 @@ def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
 
 
 def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, limits: DecodeLimits, scale: int) -> Pixels:
-    """By libjpeg-turbo, each warning taken for what it means; by Pillow what libjpeg-turbo's interface can't do.
+    """Decode with libjpeg-turbo, and with Pillow what libjpeg-turbo's interface does not support.
 
-    A JPEG cut at any byte is refused unless only its end marker is missing. libjpeg itself would fill up with grey.
+    A JPEG that ends early is refused unless only its end marker is missing. libjpeg itself would fill it up with grey.
     """
     turbo = load_turbo()
     if turbo is None:
@@ -139,9 +139,9 @@ def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, limits: Decode
 
 
 def _jpeg_pixels_by_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits, scale: int) -> Pixels:
-    """A cut file is noticed by its structure; damage inside a scan can't be, because Pillow drops libjpeg's warnings.
+    """Decode with Pillow, which detects a truncated file by its structure, but no damage inside a scan.
 
-    For the same reason a file that lacks only its end marker is refused here.
+    Pillow drops libjpeg's warnings. For the same reason a file that lacks only its end marker is refused here.
     """
     if not has_jpeg_end(data):
         raise BadImage(Reason.TRUNCATED, "ends without an end marker")
@@ -149,7 +149,7 @@ def _jpeg_pixels_by_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits, sc
 
 
 def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits, scale: int = 1) -> Pixels:
-    # A process decodes in one thread, so that the filters, which belong to the process, can be set meanwhile.
+    # Warning filters belong to the process; they can be changed because a process decodes in one thread.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with _PLUGINS[kind](BytesIO(data)) as image:
@@ -162,13 +162,13 @@ def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLi
 
 
 def _tile_size(image: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:
-    """Of a TIFF: a tile is decoded whole, however small the picture in it."""
+    """Return the size of a TIFF's tiles: a tile is decoded whole, however small the picture in it is."""
     width, height = (image.tag_v2.get(tag, 1) for tag in (TiffImagePlugin.TILEWIDTH, TiffImagePlugin.TILELENGTH))
     return int(width), int(height)
 
 
 def rgb_of(image: Image.Image, exif: str = "apply") -> Pixels:
-    """Load an opened image as RGB pixels, by the one rule above; BadImage for modes without a fixed range."""
+    """Load an opened image as RGB pixels, by the rule above. Raises BadImage for modes without a fixed range."""
     image.load()
     rgb = _rgb_of(image)
     return rgb if exif == "ignore" else _upright(rgb, _orientation_of(image))
@@ -186,14 +186,14 @@ def _rgb_of(image: Image.Image) -> Pixels:
 
 
 def _rgb_of_deep_grey(grey: np.ndarray[Any, Any]) -> Pixels:
-    """The upper 8 of 16 bits; Pillow's convert would clip everything above 255 to white."""
+    """Take the upper 8 of 16 bits, because Pillow's convert would clip everything above 255 to white."""
     if grey.dtype.itemsize > 2 and grey.size and (grey.min() < 0 or grey.max() > 0xFFFF):
         raise BadImage(Reason.UNSUPPORTED_FORMAT, "more than 16 bits per sample")
     return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
 
 
 def _orientation_of(image: Image.Image) -> int:
-    """As Pillow's exif_transpose finds it; damaged metadata turns nothing."""
+    """Return the orientation as Pillow's exif_transpose finds it; 1, which is upright, for damaged metadata."""
     try:
         orientation = image.getexif().get(0x0112, 1)
     except Exception:  # Pillow raises whatever the damage leads to
@@ -202,7 +202,7 @@ def _orientation_of(image: Image.Image) -> int:
 
 
 def _upright(rgb: Pixels, orientation: int) -> Pixels:
-    """EXIF orientation 1 to 8 undone: 2 and 4 are mirrored, 3 turned half, 5 to 8 have rows for columns."""
+    """Undo an EXIF orientation: 2 and 4 are mirrored, 3 is turned by 180 degrees, 5 to 8 have rows as columns."""
     if orientation not in range(2, 9):
         return rgb
     if orientation >= 5:

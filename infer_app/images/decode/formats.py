@@ -1,4 +1,4 @@
-"""What a file is, by its content, and the containers whose end is written in their structure."""
+"""Detect a file's format by its content, and check the containers whose structure tells where they end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIGNATURES = {
 
 
 def sniff(data: bytes) -> str:
-    """jpeg, png, webp, bmp, gif or tiff; whatever else it is (EPS, PDF, SVG, …) is refused unopened."""
+    """Return jpeg, png, webp, bmp, gif or tiff. Raises BadImage for any other content (EPS, PDF, SVG, …)."""
     for signature, name in _SIGNATURES.items():
         if data.startswith(signature):
             return name
@@ -36,7 +36,7 @@ def is_jpeg(data: bytes) -> bool:
 
 
 def check_png_end(data: bytes) -> None:
-    """TRUNCATED unless the chunks run up to IEND; Pillow alone takes a file that was cut after its last pixel."""
+    """Raise BadImage(TRUNCATED) unless the chunks reach IEND; Pillow accepts a file that ends after its last pixel."""
     position = 8
     while position + 8 <= len(data):
         length = int.from_bytes(data[position : position + 4], "big")
@@ -47,7 +47,7 @@ def check_png_end(data: bytes) -> None:
 
 
 def webp_size(data: bytes) -> tuple[int, int]:
-    """Width and height of the canvas, in pixels; Pillow takes memory for it on opening."""
+    """Return width and height of the canvas in pixels; Pillow allocates memory for it when it opens the file."""
     if len(data) < 8 + int.from_bytes(data[4:8], "little") or len(data) < 30:
         raise BadImage(Reason.TRUNCATED, f"ends after {len(data)} bytes of a longer RIFF")
     kind, payload = data[12:16], data[20:30]

@@ -1,4 +1,4 @@
-"""A JPEG's structure: its header, its segments and its scans; nothing here decodes a pixel."""
+"""Parse a JPEG's structure (its header, its segments and its scans) without decoding pixels."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # those thr
 _STANDALONE = frozenset({0x01, *range(0xD0, 0xD8)})  # markers without a length: TEM, RST0-7
 SOI, EOI, SOS, APP0, APP1, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 
-# In a scan FF 00 is data and FF D0-D7 a restart; any other marker ends it. Before the scan FF 01 means nothing either.
-# Any number of FF may come before a marker: only the last one is looked for, which takes linear time on whatever bytes.
+# In a scan FF 00 is data and FF D0-D7 a restart; any other marker ends it. Before the scan FF 01 is ignored too.
+# Any number of FF may precede a marker: only the last one is matched, which takes linear time for any input.
 END_OF_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 _SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
-_HOLE = bytes(64)  # a code of so many zeros would be a flat picture's
+_HOLE = bytes(64)  # coded data has so many zeros only in a flat picture
 MAX_SEGMENTS = 10_000  # a file has dozens; more only cost time
 MAX_EXIF_BYTES = 1 << 20
 _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
@@ -32,21 +32,21 @@ _XMP_NAME = b"http://ns.adobe.com/xap/1.0/\0"
 
 @dataclass(frozen=True, slots=True)
 class JpegHeader:
-    """What stands before a JPEG's first scan."""
+    """The metadata before a JPEG's first scan."""
 
     width: int  # pixels, as stored: before the orientation is applied
     height: int
     precision: int  # bits per sample
     sof: int  # the frame's marker byte: 0xC0 baseline, 0xC2 progressive, …
     num_components: int
-    component_ids: bytes  # one each; R, G, B where they are no YCbCr
+    component_ids: bytes  # one each; R, G, B if the components are not YCbCr
     num_scan_components_first: int  # how many of them the first scan holds
     adobe_transform: int | None  # 0 none, 1 YCbCr, 2 YCCK; None without an Adobe marker
-    orientation: int  # EXIF's, 1 to 8; 1 where there is none or it makes no sense
+    orientation: int  # EXIF's, 1 to 8; 1 if it is missing or invalid
 
     @property
     def is_one_sequential_scan(self) -> bool:
-        """Whether the first scan holds everything and a decoder of it notices missing data."""
+        """Return whether the first scan contains everything, so that a decoder detects missing data."""
         return self.sof in _HUFFMAN_SEQUENTIAL and self.num_scan_components_first == self.num_components
 
     @property
@@ -55,6 +55,8 @@ class JpegHeader:
 
 
 class Segment(NamedTuple):
+    """A marker segment before or at the first scan's header."""
+
     marker: int
     start: int  # of the marker's last FF
     payload: bytes  # without the length
@@ -62,10 +64,10 @@ class Segment(NamedTuple):
 
 
 def parse_jpeg_header(data: bytes) -> JpegHeader:
-    """Everything up to the first scan, read by libjpeg's rules; so the size is the one it will decode to.
+    """Parse everything up to the first scan by libjpeg's rules, so that the size is the one it will decode to.
 
-    TRUNCATED when the data ends before the first scan, UNSUPPORTED_FORMAT for lossless, hierarchical and not 8-bit
-    frames, CORRUPT for anything libjpeg would not take.
+    Raises BadImage: TRUNCATED if the data ends before the first scan, UNSUPPORTED_FORMAT for a frame that is lossless,
+    hierarchical or not 8-bit, CORRUPT for anything else that libjpeg would refuse.
     """
     frame = b""
     sof = 0
@@ -78,7 +80,7 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
                 raise BadImage(Reason.CORRUPT, "two frame headers")
             sof, frame = marker, _checked_frame(marker, payload)
         elif marker == APP1 and payload.startswith(b"Exif\0\0"):
-            exif += payload[6:] if len(exif) < MAX_EXIF_BYTES else b""  # one too long for a segment goes on in the next
+            exif += payload[6:] if len(exif) < MAX_EXIF_BYTES else b""  # long EXIF data continues in the next segment
         elif marker == APP1 and payload.startswith(_XMP_NAME):
             xmp = payload
         elif marker == APP14 and payload.startswith(b"Adobe") and len(payload) >= 12:
@@ -99,9 +101,9 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
 
 
 def jpeg_segments(data: bytes) -> Iterator[Segment]:
-    """The marker segments up to and with the first scan's header; stray bytes between them are passed over.
+    """Yield the marker segments up to and including the first scan's header; skip stray bytes between them.
 
-    TRUNCATED when the data ends inside one, CORRUPT for an end or a second start of the image.
+    Raises BadImage: TRUNCATED if the data ends inside a segment, CORRUPT for an end or a second start of the image.
     """
     end = 2
     for _ in range(MAX_SEGMENTS):
@@ -123,14 +125,14 @@ def jpeg_segments(data: bytes) -> Iterator[Segment]:
 
 
 def has_jpeg_end(data: bytes) -> bool:
-    """Whether the scans run up to an end marker, by structure only: what the scans hold is not looked at."""
+    """Return whether the scans are followed by an end marker; the content of the scans is not examined."""
     return any(marker == EOI for marker, _ in _markers_from_first_scan(data))
 
 
 def is_one_scan_to_the_end(data: bytes) -> bool:
-    """Whether the first scan is followed by an end marker alone, by structure only, and has no hole in it.
+    """Return whether the first scan is followed by nothing but an end marker, and contains no hole.
 
-    A hole is what a file that was never written in full, or a bad disk, has in place of its data.
+    A hole is a run of zeros in place of data, in a file that was not written in full or is on a damaged disk.
     """
     start = max((segment.end for segment in jpeg_segments(data)), default=0)
     found = END_OF_SCAN.search(data, start)
@@ -138,22 +140,22 @@ def is_one_scan_to_the_end(data: bytes) -> bool:
 
 
 def check_scans(data: bytes, header: JpegHeader, max_scans: int) -> None:
-    """TRUNCATED when a component has no scan, which decodes to grey without a warning; CORRUPT beyond `max_scans`.
+    """Raise BadImage: TRUNCATED if a component has no scan, since it would silently be grey; CORRUPT for too many.
 
-    Of a progressive frame each component needs its first coefficient; the format lets the finer ones be left out.
+    In a progressive frame each component needs its first coefficient; the format allows the finer ones to be missing.
     """
     num_scans = 0
-    begun: set[int] = set()
+    coded: set[int] = set()
     for marker, payload in _markers_from_first_scan(data):
         if marker != SOS or len(payload) < 6:
             continue
         num_scans += 1
         if header.is_sequential or payload[-3] == 0:  # the scan's first coefficient
-            begun.update(payload[1:-3:2])
+            coded.update(payload[1:-3:2])
     if num_scans > max_scans:
         raise BadImage(Reason.CORRUPT, f"{num_scans} scans, at most {max_scans} are decoded")
-    if len(begun) < header.num_components:
-        raise BadImage(Reason.TRUNCATED, f"scans of {len(begun)} components, of {header.num_components}")
+    if len(coded) < header.num_components:
+        raise BadImage(Reason.TRUNCATED, f"scans of {len(coded)} components, of {header.num_components}")
 
 
 def _checked_frame(marker: int, payload: bytes) -> bytes:
@@ -173,7 +175,7 @@ def _checked_frame(marker: int, payload: bytes) -> bytes:
 
 
 def _checked_scan(payload: bytes, frame: bytes) -> int:
-    """The number of components in a scan."""
+    """Return the number of components in a scan. Raises BadImage if its header is not valid."""
     if not frame:
         raise BadImage(Reason.CORRUPT, "a scan without a frame header")
     if not payload or not 1 <= payload[0] <= 4 or len(payload) != 4 + 2 * payload[0]:
@@ -182,7 +184,7 @@ def _checked_scan(payload: bytes, frame: bytes) -> int:
 
 
 def _orientation(exif: bytes, xmp: bytes) -> int:
-    """EXIF's orientation, else XMP's, as Pillow's exif_transpose takes it; damaged metadata turns nothing."""
+    """Return EXIF's orientation, else XMP's, as Pillow's exif_transpose does; 1, upright, for damaged metadata."""
     found = _exif_orientation(exif) if exif else None
     if found is None and (match := _XMP_ORIENTATION.search(xmp)):
         found = int(match[1])
@@ -200,7 +202,7 @@ def _exif_orientation(exif: bytes) -> int | None:
 
 
 def _markers_from_first_scan(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Marker and payload of the first scan's header and of all that follows up to EOI, the scans' data left out."""
+    """Yield marker and payload of the first scan's header and of all segments up to EOI, without the scans' data."""
     position = len(data)
     for segment in jpeg_segments(data):
         if segment.marker == SOS:

@@ -1,6 +1,6 @@
-"""A JPEG becomes pixels by libjpeg-turbo, each of its warnings taken for what it means.
+"""Decode JPEGs with libjpeg-turbo, and raise BadImage for each warning that means a loss of data.
 
-libjpeg itself would fill up what is missing with grey and only warn.
+libjpeg itself only warns, and fills up with grey what is missing.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from infer_app.images.decode.jpeg_structure import (
 from infer_app.images.read.bad_image import BadImage, reason_of
 from infer_app.images.transform.geometry import Pixels
 
-MAX_PADDING_BYTES = 16  # as libjpeg counts, which reads some ahead; more may be the overwritten end of a picture
+MAX_PADDING_BYTES = 16  # as libjpeg counts, which reads ahead a little; more may be an overwritten end of a picture
 _STRICT = turbojpeg.TJFLAG_STOPONWARNING | turbojpeg.TJFLAG_LIMITSCANS
 _END_OF_IMAGE = b"\xff\xd9"
 _ZEROS = bytes(4)
 
 
 def decode_strictly(turbo: StrictTurbo, data: bytes, header: JpegHeader, scale: int) -> Pixels:
-    """Pixels that cost no warning, `scale` times fewer each way, after harmless oddities were put right in a copy."""
+    """Decode `scale` times smaller in each direction, without a warning; first correct harmless oddities in a copy."""
     try:
         return _decode_to_its_end(turbo, data, header, scale)
     except JpegRefused as refused:
@@ -47,10 +47,10 @@ def decode_strictly(turbo: StrictTurbo, data: bytes, header: JpegHeader, scale: 
 
 
 def _decode_to_its_end(turbo: StrictTurbo, data: bytes, header: JpegHeader, scale: int) -> Pixels:
-    """A file without an end marker is whole if it is one Huffman-coded scan and clean once the marker is there.
+    """Decode a file, also one without an end marker if it is one Huffman-coded scan and clean once the marker is added.
 
-    Of several scans the last ones may be missing without a trace, and arithmetic coding may leave out its last bytes.
-    A tail of zeros is what a crash leaves of a file that was being written; they can pass for grey blocks.
+    With several scans the last ones may be missing without a trace, and arithmetic coding may omit its last bytes. A
+    file that ends in zeros was being written when the machine crashed; zeros may decode to grey blocks.
     """
     try:
         return _decode_with_turbo(turbo, data, header, scale)
@@ -64,17 +64,17 @@ def _decode_to_its_end(turbo: StrictTurbo, data: bytes, header: JpegHeader, scal
 
 
 def _decode_with_turbo(turbo: StrictTurbo, data: bytes, header: JpegHeader, scale: int) -> Pixels:
-    """However few pixels are asked for, libjpeg reads every code of the file: what it warns of does not change."""
+    """Decode once. libjpeg reads all of the file at every scale, so its warnings do not depend on `scale`."""
     if header.num_components < 4:
         rgb: Pixels = turbo.decode(data, turbojpeg.TJPF_RGB, (1, scale), _STRICT)
         return rgb
-    # libjpeg leaves CMYK as it is stored: inverted, as Adobe writes it and Pillow takes it.
+    # libjpeg returns CMYK as it is stored: inverted, as Adobe writes it and Pillow reads it.
     cmyk = ~turbo.decode(data, turbojpeg.TJPF_CMYK, (1, scale), _STRICT)
     return np.array(Image.fromarray(cmyk, "CMYK").convert("RGB"))
 
 
 class JpegRefused(BadImage):
-    """libjpeg-turbo failed or warned; the reason is what its message means."""
+    """An error or a warning of libjpeg-turbo; the reason is derived from its message."""
 
     def __init__(self, message: str) -> None:
         super().__init__(reason_of(message), message)
@@ -84,12 +84,12 @@ class JpegRefused(BadImage):
 
     @property
     def may_be_harmless(self) -> bool:
-        """Stray bytes are harmless between the header's segments only; after a scan they mean that it lost its way."""
+        """Return whether the warning may be harmless; stray bytes are so only between the header's segments."""
         return bool(re.search(r"JFIF revision|Adobe color transform|SOS parameters|extraneous bytes", self.detail))
 
     @property
     def padding(self) -> int:
-        """Stray bytes between a scan that is complete and the end marker: cheap cameras write some."""
+        """Return the number of stray bytes between a complete scan and the end marker; cheap cameras write some."""
         found = re.search(r"(\d+) extraneous bytes before marker 0xd9", self.detail)
         return int(found[1]) if found else 0
 
@@ -99,14 +99,14 @@ class JpegRefused(BadImage):
 
     @property
     def is_beyond_turbo(self) -> bool:
-        """Not damage, but a subsampling or colour space that libjpeg-turbo's interface does not name."""
+        """Return whether the file has a subsampling or colour space that libjpeg-turbo's interface does not support."""
         return bool(re.search(r"Could not determine|Unsupported color conversion", self.detail))
 
 
 class StrictTurbo(turbojpeg.TurboJPEG):  # type: ignore[misc]
-    """PyTurboJPEG that raises for a warning too.
+    """A PyTurboJPEG that raises an exception for warnings too.
 
-    Its own way is warnings.warn and an undefined image; Python shows a repeated warning only once.
+    PyTurboJPEG itself calls warnings.warn and returns an undefined image; Python shows a repeated warning only once.
     """
 
     def _TurboJPEG__report_error(self, handle: Any) -> None:  # noqa: N802 - the name PyTurboJPEG gives it
@@ -115,7 +115,10 @@ class StrictTurbo(turbojpeg.TurboJPEG):  # type: ignore[misc]
 
 @cache
 def load_turbo() -> StrictTurbo | None:
-    """One per process. By its plain name first: PyTurboJPEG's own search starts a compiler to find the library."""
+    """Load the library once per process; None if it is not installed.
+
+    Its plain name is tried first, because PyTurboJPEG's own search starts a compiler to find the library.
+    """
     for path in ("libturbojpeg.so.0", None):
         try:
             return StrictTurbo(path)
@@ -125,11 +128,11 @@ def load_turbo() -> StrictTurbo | None:
 
 
 def without_oddities(data: bytes) -> bytes:
-    """A copy of a JPEG in which what decoders only grumble about is put right; the pixels are the same.
+    """Return a copy of a JPEG that causes none of the harmless warnings; the pixels are the same.
 
-    An unknown JFIF revision, an unknown Adobe transform (decoders then take the usual one), spectral bounds in the
-    scan headers of a sequential file (decoders don't use them), and stray bytes between the header's segments.
-    libjpeg reports only the first warning of a file, so that without this a harmless one would hide a loss of data.
+    Corrected are an unknown JFIF revision, an unknown Adobe transform (decoders then use the usual one), spectral
+    bounds in the scan headers of a sequential file (decoders ignore them), and stray bytes between the header's
+    segments. libjpeg reports only a file's first warning, so a harmless one would otherwise hide a loss of data.
     """
     header = parse_jpeg_header(data)
     pieces = [data[:2]]
@@ -144,7 +147,7 @@ def without_oddities(data: bytes) -> bytes:
 
 
 def without_padding(data: bytes, num_bytes: int) -> bytes:
-    """A JPEG of one scan without so many zeros or FF before its end marker; as it is if other bytes stand there."""
+    """Remove `num_bytes` of zeros or FF before the end marker of a JPEG of one scan; keep any other bytes there."""
     start = 0
     for segment in jpeg_segments(data):
         start = segment.end
@@ -155,7 +158,7 @@ def without_padding(data: bytes, num_bytes: int) -> bytes:
 
 
 def _usual(segment: Segment, header: JpegHeader) -> bytes:
-    """The payload of a header segment without its oddities."""
+    """Return the payload of a header segment with harmless oddities corrected."""
     marker, payload = segment.marker, segment.payload
     if marker == APP0 and payload.startswith(b"JFIF\0") and len(payload) >= 7:
         return payload[:5] + b"\x01\x01" + payload[7:]
@@ -172,7 +175,7 @@ def _usual_scan(payload: bytes, header: JpegHeader) -> bytes:
 
 
 def _usual_scans(rest: bytes, header: JpegHeader) -> bytes:
-    """The first scan's data and all that follows, the later scan headers without their oddities."""
+    """Return the first scan's data and all that follows, with harmless oddities of later scan headers corrected."""
     fixed = bytearray(rest)
     position = 0
     while found := END_OF_SCAN.search(rest, position):

@@ -1,6 +1,6 @@
-"""Which addresses a host may be reached at, so that no image's location leads into the local network.
+"""Resolve hosts to the addresses that may be connected to, so that no image's location leads into the local network.
 
-The very address that was checked is connected to: a name that means another machine a moment later gains nothing.
+The connection is made to the very address that was checked, because a name may mean another machine a moment later.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 
-_NAT64 = IPv6Network("64:ff9b::/96")  # IPv4 addresses as networks without IPv4 write them, RFC 6052
+_NAT64 = IPv6Network("64:ff9b::/96")  # IPv4 addresses as written in networks without IPv4, RFC 6052
 
 SocketAddress = tuple[socket.AddressFamily, Any]  # what socket.socket and its connect take
 
 
 def resolve(host: str, port: int, may_be_private: bool) -> Sequence[SocketAddress]:
-    """Where a host may be connected to. Raises OSError when it has no address, BadImage when none is allowed."""
+    """Return the allowed addresses of a host. Raises OSError if it has no address, BadImage if none is allowed."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError:  # a label of more than 63 characters
@@ -31,7 +31,7 @@ def resolve(host: str, port: int, may_be_private: bool) -> Sequence[SocketAddres
 
 
 def _is_allowed(text: str, may_be_private: bool) -> bool:
-    """Link-local addresses are never allowed: clouds serve credentials at 169.254.169.254."""
+    """Return whether an address is allowed; link-local ones never are: clouds serve credentials at 169.254.169.254."""
     address = _innermost(ip_address(text.partition("%")[0]))
     if address.is_multicast or address.is_link_local or address.is_unspecified:
         return False
@@ -40,7 +40,7 @@ def _is_allowed(text: str, may_be_private: bool) -> bool:
 
 
 def _innermost(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 address stands for, where it does."""
+    """Return the IPv4 address that an IPv6 address contains, or else the address itself."""
     if isinstance(address, IPv4Address):
         return address
     if address in _NAT64:

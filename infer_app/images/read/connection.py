@@ -1,7 +1,7 @@
 """Connect urllib3 to addresses that were checked, and end all waits for a response at one time.
 
 urllib3 itself resolves a name as it connects, after any check, when it could mean another machine; and it limits each
-wait for the server separately, so that one which sends a byte now and then could hold a reader for ever.
+wait for the server separately, so that a server which sends a byte now and then could hold up a reader for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from infer_app.images.read.addresses import SocketAddress, resolve
 
 
 def seconds_until(ends_at: float) -> float:
-    """Return what is left until a time of time.monotonic(). Raise TimeoutError when it has passed."""
+    """Return the seconds left until a time of time.monotonic(). Raises TimeoutError if it has passed."""
     left = ends_at - time.monotonic()
     if left <= 0:
         raise TimeoutError("the time limit has passed")
@@ -28,7 +28,7 @@ def seconds_until(ends_at: float) -> float:
 
 
 def open_pool(scheme: str, host: str, port: int, may_be_private: bool, size: int) -> HTTPConnectionPool:
-    """Return a pool that keeps up to `size` connections to a host. Nothing is connected yet."""
+    """Return a pool that keeps up to `size` connections to a host, none of which is opened yet."""
     if scheme == "http":
         return _Pool(host, port, maxsize=size, may_be_private=may_be_private)
     tls = ssl.create_default_context()  # made once: urllib3 would read the certificates for each connection, in 20 ms
@@ -37,7 +37,7 @@ def open_pool(scheme: str, host: str, port: int, may_be_private: bool, size: int
 
 
 class _Socket(socket.socket):
-    """Wait for data until `ends_at`, of time.monotonic(), however often it is read."""
+    """A socket whose reads all end at `ends_at`, a time of time.monotonic()."""
 
     ends_at = 0.0
 
@@ -58,9 +58,9 @@ class _Connection(HTTPConnection):
         self._may_be_private = may_be_private
 
     def _new_conn(self) -> socket.socket:
-        """Connect to an address that was checked. Host, TLS and certificate go by the name all the same.
+        """Connect to an address that was checked; the Host header, TLS and the certificate still use the name.
 
-        Raise NewConnectionError, and BadImage for a host that may not be connected to.
+        Raises NewConnectionError, and BadImage for a host that may not be connected to.
         """
         try:
             addresses = resolve(self.host, self.port, self._may_be_private)
@@ -73,7 +73,7 @@ class _Connection(HTTPConnection):
         return super().getresponse()
 
     def _ends_at(self) -> float:
-        """Return when the whole request has to end: `timeout` is what urllib3 finds left before each of its steps."""
+        """Return when the whole request must end: before each step urllib3 sets `timeout` to the time that is left."""
         assert self.timeout is not None
         return time.monotonic() + self.timeout
 

@@ -1,4 +1,4 @@
-"""Read images from web servers by urllib3: capped, timed, and never from a place or an address that is not allowed.
+"""Read images from web servers by urllib3: within limits of size and time, and only from allowed URLs and addresses.
 
 Redirects are followed here, since each has to be allowed. No proxy is used.
 """
@@ -29,7 +29,7 @@ from infer_app.locations import HTTP_PORTS, RemoteAccess, RemoteUrl, parse_url
 MAX_REDIRECTS = 5
 PIECE_BYTES = 1 << 18
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
-BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # what may go well a second later
+BUSY = frozenset({408, 425, 429, 500, 502, 503, 504})  # may succeed a second later
 REASONS = {
     401: Reason.PERMISSION_DENIED,
     403: Reason.PERMISSION_DENIED,
@@ -37,26 +37,26 @@ REASONS = {
     410: Reason.NOT_FOUND,
 }
 HEADERS = {"User-Agent": f"infer_app/{__version__}", "Accept": "image/*, */*"}
-# Brotli and others are not asked for; gzip neither, but storages send what was stored that way.
+# No encoding is requested, but storages send objects as gzip that were stored so.
 GZIP = frozenset({"gzip", "x-gzip"})
 _ZLIB_GZIP = 16 + zlib.MAX_WBITS
 _STRAY_PERCENT = re.compile(r"%(?![0-9a-f]{2})", re.IGNORECASE)
 
 
 class HttpReader:
-    """Read from the web servers of `access`. Any thread may read; connections are kept for all of them."""
+    """A reader for the web servers that `access` allows; all threads share it and its connections."""
 
     def __init__(self, access: RemoteAccess) -> None:
         logging.getLogger("urllib3").setLevel(logging.CRITICAL)  # it logs URLs, whose queries may hold signatures
         self._access = access
-        origins = {_origin(place.root) for place in access.places if place.root.scheme in HTTP_PORTS}
+        origins = {_origin(prefix.root) for prefix in access.places if prefix.root.scheme in HTTP_PORTS}
         self._pools = {
             origin: open_pool(*origin, may_be_private=origin[1] in access.private_hosts, size=access.concurrency)
             for origin in origins
         }
 
     def read(self, url: RemoteUrl, max_bytes: int, deadline: float) -> ImageBytes:
-        """Try once, redirects included. Raise BadImage, or Transient for what may go well a second later."""
+        """Read a URL, following redirects, without retries. Raises BadImage, or Transient if it may succeed later."""
         for _ in range(1 + MAX_REDIRECTS):
             with self._get(url, deadline) as response:
                 if response.status not in REDIRECTS:
@@ -64,13 +64,13 @@ class HttpReader:
                 url = self._redirected(url, response.headers.get("Location", ""))
         raise BadImage(Reason.READ_ERROR, f"more than {MAX_REDIRECTS} redirects")
 
-    def answer(self, url: RemoteUrl, deadline: float) -> int:
-        """Return the status a host answers with, redirects not followed. Raise as `read` does."""
+    def status(self, url: RemoteUrl, deadline: float) -> int:
+        """Return the status of the response without following redirects. Raises as `read` does."""
         with self._get(url, deadline) as response:
             return response.status
 
     def connect(self, url: RemoteUrl, deadline: float) -> None:
-        """Find out whether anybody listens. Raise as `read` does."""
+        """Connect to the server and close the connection. Raises as `read` does."""
         pool = self._pools[_origin(url)]
         with (
             _translate_errors(),
@@ -80,7 +80,7 @@ class HttpReader:
 
     @contextmanager
     def _get(self, url: RemoteUrl, deadline: float) -> Iterator[BaseHTTPResponse]:
-        """Yield the response. Its connection is kept only where it is read to its end."""
+        """Yield the response. Its connection is kept only if it is read to the end."""
         with (
             _translate_errors(),
             self._pools[_origin(url)].urlopen(
@@ -101,9 +101,9 @@ class HttpReader:
         try:
             found = parse_url(urljoin(str(url), target))
         except ValueError as error:
-            raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"redirected to what is no http(s) URL: {error}") from None
-        if found.scheme not in HTTP_PORTS or not any(place.allows(found) for place in self._access.places):
-            raise BadImage(Reason.LOCATION_NOT_ALLOWED, "redirected to what [remote] allow does not name")
+            raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"redirected to an invalid URL: {error}") from None
+        if found.scheme not in HTTP_PORTS or not any(prefix.allows(found) for prefix in self._access.places):
+            raise BadImage(Reason.LOCATION_NOT_ALLOWED, "redirected to a URL that [remote] allow does not allow")
         return found
 
 
@@ -112,19 +112,19 @@ def _origin(url: RemoteUrl) -> tuple[str, str, int]:
 
 
 def _target(url: RemoteUrl) -> str:
-    """Return path and query as they are sent. urllib3 would escape every % where a single one begins no escape."""
+    """Return path and query as sent. urllib3 would escape every % if only one of them begins no escape."""
     target = f"{url.path}?{url.query}" if url.query else url.path
     return _STRAY_PERCENT.sub("%25", target)
 
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Raise BadImage or Transient for errors of a library, whose text may hold what the server sent, or the URL."""
+    """Raise BadImage or Transient for errors of a library, without their text: it may hold the URL or an answer."""
     try:
         yield
     except (HTTPError, OSError) as error:
-        # An error of urllib3 has the one that it wraps as its cause or as an argument.
-        wrapped = (one for one in (error.__cause__, *error.args) if isinstance(one, Exception))
+        # An error of urllib3 has the error that it wraps as its cause or as an argument.
+        wrapped = (inner for inner in (error.__cause__, *error.args) if isinstance(inner, Exception))
         raise _translated(next(wrapped, error)) from None
 
 
@@ -133,8 +133,8 @@ def _translated(error: Exception) -> BadImage | Transient:
         return BadImage(Reason.READ_TIMEOUT, "read exceeded the time limit")
     if isinstance(error, ssl.SSLCertVerificationError):
         return BadImage(Reason.READ_ERROR, f"the server's certificate is not trusted: {error.verify_message}")
-    said = getattr(error, "strerror", None)
-    return Transient(f"{type(error).__name__}: {said}" if said else type(error).__name__)
+    message = getattr(error, "strerror", None)
+    return Transient(f"{type(error).__name__}: {message}" if message else type(error).__name__)
 
 
 def _image(response: BaseHTTPResponse, max_bytes: int) -> ImageBytes:
@@ -156,7 +156,7 @@ def _refusal(response: BaseHTTPResponse) -> BadImage | Transient:
 
 
 def _body(response: BaseHTTPResponse, max_bytes: int) -> bytes:
-    """Return the body, counted as it comes, whatever its Content-Length says."""
+    """Read the body, and count its bytes as they arrive, whatever its Content-Length is."""
     if (announced := response.length_remaining or 0) > max_bytes:
         raise too_large(announced, max_bytes)
     pieces, size = [], 0
@@ -178,7 +178,7 @@ def _decoded(data: bytes, encoding: str, max_bytes: int) -> bytes:
     if encoding in ("", "identity"):
         return data
     if encoding not in GZIP:
-        raise BadImage(Reason.READ_ERROR, "a Content-Encoding that was not asked for")
+        raise BadImage(Reason.READ_ERROR, "a Content-Encoding that was not requested")
     unzip = zlib.decompressobj(_ZLIB_GZIP)
     try:
         plain = unzip.decompress(data, max_bytes + 1)

@@ -1,6 +1,6 @@
-"""Objects of S3, Google and Azure storages, by fsspec: credentials are found where their own tools find them.
+"""Read objects of S3, Google and Azure by fsspec, with the credentials that those services' own tools find.
 
-fsspec runs one event loop in a thread, made with the first file system: never before a worker has been forked.
+fsspec runs an event loop in a thread, which is started with the first file system, so never before a worker is forked.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.retry import Transient
 from infer_app.locations import AllowedPrefix, RemoteAccess, RemoteUrl
 
-RANGE_NOT_SATISFIABLE = 416  # the answer when the first byte of an empty object is asked for
+RANGE_NOT_SATISFIABLE = 416  # the answer to a request for the first byte of an empty object
 
 
 class ObjectReader:
-    """File systems are kept, one for each scheme. Any thread may read."""
+    """A reader that keeps one file system for each scheme; any thread may use it."""
 
     def __init__(self, access: RemoteAccess) -> None:
         self._access = access
@@ -31,7 +31,7 @@ class ObjectReader:
         self._opened: dict[str, Any] = {}
 
     def read(self, url: RemoteUrl, max_bytes: int, deadline: float) -> ImageBytes:
-        """One attempt. Raises BadImage, Transient for what may go well a second later."""
+        """Read an object, without retries. Raises BadImage, or Transient for a failure that may be temporary."""
         if not url.key or url.key.endswith("/"):
             raise BadImage(Reason.NOT_REGULAR_FILE, "a folder")
         try:
@@ -44,27 +44,30 @@ class ObjectReader:
             raise BadImage(Reason.TOO_LARGE_BYTES, f"more than the {max_bytes:,} bytes that are read")
         return ImageBytes(data, FileFacts(size=len(data), sha256=hashlib.sha256(data).hexdigest()))
 
-    def look(self, url: RemoteUrl, deadline: float) -> bool:
-        """Whether there is anything below a place's URL. Raises BadImage, Transient as `read` does."""
+    def exists(self, url: RemoteUrl, deadline: float) -> bool:
+        """Return whether there is anything below a URL. Raises as `read` does."""
         try:
             return bool(self._call(url, "_info", deadline))
         except Exception as error:
             raise _refusal(error) from error
 
-    def list_folders(self, place: AllowedPrefix) -> Iterator[list[tuple[str, int | None]]]:
-        """(location, size in bytes) of all objects below a place, a folder at a time. Raises StorageUnavailable."""
-        filesystem, prefix = self._open(place.root.scheme), f"{place.root.scheme}://"
+    def list_folders(self, prefix: AllowedPrefix) -> Iterator[list[tuple[str, int | None]]]:
+        """Yield (location, size in bytes) of all objects below a prefix, one list per folder.
+
+        Raises StorageUnavailable.
+        """
+        filesystem, scheme = self._open(prefix.root.scheme), f"{prefix.root.scheme}://"
         try:
-            walked = filesystem.walk(_path(place.root), detail=True, on_error="raise")
+            walked = filesystem.walk(_path(prefix.root), detail=True, on_error="raise")
             for _, _, found in walked:
                 yield [
-                    (f"{prefix}{info['name']}", info.get("size"))
+                    (f"{scheme}{info['name']}", info.get("size"))
                     for _, info in sorted(found.items())
                     if not info["name"].endswith("/")
                 ]
         except Exception as error:
             raise StorageUnavailable(
-                f"{place} can't be listed: {_refusal(error).detail}", "`infer doctor` checks every place"
+                f"{prefix} can't be listed: {_refusal(error).detail}", "`infer doctor` checks every [remote] prefix"
             ) from error
 
     def _call(self, url: RemoteUrl, name: str, deadline: float, **options: int) -> Any:
@@ -89,7 +92,7 @@ def _path(url: RemoteUrl) -> str:
 
 def _open_s3(access: RemoteAccess) -> Any:
     s3fs = importlib.import_module("s3fs")
-    # Its own retries and botocore's would multiply with ours.
+    # The retries of s3fs and of botocore would multiply with ours.
     config = {"retries": {"total_max_attempts": 1}, "max_pool_connections": max(10, access.concurrency)}
     filesystem = s3fs.S3FileSystem(config_kwargs=config, use_listings_cache=False, skip_instance_cache=True)
     filesystem.retries = 1
@@ -97,7 +100,7 @@ def _open_s3(access: RemoteAccess) -> Any:
 
 
 def _open_google(_: RemoteAccess) -> Any:
-    core = importlib.import_module("gcsfs.core")  # not the class of zonal buckets, which asks for each bucket's kind
+    core = importlib.import_module("gcsfs.core")  # not the class for zonal buckets, which requests each bucket's kind
     return core.GCSFileSystem(use_listings_cache=False, skip_instance_cache=True)
 
 
@@ -115,7 +118,7 @@ _OPEN: dict[str, Callable[[RemoteAccess], Any]] = {
 
 
 def _refusal(error: Exception) -> BadImage | Transient:
-    """In words of ours: a library's may hold an account, a key's id or a signed URL."""
+    """Describe an error without the library's text, which may hold an account, a key's id or a signed URL."""
     if isinstance(error, BadImage | Transient):
         return error
     status = _status(error)
@@ -128,7 +131,7 @@ def _refusal(error: Exception) -> BadImage | Transient:
     name = type(error.__cause__ or error).__name__
     detail = f"{name}, HTTP {status}" if status else name
     is_forbidden = isinstance(error, PermissionError) or status in (401, 403) or str(error).startswith("Forbidden")
-    if is_forbidden or "Credential" in name:  # gcsfs's OSError tells no more than that word
+    if is_forbidden or "Credential" in name:  # this word is all that an OSError of gcsfs has
         return BadImage(Reason.PERMISSION_DENIED, detail)
     if isinstance(error, OSError) and error.errno == errno.EINVAL:
         return BadImage(Reason.READ_ERROR, detail)
@@ -140,7 +143,7 @@ def _empty() -> BadImage:
 
 
 def _status(error: Exception) -> int | None:
-    """HTTP's, where the library tells it: botocore in the cause's response, gcsfs as code, Azure as status_code."""
+    """Return the HTTP status: botocore has it in the cause's response, gcsfs as code, Azure as status_code."""
     response = getattr(error.__cause__, "response", None) or {}
     if isinstance(response, dict) and "ResponseMetadata" in response:
         found = response["ResponseMetadata"].get("HTTPStatusCode")

@@ -1,6 +1,6 @@
-"""From a location to its bytes. Of this machine regular files under the allowed roots, capped before they are read.
+"""Read the bytes at a location: on this machine only regular files under the allowed roots, of a limited size.
 
-What lies elsewhere is left to `remote`, which is loaded only where there is such a location.
+URLs are read by `remote`, which is imported only when there is one.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ OUTSIDE = "outside the allowed roots"
 
 
 class Rows(Protocol):
-    """Images that lie in a database."""
+    """Images that are stored in a database."""
 
     def read(self, image_id: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
-        """Size and bytes; None where there is no such image, no bytes where they are too many. Raises OSError."""
+        """Return size and bytes (None if they are too many); None if there is no such image. Raises OSError."""
 
 
 @dataclass(frozen=True)
 class ReadLimits:
-    """What may be read."""
+    """Limits of what is read, and where."""
 
     roots: tuple[Path, ...]
     max_bytes: int
@@ -43,9 +43,9 @@ class ReadLimits:
 
 
 def read_image(location: str, limits: ReadLimits) -> ImageBytes:
-    """The bytes of a local path, a file:// URI or a URL, with their size, modification time and sha256.
+    """Read a local path, a file:// URI or a URL, with size, modification time and sha256.
 
-    `facts` of a BadImage hold what was known when the image was refused.
+    Raises BadImage, whose `facts` are those known when the image was refused.
     """
     if is_remote(location):
         from infer_app.images.read.remote import read_remote
@@ -66,7 +66,7 @@ def read_image(location: str, limits: ReadLimits) -> ImageBytes:
 
 
 def refused_among(refs: Sequence[ImageRef], limits: ReadLimits) -> list[Broken]:
-    """Return the images that `read_image` would refuse for their locations alone. None of them is read."""
+    """Return the images that `read_image` would refuse for their locations alone, without reading any."""
     return [Broken(ref, Reason.LOCATION_NOT_ALLOWED, why, "read") for ref in refs if (why := _why_refused(ref, limits))]
 
 
@@ -90,7 +90,7 @@ def _read_row(rows: Rows, image_id: str, max_bytes: int) -> ImageBytes:
     except OSError as error:
         raise BadImage(Reason.READ_ERROR, str(error)) from None
     if found is None:
-        raise BadImage(Reason.NOT_FOUND, "the source has no such row any more")
+        raise BadImage(Reason.NOT_FOUND, "the source no longer has this row")
     size, data = found
     facts = FileFacts(size=size)
     if not size:
@@ -103,9 +103,9 @@ def _read_row(rows: Rows, image_id: str, max_bytes: int) -> ImageBytes:
 
 
 def read_ahead(location: str, limits: ReadLimits) -> None:
-    """Asks the kernel to fetch a file that will soon be read, and does not wait for it; what fails is left to the read.
+    """Ask the kernel to fetch a file that will be read soon, without waiting; ignore failures, which the read reports.
 
-    It costs 20 µs where the file is in memory already, and on a slow disk hides the wait behind the images before it.
+    This takes 20 µs if the file is in memory already. On a slow disk the wait overlaps with the images before it.
     """
     with (
         suppress(OSError, ValueError, BadImage),
@@ -119,7 +119,7 @@ def read_ahead(location: str, limits: ReadLimits) -> None:
 
 
 def stat_facts(location: str, path_map: PathMapping = NO_MAPPING) -> FileFacts:
-    """Size and modification time of a regular file without reading it; empty where they can't be had."""
+    """Return size and modification time of a regular file without reading it; empty facts if they are unknown."""
     try:
         return _facts_of(local_path(location, path_map))
     except BadImage:
@@ -142,7 +142,7 @@ def _facts_of(path: str) -> FileFacts:
 
 
 def local_path(location: str, path_map: PathMapping = NO_MAPPING) -> str:
-    """The absolute path under which a location is read; BadImage for everything that is not on this machine."""
+    """Return the absolute path at which a location is read. Raises BadImage if it is not on this machine."""
     if not location:
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, "no location")
     if location.startswith("/"):
@@ -175,10 +175,10 @@ def _descriptor(path: str, flags: int) -> Iterator[int]:
 
 
 def _read_pinned(pinned: int, limits: ReadLimits) -> ImageBytes:
-    """Check the file an O_PATH descriptor stands for, then read that very file.
+    """Check the file that an O_PATH descriptor refers to, then read that very file.
 
-    O_PATH opens nothing: a FIFO does not block, a device does not act. The kernel says where the descriptor really
-    points, symlinks resolved, and the file is read through it; so nothing can be swapped between check and read.
+    O_PATH does not open the file: a FIFO does not block, a device does nothing. The kernel reports the real path of the
+    descriptor, with symlinks resolved, and the file is read through it, so it can't be replaced between check and read.
     """
     link = f"/proc/self/fd/{pinned}"
     if not _is_allowed(os.readlink(link), limits):  # noqa: PTH115 - a Path costs more than the call
@@ -198,7 +198,7 @@ def _read_pinned(pinned: int, limits: ReadLimits) -> ImageBytes:
 
 
 def _read_to_end(readable: int, size: int, limits: ReadLimits, facts: FileFacts) -> bytes:
-    """One system call for a file that keeps its size; one that grows meanwhile is read up to the cap."""
+    """Read a file with one system call if it keeps its size; read a file that grows meanwhile up to the limit."""
     data = os.read(readable, size + 1)
     if len(data) == size:
         return data
@@ -219,19 +219,19 @@ def _is_allowed(real_path: str, limits: ReadLimits) -> bool:
 
 
 def leads_elsewhere(root: Path, limits: ReadLimits) -> bool:
-    """Return whether a link on the way to a root was changed since this process first read from it."""
+    """Return whether a link on the path of a root was changed since this process first read from it."""
     known = _resolved_roots(limits.roots)[limits.roots.index(root)]
     return os.path.realpath(root).rstrip("/") + "/" != known
 
 
 @lru_cache(maxsize=64)
 def _resolved_roots(roots: tuple[Path, ...]) -> tuple[str, ...]:
-    """Each root without symlinks and with one closing slash, so that /data does not allow /database."""
+    """Return each root without symlinks and with one trailing slash, so that /data does not allow /database."""
     return tuple(os.path.realpath(root).rstrip("/") + "/" for root in roots)
 
 
 def _refusal(path: str, limits: ReadLimits, error: OSError) -> BadImage:
-    """What a failed open or read means; outside the roots it says nothing about what exists there."""
+    """Return the BadImage for a failed open or read; outside the roots it does not reveal what exists there."""
     if not _is_allowed(os.path.realpath(path), limits):
         return BadImage(Reason.LOCATION_NOT_ALLOWED, OUTSIDE)
     reason = _REASON_OF_ERRNO.get(error.errno or 0, Reason.READ_ERROR)

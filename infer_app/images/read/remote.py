@@ -1,4 +1,4 @@
-"""Images that lie elsewhere: whether they are allowed, who reads them, how often it is tried, and until when."""
+"""Read images from URLs: check that they are allowed, choose the reader, and retry until the time limit."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from infer_app.images.read.objects import ObjectReader
 from infer_app.images.read.retry import retried
 from infer_app.locations import HTTP_PORTS, PACKAGES, AllowedPrefix, RemoteAccess, RemoteUrl, parse_url
 
-LOOK_S = 10.0  # for a place to answer
+CHECK_S = 10.0  # time limit of a check
 
 T = TypeVar("T")
 
 
 def read_remote(location: str, max_bytes: int, access: RemoteAccess) -> ImageBytes:
-    """The bytes of a URL, within `access.timeout_s`, retries included. Raises BadImage."""
+    """Read a URL within `access.timeout_s`, including retries. Raises BadImage."""
     url = allowed_url(location, access)
     deadline = time.monotonic() + access.timeout_s
     http, objects = _readers(access)
@@ -31,69 +31,69 @@ def read_remote(location: str, max_bytes: int, access: RemoteAccess) -> ImageByt
 
 
 def allowed_url(location: str, access: RemoteAccess) -> RemoteUrl:
-    """Raises BadImage for what [remote] allow does not name."""
+    """Parse a URL. Raises BadImage if [remote] allow does not allow it."""
     try:
         url = parse_url(location)
     except ValueError as error:
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, str(error)) from None
-    if not any(place.allows(url) for place in access.places):
-        raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {url.scheme!r}: not among the places of [remote] allow")
+    if not any(prefix.allows(url) for prefix in access.places):
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {url.scheme!r}: not allowed by [remote] allow")
     return url
 
 
-def look_at(place: AllowedPrefix, access: RemoteAccess) -> str:
-    """What a place answers, in words.
+def probe(prefix: AllowedPrefix, access: RemoteAccess) -> str:
+    """Request an allowed prefix, and describe the answer for the user.
 
-    Raises StorageUnavailable for one that does not answer or, of buckets, is not there; UsageError for one that can't
-    be read here.
+    Raises StorageUnavailable if a server does not answer or a bucket does not exist, UsageError if the prefix can't be
+    read on this machine.
     """
-    check_installed(place)
+    check_installed(prefix)
     http, objects = _readers(access)
-    if place.root.scheme in HTTP_PORTS:
-        return f"answers with HTTP {_ask(place, access, http.answer)}"
-    return "is there" if _ask(place, access, objects.look) else "answers, but may not be listed"
+    if prefix.root.scheme in HTTP_PORTS:
+        return f"answers with HTTP {_ask(prefix, access, http.status)}"
+    return "is there" if _ask(prefix, access, objects.exists) else "answers, but may not be listed"
 
 
-def check_there(place: AllowedPrefix, access: RemoteAccess) -> None:
-    """Raises StorageUnavailable where nobody answers. Whatever a web server would answer says that it is there."""
+def check_there(prefix: AllowedPrefix, access: RemoteAccess) -> None:
+    """Raise StorageUnavailable if nothing answers; a web server only needs to accept a connection."""
     http, objects = _readers(access)
-    _ask(place, access, http.connect if place.root.scheme in HTTP_PORTS else objects.look)
+    _ask(prefix, access, http.connect if prefix.root.scheme in HTTP_PORTS else objects.exists)
 
 
-def list_folders(place: AllowedPrefix, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
-    """(location, size in bytes) of all objects below a place, a folder at a time.
+def list_folders(prefix: AllowedPrefix, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
+    """Yield (location, size in bytes) of all objects below an allowed prefix, one list per folder.
 
-    Raises UsageError for a scheme that has no listing or isn't installed, StorageUnavailable.
+    Raises UsageError for a scheme that has no listing or is not installed, and StorageUnavailable.
     """
-    if place.root.scheme in HTTP_PORTS:
-        raise UsageError(f"{place}: web servers have no listing", "name single images, or fill the table yourself")
-    check_installed(place)
-    return _readers(access)[1].list_folders(place)
+    if prefix.root.scheme in HTTP_PORTS:
+        raise UsageError(f"{prefix}: web servers have no listing", "name single images, or fill the table yourself")
+    check_installed(prefix)
+    return _readers(access)[1].list_folders(prefix)
 
 
-def check_installed(place: AllowedPrefix) -> None:
-    """Raises UsageError where the package that reads a place's scheme is not installed."""
-    package, extra = PACKAGES.get(place.root.scheme, ("", ""))
+def check_installed(prefix: AllowedPrefix) -> None:
+    """Raise UsageError if the package that reads a prefix's scheme is not installed."""
+    package, extra = PACKAGES.get(prefix.root.scheme, ("", ""))
     if package and find_spec(package) is None:
-        raise UsageError(f"{place} needs {package}", f"pip install 'infer_app[{extra}]'")
+        raise UsageError(f"{prefix} needs {package}", f"pip install 'infer_app[{extra}]'")
 
 
-def _ask(place: AllowedPrefix, access: RemoteAccess, ask: Callable[[RemoteUrl, float], T]) -> T | None:
-    """What is answered; None where that is no answer for us, who may not see it."""
-    deadline = time.monotonic() + min(LOOK_S, access.timeout_s)
+def _ask(prefix: AllowedPrefix, access: RemoteAccess, ask: Callable[[RemoteUrl, float], T]) -> T | None:
+    """Return what `ask` returns; None if permission is denied. Raises UsageError or StorageUnavailable."""
+    deadline = time.monotonic() + min(CHECK_S, access.timeout_s)
     try:
-        return retried(lambda: ask(place.root, deadline), access.retries, deadline)
+        return retried(lambda: ask(prefix.root, deadline), access.retries, deadline)
     except BadImage as bad:
         if bad.reason is Reason.PERMISSION_DENIED:
             return None
         if bad.reason is Reason.LOCATION_NOT_ALLOWED:
-            hint = f'if it is meant: [remote] allow_private_hosts = ["{place.root.host}"]'
-            raise UsageError(f"{place}: {bad.detail}", hint) from None
+            hint = f'if it is meant: [remote] allow_private_hosts = ["{prefix.root.host}"]'
+            raise UsageError(f"{prefix}: {bad.detail}", hint) from None
         hint = "is it up, and are its name, the network and the credentials right? its images stay pending"
-        raise StorageUnavailable(f"{place}: {bad.reason}: {bad.detail}", hint) from None
+        raise StorageUnavailable(f"{prefix}: {bad.reason}: {bad.detail}", hint) from None
 
 
 @lru_cache(maxsize=2)
 def _readers(access: RemoteAccess) -> tuple[HttpReader, ObjectReader]:
-    """Of this process: neither connections nor an event loop survive a fork."""
+    """Return the readers of this process: neither connections nor an event loop survive a fork."""
     return HttpReader(access), ObjectReader(access)

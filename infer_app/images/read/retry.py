@@ -1,4 +1,4 @@
-"""Reads again what may go well a second later, with pauses that many readers don't all end at the same moment."""
+"""Retry reads that may succeed a second later, with random pauses so that readers don't all retry at the same time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Transient(Exception):
-    """A read that failed for a reason that may be gone soon; `pause_s` is what the server asked for."""
+    """A read failure that may be temporary; `pause_s` is the pause that the server requested."""
 
     def __init__(self, detail: str, pause_s: float | None = None) -> None:
         super().__init__(detail, pause_s)
@@ -26,9 +26,9 @@ class Transient(Exception):
 
 
 def retried(attempt: Callable[[], T], retries: int, deadline: float) -> T:
-    """Exponential backoff with full jitter: each pause is drawn from nothing up to twice the one before.
+    """Call `attempt`, and after a Transient again, with exponential back-off and full jitter.
 
-    Raises BadImage(read_error) when the retries, or the time until the deadline, are used up.
+    Raises BadImage(READ_ERROR) when the retries, or the time until the deadline, are used up.
     """
     for number in range(retries + 1):
         try:

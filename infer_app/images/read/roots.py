@@ -1,4 +1,4 @@
-"""Whether the folders of images are there: looked at when a file is not, by the process that missed it."""
+"""Check, after an image could not be read, whether its root folder is still available, in the process that read it."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from infer_app.images.read.read_image import ReadLimits, leads_elsewhere, local_
 
 # What an image is told when it is its root that is gone, or leads elsewhere by now.
 
-
 _HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"
 
 
 def check_root(location: str, limits: ReadLimits) -> None:
-    """Raise StorageUnavailable where the root or the folder of a local image that could not be read has failed.
+    """Raise StorageUnavailable if the root or the folder of a local image has failed.
 
-    A root has where it is gone, empty or another one by now; a folder of it where not even its state can be had, as of
-    a mount whose server is gone.
+    A root has failed if it is gone, empty or was replaced; a folder, if not even its state can be read, as on a mount
+    whose server is gone.
     """
     try:
         path = Path(local_path(location, limits.path_map))
@@ -39,7 +38,7 @@ def check_root(location: str, limits: ReadLimits) -> None:
 
 
 def _is_gone(root: Path) -> bool:
-    """Return whether nothing is in the folder: an unmounted file system leaves an empty one behind."""
+    """Return whether a folder is missing or empty: an unmounted file system leaves an empty one behind."""
     try:
         with os.scandir(root) as entries:
             return next(entries, None) is None

@@ -1,4 +1,4 @@
-"""Samples become a batch: good pixels take rows in order, broken ones take none."""
+"""Collate samples into a batch: good samples take rows in order, broken ones take none."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from infer_app.domain import Batch, Broken, Sample
 def collate(samples: Iterable[Sample | Broken], buffer: Tensor) -> Batch:
     """Copy good pixels into the first rows of `buffer`, (N, H, W, 3) uint8; `pixels` of the batch is a view of it.
 
-    An all-broken batch is a legal value with n = 0. More good samples than rows is a ValueError.
+    If all samples are broken, the batch is valid and has n = 0. Raises ValueError for more good samples than rows.
     """
     good: list[Sample] = []
     broken: list[Broken] = []
@@ -28,7 +28,7 @@ def collate(samples: Iterable[Sample | Broken], buffer: Tensor) -> Batch:
 
 
 def _checked(sample: Sample, buffer: Tensor) -> Tensor:
-    """The sample's pixels; copying would broadcast or cast another shape or dtype without a word."""
+    """Return the sample's pixels. Raises ValueError for another shape or dtype, which a copy would silently convert."""
     pixels = sample.pixels
     if pixels.shape != buffer.shape[1:] or pixels.dtype != buffer.dtype:
         raise ValueError(

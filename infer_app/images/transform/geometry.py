@@ -1,4 +1,4 @@
-"""Which pixels of an image are resized to what, by the rounding of the recipe's original."""
+"""Compute which pixels of an image are resized to which size, rounded as in the library that a recipe follows."""
 
 from __future__ import annotations
 
@@ -15,32 +15,34 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An upright picture as its decoder made it: whole, or shrunk.
+    """An upright picture as decoded: whole, or shrunk.
 
-    A pixel of a shrunk one stands for scale x scale pixels of the whole, in the last column and row perhaps for fewer.
+    A pixel of a shrunk picture stands for scale x scale pixels of the whole one; in the last column and row it may
+    stand for fewer.
     """
 
     rgb: Pixels  # C-contiguous
-    width: int  # of the whole picture, from which all geometry is computed
+    width: int  # of the whole picture: all geometry is computed from it
     height: int
     scale: int = 1
 
     @classmethod
     def whole(cls, rgb: Pixels) -> Picture:
+        """Return a picture that was not shrunk."""
         return cls(rgb, rgb.shape[1], rgb.shape[0])
 
 
-MAX_RESIZED_PIXELS = 64 * 2**20  # also of the picture between the horizontal and the vertical pass
+MAX_RESIZED_PIXELS = 64 * 2**20  # also for the picture between the horizontal and the vertical pass
 
-# How much smaller a JPEG can be decoded. There are steps between, but no fast code for them, and not in Pillow.
+# How many times smaller a JPEG can be decoded. Sizes between these have no fast code, and Pillow does not offer them.
 SCALES = (8, 4, 2)
-MIN_SHRINK = 2  # what is left to the resize, which so hides how the decoder shrank
-MAX_LEAD = 16  # pixels of the result
-_DIGITS = 6  # of a pixel, after which floating point has its own opinion
+MIN_SHRINK = 2  # what the resize must still shrink, so that the decoder's way of shrinking does not show
+MAX_LEAD = 16  # pixels of the resized picture
+_DIGITS = 6  # decimals of a pixel; further ones are rounding errors of floating point
 
 
 class Box(NamedTuple):
-    """A rectangle that begins at a whole pixel; of a shrunk picture it may end inside one."""
+    """A rectangle that begins at a whole pixel; in a shrunk picture it may end inside one."""
 
     left: int
     top: int
@@ -49,17 +51,17 @@ class Box(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """Take `source` out of the image, resize it to `resized`, leave out `lead`, crop or pad to the model's square."""
+    """The steps of a transform: cut out `source`, resize it, drop `lead`, crop or pad to the model's square."""
 
     source: Box
     resized: tuple[int, int]  # width, height
-    lead: tuple[int, int] = (0, 0)  # columns on the left and rows at the top that were resized for alignment only
+    lead: tuple[int, int] = (0, 0)  # columns on the left and rows at the top that are resized only for alignment
 
 
 def geometry_of(width: int, height: int, recipe: Recipe, scale: int = 1) -> Geometry:
-    """The geometry of a picture of this size, for pixels that are so many times fewer in each direction.
+    """Return the geometry for a picture of this whole size, which was decoded `scale` times smaller in each direction.
 
-    BadImage where that would take absurd memory.
+    Raises BadImage if resizing would take too much memory.
     """
     whole = _whole_geometry(width, height, recipe)
     _check_memory(whole)
@@ -67,9 +69,10 @@ def geometry_of(width: int, height: int, recipe: Recipe, scale: int = 1) -> Geom
 
 
 def scale_for(width: int, height: int, recipe: Recipe, is_turned: bool) -> int:
-    """How many times smaller a JPEG may be decoded: 8, 4, 2 or 1, so that its resize still shrinks MIN_SHRINK times.
+    """Return how many times smaller a JPEG may be decoded: 8, 4, 2 or 1, so that its resize shrinks MIN_SHRINK times.
 
-    A turned picture must divide evenly: the pixels that stand for fewer would else come first and shift all others.
+    The size of a rotated picture must be divisible: the pixels that stand for fewer than others would otherwise come
+    first and shift the rest.
     """
     if recipe.decode != "scaled" or recipe.kind == "custom":
         return 1
@@ -93,14 +96,14 @@ def _whole_geometry(width: int, height: int, recipe: Recipe) -> Geometry:
 
 
 def _shorter_side_to(width: int, height: int, side: int) -> tuple[int, int]:
-    """torchvision's and timm's: the longer side is cut to a whole number, not rounded."""
+    """Compute the size as torchvision and timm do: the longer side is truncated to a whole number, not rounded."""
     if width <= height:
         return side, int(side * height / width)
     return int(side * width / height), side
 
 
 def _centre_square(width: int, height: int, crop: float) -> Box:
-    """EfficientNet's: of an odd remainder, the larger half lies left and above."""
+    """Return the square that EfficientNet crops: of an odd remainder, the larger half lies left and above."""
     square = max(1, int(crop * min(width, height)))
     return Box((width - square + 1) // 2, (height - square + 1) // 2, square, square)
 
@@ -114,9 +117,9 @@ def _check_memory(geometry: Geometry) -> None:
 
 
 def _shrunk(whole: Geometry, scale: int) -> Geometry:
-    """The same part of the picture, to a fraction of a pixel.
+    """Return the geometry that takes the same part from a shrunk picture, to a fraction of a pixel.
 
-    Rounding it to whole pixels, or computing it anew from the shrunk size, moves the result by up to half a pixel.
+    Rounding it to whole pixels, or computing it from the shrunk size, would move the result by up to half a pixel.
     """
     source, (width, height), _ = whole
     step_x, step_y = source.width / scale / width, source.height / scale / height
@@ -128,13 +131,13 @@ def _shrunk(whole: Geometry, scale: int) -> Geometry:
 
 
 def _whole_start(start: float, step: float) -> tuple[int, int]:
-    """A whole pixel, and how many pixels of the result, `step` apart, lead from it to `start`, nearly.
+    """Return a whole pixel, and the number of resized pixels, `step` apart, between it and (nearly) `start`.
 
-    A resize begins at whole pixels. Of several beginnings further back there is mostly one from which a whole number of
-    steps ends within some hundredths of `start`. Where the picture's edge is near there is no room for that.
+    A resize begins at a whole pixel. Among those further back there is usually one from which a whole number of steps
+    ends within a few hundredths of `start`; close to the picture's edge there may be none.
     """
     if start < 1:
         return 0, 0
-    begins = [(start - lead * step, lead) for lead in range(MAX_LEAD + 1) if lead * step <= start]
-    begin, lead = min(begins, key=lambda found: round(abs(found[0] - round(found[0])), _DIGITS))
+    candidates = [(start - lead * step, lead) for lead in range(MAX_LEAD + 1) if lead * step <= start]
+    begin, lead = min(candidates, key=lambda pair: round(abs(pair[0] - round(pair[0])), _DIGITS))
     return round(begin), lead

@@ -1,4 +1,4 @@
-"""From pixels that a GPU has decoded to the model's input, where they lie."""
+"""Transform pixels that were decoded on a GPU to the model's input, on that GPU."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from infer_app.images.transform.to_pixels import centre_of
 
 
 def transform_on_device(rgb: Tensor, recipe: Recipe) -> Tensor:
-    """The model's input, (size, size, 3) uint8, of a whole picture, (H, W, 3) uint8 RGB, on the same device.
+    """Return the model's input, (size, size, 3) uint8, for a whole picture, (H, W, 3) uint8 RGB, on its device.
 
-    Within 2 levels of `reference_transform`, for pictures that `suits_gpu` lets pass. In floating point, since CUDA
-    resizes no bytes; one direction after the other, rounded and clipped in between, as Pillow does.
+    It is within 2 levels of `reference_transform` for pictures that `suits_gpu` accepts. The resize is in floating
+    point, because CUDA has none for bytes: one direction after the other, rounded and clipped in between, as in Pillow.
     """
     source, (width, height), _ = geometry_of(rgb.shape[1], rgb.shape[0], recipe)
     cut = rgb[source.top : source.top + int(source.height), source.left : source.left + int(source.width)]

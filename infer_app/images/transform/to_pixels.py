@@ -1,4 +1,4 @@
-"""From decoded pixels to the model's input, within 2 levels of Pillow."""
+"""Transform decoded pixels to the model's input, within 2 levels of Pillow."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, 
 
 Preprocess = Callable[[Pixels], Pixels]
 
-_ENOUGH = 1e-4  # of a pixel, so that rounding down loses none
+_MARGIN = 1e-4  # of a pixel, so that rounding down loses none
 _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 
 
 def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
-    """The model's input, (size, size, 3) uint8 RGB, contiguous; within 2 levels of `reference_transform`.
+    """Return the model's input, (size, size, 3) uint8 RGB, contiguous; within 2 levels of `reference_transform`.
 
-    An array is a whole picture. `preprocess` is the user's own function and stands for all of this in a recipe of kind
-    custom. BadImage: an image so long and thin that resizing it would take absurd memory, or one that the user's
-    function fails on.
+    An array is a whole picture. In a recipe of kind custom, `preprocess`, the user's own function, does all of this.
+    Raises BadImage for an image so long and thin that resizing it would take too much memory, or if the user's
+    function fails on it.
     """
     picture = _as_picture(picture)
     if recipe.kind == "custom":
@@ -36,7 +36,7 @@ def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess 
 
 
 def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
-    """The same geometry with Pillow's resize: what golden pixels are made with."""
+    """Return the model's input by the same geometry and Pillow's resize; golden pixels are made this way."""
     picture = _as_picture(picture)
     geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
     resized = _pillow_resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
@@ -57,8 +57,8 @@ def _resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
         return rgb
     if interpolation == "bicubic" and not starts_horizontally(source.width, source.height, (width, height)):
         return _pillow_resize(rgb, geometry, interpolation)
-    # (1, 3, height, width), no copy. unsqueeze gives the first axis the stride by which torch sees that channels lie
-    # last; with another one it resizes in twice the time, and its result has the channels first in memory.
+    # (1, 3, height, width), no copy. unsqueeze gives the first axis the stride by which torch recognises that channels
+    # are last; with another stride it takes twice the time, and its result has the channels first in memory.
     channels_last = torch.from_numpy(rgb).unsqueeze(0).permute(0, 3, 1, 2)
     size, factors = _size_or_factors(rgb, geometry)
     resized = torch.nn.functional.interpolate(
@@ -69,24 +69,24 @@ def _resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
 
 
 def _size_or_factors(rgb: Pixels, geometry: Geometry) -> tuple[tuple[int, int] | None, list[float] | None]:
-    """What torch resizes by: factors where the source ends inside a pixel. Their size it rounds down."""
+    """Return a size for torch's resize, or factors if the source ends inside a pixel; torch rounds their size down."""
     source, (width, height), _ = geometry
     if rgb.shape[:2] == (source.height, source.width):
         return (height, width), None
-    return None, [(height + _ENOUGH) / source.height, (width + _ENOUGH) / source.width]
+    return None, [(height + _MARGIN) / source.height, (width + _MARGIN) / source.width]
 
 
 def starts_horizontally(width: float, height: float, size: tuple[int, int]) -> bool:
-    """Whether Pillow is sure to do the horizontal pass first, as torch always does.
+    """Return whether Pillow is certain to do the horizontal pass first, as torch always does.
 
-    Bicubic overshoots and each pass clips to 0-255, so that the order shows: by up to 30 levels at hard edges. Pillow
-    13 begins with the vertical pass when it thinks that cheaper; measured over many sizes, it never does where the
-    height grows, where the image is not taller than wide, or up to 2:1 when both sides shrink alike.
+    Bicubic overshoots and each pass clips to 0-255, so the order matters: up to 30 levels at hard edges. Pillow 13
+    begins with the vertical pass when it estimates that to be cheaper; measured over many sizes, it never does if the
+    height grows, if the image is not taller than wide, or up to 2:1 if both sides shrink by the same factor.
     """
     if height <= max(width, size[1]):
         return True
-    is_alike = abs(size[0] * height - size[1] * width) <= height  # as far as whole pixels allow
-    return is_alike and height <= 2 * width
+    same_factor = abs(size[0] * height - size[1] * width) <= height  # as far as whole pixels allow
+    return same_factor and height <= 2 * width
 
 
 def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
@@ -96,7 +96,7 @@ def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixel
 
 
 def _centre(rgb: Pixels, lead: tuple[int, int], size: int) -> Pixels:
-    """torchvision's centre crop to a contiguous (size, size, 3): zeros around a side that is too short."""
+    """Crop the centre as torchvision does to a contiguous (size, size, 3), with zeros around too short a side."""
     rgb = rgb[lead[1] :, lead[0] :]
     (top, rows), (left, columns) = (centre_of(length, size) for length in rgb.shape[:2])
     centre = rgb[rows, columns]
@@ -108,10 +108,10 @@ def _centre(rgb: Pixels, lead: tuple[int, int], size: int) -> Pixels:
 
 
 def centre_of(length: int, size: int) -> tuple[int, slice]:
-    """Where in `size` pixels the centre of a side begins, and which of its pixels that is."""
+    """Return where in `size` pixels the centre of a side begins, and the slice of its pixels that is the centre."""
     if length <= size:
         return (size - length) // 2, slice(0, length)
-    first = round((length - size) / 2)  # Python's round: halves go to the even side
+    first = round((length - size) / 2)  # Python rounds halves to even
     return 0, slice(first, first + size)
 
 
@@ -124,13 +124,13 @@ def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Tenso
         raise BadImage(Reason.OUT_OF_MEMORY, "no memory in the preprocess function") from error
     except (Exception, SystemExit) as error:
         raise BadImage(Reason.MODEL_ERROR, f"preprocess: {type(error).__name__}: {error}") from error
-    wanted = (recipe.size, recipe.size, 3)
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != wanted:
-        raise BadImage(Reason.MODEL_ERROR, f"preprocess gave {_described(pixels)}, not a uint8 array of {wanted}")
+    expected = (recipe.size, recipe.size, 3)
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != expected:
+        raise BadImage(Reason.MODEL_ERROR, f"preprocess gave {_describe(pixels)}, not a uint8 array of {expected}")
     return torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape}"
     return type(value).__name__

@@ -123,8 +123,8 @@ def test_a_variable_of_a_section_without_a_key_is_refused(tmp_path):
         ('[run]\nmax_rejected = "lots"\n', "run.max_rejected"),
         ('[images]\nmap = "/photos"\n', "images.map"),
         ('[images]\nmap = {"/srv/photos" = 1}\n', "images.map"),
-        ('[images]\nmap = {"photos" = "/photos"}\n', "'photos' is no absolute path"),
-        ('[images]\nmap = {"/srv" = "/photos/../etc"}\n', "'/photos/../etc' is no absolute path"),
+        ('[images]\nmap = {"photos" = "/photos"}\n', "'photos' is not an absolute path"),
+        ('[images]\nmap = {"/srv" = "/photos/../etc"}\n', "'/photos/../etc' is not an absolute path"),
         ('[images]\nmap = {"/srv" = "/a", "/srv/" = "/b"}\n', "named twice"),
     ],
 )
@@ -191,7 +191,7 @@ def test_folders_that_lie_elsewhere_are_a_table_or_a_variable(tmp_path):
 
 @pytest.mark.parametrize("text", ["/a", "/a=/b=/c", "/a=/b:", "/a=/b:/a=/c"])
 def test_a_variable_that_names_no_pairs_of_folders_is_refused(tmp_path, text):
-    with pytest.raises(UsageError, match="not of the form /recorded=/here") as caught:
+    with pytest.raises(UsageError, match="not of the form /recorded=/local") as caught:
         load(write(tmp_path, ""), environ={"INFER_IMAGES__MAP": text})
     assert "infer.toml" in caught.value.hint
 

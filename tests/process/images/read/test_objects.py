@@ -118,10 +118,10 @@ def test_a_storage_that_stalls_ends_at_the_deadline(monkeypatch):
 
 def test_a_place_is_looked_at(bucket):
     bucket.put("day/a.jpg", CONTENT)
-    assert remote.look_at(AllowedPrefix.parse("s3://photos/day/"), access()) == "is there"
+    assert remote.probe(AllowedPrefix.parse("s3://photos/day/"), access()) == "is there"
     for gone in ("s3://photos/no-such-folder/", "s3://no-such-bucket/"):
         with pytest.raises(StorageUnavailable, match="not_found"):
-            remote.look_at(AllowedPrefix.parse(gone), access())
+            remote.probe(AllowedPrefix.parse(gone), access())
 
 
 def test_a_listing_goes_folder_by_folder(s3_server):
@@ -143,5 +143,5 @@ def test_a_listing_goes_folder_by_folder(s3_server):
 def test_a_missing_package_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(remote, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match="needs gcsfs") as caught:
-        remote.look_at(AllowedPrefix.parse("gs://bucket/"), access())
+        remote.probe(AllowedPrefix.parse("gs://bucket/"), access())
     assert caught.value.hint == "pip install 'infer_app[gs]'"

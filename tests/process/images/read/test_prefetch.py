@@ -50,7 +50,7 @@ def test_a_chunk_that_is_told_late_is_not_fetched_again(server, prefetch):
     prefetch.expect(chunk)
     read_all(prefetch, chunk)
     prefetch.expect(chunk)
-    assert (sum(server.hits.values()), prefetch._begun) == (5, {})
+    assert (sum(server.hits.values()), prefetch._started) == (5, {})
 
 
 def test_what_nobody_expected_is_read_all_the_same(server, prefetch):
@@ -65,7 +65,7 @@ def test_reads_go_on_beside_each_other_and_no_more_are_begun_than_two_for_each_t
     chunk = chunk_of(server, 1, 30)
 
     def answer(handler):
-        most.append(len(prefetch._begun))
+        most.append(len(prefetch._started))
         together.wait()  # fails unless so many ask at the same time
         handler.send(b"x")
 
@@ -81,7 +81,7 @@ def test_no_more_is_begun_while_much_is_held(server, prefetch, monkeypatch):
     prefetch.expect(chunk)
     for ref in chunk.refs[:5]:
         prefetch.read(ref)
-        held = [future for future in prefetch._begun.values() if future.done()]
+        held = [future for future in prefetch._started.values() if future.done()]
         assert len(held) <= 2 * CONCURRENCY
     assert read_all(prefetch, chunk.of(chunk.refs[5:])) == [ref.image_id for ref in chunk.refs[5:]]
 
@@ -99,5 +99,5 @@ def test_a_bad_image_is_told_apart_from_its_neighbours(server, prefetch):
 
 def test_local_files_are_left_alone(server, prefetch, tmp_path):
     prefetch.expect(Chunk(1, (ImageRef("1", str(tmp_path / "a.jpg")),)))
-    assert not prefetch._begun
+    assert not prefetch._started
     assert not prefetch._waiting
