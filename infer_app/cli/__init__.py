@@ -1,4 +1,4 @@
-"""The command line: parses, calls, prints and ends with an exit code."""
+"""The command line: `main` runs a command and turns every failure into an exit code."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import sys
 
 import typer
 
-from infer_app.cli.terminal.failures import fail, heard
+from infer_app.cli.terminal.failures import fail, tolerate_closed_stream
 from infer_app.errors import UsageError
 
 
 def main() -> None:
-    """The `infer` command. Every failure becomes an exit code in this one place."""
-    # Commands that must end cleanly handle it themselves. As the first process of a container there is no default.
+    """Run the `infer` command; every failure becomes an exit code here."""
+    # Commands that must end cleanly set their own handler. The first process of a container has no default one.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be undecodable
@@ -27,14 +27,14 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except SystemExit as end:
-        # typer ends so for a wrong flag, of which it has told on standard error; a command that answered ends by Exit.
-        has_answered = isinstance(end.__context__, typer.Exit)
-        if end.code == UsageError.exit_code and "--json" in sys.argv and not has_answered:
+        # typer exits so for a wrong flag, after a message on standard error; a command that has printed raises Exit.
+        has_printed = isinstance(end.__context__, typer.Exit)
+        if end.code == UsageError.exit_code and "--json" in sys.argv and not has_printed:
             fail(UsageError("wrong usage", "`infer COMMAND --help` lists the flags"), as_json=True)
         raise
-    except Exception as error:  # the outermost door: what is not an InferError is a bug and says so
+    except Exception as error:  # an error that is no InferError is reported as a bug
         sys.exit(fail(error, as_json="--json" in sys.argv))
     finally:
-        for stream in (sys.stdout, sys.stderr):  # or the interpreter's own flush would decide the exit code
-            with heard(stream):
+        for stream in (sys.stdout, sys.stderr):  # a failing flush at the interpreter's exit would change the exit code
+            with tolerate_closed_stream(stream):
                 pass

@@ -1,4 +1,4 @@
-"""The commands that stand by themselves, with their flags, and the groups of the others.
+"""The `infer` command: its commands and command groups.
 
 Bodies import what they need: `infer --help` loads neither torch nor a database.
 """
@@ -6,52 +6,45 @@ Bodies import what they need: `infer --help` loads neither torch nor a database.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from infer_app import __version__
 from infer_app.cli.model.model_app import model_app
 from infer_app.cli.project.groups import cache_app, config_app, db_app, images_app
+from infer_app.cli.terminal.help import INSPECT, MAINTAIN, MODELS, RUN, GroupedHelp
 from infer_app.cli.terminal.options import (
-    AllowInt8,
+    BackfillOptions,
+    BenchOptions,
     Config,
     Date,
-    Device,
-    DryRun,
     Executor,
-    FinishBy,
     Json,
-    Limit,
     LogFormat,
-    Lookback,
-    MaxDuration,
-    MaxRejected,
     Model,
     ModelOrVersion,
-    Models,
-    Quiet,
+    ModelsOrVersions,
     RayAddress,
-    TraceFile,
-    Variant,
-    Verbose,
-    Wait,
-    Workers,
+    RunOptions,
+    with_options,
 )
 
 app = typer.Typer(
     name="infer",
-    help="Predict a database's new images every night and write the results back: nothing lost, nothing twice.",
+    cls=GroupedHelp,
+    help="Predict a database's new images every day and write the results back: nothing lost, nothing twice.",
+    epilog="Documentation: docs/index.md in the source, docs/tutorial.md to begin with, docs/exit-codes.md.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(images_app, name="images")
-app.add_typer(model_app, name="model")
-app.add_typer(db_app, name="db")
-app.add_typer(cache_app, name="cache")
-app.add_typer(config_app, name="config")
+app.add_typer(model_app, name="model", rich_help_panel=MODELS)
+app.add_typer(images_app, name="images", rich_help_panel=MAINTAIN)
+app.add_typer(db_app, name="db", rich_help_panel=MAINTAIN)
+app.add_typer(cache_app, name="cache", rich_help_panel=MAINTAIN)
+app.add_typer(config_app, name="config", rich_help_panel=MAINTAIN)
 
 
 def _show_version(wanted: bool) -> None:
@@ -63,223 +56,130 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
     log_format: LogFormat = None,
 ) -> None:
-    if log_format:  # unless it is given again behind them
+    if log_format:  # the default of the commands' own --log-format
         context.default_map = {command: {"log_format": log_format} for command in ("run", "backfill")}
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def quickstart(
-    folder: Annotated[Path, typer.Argument(help="Where to make the project.")] = Path("demo"),
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to make the project.")] = Path("demo"),
 ) -> None:
-    """Make a project with real photos and a real model, run it, and show the result."""
-    from infer_app.cli.project.quickstart import quickstart as make
+    """Make a demo project with real photos and run it.
 
-    make(folder)
+    The photos and the model come from installed packages. Existing files are kept.
+    """
+    from infer_app.cli.project.quickstart import make_demo
+
+    make_demo(folder)
 
 
-@app.command()
+@app.command(rich_help_panel=RUN)
 def init(
     database: Annotated[
-        str | None, typer.Option("--database", help="URL of a database: looks at its tables and fills in [source].")
+        str | None,
+        typer.Option(
+            "--database", metavar="URL", help="A database to read tables from, to fill in [source].  [default: none]"
+        ),
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--source", help="URL of the one that lists the images, if results go to another.")
+        str | None,
+        typer.Option(
+            "--source",
+            metavar="URL",
+            help="The database that lists the images, if results go to another.  [default: --database]",
+        ),
     ] = None,
 ) -> None:
-    """Write a commented infer.toml here; an existing one is left alone."""
+    """Write a commented infer.toml here; keep an existing one."""
     if database is not None or source is not None:
         from infer_app.cli.project.proposal import init_from
 
         init_from(database, source)
         return
-    from infer_app.cli.project.project import init as write
+    from infer_app.cli.project.project import write_config
 
-    write()
+    write_config()
 
 
-@app.command()
-def run(
-    date: Date = "yesterday",
-    model: Models = None,
-    dry_run: DryRun = False,
-    limit: Limit = None,
-    lookback: Lookback = None,
-    finish_by: FinishBy = None,
-    max_duration: MaxDuration = None,
-    max_rejected: MaxRejected = None,
-    executor: Executor = None,
-    ray_address: RayAddress = None,
-    device: Device = None,
-    variant: Variant = None,
-    allow_int8: AllowInt8 = None,
-    workers: Workers = None,
-    wait: Wait = None,
-    trace: TraceFile = None,
-    report: Annotated[bool, typer.Option("--report", help="Write the day's report at the end.")] = False,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    log_format: LogFormat = None,
-    as_json: Json = False,
-    config: Config = None,
-) -> None:
-    """Predict the new images of a day and write the results back."""
+@app.command(rich_help_panel=RUN)
+@with_options(RunOptions)
+def run(options: RunOptions) -> None:
+    """Predict the new images of a day and write the results.
+
+    The days before it are checked for late images (--lookback).
+    """
     from infer_app.workers.fork_server import start_early
 
     start_early()  # workers load torch while this process loads the database
-    from infer_app.cli.look.report import Wanted, run_and_report
-    from infer_app.cli.run import run as command
-    from infer_app.cli.run.run_output import Verbosity
-    from infer_app.pipeline.run_days import RunLimits
+    from infer_app.cli.look.report import ReportRequest, run_and_report
+    from infer_app.cli.run.run import run as run_command
 
-    of_run: dict[str, Any] = {
-        "models": model or None,
-        "lookback": lookback,
-        "max_rejected": max_rejected,
-        "executor": executor,
-        "device": device,
-        "variant": variant,
-        "workers": workers,
-        "allow_int8": allow_int8,
-        "wait": wait,
-    }
-    flags = {"run": of_run, "ray": {"address": ray_address}, "log": {"format": log_format}}
-    limits = RunLimits(limit, finish_by, max_duration)
-    verbosity = Verbosity(quiet, verbose, as_json)
-
-    def start() -> int:
-        return command.run(date, flags, limits, verbosity, dry_run, config, trace)
-
-    if not report or dry_run:
-        raise typer.Exit(start())
-    raise typer.Exit(run_and_report(start, Wanted(date, model, trace, config, max_rejected)))
+    if not options.report or options.dry_run:
+        raise typer.Exit(run_command(options))
+    request = ReportRequest(options.date, options.model, options.trace, options.config, options.max_rejected)
+    raise typer.Exit(run_and_report(lambda: run_command(options), request))
 
 
-@app.command()
-def backfill(
-    first: Annotated[str, typer.Option("--from", help="The first day.")],
-    last: Annotated[str, typer.Option("--to", help="The last day.")],
-    model: Models = None,
-    limit: Limit = None,
-    finish_by: FinishBy = None,
-    max_duration: MaxDuration = None,
-    max_rejected: MaxRejected = None,
-    variant: Variant = None,
-    allow_int8: AllowInt8 = None,
-    workers: Workers = None,
-    wait: Wait = None,
-    quiet: Quiet = False,
-    verbose: Verbose = False,
-    log_format: LogFormat = None,
-    as_json: Json = False,
-    config: Config = None,
-) -> None:
-    """The same for each day of a range."""
+@app.command(rich_help_panel=RUN)
+@with_options(BackfillOptions)
+def backfill(options: BackfillOptions) -> None:
+    """Predict the new images of each day of a range of days."""
     from infer_app.workers.fork_server import start_early
 
     start_early()
-    from infer_app.cli.run import run as command
-    from infer_app.cli.run.run_output import Verbosity
-    from infer_app.pipeline.run_days import RunLimits
+    from infer_app.cli.run.run import backfill as backfill_command
 
-    of_run: dict[str, Any] = {
-        "models": model or None,
-        "lookback": 0,
-        "max_rejected": max_rejected,
-        "variant": variant,
-        "workers": workers,
-        "allow_int8": allow_int8,
-        "wait": wait,
-    }
-    flags = {"run": of_run, "log": {"format": log_format}}
-    limits = RunLimits(limit, finish_by, max_duration)
-    raise typer.Exit(command.backfill(first, last, flags, limits, Verbosity(quiet, verbose, as_json), config))
+    raise typer.Exit(backfill_command(options))
 
 
-@app.command()
-def predictions(
-    date: Date = "yesterday",
-    model: ModelOrVersion = None,
-    csv: Annotated[bool, typer.Option("--csv", help="As CSV.")] = False,
-    as_json: Json = False,
-    config: Config = None,
-) -> None:
-    """List the predictions of a day: one for each image and model name, of the newest version that has one."""
-    from infer_app.cli.look.results import show_predictions
+@app.command(rich_help_panel=RUN)
+@with_options(BenchOptions)
+def bench(options: BenchOptions) -> None:
+    """Measure on your images and model what limits a run.
 
-    show_predictions(date, model, csv, as_json, config)
+    Each loading technique is measured by itself, and with the model.
+    """
+    from infer_app.cli.run.bench import bench as bench_command
+
+    bench_command(options)
 
 
-@app.command()
-def rejects(
-    date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
-) -> None:
-    """What was rejected of a day, and why."""
-    from infer_app.cli.look.results import show_rejections
-
-    show_rejections(date, model, as_json, config)
-
-
-@app.command()
-def retry(
-    date: Date = "yesterday",
-    model: ModelOrVersion = None,
-    reason: Annotated[list[str] | None, typer.Option(help="Only these reasons.")] = None,
-    as_json: Json = False,
-    config: Config = None,
-) -> None:
-    """Make a day's rejected images pending again."""
-    from infer_app.cli.look.results import retry as forget
-
-    forget(date, model, reason or [], as_json, config)
-
-
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def status(
-    days: Annotated[int, typer.Option(min=1, help="So many days back.")] = 14,
+    days: Annotated[int, typer.Option(min=1, metavar="N", help="Number of days, up to today.")] = 14,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Days and their state at a glance."""
+    """Show the last days, their counts and their state."""
     from infer_app.cli.look.status import show_status
 
     show_status(days, as_json, config)
 
 
-@app.command()
-def verify(
-    date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
-) -> None:
-    """Check a day's counts: eligible = predicted + rejected + pending, from rows. Exit code 1 if not."""
-    from infer_app.cli.look.results import verify as close_books
-
-    raise typer.Exit(close_books(date, model, as_json, config))
-
-
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def report(
     date: Date = "yesterday",
-    model: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--model", "-m", help="Name of a model, or the id of a version; may be repeated.  [default: all that ran]"
-        ),
-    ] = None,
+    model: ModelsOrVersions = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="The page.  [default: reports/DATE-MODEL.html]")
+        Path | None,
+        typer.Option("--out", "-o", metavar="PATH", help="The page.  [default: reports/DATE-MODEL.html]"),
     ] = None,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="Trace of the day's run: what each process did.")
+        Path | None,
+        typer.Option("--trace", metavar="PATH", help="Trace of the day's run, for a timeline of each process."),
     ] = None,
     index: Annotated[
-        bool, typer.Option("--index", help="An overview of all days instead: reports/index.html.")
+        bool, typer.Option("--index", help="Write an overview of all days instead: reports/index.html.")
     ] = False,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Write a day as one HTML page, to be read in the morning, with the same as JSON beside it."""
+    """Write the report of a day as one HTML page and as JSON."""
     from infer_app.cli.look import report as command
 
     if index:
@@ -287,45 +187,90 @@ def report(
         return
     from infer_app.workers.fork_server import start_early
 
-    start_early()  # thumbnails are made in a process of their own, which starts while this one counts
-    command.report(command.Wanted(date, model, trace, config), out, as_json)
+    start_early()  # thumbnails are made in another process, which starts while this one counts
+    command.report(command.ReportRequest(date, model, trace, config), out, as_json)
 
 
-@app.command()
-def explain(
-    image: Annotated[str, typer.Option("--image", "-i", help="The image's id, as `infer predictions` shows it.")],
-    date: Annotated[
-        str | None, typer.Option("--date", "-d", help="Its day, to find it faster.  [default: any]")
-    ] = None,
+@app.command(rich_help_panel=INSPECT)
+def predictions(
+    date: Date = "yesterday",
     model: ModelOrVersion = None,
-    replay: Annotated[bool, typer.Option("--replay", help="Score it again now and show the difference.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Everything about one image: its file, what each model made of it, and the run that did."""
+    """List the predictions of a day.
+
+    There is one for each image and model name, made by the newest version that has one.
+    """
+    from infer_app.cli.look.results import show_predictions
+
+    show_predictions(date, model, csv, as_json, config)
+
+
+@app.command(rich_help_panel=INSPECT)
+def rejects(
+    date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
+) -> None:
+    """List the rejected images of a day and the reasons."""
+    from infer_app.cli.look.results import show_rejections
+
+    show_rejections(date, model, as_json, config)
+
+
+@app.command(rich_help_panel=INSPECT)
+def explain(
+    image: Annotated[
+        str, typer.Option("--image", "-i", metavar="ID", help="The image's id, as `infer predictions` prints it.")
+    ],
+    date: Annotated[
+        str | None,
+        typer.Option("--date", "-d", metavar="DATE", help="The image's day, to find it faster.  [default: any]"),
+    ] = None,
+    model: ModelOrVersion = None,
+    replay: Annotated[bool, typer.Option("--replay", help="Predict the image again and show the difference.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Show the file, the results and the runs of one image."""
     from infer_app.workers.fork_server import start_early
 
-    start_early()  # the file is looked at in a process of its own
+    start_early()  # the file is read in another process
     from infer_app.cli.look.explain import show_image
 
     raise typer.Exit(show_image(image, date, model, replay, as_json, config))
 
 
-@app.command()
+@app.command(rich_help_panel=INSPECT)
 def compare(
-    models: Annotated[tuple[str, str], typer.Option("--models", help="Two models, by name or id.", metavar="A B")],
+    models: Annotated[tuple[str, str], typer.Option("--models", metavar="A B", help="Two models, each by name or id.")],
     date: Date = "yesterday",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="So many pairs of labels and images.")] = 10,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, metavar="N", help="Show at most this many label pairs and images.")
+    ] = 10,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Where two models disagree over a day: counts, pairs of labels, the most telling images."""
-    from infer_app.cli.look.compare import compare as show
+    """Show how often and where two models disagree over a day."""
+    from infer_app.cli.look.compare import compare as show_comparison
 
-    show(date, models, limit, as_json, config)
+    show_comparison(date, models, limit, as_json, config)
 
 
-@app.command()
+@app.command(rich_help_panel=INSPECT)
+def verify(
+    date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
+) -> None:
+    """Check that the counts of a day add up; exit code 1 if not.
+
+    Eligible images must be those predicted, rejected and pending, counted from the rows of the tables.
+    """
+    from infer_app.cli.look.results import verify_counts
+
+    raise typer.Exit(verify_counts(date, model, as_json, config))
+
+
+@app.command(rich_help_panel=MAINTAIN)
 def doctor(
     model: Model = None,
     executor: Executor = None,
@@ -333,26 +278,24 @@ def doctor(
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Check everything a run needs, and print the fix for each failure."""
+    """Check everything a run needs; print a fix for each failure."""
     from infer_app.cli.project.doctor import examine
 
     raise typer.Exit(examine(model, as_json, config, executor, ray_address))
 
 
-@app.command()
-def bench(
-    images: Annotated[
-        Path | None, typer.Option("--images", help="Folder of images.  [default: those of --date]")
-    ] = None,
+@app.command(rich_help_panel=MAINTAIN)
+def retry(
     date: Date = "yesterday",
-    model: Model = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many images.")] = 1000,
-    only: Annotated[list[str] | None, typer.Option("--only", help="Only this strategy; may be repeated.")] = None,
-    workers: Workers = None,
+    model: ModelOrVersion = None,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(metavar="REASON", help="Only images rejected for this reason; may be repeated.  [default: all]"),
+    ] = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Measure loading techniques on your images and model: what limits a run, and what each would buy."""
-    from infer_app.cli.run.bench import bench as measure
+    """Make the rejected images of a day pending again."""
+    from infer_app.cli.look.results import retry_rejected
 
-    measure(images, date, model, limit, only or [], workers, as_json, config)
+    retry_rejected(date, model, reason or [], as_json, config)

@@ -1,4 +1,4 @@
-"""Files that changed after their image was rejected: such images are pending again."""
+"""Resets rejections whose file has changed since, so that their images are pending again."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from infer_app.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)
 
-FILES_AT_ONCE = 5000  # rejected files that are looked at by one process
-LOOK_LIMIT_S = 30.0  # for so many
+FILES_AT_ONCE = 5000  # rejected files that one process checks
+STAT_TIMEOUT_S = 30.0  # for FILES_AT_ONCE files
 
 
-def forget_changed(job: Job, day: Day, model_id: str) -> int:
-    """Make final rejections pending again whose file is no longer the one that was rejected.
+def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
+    """Delete the final rejections whose file has changed since; return their number.
 
-    The files are looked at by another process: storage that does not answer holds a process that no signal ends.
+    Another process checks the files: a process that waits for storage that does not answer can't be ended.
     """
     day_queries = job.project.day_queries
     changed: list[str] = []
@@ -31,12 +31,12 @@ def forget_changed(job: Job, day: Day, model_id: str) -> int:
             rejections = (one for one in stored if is_local(one.location))
             while some := list(islice(rejections, FILES_AT_ONCE)):
                 locations = [rejected.location for rejected in some]
-                files = run_in_process(stat_all, locations, job.read.path_map, timeout_s=LOOK_LIMIT_S)
+                files = run_in_process(stat_all, locations, job.read.path_map, timeout_s=STAT_TIMEOUT_S)
                 changed += [
                     rejected.image_id
                     for rejected, now in zip(some, files, strict=True)
                     if now.size is not None and rejected.differs(now)
                 ]
     except ModelError:
-        log.warning("rejected images of %s were not looked at again: their storage does not answer", day)
+        log.warning("rejected images of %s were not checked for changes: their storage does not answer", day)
     return day_queries.forget_rejections(changed, model_id)

@@ -1,4 +1,4 @@
-"""How the day is cut: a chunk is the unit of dispatch, of retry and of commit."""
+"""Cuts a day's images into chunks, the unit of dispatch, retry and commit."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from infer_app.domain import Chunk, ChunkResult, ImageRef, NewImage
 
-FEW_IMAGES = 8  # of a first chunk, so that the first commit comes soon; every batch size divides it
+FEW_IMAGES = 8  # in the first chunk, so that the first commit comes soon; every batch size divides it
 MAX_IMAGES = 256  # a chunk must fit a pipe, so that sending it never waits
-CHUNK_S = 0.25  # long enough for a commit not to count, short enough to stop soon and to end evenly
+CHUNK_S = 0.25  # long enough to make the cost of a commit small, short enough for workers to end together
 
 
 class ChunkSize:
-    """As many images as keep a worker busy for CHUNK_S, by the chunks before; or a number that was asked for."""
+    """The number of images that keep a worker busy for CHUNK_S, by the chunks before; or a fixed number."""
 
     def __init__(self, fixed: int = 0) -> None:
         self._fixed = fixed
@@ -22,7 +22,7 @@ class ChunkSize:
         return self._fixed or self._found
 
     def learn(self, result: ChunkResult) -> None:
-        """By what its images took a core and waited; what others took of the machine meanwhile does not count."""
+        """Adapt the size to the CPU and waiting time of a chunk; time lost to other processes does not count."""
         seconds = sum(result.cpu_seconds.values()) + sum(result.wait_seconds.values())
         num_images = result.num_images
         if seconds <= 0 or not num_images:
@@ -32,9 +32,9 @@ class ChunkSize:
 
 
 def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]:
-    """Numbered chunks, the last ones shorter; lazily, so that no day is held in memory.
+    """Yield numbered chunks, the last ones shorter; images are read lazily, so that no day is held in memory.
 
-    All images of a chunk are new for the same models, so that nothing is predicted that is there already.
+    All images of a chunk are new for the same models, so that nothing is predicted twice.
     """
     waiting: dict[tuple[int, ...], list[ImageRef]] = {}
     number = 0
@@ -50,5 +50,5 @@ def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]
 
 
 def chunks_of(refs: Iterable[ImageRef], num_images: int = 2 * FEW_IMAGES) -> Iterator[Chunk]:
-    """The same for refs without a database behind them, and one model."""
+    """Yield numbered chunks of refs for one model, without a database."""
     return cut_into_chunks((NewImage(ref, (0,)) for ref in refs), ChunkSize(num_images))

@@ -1,4 +1,4 @@
-"""What a run over a day came to: counts, rates, the bottleneck and the exit code of each model."""
+"""The report of a run over a day: counts, rates, the bottleneck and the exit code of each model."""
 
 from __future__ import annotations
 

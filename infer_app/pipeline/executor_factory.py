@@ -1,4 +1,4 @@
-"""How and where the settings let models run on this machine, or on a cluster: their plans, and what runs them."""
+"""Plans how models run by the settings, and opens the executor: CPU, GPU or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from infer_app.settings.load import LoadedSettings
 
 log = logging.getLogger(__name__)
 
-SLOT_IMAGES = 64  # of a slot of the ring, of a chunk and of a batch
+SLOT_IMAGES = 64  # in a slot of the ring, in a chunk and in a batch
 
 
 def plan_run(
     loaded: LoadedSettings, artifact: Artifact, resume_variant: str | None = None, device: str | None = None
 ) -> ExecutionPlan:
-    """How the settings let the model run here; `resume_variant` is the variant of a day that is resumed.
+    """Plan by the settings how a model runs; `resume_variant` is the variant of a day that is resumed.
 
-    `device` instead of the configured one if given. Raises UsageError and ModelError as `tune.plan` does.
+    `device` overrides the setting. Raises UsageError and ModelError as `plan_execution` does.
     """
     run = loaded.run
     if run.executor == "cpu" and run.device == "cuda":
@@ -43,11 +43,11 @@ def plan_run(
 def plan_together(
     loaded: LoadedSettings, artifacts: Sequence[Artifact], resume_variant: Sequence[str | None]
 ) -> list[ExecutionPlan]:
-    """Of models that share a handler, and so a device: the CPU where one of them has nothing for a GPU."""
+    """Plan models that share a handler, and so a device: the CPU if one of them has no variant for the GPU."""
     plans = [plan_run(loaded, *one) for one in zip(artifacts, resume_variant, strict=True)]
     if len({plan.device for plan in plans}) == 1:
         return plans
-    log.warning("not every model has a variant for the GPU: all run on the CPU; or run them one by one")
+    log.warning("not every model has a variant for the GPU: all run on the CPU, unless you run them one by one")
     return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, resume_variant, strict=True)]
 
 
@@ -60,7 +60,10 @@ def open_executor(
     cache: CacheSpec | None = None,
     executor: str | None = None,
 ) -> Executor:
-    """What runs the plans; `roots`, whose paths are not mapped, and `executor` instead of what is configured."""
+    """Open the executor that runs the plans.
+
+    `roots`, whose paths are not mapped, and `executor` override the settings.
+    """
     images, limits = loaded.images, read_limits(loaded)
     spec = HandlerSpec(
         models=tuple(
@@ -86,20 +89,20 @@ def open_executor(
 
 
 def _check_decoding(artifacts: Sequence[Artifact], is_asked_for: bool) -> None:
-    """Raises where the cpu executor would decode otherwise than the model does."""
+    """Raise UsageError or ModelError if a model decodes on a GPU, which the cpu executor can't."""
     for manifest in (artifact.manifest for artifact in artifacts):
         if manifest.recipe.decode == "gpu":
             raise (UsageError if is_asked_for else ModelError)(
                 f"{manifest.name} decodes on a GPU, which the cpu executor does not",
-                "let it run on one; or use --executor cuda, which does the same without one; "
+                "run it on a machine with a GPU; or use --executor cuda, which does the same without one; "
                 "or a model that was built with --decode exact",
             )
 
 
 def _open_ray(loaded: LoadedSettings, handler: HandlerSpec, plan: ExecutionPlan, size: int) -> Executor:
-    """Raises UsageError where Ray or its cluster is missing, and for SQLite together with more than one node."""
+    """Open the executor on Ray. Raises UsageError without Ray or its cluster, and as `check_nodes` does."""
     from infer_app.cluster.ray_cluster import ClusterSpec
-    from infer_app.cluster.ray_executor import RayExecutor  # which loads a library that only this one needs
+    from infer_app.cluster.ray_executor import RayExecutor  # loads ray
 
     spec = ClusterSpec(**dict(loaded.ray))
     slot = (SLOT_IMAGES, size, plan.device) if spec.num_gpus else None
@@ -113,16 +116,16 @@ def _open_ray(loaded: LoadedSettings, handler: HandlerSpec, plan: ExecutionPlan,
 
 
 def check_nodes(loaded: LoadedSettings, num_nodes: int) -> None:
-    """Raises UsageError for SQLite together with more than one node: of the results, or that holds images' bytes."""
+    """Raise UsageError if more than one node would need an SQLite file, for the results or for images' bytes."""
     read_by_nodes = [loaded.source_url] if loaded.source.bytes is not None else []
     if num_nodes > 1 and any(url.startswith("sqlite") for url in (loaded.database_url, *read_by_nodes)):
         raise UsageError(
-            f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is this machine's",
+            f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is on this machine",
             'use PostgreSQL or MariaDB, or [ray] address = "local"',
         )
 
 
 def read_limits(loaded: LoadedSettings) -> ReadLimits:
-    """What may be read of the source's images, and how."""
+    """Return the limits of the settings for reading the source's images."""
     rows = RowReader(loaded.source_url, loaded.source) if loaded.source.bytes is not None else None
     return ReadLimits(loaded.roots, loaded.images.max_bytes, loaded.remote_access, loaded.path_map, rows)

@@ -1,8 +1,8 @@
-"""Stops a day that rejects more images than it may, and keeps a fault of the model from rejecting its images.
+"""Stops a day that rejects too many images, and keeps a fault of the model from rejecting its images.
 
-A file that is cut off says so itself and is rejected at once. That the model or the preprocess function fails on an
-image may say nothing about the image, so such failures wait until enough images were looked at. Where most of those
-failed, it is one fault: none of them is rejected, the run ends with exit code 3, and the images stay pending.
+A broken file is rejected at once. A failure of the model or of the preprocess function may not be the image's fault, so
+such failures are held until enough images have been processed. If most of those failed, it is one fault: none of them
+is rejected, the run ends with exit code 3, and the images stay pending.
 """
 
 from __future__ import annotations
@@ -13,26 +13,26 @@ from dataclasses import replace
 from infer_app.domain import TRANSIENT_REASONS, Broken, ChunkResult
 from infer_app.settings.sections import rejection_budget
 
-PROBATION_IMAGES = 300  # fewer say little about a share of some percent
-FEW_FAILURES = 10  # may be the images' own, whatever share that is, where most images succeed
+PROBATION_IMAGES = 300  # a share of a few percent can't be estimated from fewer
+FEW_FAILURES = 10  # so many may be the images' fault, whatever share that is, if most images succeed
 _ANY_NUMBER = 10**9
 
 
 class FailureBudget:
-    """Decide what may be rejected of one model's images of one day."""
+    """Decides which of one model's failures on one day may be rejected."""
 
     def __init__(self, max_rejected: str) -> None:
-        """`max_rejected` as in the settings: "5%" (at least 10) or "25"."""
+        """Take `max_rejected` as in the settings: "5%" (at least 10) or "25"."""
         self.stopped: str | None = None  # why no more images should be taken
         self._max_rejected = max_rejected
         self._allows_all = rejection_budget(max_rejected, _ANY_NUMBER) >= _ANY_NUMBER
         self._num_images = 0
-        self._num_counted = 0  # rejections that nothing would try again by itself
+        self._num_counted = 0  # rejections that are not retried automatically
         self._on_probation: list[ChunkResult] = []
-        self._num_since = 0  # images since the first of them
+        self._num_since = 0  # images since the first result on probation
 
     def admit(self, result: ChunkResult) -> Iterator[ChunkResult]:
-        """Yield what may be written by now; of what is left out the images stay pending."""
+        """Yield what may be written by now; images that are never yielded stay pending."""
         failed = [broken for broken in result.broken if broken.may_be_models_fault]
         final = [broken for broken in result.broken if not broken.may_be_models_fault and _is_final(broken)]
         self._num_images += result.num_images
@@ -52,7 +52,7 @@ class FailureBudget:
             yield from self.settle()
 
     def settle(self) -> Iterator[ChunkResult]:
-        """Yield the failures that are the images' own, by what was seen since the first of them."""
+        """Yield the failures on probation if they are the images' fault; otherwise stop."""
         failed = [broken for result in self._on_probation for broken in result.broken]
         if self._is_one_fault(len(failed)):
             what = f"{len(failed):,} of {self._num_since:,} images failed in the model or its preprocessing"
@@ -61,7 +61,7 @@ class FailureBudget:
         self._on_probation, self._num_since = [], 0
 
     def _is_one_fault(self, num_failed: int) -> bool:
-        """Return whether so many failures say something of the model: more than the day or its last part may have."""
+        """Return whether so many failures are a fault of the model: more than the day or its last part may have."""
         if self._allows_all:
             return False
         few = FEW_FAILURES if 2 * num_failed < self._num_images else 1

@@ -1,4 +1,4 @@
-"""Everything a run needs, opened from the settings in the order in which it can go wrong."""
+"""A job holds everything a run needs: the database, the models, the executor and the limits."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ PROBED_IMAGES = 12
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What to run over a day: closed together by `open_job`."""
+    """Models to run over a day, with all they need; `open_job` opens and closes it."""
 
     project: ProjectDatabase
-    models: tuple[RunModel, ...]  # more than one where they take the same pixels
+    models: tuple[RunModel, ...]  # more than one if they take the same pixels
     executor: Executor
     read: ReadLimits
     chunk_size: int  # 0: found while it runs
     max_rejected: str
     waits: bool = False  # for another run that holds the day
     alternatives: tuple[Alternative, ...] = ()  # cheaper ways through a stage, measured on this machine
-    # the same with the variants that a day began with, and an executor of its own
+    # opens the job with the variants that a day was started with, and an executor of its own
     resume: Callable[[Sequence[str | None]], AbstractContextManager[Job]] | None = None
 
     @property
@@ -52,11 +52,11 @@ class Job:
 
     @contextmanager
     def for_day(self, day: Day) -> Iterator[Job]:
-        """The job as the day needs it: one that was begun with another variant goes on with that.
+        """Yield the job for a day; a day that was started with other variants is continued with those.
 
-        Raises ModelError where no variant of that precision can run here.
+        Raises ModelError if no variant of that precision can run here.
         """
-        resume_variant = [self._began_with(day, model) for model in self.models]
+        resume_variant = [self._started_variant(day, model) for model in self.models]
         if self.resume is None or not any(resume_variant):
             yield self
             return
@@ -65,20 +65,20 @@ class Job:
             yield resumed
 
     def probed(self, days: Sequence[Day]) -> Job:
-        """The job with what only the images themselves can tell of cheaper ways: a dry run has time to try them."""
+        """Return the job with the alternatives that must be measured on the day's images, for a dry run."""
         pages = chain.from_iterable(self.project.source.select_pages(day, *self.model_ids) for day in days)
         some = [new.ref.location for new in islice(chain.from_iterable(pages), PROBED_IMAGES)]
         return replace(self, alternatives=self.alternatives + tuple(probe_decoding(self.executor.handler, some)))
 
-    def _began_with(self, day: Day, model: RunModel) -> str | None:
-        """The variant of a day that was begun otherwise and isn't done."""
+    def _started_variant(self, day: Day, model: RunModel) -> str | None:
+        """Return the variant of an unfinished day if it was started with another one than this job's."""
         project, with_reconnect = self.project, self.project.database.with_reconnect
         variant = with_reconnect(lambda: project.run_store.variant_of_day(day, model.model_id))
         if variant in (None, model.variant) or not with_reconnect(
             lambda: project.day_queries.count_new(day, model.model_id)
         ):
             return None
-        log.info("%s of %s began with %s and goes on with it", day, model.name, variant)
+        log.info("%s of %s was started with %s and continues with it", day, model.name, variant)
         return variant
 
 
@@ -86,9 +86,9 @@ class Job:
 def open_job(
     loaded: LoadedSettings, artifacts: Sequence[Artifact], read_only: bool = False, trace: bool = False
 ) -> Iterator[Job]:
-    """Models that take the same pixels, as one job.
+    """Open a job for models that take the same pixels.
 
-    Raises what `open_project_database` raises, and ModelError when a model was changed or can't run here.
+    Raises what `open_project_database` raises, and ModelError if a model was changed or can't run here.
     """
     run = loaded.run
     _check_places(loaded.remote_access)
@@ -103,7 +103,7 @@ def open_job(
             resume = open_with if run.variant == AUTO else None
             read = read_limits(loaded)
             with open_executor(loaded, artifacts, plans, trace=trace, cache=cache) as executor:
-                most = executor.chunk_size  # and less only where it was asked for
+                most = executor.chunk_size  # the setting can only lower it
                 chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
                 yield Job(project, models, executor, read, chunk_size, run.max_rejected, run.wait, alternatives, resume)
 
@@ -121,28 +121,28 @@ def _run_model(artifact: Artifact, plan: ExecutionPlan) -> RunModel:
 
 
 def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
-    """Tried here, so that what is wrong with it is said once and not by each worker."""
+    """Return the cache, None without one; it is tried here so that an error is logged once, not by each worker."""
     max_bytes = int(loaded.cache.max_size)
     if not max_bytes:
         return None
     from infer_app.images.cache.pixel_cache import (
-        prepare_cache,  # numpy, a tenth of a second that most runs need not wait for
+        prepare_cache,  # loads numpy, 0.1 s that most runs save
     )
 
     return CacheSpec(loaded.cache_folder, max_bytes) if prepare_cache(loaded.cache_folder, max_bytes, size) else None
 
 
 def _check_places(remote: RemoteAccess) -> None:
-    """Raises UsageError where what reads a place is not installed."""
+    """Raise UsageError if the package that reads a place is not installed."""
     if remote.places:
-        from infer_app.images.read.remote import check_installed  # what web servers need takes a while to load
+        from infer_app.images.read.remote import check_installed  # loading it takes a while
 
         for place in remote.places:
             check_installed(place)
 
 
 def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:
-    """The models that are named, or the only one there is."""
+    """Return the models named in the settings, else the only one there is. Raises UsageError if there are several."""
     if names := loaded.model_names:
         return [find_artifact(loaded.models_folder, name) for name in names]
     artifacts, damaged = scan_artifacts(loaded.models_folder)
@@ -160,7 +160,7 @@ def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:
 
 
 def choose_artifact(loaded: LoadedSettings) -> Artifact:
-    """The one model of a command that takes one. Raises UsageError where several are named."""
+    """Return the model of a command that takes one. Raises UsageError if several are named."""
     artifacts = choose_artifacts(loaded)
     if len(artifacts) > 1:
         names = ", ".join(artifact.manifest.name for artifact in artifacts)
@@ -169,7 +169,7 @@ def choose_artifact(loaded: LoadedSettings) -> Artifact:
 
 
 def group_by_pixels(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
-    """Models that take the same pixels together: an image is read and decoded once for each group.
+    """Group the models that take the same pixels: an image is read and decoded once for each group.
 
     Two names of one model are never in one group, since a run holds its day by the model's id.
     """

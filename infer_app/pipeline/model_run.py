@@ -26,7 +26,7 @@ WAIT_S = 2.0  # between two attempts to take a day that another run holds
 
 
 class ModelRun:
-    """Writes a model's results and counts what became of its images."""
+    """Writes a model's results and counts its predictions and rejections."""
 
     def __init__(self, number: int, model: RunModel, run_id: str, database: Database, max_rejected: str) -> None:
         self.number = number  # of the model, among the job's
@@ -47,15 +47,15 @@ class ModelRun:
 
     @property
     def stopped(self) -> str | None:
-        """Why no more of its images should be taken; None while they should."""
+        """The reason why no more of its images should be run, or None."""
         return self._budget.stopped
 
     def commit(self, result: ChunkResult) -> None:
-        """Write what the failure budget admits of the model's share of a chunk."""
+        """Write the part of the model's results of a chunk that the failure budget admits."""
         self._write(self._budget.admit(result.of_model(self.number)))
 
     def settle(self) -> None:
-        """Write at the end of the day what was kept back until then."""
+        """Write at the end of the day the results that were held until then."""
         self._write(self._budget.settle())
 
     def _write(self, admitted: Iterable[ChunkResult]) -> None:
@@ -73,7 +73,7 @@ class ModelRun:
 def hold_day(job: Job, day: Day, stop: Stop) -> Iterator[list[ModelRun]]:
     """Take the lease of a day for every model of the job, and renew the leases until the end.
 
-    Each run has a row in infer_runs whatever happens: it says so if the run fails. Raises DayHeld.
+    Each run has a row in infer_runs, whose state is failed if the run fails. Raises DayHeld.
     """
     model_runs: list[ModelRun] = []
     database, run_store = job.project.database, job.project.run_store
@@ -83,7 +83,7 @@ def hold_day(job: Job, day: Day, stop: Stop) -> Iterator[list[ModelRun]]:
             for number, model in sorted(enumerate(job.models), key=lambda one: one[1].model_id):
                 run_id = _open_run(job, day, model, stop)
                 model_runs.append(ModelRun(number, model, run_id, database, job.max_rejected))
-                leases.enter_context(run_store.lease_renewal([run_id]))  # the next one may be waited for
+                leases.enter_context(run_store.lease_renewal([run_id]))  # taking the next lease may wait
             model_runs.sort(key=lambda model_run: model_run.number)
             leases.enter_context(bound(date=str(day), run_id=", ".join(one.run_id for one in model_runs)))
             yield model_runs
@@ -95,7 +95,7 @@ def hold_day(job: Job, day: Day, stop: Stop) -> Iterator[list[ModelRun]]:
 
 
 def _open_run(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
-    """Return the id of a new run that holds the day; wait for the one that holds it now if the job is to."""
+    """Open a run that holds the day and return its id; if the job waits, wait for the run that holds it now."""
     is_logged, run_id = False, new_run_id()
     open_run = partial(job.project.run_store.open_run, day, model, job.executor.name, job.executor.device, run_id)
     while True:

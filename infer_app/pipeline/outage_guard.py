@@ -1,7 +1,7 @@
 """Keeps a storage failure from being written as a thousand missing files.
 
-Failed reads are held back until something is read again from the same storage: this machine's folders, a web server, a
-bucket. If its reads keep failing, or it turns out to be gone, the run ends and those images stay pending.
+Failed reads are held until a read from the same storage succeeds: this machine's folders, a web server, a bucket. If
+reads keep failing, or the storage is found to be unavailable, the run ends and those images stay pending.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, local_path
 from infer_app.locations import PathMapping, find_allowed_prefix, is_remote, shown, storage_of
 
-ANSWERLESS = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # perhaps nobody was there to answer
+NO_ANSWER = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # the server may be down
 MAX_FAILED_READS = 200  # in a row
-LOOK_AGAIN_S = 30.0  # between two looks at a place that is there
+CHECK_INTERVAL_S = 30.0  # between two checks of a place that is available
 
 
 def guard_against_outages(
     results: Iterable[ChunkResult], limits: ReadLimits, is_any_done_allowed: Callable[[], bool] = bool
 ) -> Iterator[ChunkResult]:
-    """The results that may be committed; a chunk's failed reads may come later than its predictions.
+    """Yield the results that may be committed; a chunk's failed reads may come later than its predictions.
 
-    `is_any_done_allowed` is asked where no location was allowed so far: whether one is of the day's images that are
-    done. If so the others are rejected, as beside an allowed image of this run.
+    `is_any_done_allowed` is called if no location was allowed so far, and returns whether a location of the day's
+    images with results is. If so, the others are rejected, as they are beside an allowed image of this run.
 
-    Raises StorageUnavailable when a root or a remote place is gone or MAX_FAILED_READS reads of one storage failed in a
-    row, NothingAllowed when no location at all is allowed. What is held back then was never written.
+    Raises StorageUnavailable if a root or a remote place is unavailable or MAX_FAILED_READS reads of one storage failed
+    in a row, and NothingAllowed if no location at all is allowed. Results held then are never written.
     """
-    held = OutageGuard(limits, is_any_done_allowed)
+    guard = OutageGuard(limits, is_any_done_allowed)
     for result in results:
-        yield from held.sift(result)
-    yield from held.rest()
+        yield from guard.filter(result)
+    yield from guard.finish()
 
 
 class OutageGuard:
-    """Failed reads by storage, and refused locations, until it is known what they mean."""
+    """Holds failed reads, by storage, and refused locations until their cause is known."""
 
     def __init__(self, limits: ReadLimits, is_any_done_allowed: Callable[[], bool]) -> None:
         self._limits = limits
@@ -49,10 +49,10 @@ class OutageGuard:
         self._failed: dict[str, list[ChunkResult]] = defaultdict(list)
         self._refused: list[ChunkResult] = []
         self._anything_allowed = False
-        self._looked_at: dict[str, float] = {}
+        self._checked_at: dict[str, float] = {}
 
-    def sift(self, result: ChunkResult) -> Iterator[ChunkResult]:
-        """What may be written now that the result is known."""
+    def filter(self, result: ChunkResult) -> Iterator[ChunkResult]:
+        """Yield the results that may be written now that this one is known."""
         storages = {broken: storage_of(broken.ref.location) for broken in result.broken}
         read = {storage_of(prediction.ref.location) for prediction in result.predictions}
         read |= {storages[broken] for broken in result.broken if _was_read(broken)}
@@ -74,8 +74,8 @@ class OutageGuard:
         if rest is not None:
             yield rest
 
-    def rest(self) -> Iterator[ChunkResult]:
-        """What is still held when all is read: a few failures and no more."""
+    def finish(self) -> Iterator[ChunkResult]:
+        """Yield the results that are still held after the last one."""
         self._check_all_refused(1)
         for storage, results in self._failed.items():
             self._check_place(storage, results[-1].broken[-1], again_s=0)
@@ -90,22 +90,22 @@ class OutageGuard:
         held.append(failed)
         count, last = sum(result.num_images for result in held), failed.broken[-1]
         if count >= MAX_FAILED_READS:
-            where, told = f" from {storage}" if storage else "", _told(last, self._limits.path_map)
+            where, location = f" from {storage}" if storage else "", _recorded_and_read(last, self._limits.path_map)
             raise StorageUnavailable(
-                f"{count} reads{where} failed in a row, the last with {last.reason}: {told}",
+                f"{count} reads{where} failed in a row, the last with {last.reason}: {location}",
                 "is the image storage mounted and readable? nothing was rejected for it",
             )
 
-    def _check_place(self, storage: str, failed: Broken, again_s: float = LOOK_AGAIN_S) -> None:
-        """Raises StorageUnavailable for a place that does not answer, as for a root that is gone."""
+    def _check_place(self, storage: str, failed: Broken, again_s: float = CHECK_INTERVAL_S) -> None:
+        """Raise StorageUnavailable if the remote place of a failed read does not answer."""
         now = time.monotonic()
-        if not _may_be_gone(failed) or now - self._looked_at.get(storage, -again_s) < again_s:
+        if not _may_be_unavailable(failed) or now - self._checked_at.get(storage, -again_s) < again_s:
             return
         place = find_allowed_prefix(failed.ref.location, self._limits.remote.places)
         if place is not None:
             from infer_app.images.read.remote import check_there
 
-            self._looked_at[storage] = now
+            self._checked_at[storage] = now
             check_there(place, self._limits.remote)
 
     def _check_all_refused(self, enough: int) -> None:
@@ -118,12 +118,12 @@ class OutageGuard:
 
 
 def nothing_allowed(refused: Sequence[Broken], limits: ReadLimits) -> NothingAllowed:
-    """Make the error for images none of which has an allowed location."""
+    """Return the error for images none of which has an allowed location."""
     allowed = ", ".join(map(str, (*limits.roots, *limits.remote.places))) or "nothing"
-    whose = f"none of {len(refused):,} images" if len(refused) > 1 else "no image"
+    subject = f"none of {len(refused):,} images" if len(refused) > 1 else "no image"
     example = next((broken for broken in refused if broken.ref.location), refused[0])
     return NothingAllowed(
-        f"{whose} to predict has an allowed location (allowed: {allowed}), for example"
+        f"{subject} to predict has an allowed location (allowed: {allowed}), for example"
         f" {describe_refusal(example, limits)}",
         how_to_allow(example, limits),
     )
@@ -133,14 +133,14 @@ def describe_refusal(broken: Broken, limits: ReadLimits) -> str:
     if not broken.ref.location:
         return f"image {broken.ref.image_id} has no location"
     why = f": {broken.detail}" if broken.detail else ""
-    return f"image {broken.ref.image_id}, {_told(broken, limits.path_map)}{why}"
+    return f"image {broken.ref.image_id}, {_recorded_and_read(broken, limits.path_map)}{why}"
 
 
 def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
     """Return a hint for an image whose location is not allowed."""
-    location, places = _here(broken.ref.location, limits.path_map), limits.remote.places
+    location, places = _path_read(broken.ref.location, limits.path_map), limits.remote.places
     if not location:
-        return "give it one in the table, or leave it out by [source] query"
+        return "give it one in the table, or exclude it by [source] query"
     if place := find_allowed_prefix(location, places):
         return f'if it is meant: [remote] allow_private_hosts = ["{place.root.host}"]'
     if is_remote(location):
@@ -152,24 +152,27 @@ def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
     return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'
 
 
-def _told(broken: Broken, path_map: PathMapping) -> str:
-    """A location as it is recorded, and where it was looked for."""
-    location, here = broken.ref.location, _here(broken.ref.location, path_map)
-    return shown(location) if here == location else f"{location}, read as {here}"
+def _recorded_and_read(broken: Broken, path_map: PathMapping) -> str:
+    """Return a location as it is recorded and, if that differs, the path that is read for it."""
+    location, path = broken.ref.location, _path_read(broken.ref.location, path_map)
+    return shown(location) if path == location else f"{location}, read as {path}"
 
 
-def _here(location: str, path_map: PathMapping) -> str:
-    """The path that is read; of what is not on this machine the location itself."""
+def _path_read(location: str, path_map: PathMapping) -> str:
+    """Return the path that is read for a location, or the location itself if it is not on this machine."""
     try:
         return local_path(location, path_map)
     except BadImage:
         return location
 
 
-def _may_be_gone(failed: Broken) -> bool:
-    """A web server that says 404 is there; an object that is not found may be one of a bucket that is not."""
+def _may_be_unavailable(failed: Broken) -> bool:
+    """Return whether the storage may be unavailable.
+
+    A web server that answers 404 is available; an object that is not found may be in a bucket that doesn't exist.
+    """
     is_object = not storage_of(failed.ref.location).startswith("http")
-    return failed.reason in ANSWERLESS or (failed.reason is Reason.NOT_FOUND and is_object)
+    return failed.reason in NO_ANSWER or (failed.reason is Reason.NOT_FOUND and is_object)
 
 
 def _was_read(broken: Broken) -> bool:
@@ -177,7 +180,7 @@ def _was_read(broken: Broken) -> bool:
 
 
 def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkResult, ChunkResult | None]:
-    """The part to hold back, and the others; what was measured stays with them where there are any."""
+    """Return the part to hold, and the rest if there is any, which keeps the measurements."""
     assert result is not None
     others = tuple(broken for broken in result.broken if broken not in part)
     if not others and not result.predictions and not result.num_loaded:

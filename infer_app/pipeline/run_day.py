@@ -1,4 +1,4 @@
-"""The main flow: a day's new images through the executor into the database."""
+"""Runs a day's new images through the executor and writes the results to the database."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from infer_app.domain import ImageRef, NewImage, RunReport
 from infer_app.errors import InferError, StorageUnavailable
 from infer_app.images.read.read_image import refused_among
 from infer_app.locations import as_location
-from infer_app.pipeline.changed_files import LOOK_LIMIT_S, forget_changed
+from infer_app.pipeline.changed_files import STAT_TIMEOUT_S, reset_changed_rejections
 from infer_app.pipeline.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.pipeline.day_report import make_report
 from infer_app.pipeline.job import Job
@@ -34,9 +34,9 @@ from infer_app.workers.isolated_call import run_in_process
 log = logging.getLogger(__name__)
 
 DRY_RUN_IMAGES = 256
-DRY_RUN_CHUNKS = 8  # of each worker, at least; the first is cold
+DRY_RUN_CHUNKS = 8  # for each worker, at least; the first is slow
 DRY_RUN_ID = "dry-run"
-SOME_DONE = 200  # images whose locations are looked at where no other's is allowed
+SOME_DONE = 200  # images with results whose locations are checked if no other location is allowed
 
 
 def run_day(
@@ -51,8 +51,8 @@ def run_day(
     with hold_day(job, day, stop) as model_runs:
         with_reconnect(lambda: check_ids(project.source, day))
         for model_run in model_runs:
-            with_reconnect(partial(forget_changed, job, day, model_run.model.model_id))
-            with_reconnect(partial(_log_what_is_done, job, day, model_run))
+            with_reconnect(partial(reset_changed_rejections, job, day, model_run.model.model_id))
+            with_reconnect(partial(_log_progress, job, day, model_run))
         reports = _run_pipeline(job, [day], model_runs, stop, progress, limit, trace)
         for report in reports:
             with_reconnect(partial(project.run_store.close_run, report))
@@ -69,16 +69,19 @@ def dry_run(
 ) -> list[RunReport]:
     """Run a sample of the days, oldest first, without changing the database.
 
-    Results are written to a database of its own, which is thrown away: a forecast must count the cost of writing.
+    Results are written to a temporary database, since a forecast must include the cost of writing.
     """
     few = DRY_RUN_CHUNKS * (job.chunk_size or FEW_IMAGES) * job.executor.num_workers
     limit = limit or max(DRY_RUN_IMAGES, few)
     job = job.probed(days)
-    with open_dry_run_database(job.project.database) as rehearsal:
-        if rehearsal.is_sqlite:  # every commit counts in the run's row: without one it would write a page less
-            RunStore(rehearsal).open_run(days[-1], job.models[0], job.executor.name, job.executor.device, DRY_RUN_ID)
+    with open_dry_run_database(job.project.database) as dry_run_database:
+        if dry_run_database.is_sqlite:  # each commit updates the run's row, which costs a page
+            RunStore(dry_run_database).open_run(
+                days[-1], job.models[0], job.executor.name, job.executor.device, DRY_RUN_ID
+            )
         model_runs = [
-            ModelRun(number, model, DRY_RUN_ID, rehearsal, job.max_rejected) for number, model in enumerate(job.models)
+            ModelRun(number, model, DRY_RUN_ID, dry_run_database, job.max_rejected)
+            for number, model in enumerate(job.models)
         ]
         return _run_pipeline(job, days, model_runs, stop, progress, limit, trace)
 
@@ -92,7 +95,7 @@ def _run_pipeline(
     limit: int | None,
     trace: Trace | None,
 ) -> list[RunReport]:
-    """source -> chunks -> worker pool (read, decode, transform, model) -> outage guard -> failure budgets -> sinks."""
+    """Run source, chunks, worker pool (read, decode, transform, model), outage guard, failure budgets and sinks."""
     tally, chunk_size = Tally(job.executor.num_predictors), ChunkSize(job.chunk_size)
     new_images = stop.until(islice(select_new(job, days, tally, trace), limit))
     chunks = cut_into_chunks(_skip_stopped_models(new_images, model_runs), chunk_size)
@@ -131,7 +134,7 @@ def select_new(job: Job, days: Sequence[Day], tally: Tally, trace: Trace | None)
 
 
 def _skip_stopped_models(new: Iterable[NewImage], model_runs: Sequence[ModelRun]) -> Iterator[NewImage]:
-    """Leave out the models whose failure budget is used up; `model_runs` are in the order of their numbers."""
+    """Skip the models whose failure budget is used up; `model_runs` are in the order of their numbers."""
     for image in new:
         wanted = tuple(number for number in image.models if model_runs[number].stopped is None)
         if wanted:
@@ -140,8 +143,8 @@ def _skip_stopped_models(new: Iterable[NewImage], model_runs: Sequence[ModelRun]
             return
 
 
-def _log_what_is_done(job: Job, day: Day, model_run: ModelRun) -> None:
-    """Log how many of the images are done; counting takes a moment, so only where the line is shown."""
+def _log_progress(job: Job, day: Day, model_run: ModelRun) -> None:
+    """Log how many of the images are done; counting takes a moment, so only if the line is shown."""
     if not log.isEnabledFor(logging.INFO):
         return
     counts = job.project.day_queries.count_day(day, model_run.model.model_id)
@@ -167,7 +170,7 @@ def _is_any_done_allowed(job: Job, days: Sequence[Day]) -> bool:
     if not done:
         return False
     try:  # in another process, since resolving links can hang
-        return len(run_in_process(refused_among, done, job.read, timeout_s=LOOK_LIMIT_S)) < len(done)
+        return len(run_in_process(refused_among, done, job.read, timeout_s=STAT_TIMEOUT_S)) < len(done)
     except InferError as error:
         raise StorageUnavailable(error.message, "is the image storage mounted? its images stay pending") from None
 

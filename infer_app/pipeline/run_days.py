@@ -1,4 +1,4 @@
-"""Runs models over several days: models that take the same pixels together, the others after them."""
+"""Runs models over several days: models that take the same pixels together, the others one after another."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RunLimits:
     max_duration_s: float | None
 
     def images_left(self, reports: Sequence[RunReport]) -> int | None:
-        """Return how many images may still be taken; the limit is that of all days, for each model."""
+        """Return how many more images may be run; the limit is for all days together, for each model."""
         return None if self.num_images is None else self.num_images - sum(report.selected for report in reports)
 
     def stop(self) -> Stop:
@@ -51,7 +51,7 @@ class ModelResult:
 
     reports: list[RunReport]  # of each day that was run, oldest first
     older: int  # pending images of days before those
-    rest: Forecast | None  # of what an early end left undone
+    rest: Forecast | None  # for the images that an early end left pending
     exit_code: int
 
     @property
@@ -94,8 +94,8 @@ class RunSummary:
 
     results: list[ModelResult]  # at least one
     failures: list[FailedModel]
-    outcomes: list[ModelOutcome]  # of all models, those that were not begun too
-    nearest: date | None  # the nearest day with images, where the last day has none
+    outcomes: list[ModelOutcome]  # of all models, also of those that were not started
+    nearest: date | None  # the nearest day with images, if the last day has none
 
     @property
     def exit_code(self) -> int:
@@ -119,7 +119,7 @@ def run_days(
 ) -> RunSummary:
     """Run the models over the days, oldest first; a model that can't run or whose day is held doesn't stop the others.
 
-    Raises what stopped the first model where none was run, and Interrupted where a signal came before the first.
+    Raises the error of the first model if none was run, and Interrupted if a signal came before the first.
     """
     results: list[ModelResult] = []
     failures: list[FailedModel] = []
@@ -134,19 +134,21 @@ def run_days(
                     results += _run_job(job, days, limits, stop, progress, trace)
                     nearest = _nearest_date(job, days[-1]) if not results[-1].last.day.eligible else None
             except (DayHeld, ModelError) as error:
-                if len(group) > 1:  # whichever it is, the others do without it
+                if len(group) > 1:  # one of them failed: run each by itself
                     left.extendleft([artifact] for artifact in reversed(group))
                 else:
                     failures.append(FailedModel(group[0].manifest.name, error))
-    not_begun = [artifact.manifest.name for group in left for artifact in group]
-    if not_begun:
-        log.warning("not begun: %s", ", ".join(not_begun))
+    not_started = [artifact.manifest.name for group in left for artifact in group]
+    if not_started:
+        log.warning("not started: %s", ", ".join(not_started))
     if not results and failures:
         raise failures[0].error
     if not results:
         raise Interrupted(stop.exit_code - SIGNALLED)
     outcomes = [result.outcome for result in results] + [failure.outcome for failure in failures]
-    return RunSummary(results, failures, outcomes + [ModelOutcome(name, stop.exit_code) for name in not_begun], nearest)
+    return RunSummary(
+        results, failures, outcomes + [ModelOutcome(name, stop.exit_code) for name in not_started], nearest
+    )
 
 
 def dry_run_days(
@@ -157,7 +159,7 @@ def dry_run_days(
     progress: Progress,
     trace: Trace | None = None,
 ) -> list[tuple[list[RunReport], Forecast]]:
-    """Run a sample of the days without writing; return the reports of each group of models and how long all takes."""
+    """Run a sample of the days without writing; return the reports of each group of models and a forecast."""
     measured = []
     with limits.stop() as stop:
         for group in group_by_pixels(artifacts):
@@ -197,7 +199,7 @@ def _result(
 
 
 def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:
-    """Return how long a run would take for what is left undone, by the day that says most about speed."""
+    """Forecast a run over the images left pending, by the speed of the day with the most images."""
     day_queries, model_id = job.project.day_queries, reports[-1].model_id
     pending = job.project.database.with_reconnect(lambda: sum(day_queries.count_new(day, model_id) for day in days))
     return forecast(max(reports, key=lambda report: report.selected), pending) if pending else None
@@ -208,7 +210,7 @@ def _nearest_date(job: Job, day: Day) -> date | None:
 
 
 def _count_pending(job: Job, days: Sequence[Day]) -> int:
-    """Count the images that this run and a backfill of the days before would do for at least one of the models."""
+    """Count the images that this run and a backfill of the days before would run for at least one of the models."""
     day_queries = job.project.day_queries
     older = max(day_queries.count_older_pending(days[0], model_id) for model_id in job.model_ids)
     return sum(day_queries.count_new(day, *job.model_ids) for day in days) + older

@@ -1,4 +1,4 @@
-"""When a run should end early: a signal or a time budget. What is in flight is finished and committed."""
+"""Ends a run early after a signal or a time limit; chunks in flight are finished and committed."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from infer_app.errors import EXIT_OK, EXIT_TIME_BUDGET, InferError, Interrupted,
 
 T = TypeVar("T")
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
-GRACE_S = 20  # for what is in flight; a scheduler kills after 30
-LAST_WORDS_S = 3  # then, to say how the run ended to a database that may not answer
+GRACE_S = 20  # to finish the chunks in flight; a scheduler kills after 30
+RECORD_S = 3  # then, to record the end of the run in a database that may not answer
 
 
 class Stop:
-    """Asked between chunks: `until` ends its iterable once a signal came or the deadline passed.
+    """Ends an iterable between two items once a signal came or the deadline passed.
 
-    Within `with`, a second signal or GRACE_S seconds after the first raise Interrupted wherever the program is: what
-    is in flight then is lost and stays pending. LAST_WORDS_S later that is raised once more.
+    Within `with`, Interrupted is raised wherever the program is at a second signal, or GRACE_S seconds after the first:
+    chunks in flight are then lost and their images stay pending. RECORD_S seconds later it is raised once more.
     """
 
     def __init__(self, deadline_s: float | None = None) -> None:
@@ -32,13 +32,13 @@ class Stop:
 
     @property
     def exit_code(self) -> int:
-        """128 + N after a signal, 75 when the deadline left something undone, else 0."""
+        """128 + N after signal N, 75 if the deadline ended the run early, else 0."""
         if self._signal is not None:
             return 128 + self._signal
         return EXIT_TIME_BUDGET if self._cut_short else EXIT_OK
 
     def until(self, items: Iterable[T]) -> Iterator[T]:
-        """The items up to the moment of the stop."""
+        """Yield the items until a signal came or the deadline passed."""
         for item in items:
             if self._signal is not None or self._is_late():
                 self._cut_short = True
@@ -46,7 +46,7 @@ class Stop:
             yield item
 
     def check(self, waiting_for: InferError) -> None:
-        """Raises Interrupted after a signal, and `waiting_for` once the deadline has passed."""
+        """Raise Interrupted after a signal, and `waiting_for` once the deadline has passed."""
         if self._signal is not None:
             raise Interrupted(self._signal)
         if self._is_late():
@@ -66,7 +66,7 @@ class Stop:
 
     def _on_signal(self, number: int, _: FrameType | None) -> None:
         if self._signal is not None:
-            signal.alarm(0 if self._interrupted else LAST_WORDS_S)
+            signal.alarm(0 if self._interrupted else RECORD_S)
             self._interrupted = True
             raise Interrupted(self._signal)
         self._signal = number
@@ -74,7 +74,7 @@ class Stop:
 
 
 def seconds_until(clock: str, now: datetime | None = None) -> float:
-    """Seconds from now to the next HH:MM of this machine's clock; UsageError when it isn't one."""
+    """Return the seconds from now to the next HH:MM of the local clock. Raises UsageError if it isn't a time."""
     now = now or datetime.now()
     try:
         at = datetime.strptime(clock, "%H:%M")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from infer_app.cli.run.bench import bench
+from infer_app.cli.terminal.options import BenchOptions
 from infer_app.errors import UsageError
 from infer_app.telemetry.summary_line import describe_others
 
@@ -42,4 +43,4 @@ def test_what_is_not_there_is_named(project, monkeypatch, folder, date, only, wo
     monkeypatch.chdir(project.folder)
     project.upgrade()
     with pytest.raises(UsageError, match=words):
-        bench(folder, date, None, 10, only, None, True, None)
+        bench(BenchOptions(images=folder, date=date, limit=10, only=only, as_json=True))

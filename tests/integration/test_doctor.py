@@ -69,7 +69,7 @@ def test_doctor_names_the_query_that_lists_the_images(lab, monkeypatch):
     monkeypatch.setenv("INFER_SOURCE__QUERY", "SELECT id, path, came FROM shots")
     monkeypatch.delenv("INFER_SOURCE__TABLE")
     assert findings(project, "source")[0][0].startswith("the query of [source]: latest images on")
-    assert findings(project, "locations") == [("2 looked at, all are allowed", "", 0)]
+    assert findings(project, "locations") == [("2 checked, all are allowed", "", 0)]
 
 
 def test_doctor_without_a_model_says_so_once(project):

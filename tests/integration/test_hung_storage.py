@@ -31,6 +31,6 @@ def test_a_run_over_storage_that_does_not_answer_ends_and_rejects_nothing_for_go
         report = project.infer_json("run", "--date", DATE, "--workers", "2", INFER_IMAGES__TIMEOUT_S="2")
     assert report["day"] == {"eligible": 6, "predicted": 2, "rejected": 4, "pending": 0}
     assert report["reasons"] == {"read_timeout": 3}
-    assert "were not looked at again: their storage does not answer" in project.errors
+    assert "were not checked for changes: their storage does not answer" in project.errors
     project.infer("run", "--date", DATE)
     assert project.rows("SELECT reason FROM infer_rejections") == [("truncated",)]

@@ -10,7 +10,7 @@ from datetime import datetime
 import pytest
 
 from infer_app.cli.run.run import run
-from infer_app.cli.run.run_output import Verbosity
+from infer_app.cli.terminal.options import RunOptions
 from infer_app.errors import Interrupted
 from infer_app.pipeline.run_days import RunLimits
 from infer_app.pipeline.stop import Stop
@@ -220,19 +220,16 @@ def test_a_night_that_was_stopped_is_told_with_its_signal(told, server):
 
 
 @pytest.mark.usefixtures("logging_as_it_was")
-def test_a_signal_before_the_first_model_is_the_exit_code(project):
+def test_a_signal_before_the_first_model_is_the_exit_code(project, monkeypatch):
     class Signalled(Stop):
         def __enter__(self):
             super().__enter__()
             os.kill(os.getpid(), signal.SIGTERM)
             return self
 
-    class AtOnce(RunLimits):
-        def stop(self):
-            return Signalled()
-
+    monkeypatch.setattr(RunLimits, "stop", lambda _: Signalled())
     with pytest.raises(Interrupted) as caught:
-        run(DATE, {}, AtOnce(None, None, None), Verbosity(True, False, False), False, project.folder / "infer.toml")
+        run(RunOptions(date=DATE, quiet=True, config=project.folder / "infer.toml"))
     assert caught.value.exit_code == 143
 
 
@@ -240,7 +237,7 @@ def test_metrics_that_can_not_be_read_are_begun_anew(told):
     told.add_photos(1)
     (told.folder / "infer.prom").write_text("infer_last{{{")
     told.infer(*RUN, "--quiet")
-    assert "can't be read: begun anew" in told.errors
+    assert "can't be read and are replaced" in told.errors
     assert SUCCESS in metrics(told)
 
 

@@ -31,7 +31,7 @@ class Project:
     # What a test begins with, by the functions behind `infer init`, `db upgrade` and `images add`: no second for each
 
     def init(self) -> None:
-        commands.init(self.folder)
+        commands.write_config(self.folder)
 
     def upgrade(self) -> None:
         commands.upgrade(None, self.folder / "infer.toml")

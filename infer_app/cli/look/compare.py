@@ -24,7 +24,7 @@ SUREST = "min(score of A, score of B), the highest first"
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """The version of a model that is compared."""
+    """A version of a model to compare."""
 
     model: str
     model_id: str
@@ -32,7 +32,10 @@ class Version:
 
 
 def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config: Path | None) -> None:
-    """UsageError where a model predicted nothing on that day, or their outputs are of two kinds."""
+    """Print where two models disagree.
+
+    Raises UsageError if a model predicted nothing on that day, or the outputs are of two kinds.
+    """
     loaded = load_settings(config)
     zone = loaded.run.time_zone
     day = Day.of(parse_date(date, zone), zone)
@@ -43,20 +46,22 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
         if a.kind != b.kind:
             raise UsageError(
                 f"{a.model} gives {a.kind}, {b.model} gives {b.kind}: they can't be compared",
-                "compare two models of one kind: `infer model show NAME` says which",
+                "compare two models of one kind: `infer model show NAME` prints it",
             )
         sides = Disagreement(project.database, project.source, day, a.model_id, b.model_id)
         overlap = sides.overlap()
-        found = _compare_labels(sides, overlap, limit) if a.kind == "classification" else _measure(sides, a, b, limit)
+        comparison = (
+            _compare_labels(sides, overlap, limit) if a.kind == "classification" else _measure(sides, a, b, limit)
+        )
     head = {"date": str(day), "kind": a.kind, "a": asdict(a), "b": asdict(b), **asdict(overlap)}
     if as_json:
-        print(json.dumps(head | found))
+        print(json.dumps(head | comparison))
     else:
-        _print(day, a, b, overlap, found)
+        _print(day, a, b, overlap, comparison)
 
 
 def _version(project: ProjectDatabase, day: Day, name: str) -> Version:
-    """The newest version of that name, or the version of that id, that has predictions on the day."""
+    """Return the newest version of that name, or the version of that id, that has predictions on the day."""
     for model, model_id in project.day_queries.models_of(name):
         figures = Figures(project.database, project.source, model_id)
         if figures.count_predicted(day):
@@ -80,11 +85,11 @@ def _compare_labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[s
 
 
 def _measure(sides: Disagreement, a: Version, b: Version, limit: int) -> dict[str, Any]:
-    """Mean and worst of the difference of numbers, or of the cosine of vectors; the most different images."""
+    """Return the mean and the worst difference of numbers or cosine of vectors, and the most different images."""
     by_numbers = a.kind == "regression"
-    measure, sign = (_difference, 1) if by_numbers else (_cosine, -1)  # of what is far apart the sign times it is high
+    measure, sign = (_difference, 1) if by_numbers else (_cosine, -1)  # sign * measure grows with the distance
     count, incomparable, total = 0, 0, 0.0
-    furthest: list[tuple[float, str, dict[str, Any]]] = []  # a heap, the nearest of them first
+    furthest: list[tuple[float, str, dict[str, Any]]] = []  # a heap, the smallest distance first
     for row in sides.pairs():
         value = measure(row)
         if value is None:
@@ -97,7 +102,7 @@ def _measure(sides: Disagreement, a: Version, b: Version, limit: int) -> dict[st
             heapq.heappop(furthest)
     if incomparable and not count:
         raise UsageError(
-            f"the outputs of {a.model} and {b.model} can't be compared: they have not as many numbers",
+            f"the outputs of {a.model} and {b.model} can't be compared: their lengths differ",
             "compare models whose outputs have one length",
         )
     images = [pair for _, _, pair in sorted(furthest, key=lambda one: (-one[0], one[1]))]
@@ -122,29 +127,30 @@ def _cosine(row: dict[str, Any]) -> float | None:
     return cosine(row["vector_a"], row["vector_dtype_a"], row["vector_b"], row["vector_dtype_b"])
 
 
-def _print(day: Day, a: Version, b: Version, overlap: Overlap, found: dict[str, Any]) -> None:
+def _print(day: Day, a: Version, b: Version, overlap: Overlap, comparison: dict[str, Any]) -> None:
     print(f"{day}: A is {a.model} {a.model_id}, B is {b.model} {b.model_id}")
     only = f"only A {overlap.only_a:,}, only B {overlap.only_b:,}, neither {overlap.neither:,}"
     if a.kind == "classification":
-        share = f" ({found['agree'] / overlap.both:.1%})" if overlap.both else ""
-        print(
-            f"both predicted {overlap.both:,}: agree {found['agree']:,}{share}, disagree {found['disagree']:,}; {only}"
-        )
-        cells = [(one["a"], one["b"], f"{one['images']:,}") for one in found["confusions"]]
+        share = f" ({comparison['agree'] / overlap.both:.1%})" if overlap.both else ""
+        agreement = f"agree {comparison['agree']:,}{share}, disagree {comparison['disagree']:,}"
+        print(f"both predicted {overlap.both:,}: {agreement}; {only}")
+        cells = [(one["a"], one["b"], f"{one['images']:,}") for one in comparison["confusions"]]
         if cells:
-            show_table(("A says", "B says", "images"), cells, "most frequent pairs")
-            pairs = [_pair_cells(Pair(**one)) for one in found["images"]]
-            show_table(("id", "image", "A says", "score", "B says", "score"), pairs, f"by {found['measure']}")
+            show_table(("A predicts", "B predicts", "images"), cells, "most frequent pairs")
+            pairs = [_pair_cells(Pair(**one)) for one in comparison["images"]]
+            show_table(
+                ("id", "image", "A predicts", "score", "B predicts", "score"), pairs, f"by {comparison['measure']}"
+            )
         return
-    aside = f", {found['incomparable']:,} of them can't be compared" if found["incomparable"] else ""
+    aside = f", {comparison['incomparable']:,} of them can't be compared" if comparison["incomparable"] else ""
     print(f"both predicted {overlap.both:,}{aside}; {only}")
     figures = {
-        key.replace("_", " "): value for key, value in found.items() if key.startswith(("mean_", "max_", "min_"))
+        key.replace("_", " "): value for key, value in comparison.items() if key.startswith(("mean_", "max_", "min_"))
     }
     print(", ".join(f"{name} {_number(value)}" for name, value in figures.items()))
-    cells = [(one["image_id"], one["location"], _number(one["value"])) for one in found["images"]]
+    cells = [(one["image_id"], one["location"], _number(one["value"])) for one in comparison["images"]]
     if cells:
-        show_table(("id", "image", "value"), cells, f"by {found['measure']}")
+        show_table(("id", "image", "value"), cells, f"by {comparison['measure']}")
 
 
 def _pair_cells(pair: Pair) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from infer_app.telemetry.printable import printable
 def show_image(
     image_id: str, date_text: str | None, model: str | None, with_replay: bool, as_json: bool, config: Path | None
 ) -> int:
-    """Returns 0, or the exit code of a replay that failed."""
+    """Print everything about one image; return 0, or the exit code of a replay that failed."""
     loaded = load_settings(config)
     zone = loaded.run.time_zone
     day = None if date_text is None else Day.of(parse_date(date_text, zone), zone)
@@ -65,7 +65,7 @@ def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]
 
 
 def _without_vector(prediction: dict[str, Any] | None) -> dict[str, Any] | None:
-    """It is bytes; its length stands in vector_dim."""
+    """Return the row without its vector, which is bytes; vector_dim has its length."""
     return prediction and {key: value for key, value in prediction.items() if key != "vector"}
 
 
@@ -75,7 +75,7 @@ def _plain(value: object) -> str:
 
 def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
     yield f"image     {found.image_id}"
-    location = "the source lists it no longer" if found.location is None else shown_location(found.location) or "none"
+    location = "no longer listed by the source" if found.location is None else shown_location(found.location) or "none"
     yield f"location  {location}"
     if found.location is not None:
         at = f", {found.time:%Y-%m-%d %H:%M} UTC" if found.time else ""
@@ -90,7 +90,7 @@ def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
         yield f"{history.model} {history.model_id}: {history.state}"
         yield from ("  " + line for line in _result_lines(found.file, history))
         if again is not None:
-            yield f"  replay    {_told(again)}"
+            yield f"  replay    {_replay_as_text(again)}"
 
 
 def _file(file: FileNow) -> str:
@@ -114,7 +114,7 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
         yield f"rejected  {row['reason']} in {row['stage']}, attempt {row['attempts']}: {row['detail']}"
         then = FileFacts(row["size"], row["modified"], row["sha256"])
         yield f"file then {_file(FileNow(then)) or 'not recorded'}{_same(is_same_file(file, history))}"
-        yield f"decoder   {row['decoder'] or 'none came to it'}"
+        yield f"decoder   {row['decoder'] or 'not decoded'}"
         yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC"
     if (run := history.run) is not None:
         versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
@@ -126,7 +126,7 @@ def _same(is_same: bool | None) -> str:
     return "" if is_same is None else "; the file is still the same" if is_same else "; the file is ANOTHER ONE now"
 
 
-def _told(again: Replay) -> str:
+def _replay_as_text(again: Replay) -> str:
     if again.error is not None:
         return f"failed: {again.error}" + (f" ({again.hint})" if again.hint else "")
     instead = f" (instead of {again.instead_of}: {again.why})" if again.instead_of else ""

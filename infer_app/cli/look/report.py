@@ -1,4 +1,4 @@
-"""`infer report`: a page for each model of a day, the same as data beside it, and an overview of all days."""
+"""`infer report`: an HTML page and a JSON file for each model of a day, and an overview of all days."""
 
 from __future__ import annotations
 
@@ -34,32 +34,40 @@ MAX_DAYS = 366  # in the overview
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which reports, by which settings."""
+class ReportRequest:
+    """Which reports to write, with which settings."""
 
     date: str
     models: Sequence[str] | None  # all that ran on the day, if None
     trace: Path | None
     config: Path | None
-    max_rejected: str | None = None  # in place of that of the settings
+    max_rejected: str | None = None  # overrides the setting
 
     def settings(self) -> LoadedSettings:
         return load_settings(self.config, {"run": {"max_rejected": self.max_rejected}})
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenReport:
+    """A report and the files it was written to."""
+
     report: DayReport
     html: Path
     data: Path
 
     def to_json(self) -> dict[str, Any]:
-        told = {"model": self.report.model, "state": self.report.state, "verdict": self.report.verdict}
-        return told | {"file": str(self.html), "data": str(self.data)}
+        return {
+            "model": self.report.model,
+            "state": self.report.state,
+            "verdict": self.report.verdict,
+            "file": str(self.html),
+            "data": str(self.data),
+        }
 
 
-def report(wanted: Wanted, out: Path | None, as_json: bool) -> None:
-    written = write_reports(wanted, out)
+def report(request: ReportRequest, out: Path | None, as_json: bool) -> None:
+    """Write the reports and print where they are."""
+    written = write_reports(request, out)
     if as_json:
         print(json.dumps({"date": str(written[0].report.date), "reports": [one.to_json() for one in written]}))
         return
@@ -68,14 +76,14 @@ def report(wanted: Wanted, out: Path | None, as_json: bool) -> None:
         print(f"wrote {printable(str(one.html))}")
 
 
-def write_reports(wanted: Wanted, out: Path | None = None) -> list[Written]:
-    """One report for each of the named models, or of all that ran on the day; at least one."""
-    loaded = wanted.settings()
+def write_reports(request: ReportRequest, out: Path | None = None) -> list[WrittenReport]:
+    """Write a report for each of the named models, or for all that ran on the day; at least one."""
+    loaded = request.settings()
     run = loaded.run
-    day = Day.of(parse_date(wanted.date, run.time_zone), run.time_zone)
-    timeline = read_timeline(wanted.trace) if wanted.trace else None
+    day = Day.of(parse_date(request.date, run.time_zone), run.time_zone)
+    timeline = read_timeline(request.trace) if request.trace else None
     with open_project_database(loaded, read_only=True) as project:
-        chosen = choose_models(project, day, wanted.models)
+        chosen = choose_models(project, day, request.models)
         if out and len(chosen) > 1:
             raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
         usual = dict(choose_models(project, day, [name for name, _ in chosen]))
@@ -83,25 +91,25 @@ def write_reports(wanted: Wanted, out: Path | None = None) -> list[Written]:
     return [_write(loaded, one, out or _file_of(loaded, one, usual)) for one in gathered]
 
 
-def run_and_report(run: Callable[[], int], wanted: Wanted) -> int:
-    """The run's exit code, which its reports never change; they are written after a failure too."""
+def run_and_report(run: Callable[[], int], request: ReportRequest) -> int:
+    """Run, write the reports even if the run failed, and return the exit code of the run."""
     try:
         exit_code = run()
     except InferError as error:
-        _report_after(error.exit_code, wanted)
+        _report_after(error.exit_code, request)
         raise
-    _report_after(exit_code, wanted)
+    _report_after(exit_code, request)
     return exit_code
 
 
-def _report_after(exit_code: int, wanted: Wanted) -> None:
+def _report_after(exit_code: int, request: ReportRequest) -> None:
     if exit_code >= SIGNALLED:
-        return  # whoever sent the signal waits
+        return  # the sender of the signal waits
     try:
-        is_traced = wanted.trace is not None and wanted.trace.is_file()
-        written = write_reports(wanted if is_traced else replace(wanted, trace=None))
-        write_index(wanted.settings())
-    except Exception as error:  # the night's work is done and committed: not even a bug in here may make it look failed
+        is_traced = request.trace is not None and request.trace.is_file()
+        written = write_reports(request if is_traced else replace(request, trace=None))
+        write_index(request.settings())
+    except Exception as error:  # the run is done and committed: not even a bug here may change its exit code
         log.warning("no report: %s", error, exc_info=not isinstance(error, InferError))
         return
     for one in written:
@@ -114,7 +122,7 @@ def show_index(as_json: bool, config: Path | None) -> None:
 
 
 def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
-    """The overview, with a link to each report that lies beside it; returns its file and the number of days in it."""
+    """Write the overview with a link to each report beside it; return its file and its number of days."""
     file = loaded.resolve(Path(FOLDER)) / INDEX
     with open_project_database(loaded, read_only=True) as project:
         newest: dict[tuple[date, str], str] = {}
@@ -127,9 +135,9 @@ def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
 
 
 def choose_models(project: ProjectDatabase, day: Day, wanted: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Choose (name, id): of each name the version that ran on the day last, or else its current one; of an id itself.
+    """Return (name, id) of each wanted model: for a name the version that ran last on the day, else its newest.
 
-    If none is wanted, those that ran on the day, or else all. Raises UsageError where none is known.
+    If none is wanted, return those that ran on the day, else all. Raises UsageError if no model has run.
     """
     known = project.day_queries.models_of()
     of_day = [(model, model_id) for _, model, model_id in days_run(project.database, MAX_DAYS, day.date)]
@@ -142,7 +150,7 @@ def choose_models(project: ProjectDatabase, day: Day, wanted: Sequence[str] | No
 
 
 def _file_of(loaded: LoadedSettings, report: DayReport, usual: Mapping[str, str]) -> Path:
-    """Name another version's page by its id: the overview links to that of the `usual` one, by name."""
+    """Return the file of a report; it is named by the model id unless it is of the `usual` version."""
     is_usual = usual[report.model] == report.model_id
     return default_file(loaded, report.date, report.model if is_usual else f"{report.model}-{report.model_id}")
 
@@ -158,16 +166,16 @@ def _gather(
     return gather(project.day_queries, figures, day, model, model_id, max_rejected, timeline)
 
 
-def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> Written:
+def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> WrittenReport:
     images = loaded.images
     limits = ThumbnailLimits(read_limits(loaded), images.max_pixels)
     thumbnails = make_thumbnails(pictured(report), limits)
     data = file.with_suffix(".json")
     if data == file:
-        raise UsageError(f"--out {file}: that is where the data go", "give the page a name that ends in .html")
+        raise UsageError(f"--out {file} is the name of the JSON file", "give the page a name that ends in .html")
     _save(data, json.dumps(report.to_json(), default=_plain, indent=1).encode())
     _save(file, render_day(report, thumbnails, data.name, (file.parent / INDEX).exists()).encode())
-    return Written(report, file, data)
+    return WrittenReport(report, file, data)
 
 
 def _index_row(loaded: LoadedSettings, project: ProjectDatabase, day: date, model: str, model_id: str) -> IndexRow:
@@ -177,11 +185,11 @@ def _index_row(loaded: LoadedSettings, project: ProjectDatabase, day: date, mode
     file = default_file(loaded, day, model)
     too_many = has_too_many_rejected(counts, last, loaded.run.max_rejected)
     state = state_of(counts, last, too_many)
-    outcome = "too many rejected" if too_many and not last.has_failed else _outcome(last)
-    return IndexRow(day, model, counts, state, outcome, file.name if file.exists() else None)
+    result = "too many rejected" if too_many and not last.has_failed else _result(last)
+    return IndexRow(day, model, counts, state, result, file.name if file.exists() else None)
 
 
-def _outcome(run: RunFigures) -> str:
+def _result(run: RunFigures) -> str:
     return f"exit code {run.exit_code}" if run.exit_code else run.state
 
 
@@ -190,10 +198,10 @@ def _save(file: Path, data: bytes) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, data)
     except OSError as error:
-        raise UsageError(f"can't write {file}: {error.strerror}", "name another place with --out") from None
+        raise UsageError(f"can't write {file}: {error.strerror}", "name another file with --out") from None
 
 
 def _plain(value: object) -> str:
     if isinstance(value, date):  # a datetime is one
         return value.isoformat()
-    raise TypeError(f"{type(value).__name__} has no place in a report")
+    raise TypeError(f"{type(value).__name__} can't be written as JSON")

@@ -1,4 +1,4 @@
-"""Looking at what happened: predictions, rejections, and whether the counts add up."""
+"""`infer predictions`, `rejects`, `retry` and `verify`."""
 
 from __future__ import annotations
 
@@ -55,28 +55,28 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
         print(f"{day}: nothing rejected")
 
 
-def retry(date: str, model: str | None, reasons: list[str], as_json: bool, config: Path | None) -> None:
+def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bool, config: Path | None) -> None:
     unknown = sorted(set(reasons) - {reason.value for reason in Reason})
     if unknown:
         raise UsageError(f"no such reason: {unknown[0]}", f"there are {', '.join(reason.value for reason in Reason)}")
     loaded = load_settings(config)
     day = _day(loaded, date)
     with open_project_database(loaded) as project:
-        forgotten = 0
+        retried = 0
         for model_id in _model_ids(project, model):
             rows = project.day_queries.read_rejections(day, model_id)
             ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
-            forgotten += project.day_queries.forget_rejections(ids, model_id)
+            retried += project.day_queries.forget_rejections(ids, model_id)
     if as_json:
-        print(json.dumps({"date": str(day), "retried": forgotten}))
+        print(json.dumps({"date": str(day), "retried": retried}))
     else:
-        what = "rejection" if forgotten == 1 else "rejections"
-        print(f"{day}: {forgotten:,} {what} taken back; `infer run --date {day}` tries their images again")
+        what = "rejection" if retried == 1 else "rejections"
+        print(f"{day}: {retried:,} {what} taken back; `infer run --date {day}` tries their images again")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """The counts of one model on one day; of no model when none has run yet."""
+class VerifiedCounts:
+    """The counts of one model on one day; without a model when none has run yet."""
 
     model: str | None
     model_id: str | None
@@ -93,21 +93,23 @@ class Checked:
         }
 
     def __str__(self) -> str:
-        who = f"{self.model} {self.model_id}" if self.model else "(no model has run)"
-        return "\n  wrong: ".join([f"{who}: {balance(self.counts)}", *self.problems])
+        model = f"{self.model} {self.model_id}" if self.model else "(no model has run)"
+        return "\n  wrong: ".join([f"{model}: {balance(self.counts)}", *self.problems])
 
 
-def verify(date: str, model: str | None, as_json: bool, config: Path | None) -> int:
-    """Returns 0 when the counts of the day add up for every model that was asked for, else 1."""
+def verify_counts(date: str, model: str | None, as_json: bool, config: Path | None) -> int:
+    """Print the counts of a day; return 0 if they add up for every model that was asked for, else 1."""
     loaded = load_settings(config)
     day = _day(loaded, date)
     with open_project_database(loaded, read_only=True) as project:
         day_queries = project.day_queries
         checked = [
-            Checked(name, model_id, day_queries.count_day(day, model_id), day_queries.find_problems(day, model_id))
+            VerifiedCounts(
+                name, model_id, day_queries.count_day(day, model_id), day_queries.find_problems(day, model_id)
+            )
             for name, model_id in day_queries.models_of(model)
         ]
-        checked = checked or [Checked(None, None, day_queries.count_day(day, ""), [])]
+        checked = checked or [VerifiedCounts(None, None, day_queries.count_day(day, ""), [])]
     balanced = not any(one.problems for one in checked)
     if as_json:
         print(json.dumps({"date": str(day), "balanced": balanced, "models": [one.to_json() for one in checked]}))
@@ -183,9 +185,9 @@ def _print_csv(rows: Iterator[dict[str, Any]]) -> None:
 
 
 def _print_json_list(head: dict[str, Any], key: str, rows: Iterator[dict[str, Any]]) -> None:
-    """One object, written as it is read: a day may hold more rows than memory."""
+    """Print one object, row by row: a day may have more rows than fit in memory."""
     lines = (json.dumps(row) for row in rows)
-    first = next(lines, "")  # before anything is written: what fails here ends in an error object of its own
+    first = next(lines, "")  # before anything is written: an error here prints its own JSON object
     sys.stdout.write(f'{json.dumps(head)[:-1]}, "{key}": [{first}')
     sys.stdout.writelines(f",\n{line}" for line in lines)
     sys.stdout.write("]}\n")

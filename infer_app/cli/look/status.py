@@ -1,4 +1,4 @@
-"""`infer status`: days and their state at a glance."""
+"""`infer status`: shows the last days and their state."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STATES = {  # symbol and colour
 
 
 def show_status(days: int, as_json: bool, config: Path | None) -> None:
-    """The last days of each model's current version: images, results and the last run."""
+    """Show the last days of each model's current version: images, results and the last run."""
     loaded = load_settings(config)
     zone = loaded.run.time_zone
     today = Day.of(parse_date("today", zone), zone)
@@ -62,7 +62,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
         print(json.dumps({"days": found}))
         return
     cells = [
-        (day, name, _shown_state(state), *_numbers(counts), _how_it_went(last, state))
+        (day, name, _shown_state(state), *_numbers(counts), _describe_run(last, state))
         for day, name, counts, last, state in rows
     ]
     if cells:
@@ -72,9 +72,9 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
 
 
 def state_of(counts: DayCounts, last: dict[str, Any] | None, living: Container[str]) -> str:
-    """A day's state in one word; `last` is its last run, None where there was none, `living` the runs at work.
+    """Return a key of STATES; `last` is the day's last run, if any, and `living` holds the ids of the active runs.
 
-    Rows decide before the run does: a day on which no image is pending is done, however its last run ended.
+    Rows take precedence: a day without pending images is done, however its last run ended.
     """
     if last is None:
         return "never run"
@@ -95,7 +95,7 @@ def _numbers(counts: DayCounts) -> tuple[str, ...]:
     return tuple(f"{number:,}" for number in (counts.eligible, counts.predicted, counts.rejected, counts.pending))
 
 
-def _how_it_went(run: dict[str, Any] | None, state: str) -> str:
+def _describe_run(run: dict[str, Any] | None, state: str) -> str:
     if run is None:
         return ""
     if state == "running":

@@ -1,4 +1,4 @@
-"""`infer model check`: the user's own function beside ours on their images."""
+"""`infer model check`: compares a model with the user's own function on their images."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from infer_app.cli.terminal.options import CheckOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
 from infer_app.domain import Broken, ImageRef, Prediction
@@ -23,25 +24,24 @@ from infer_app.telemetry.printable import printable
 
 WORST_SHOWN = 10
 SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe agree on more
-ENOUGH_FOR_A_RATE = 200  # images; of fewer, starting the workers takes most of the time
+ENOUGH_FOR_A_RATE = 200  # images; with fewer, starting the workers takes most of the time
 
 
-def check(
-    name: str, against: str, folder: Path, limit: int | None, workers: int | None, as_json: bool, config: Path | None
-) -> None:
-    """Both sides over the same files: theirs one by one as they call it, ours through the executor."""
-    loaded = load_settings(config, {"run": {"workers": workers}})
-    artifact = find_artifact(loaded.models_folder, name)
-    with redirect_stdout(sys.stderr):  # what their module prints is no part of the answer
-        theirs = resolve_callable(against)
+def check(options: CheckOptions) -> None:
+    """Predict the same files with both: the user's function one by one, the model through the executor."""
+    loaded = load_settings(options.config, {"run": {"workers": options.workers}})
+    folder = options.images
+    artifact = find_artifact(loaded.models_folder, options.name)
+    with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
+        theirs = resolve_callable(options.against)
     if not folder.exists():
         raise UsageError(f"no such folder: {folder}")
-    paths = [path.absolute() for path in find_images(folder)][:limit]
+    paths = [path.absolute() for path in find_images(folder)][: options.limit]
     if not paths:
         raise UsageError(f"no images in {folder}")
     if artifact.manifest.output.kind != "classification":
         raise UsageError(
-            f"{name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only"
+            f"{options.name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only"
         )
     started = time.monotonic()
     with redirect_stdout(sys.stderr):
@@ -55,13 +55,13 @@ def check(
         their_seconds=halfway - started,
         our_seconds=time.monotonic() - halfway,
     )
-    print(json.dumps(report.to_json())) if as_json else _print_check(report)
+    print(json.dumps(report.to_json())) if options.as_json else _print_check(report)
 
 
 def _their_answer(function: Callable[[Path], object], path: Path) -> object:
     try:
         return function(path)
-    except Exception as error:  # it is the user's: whatever it raises is its answer for this image
+    except Exception as error:  # the user's function may raise anything; it counts as its answer for this image
         return error
 
 
@@ -79,7 +79,7 @@ def _run_ours(
 
 
 def _print_check(report: CheckReport) -> None:
-    """Worst images first, the verdict last."""
+    """Print the worst images first and the agreement last."""
     if report.disagreements:
         cells = [(Path(one.path).name, one.theirs, one.ours, f"{one.our_score:.3f}") for one in report.disagreements]
         show_table(("image", "yours", "ours", "our score"), cells[:WORST_SHOWN], "where we disagree, the surest first")
@@ -101,7 +101,8 @@ def _print_check(report: CheckReport) -> None:
     print(agreement)
     if report.agreement < SUSPICIOUS:
         print(
-            "so few agree where the recipe differs: size, crop, interpolation, mean and std, or the order of the labels"
+            "so low an agreement means that the recipe differs (size, crop, interpolation, mean, std) or the order of "
+            "the labels"
         )
 
 

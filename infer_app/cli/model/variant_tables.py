@@ -1,4 +1,4 @@
-"""The tables of `infer model show`: what a model's variants keep, and how fast they are where."""
+"""The tables of `infer model show`: how exact a model's variants are, and how fast on each machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infer_app.models.verification.golden import Parity
 
 
 def show_variants(manifest: Manifest) -> None:
-    """Each variant against the fp32 source, on the golden images and on those it was calibrated with."""
+    """Show how far each variant is from the fp32 source, on the golden and on the calibration images."""
     rows = [
         (variant, *_parity_cells("golden" if images == "parity" else "calibration", details[images]))
         for variant, details in manifest.variants.items()
@@ -23,12 +23,13 @@ def show_variants(manifest: Manifest) -> None:
     show_table(("variant", "against the source on", "labels kept", "worst cosine", "worst difference"), rows)
     if any("calibration" in details for details in manifest.variants.values()):
         print(
-            "int8 is judged by the calibration images, of which it saw one half; golden ones are few and may be drawn"
+            "int8 is judged by the calibration images, half of which it was calibrated with; "
+            "golden images are few and may be synthetic"
         )
 
 
 def show_requirements(manifest: Manifest) -> None:
-    """Of what is bound to a kind of GPU: on which machines it runs."""
+    """Print on which machines each variant for a GPU runs."""
     for variant, details in manifest.variants.items():
         needs = details.get("requires", {})
         if "compute_capability" in needs:
@@ -37,7 +38,7 @@ def show_requirements(manifest: Manifest) -> None:
 
 
 def show_decoding(manifest: Manifest) -> None:
-    """Of a model that does not decode exactly: what that changes."""
+    """Print what decoding changes for a model that does not decode exactly."""
     decode = manifest.recipe.decode
     if decode != "exact":
         found = manifest.variants.get(TORCHSCRIPT, {}).get(decode)
@@ -45,7 +46,7 @@ def show_decoding(manifest: Manifest) -> None:
 
 
 def show_tuning(tuning: Tuning) -> None:
-    """What was measured on one machine."""
+    """Show what was measured on one machine."""
     versions = ", ".join(f"{name} {version}" for name, version in tuning.libraries.items())
     print(f"measured on {tuning.host} ({versions}), {tuning.measured_at}:")
     rows = []

@@ -1,4 +1,4 @@
-"""The cache of transformed pixels: what it holds, and removing it."""
+"""`infer cache`: shows and clears the cache of transformed pixels."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _UNITS = ("bytes", "kB", "MB", "GB", "TB")
 
 
 def show_status(as_json: bool, config: Path | None) -> None:
+    """Show the number of images and bytes for each recipe."""
     loaded = load_settings(config)
     folder, max_bytes = loaded.cache_folder, int(loaded.cache.max_size)
     try:
@@ -30,7 +31,7 @@ def show_status(as_json: bool, config: Path | None) -> None:
         return
     if kept:
         cells = [
-            (_words(one), one.recipe_id, f"{one.images:,}", _size(one.bytes), f"{one.oldest:%Y-%m-%d %H:%M}")
+            (_describe(one), one.recipe_id, f"{one.images:,}", _size(one.bytes), f"{one.oldest:%Y-%m-%d %H:%M}")
             for one in kept
         ]
         show_table(("recipe", "id", "images", "size", "oldest (UTC)"), cells)
@@ -50,8 +51,8 @@ def clear(as_json: bool, config: Path | None) -> None:
     print(f"{folder}: removed {removed.images:,} images, {_size(removed.bytes)} on disk")
 
 
-def _words(kept: Kept) -> str:
-    """As a person would name it: `resize-crop to 224, resize 256, bicubic`."""
+def _describe(kept: Kept) -> str:
+    """Return a description such as `resize-crop to 224, resize 256, bicubic`."""
     recipe: dict[str, Any] = kept.recipe.get("recipe", {})
     parts = [f"{recipe.get('kind', 'unknown')} to {kept.size}"]
     parts += [f"{name} {recipe[name]}" for name in ("resize", "crop") if recipe.get(name) is not None]
@@ -60,6 +61,6 @@ def _words(kept: Kept) -> str:
 
 
 def _size(num_bytes: int) -> str:
-    """In the decimal units that `max_size` is given in."""
+    """Return a size in decimal units, as in the setting `max_size`."""
     power = min(len(_UNITS) - 1, max(0, len(str(num_bytes)) - 1) // 3)
     return f"{num_bytes / 1000**power:.{min(power, 1)}f} {_UNITS[power]}"

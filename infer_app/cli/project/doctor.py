@@ -1,4 +1,4 @@
-"""`infer doctor`: everything a run needs, each check with its fix."""
+"""`infer doctor`: checks everything a run needs and prints a fix for each failure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SAMPLED_IMAGES = 20  # on each node of a cluster
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: what was found, and when it is not well, what to do and the exit code a run would end with."""
+    """The result of a check; for a failure with the fix and the exit code a run would end with."""
 
     check: str
     found: str
@@ -53,10 +53,10 @@ Check = Callable[[LoadedSettings], Iterator[Finding]]
 def examine(
     model: str | None, as_json: bool, config: Path | None, executor: str | None = None, ray_address: str | None = None
 ) -> int:
-    """Prints the findings; returns the gravest exit code that a run would end with."""
+    """Print the findings; return the gravest exit code that a run would end with."""
     loaded = load_settings(config, {"run": {"model": model, "executor": executor}, "ray": {"address": ray_address}})
-    with redirect_stdout(sys.stderr):  # what a user's preprocess module prints is no finding
-        findings = [finding for check in CHECKS for finding in _guarded(check, loaded)]
+    with redirect_stdout(sys.stderr):  # output of the user's preprocess module must not mix with ours
+        findings = [finding for check in CHECKS for finding in _run_check(check, loaded)]
     exit_code = gravest([finding.exit_code for finding in findings])
     if as_json:
         print(json.dumps({"findings": [asdict(finding) for finding in findings], "exit_code": exit_code}))
@@ -69,8 +69,8 @@ def examine(
     return exit_code
 
 
-def _guarded(check: Check, loaded: LoadedSettings) -> Iterator[Finding]:
-    """A check that raises is a finding, so that the others are still made."""
+def _run_check(check: Check, loaded: LoadedSettings) -> Iterator[Finding]:
+    """Yield the findings of a check; an error is one too, so that the other checks are still made."""
     try:
         yield from check(loaded)
     except InferError as error:
@@ -95,18 +95,18 @@ def _database(loaded: LoadedSettings) -> Iterator[Finding]:
     with open_results_database(loaded, read_only=True) as database:
         yield Finding("database", f"{database.shown_url}, schema up to date")
         with open_source(loaded, database) as source:
-            yield from _source(loaded, source, is_foreign=source.database is not database)
+            yield from _source(loaded, source, is_remote=source.database is not database)
         if loaded.lists_own_images:
             yield Finding("images", f"{count_images(database):,} registered")
         file = database.sqlite_file
     if file is not None:
         free = shutil.disk_usage(file.parent).free
-        fix = "free some: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
+        fix = "free some space: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
         yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix)
 
 
-def _source(loaded: LoadedSettings, source: Source, is_foreign: bool) -> Iterator[Finding]:
-    if is_foreign:
+def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator[Finding]:
+    if is_remote:
         yield Finding("source", f"{source.database.shown_url} is only read")
     zone = loaded.run.time_zone
     yesterday = Day.of(parse_date("yesterday", zone), zone)
@@ -119,12 +119,12 @@ def _source(loaded: LoadedSettings, source: Source, is_foreign: bool) -> Iterato
     settings = loaded.source
     name = settings.table if settings.query is None else "the query of [source]"
     yield Finding("source", f"{name}: {described}; days begin in {zone}", fix)
-    if loaded.roots or loaded.remote_access.places:  # without any, no image may be read, which is a finding of its own
+    if loaded.roots or loaded.remote_access.places:  # without any, no image may be read, which _roots reports
         yield from _locations(loaded, source, nearest)
 
 
 def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> Iterator[Finding]:
-    """Judge the first images of the days that a run looks at, and of the nearest: it ends where none is allowed."""
+    """Check the locations of the first images of each day of a run: a run ends if none is allowed."""
     zone, limits = loaded.run.time_zone, read_limits(loaded)
     yesterday = Day.of(parse_date("yesterday", zone), zone)
     days = {yesterday.before(n).date for n in range(loaded.run.lookback + 1)}
@@ -137,11 +137,11 @@ def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> 
             error = nothing_allowed(refused, limits)
             yield Finding("locations", f"{day}: {error}", error.hint, error.exit_code)
         elif refused:
-            told = f"{len(refused):,} of {len(refs):,} images have no allowed location, for example"
+            found = f"{len(refused):,} of {len(refs):,} images have no allowed location, for example"
             fix = how_to_allow(refused[0], limits)
-            yield Finding("locations", f"{day}: {told} {describe_refusal(refused[0], limits)}", fix)
+            yield Finding("locations", f"{day}: {found} {describe_refusal(refused[0], limits)}", fix)
     if num_images and not num_refused:
-        yield Finding("locations", f"{num_images:,} looked at, all are allowed")
+        yield Finding("locations", f"{num_images:,} checked, all are allowed")
 
 
 def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
@@ -178,12 +178,12 @@ def _remote(loaded: LoadedSettings) -> Iterator[Finding]:
     for place in access.places:
         try:
             yield Finding("remote", f"{place} {probe(place, access)}")
-        except InferError as error:  # the others are looked at all the same
+        except InferError as error:  # the other places are checked too
             yield Finding("remote", error.message, error.hint, error.exit_code)
 
 
 def _gpu(_: LoadedSettings) -> Iterator[Finding]:
-    """A machine without a GPU needs none; one that has one should be able to use it."""
+    """Check that torch can use the GPU, if the machine has one."""
     host = describe_host()
     if host.gpu is None:
         yield Finding("gpu", "none is found: models run on the CPU")
@@ -221,7 +221,7 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
-    """Whether each node of the cluster has this program and reads the latest images, some of them tried."""
+    """Check that each node of the cluster has this version and can read some of the latest images."""
     if loaded.run.executor != "ray":
         return
     from infer_app.cluster.node_check import NodeCheck, check_node

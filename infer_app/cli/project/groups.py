@@ -1,4 +1,4 @@
-"""The small groups, `infer images`, `db`, `cache` and `config`: their commands and their flags."""
+"""The commands of the small groups: `infer images`, `infer db`, `infer cache` and `infer config`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,30 @@ import typer
 
 from infer_app.cli.terminal.options import Config, Json
 
-images_app = typer.Typer(help="The images that infer_app keeps a table of itself.", no_args_is_help=True)
-db_app = typer.Typer(help="The tables of infer_app.", no_args_is_help=True)
-cache_app = typer.Typer(help="Pixels kept for a second model ([cache]).", no_args_is_help=True)
-config_app = typer.Typer(help="The settings in force.", no_args_is_help=True)
+images_app = typer.Typer(help="Register images in infer_app's own table.", no_args_is_help=True)
+db_app = typer.Typer(help="Create or upgrade infer_app's tables.", no_args_is_help=True)
+cache_app = typer.Typer(help="Show or clear the cache of decoded pixels ([cache]).", no_args_is_help=True)
+config_app = typer.Typer(help="Show the settings in force.", no_args_is_help=True)
 
 
 @images_app.command("add")
 def images_add(
     paths: Annotated[
-        list[str], typer.Argument(help="Files and folders, s3://bucket/folder/ (also gs://, az://), https:// images.")
+        list[str],
+        typer.Argument(
+            metavar="PATH_OR_URL",
+            help="Files, folders, s3://bucket/folder/ (also gs://, az://) and https:// addresses of images.",
+        ),
     ],
-    date: Annotated[str | None, typer.Option("--date", "-d", help="The day they count to.  [default: now]")] = None,
+    date: Annotated[
+        str | None, typer.Option("--date", "-d", metavar="DATE", help="The day the images belong to.  [default: now]")
+    ] = None,
     config: Config = None,
 ) -> None:
-    """Register files, folders and what lies elsewhere; safe to repeat."""
+    """Register images by file, folder or URL; safe to repeat.
+
+    Their folders and places are added to the locations that may be read.
+    """
     from infer_app.cli.project.project import add
 
     add(paths, date, config)
@@ -32,11 +41,15 @@ def images_add(
 def db_upgrade(
     vectors: Annotated[
         Literal["bytes", "pgvector"] | None,
-        typer.Option("--vectors", help="How PostgreSQL is to keep vectors from now on; those it has are converted."),
+        typer.Option(
+            "--vectors",
+            metavar="bytes|pgvector",
+            help="How PostgreSQL stores vectors from now on; existing ones are converted.  [default: as before]",
+        ),
     ] = None,
     config: Config = None,
 ) -> None:
-    """Create or bring up to date the tables of infer_app."""
+    """Create infer_app's tables, or bring them up to date."""
     from infer_app.cli.project.project import upgrade
 
     upgrade(vectors, config)
@@ -44,7 +57,7 @@ def db_upgrade(
 
 @cache_app.command("status")
 def cache_status(as_json: Json = False, config: Config = None) -> None:
-    """What the cache holds, by recipe."""
+    """Show what the cache holds for each recipe."""
     from infer_app.cli.project.cache import show_status
 
     show_status(as_json, config)
@@ -52,7 +65,10 @@ def cache_status(as_json: Json = False, config: Config = None) -> None:
 
 @cache_app.command("clear")
 def cache_clear(as_json: Json = False, config: Config = None) -> None:
-    """Remove what the cache holds. Nothing is lost but time, and a run going on is not disturbed."""
+    """Remove everything the cache holds.
+
+    Only time is lost, and a run in progress is not disturbed.
+    """
     from infer_app.cli.project.cache import clear
 
     clear(as_json, config)
@@ -60,11 +76,11 @@ def cache_clear(as_json: Json = False, config: Config = None) -> None:
 
 @config_app.command("show")
 def config_show(
-    origin: Annotated[bool, typer.Option("--origin", help="Where each value comes from.")] = False,
+    origin: Annotated[bool, typer.Option("--origin", help="Show where each value comes from.")] = False,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """The settings in force; passwords are masked."""
+    """Show the settings in force; passwords are masked."""
     from infer_app.cli.project.project import show_config
 
     show_config(origin, as_json, config)

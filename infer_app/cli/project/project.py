@@ -1,4 +1,4 @@
-"""A project's folder: infer.toml, the registered images, the tables, the settings in force."""
+"""`infer init`, `images add`, `db upgrade` and `config show`."""
 
 from __future__ import annotations
 
@@ -70,24 +70,24 @@ allow = []                    # "https://images.example.org/photos/", "s3://buck
 folder = "models"
 
 [cache]
-# Pixels kept on disk after decoding, so that a second model, or the same photos another night, need no decoding.
+# Pixels kept on disk after decoding, so that a second model, or another run over the same photos, need not decode.
 # max_size = "10GB"           # 0: no cache. A photo takes 150 kB at 224 x 224
 # folder = ".infer-cache"
 
 [run]
 # model = "name"              # needed once there is more than one
-# models = ["one", "two"]     # or several in one night; those of one recipe share reading and decoding
+# models = ["one", "two"]     # or several in one run; those of one recipe share reading and decoding
 # time_zone = "UTC"           # in which a day begins and ends
 # lookback = 3                # days before the day that are looked at again for late images
 # variant = "auto"            # the fastest here that is as exact as the model's source
-# allow_int8 = false          # auto may take the int8 variant: `infer model build --calibrate` makes it and says
-#                             # how many labels it keeps
+# allow_int8 = false          # auto may take the int8 variant: `infer model build --calibrate` makes it and
+#                             # prints how many labels it keeps
 # workers = 0                 # 0: as many processes as `infer model tune` found best here
 # chunk_size = 0              # images in one transaction; 0: as many as a worker does in a quarter of a second
-# wait = false                # for another run that holds the day, instead of ending with exit code 13
+# wait = false                # true: wait for another run that holds the day, instead of ending with exit code 13
 # max_rejected = "5%"         # more than this stops a day with exit code 3 (a share allows at least 10)
 
-# How others hear of `infer run`; jobs/README.md says more. None of it changes how a run ends. The addresses are
+# Notifications of `infer run`, described in jobs/README.md. None of them changes how a run ends. The addresses are
 # secrets: better as variables, INFER_PING__URL and INFER_WEBHOOK__URL.
 [log]
 # format = "text"             # json: one object a line on standard error
@@ -103,14 +103,14 @@ folder = "models"
 """
 
 
-def init(folder: Path | None = None, settings: str = TEMPLATE, mode: int = 0o666) -> Path:
-    """Writes infer.toml into `folder` (default: here) and returns its path; an existing one is left alone."""
+def write_config(folder: Path | None = None, settings: str = TEMPLATE, mode: int = 0o666) -> Path:
+    """Write infer.toml into `folder` (default: the current one) and return its path; an existing file is kept."""
     path = (folder or Path()) / DEFAULT_CONFIG
     try:
         with open(path, "x", opener=partial(os.open, mode=mode)) as file:
             file.write(settings)
     except FileExistsError:
-        print(f"{path} is there already and was left as it is")
+        print(f"{path} exists and was not changed")
     except OSError as error:
         raise UsageError(f"can't write {path}: {error.strerror}", "choose a folder you may write to") from None
     else:
@@ -119,6 +119,7 @@ def init(folder: Path | None = None, settings: str = TEMPLATE, mode: int = 0o666
 
 
 def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> None:
+    """Register the images in files, folders and at URLs, and allow their locations to be read."""
     loaded = load_settings(config)
     if not loaded.lists_own_images:
         raise UsageError(
@@ -134,13 +135,13 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     local = [Path(os.path.abspath(path)) for path in local]  # noqa: PTH100 - without `..`, with the user's links
     files = [file for path in local for file in find_images(path)]
     storable = [file for file in files if is_utf8(str(file))]
-    places = [_place_of(url) for url in urls]
+    places = [_prefix_of(url) for url in urls]
     with open_project_database(loaded) as project:
         allow_roots(loaded, [path if path.is_dir() else path.parent for path in local])
         allow_places(loaded, places)
         added, known = add_images(project.database, storable, added_at, loaded.path_map), len(storable)
         for url, place in zip(urls, places, strict=True):
-            for found in _found_at(url, place, loaded.remote_access):
+            for found in _list_images(url, place, loaded.remote_access):
                 added += add_objects(project.database, found, added_at)
                 known += len(found)
     print(f"{added:,} images added for {date or 'today'}, {known - added:,} were known already")
@@ -149,8 +150,8 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
             print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
 
 
-def _place_of(url: str) -> AllowedPrefix:
-    """The folder of a URL, which is all of it where it ends in a slash."""
+def _prefix_of(url: str) -> AllowedPrefix:
+    """Return the folder of a URL, which is the URL itself if it ends in a slash."""
     try:
         parsed = parse_url(url)
     except ValueError as error:
@@ -159,8 +160,8 @@ def _place_of(url: str) -> AllowedPrefix:
     return AllowedPrefix(replace(parsed, path=f"{folder}/", query=""))
 
 
-def _found_at(url: str, place: AllowedPrefix, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
-    """(location, size in bytes) of a single image, or of all below a folder, a folder at a time."""
+def _list_images(url: str, place: AllowedPrefix, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
+    """Yield (location, size in bytes) of a single image, or of all below a folder, one folder at a time."""
     if not parse_url(url).path.endswith("/"):
         yield [(url, None)]
         return
@@ -172,19 +173,19 @@ def _found_at(url: str, place: AllowedPrefix, access: RemoteAccess) -> Iterator[
 
 
 def allow_roots(loaded: LoadedSettings, folders: Sequence[Path]) -> None:
-    """Adds folders to [images] roots in infer.toml, with the file's comments kept. Raises UsageError if it can't."""
+    """Add folders to [images] roots in infer.toml and keep its comments. Raises UsageError if it can't be written."""
     new = [folder for folder in dict.fromkeys(folders) if not any(folder.is_relative_to(root) for root in loaded.roots)]
-    _note(loaded.path, "images", "roots", list(map(str, new)))
+    _append_to_setting(loaded.path, "images", "roots", list(map(str, new)))
 
 
 def allow_places(loaded: LoadedSettings, places: Sequence[AllowedPrefix]) -> None:
-    """The same for [remote] allow."""
+    """Add places to [remote] allow in infer.toml and keep its comments. Raises UsageError if it can't be written."""
     known = loaded.remote_access.places
     new = [place for place in dict.fromkeys(places) if not any(one.allows(place.root) for one in known)]
-    _note(loaded.path, "remote", "allow", list(map(str, new)))
+    _append_to_setting(loaded.path, "remote", "allow", list(map(str, new)))
 
 
-def _note(config: Path, section: str, key: str, new: Sequence[str]) -> None:
+def _append_to_setting(config: Path, section: str, key: str, new: Sequence[str]) -> None:
     if not new:
         return
     try:
@@ -194,18 +195,19 @@ def _note(config: Path, section: str, key: str, new: Sequence[str]) -> None:
         replace_file(config, tomlkit.dumps(document).encode())
     except (OSError, UnicodeEncodeError, tomlkit.exceptions.TOMLKitError) as error:
         listed = printable(", ".join(f'"{one}"' for one in new))
-        raise UsageError(f"can't note it in {config}: {error}", f"add to [{section}] {key}: {listed}") from None
+        raise UsageError(f"can't change {config}: {error}", f"add to [{section}] {key}: {listed}") from None
 
 
 def upgrade(vectors: Storage | None, config: Path | None) -> None:
+    """Create or upgrade the tables; if `vectors` is given, convert the stored vectors to it."""
     loaded = load_settings(config)
     with Database(loaded.database_url) as database:
         before = upgrade_tables(database)
         converted = store_vectors(database, vectors) if vectors else 0
-    was = "as it was" if before == VERSION else f"was {before or 'empty'}"
+    was = "unchanged" if before == VERSION else f"was {before or 'empty'}"
     print(f"{loaded.shown_url}: version {VERSION}, {was}")
     if vectors:
-        print(f"vectors are kept as {vectors}, {converted:,} were converted")
+        print(f"vectors are stored as {vectors}, {converted:,} were converted")
 
 
 def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:
@@ -221,7 +223,7 @@ def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:
 
 
 def _added_at(date: str | None, zone: str) -> datetime:
-    """Now, or noon of the date: safely inside it, whatever zone it is read in later."""
+    """Return now, or noon of the date, which is the same date in almost every time zone."""
     if date is None:
         return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
     noon = Day.of(parse_date(date, zone), zone).start + timedelta(hours=12)

@@ -1,4 +1,4 @@
-"""`infer init --database`: shows how the images of a database could be mapped, and writes that into infer.toml."""
+"""`infer init --database`: proposes how to map the images of a database and writes that into infer.toml."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import tomlkit
 from pydantic import SecretStr
 
-from infer_app.cli.project.project import TEMPLATE, init
+from infer_app.cli.project.project import TEMPLATE, write_config
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.propose_mapping import FOLDER, Proposal, TimeColumn, propose
@@ -24,9 +24,9 @@ ASSUMED_ZONE = "UTC"
 
 
 def init_from(results: str | None, source: str | None = None, folder: Path | None = None) -> Path:
-    """Looks at the database `source` if given, else at that of the results.
+    """Read the tables of the database `source`, or else of `results`, and write infer.toml. Return its path.
 
-    Raises UsageError for a URL that is none, DatabaseUnavailable where nobody answers. Nothing is written there.
+    The database is not changed. Raises UsageError for an invalid URL and DatabaseUnavailable if there is no answer.
     """
     path = (folder or Path()) / DEFAULT_CONFIG
     given = {"database.url": results, "source.database_url": source}
@@ -48,7 +48,7 @@ def init_from(results: str | None, source: str | None = None, folder: Path | Non
         )
     if others := [proposal.table for proposal in proposals[1:]]:
         print(f"it could also be: {', '.join(others)}")
-    written = init(folder, _settings(given, proposals[0] if proposals else None), 0o600 if secret else 0o666)
+    written = write_config(folder, _settings(given, proposals[0] if proposals else None), 0o600 if secret else 0o666)
     if secret:
         variables = " and ".join(variable(key) for key in secret)
         print(f"it holds the password and only you may read it; or leave the url out and set {variables}")
@@ -59,7 +59,7 @@ def init_from(results: str | None, source: str | None = None, folder: Path | Non
 def _show(proposal: Proposal) -> None:
     mapping = (("id", proposal.id), ("location", proposal.location), ("time", proposal.time.name))
     print(f"[source] table = {proposal.table!r}, " + ", ".join(f"{key} = {name!r}" for key, name in mapping))
-    show_table(("id", "location", "time"), proposal.samples, "as in")
+    show_table(("id", "location", "time"), proposal.samples, "for example")
     for time in (proposal.time, *proposal.other_times):
         print(f"{time.name}: {_about_zone(time)}")
     if proposal.folder is None:
@@ -82,12 +82,12 @@ def _about_folders(proposal: Proposal) -> str:
 
 def _about_zone(time: TimeColumn) -> str:
     if time.has_zone:
-        return "each value says which instant or which day it is"
-    return f"times without a zone, taken for {ASSUMED_ZONE}: is that so? [source] time_zone says otherwise"
+        return "each value has a time zone or is a date"
+    return f"times without a zone, assumed to be {ASSUMED_ZONE}; if they are not, change [source] time_zone"
 
 
 def _settings(given: Mapping[str, str | None], proposal: Proposal | None) -> str:
-    """The usual infer.toml, its comments kept, with what was given and found filled in."""
+    """Return the template of infer.toml, comments included, with the given URLs and the proposal filled in."""
     document: Any = tomlkit.parse(TEMPLATE)
     for dotted, url in given.items():
         if url is not None:

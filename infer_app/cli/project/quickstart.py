@@ -1,4 +1,4 @@
-"""`infer quickstart`: a project that works, made with the very commands a user would type."""
+"""`infer quickstart`: makes a demo project with the commands a user would type."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import shutil
 import sys
 from pathlib import Path
 
-from infer_app.cli.look.report import Wanted, write_reports
+from infer_app.cli.look.report import ReportRequest, write_reports
 from infer_app.cli.project import demo_assets, project
 from infer_app.cli.run import run as run_command
-from infer_app.cli.run.run_output import Verbosity
+from infer_app.cli.terminal.options import RunOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date
@@ -19,7 +19,6 @@ from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.pipeline.execution_plan import measure_speeds_here
-from infer_app.pipeline.run_days import RunLimits
 from infer_app.settings.load import load_settings
 
 MODEL = "efficientnet-lite0"
@@ -27,11 +26,11 @@ MODEL = "efficientnet-lite0"
 RECIPE = Recipe(kind="crop-resize", size=224, crop=0.875, interpolation="bicubic")
 
 
-def quickstart(folder: Path) -> None:
-    """Safe to repeat: what is there already is kept."""
+def make_demo(folder: Path) -> None:
+    """Make the project, run it and print the results. It is safe to repeat: existing files are kept."""
     demo_assets.check_installed()  # before anything is written
     folder.mkdir(parents=True, exist_ok=True)
-    config = project.init(folder)
+    config = project.write_config(folder)
     loaded = load_settings(config)
     demo_assets.copy_photos(folder / "photos")
     demo_assets.write_labels(folder / "imagenet-labels.txt")
@@ -48,21 +47,13 @@ def quickstart(folder: Path) -> None:
     measure_speeds_here(artifact)
     print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
     project.add([folder / "photos"], "yesterday", config)
-    limits = RunLimits(None, None, None)
-    exit_code = run_command.run(
-        "yesterday",
-        {"run": {"models": [MODEL]}},
-        limits,
-        Verbosity(False, False, False),
-        False,
-        config,
-    )
+    exit_code = run_command.run(RunOptions(model=[MODEL], config=config))
     if exit_code:
         raise InferError(
-            f"the run ended with exit code {exit_code}", f"`infer doctor --config {config}` looks for the cause"
+            f"the run ended with exit code {exit_code}", f"`infer doctor --config {config}` checks what a run needs"
         )
     _show(config)
-    (page,) = write_reports(Wanted("yesterday", [MODEL], None, config))
+    (page,) = write_reports(ReportRequest("yesterday", [MODEL], None, config))
     print(f"\nThe day on one page: {page.html}")
     infer = "infer" if shutil.which("infer") else Path(sys.argv[0]).absolute()
     print(f"\nNext, in {folder}:")
@@ -72,7 +63,7 @@ def quickstart(folder: Path) -> None:
 
 
 def _show(config: Path) -> None:
-    """Every photo of the day with what became of it."""
+    """Print every photo of the day with its label or the reason of its rejection."""
     loaded = load_settings(config)
     zone = loaded.run.time_zone
     day = Day.of(parse_date("yesterday", zone), zone)

@@ -1,4 +1,4 @@
-"""`infer bench`: what limits a run on these images and this model, and what each loading technique buys."""
+"""`infer bench`: what limits a run over some images, and how fast each loading technique is."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 from infer_app.bench.benchmark_request import BenchmarkRequest
 from infer_app.bench.ladder import Row, find_bottleneck, find_broken_files, measure_ladder
 from infer_app.bench.strategies import LADDER
+from infer_app.cli.terminal.options import BenchOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
 from infer_app.database.project_database import open_project_database
@@ -26,41 +27,39 @@ from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
 MIB = 1 << 20
-FEW_IMAGES = 300  # of fewer, figures are of the first seconds
+FEW_IMAGES = 300  # with fewer, only the first seconds are measured
 BROKEN_SHOWN = 5
-NO_MODEL = ""  # its id is nobody's: all of a day's images are new to it
+NO_MODEL = ""  # the id of no model, for which all images of a day are new
 
 
-def bench(
-    folder: Path | None,
-    date: str,
-    model: str | None,
-    limit: int,
-    only: Sequence[str],
-    workers: int | None,
-    as_json: bool,
-    config: Path | None,
-) -> None:
-    """One table: loading alone, then with the model, and a last line that says which of the two limits."""
-    flags = {"run": {"model": model, "workers": workers}}
-    loaded = load_settings(config, flags)
+def bench(options: BenchOptions) -> None:
+    """Measure loading alone, then with the model; the last line names which of the two limits a run."""
+    flags = {"run": {"model": options.model, "workers": options.workers}}
+    loaded = load_settings(options.config, flags)
+    only, folder = options.only or (), options.images
     _check_names(only)
     artifact = choose_artifact(loaded)
-    order = BenchmarkRequest(
-        paths=_paths_in(folder, limit) if folder else _paths_of_day(loaded, date, limit),
+    request = BenchmarkRequest(
+        paths=_paths_in(folder, options.limit) if folder else _paths_of_day(loaded, options.date, options.limit),
         config=loaded.path,
         flags=flags,
         artifact=artifact.folder,
         roots=(folder.resolve(),) if folder else loaded.roots,
         num_workers=loaded.run.workers or usable_cores(),
     )
-    broken = find_broken_files(order)
-    if len(broken) == len(order.paths):
-        raise UsageError("none of the images can be read", f"{order.paths[0]}: {broken[order.paths[0]]}")
-    if not as_json:
-        _print_head(order, broken)
-    rows = [_told(row, as_json) for row in measure_ladder(order, broken, only)]
-    _print_json(order, broken, rows) if as_json else _print_tables(rows)
+    broken = find_broken_files(request)
+    if len(broken) == len(request.paths):
+        raise UsageError("none of the images can be read", f"{request.paths[0]}: {broken[request.paths[0]]}")
+    if options.as_json:
+        _print_json(request, broken, list(measure_ladder(request, broken, only)))
+        return
+    _print_head(request, broken)
+    rows = []
+    for row in measure_ladder(request, broken, only):
+        rate = row.note if row.images_per_second is None else f"{row.images_per_second:.0f} images/s"
+        print(f"  {row.name}: {printable(rate)}", flush=True)
+        rows.append(row)
+    _print_tables(rows)
 
 
 def _paths_in(folder: Path, limit: int) -> list[str]:
@@ -71,7 +70,7 @@ def _paths_in(folder: Path, limit: int) -> list[str]:
 
 
 def _paths_of_day(loaded: LoadedSettings, date: str, limit: int) -> list[str]:
-    """All images of the day, predicted or not."""
+    """Return the paths of the day's images, whether or not they are predicted."""
     zone = loaded.run.time_zone
     day = Day.of(parse_date(date, zone), zone)
     with open_project_database(loaded, read_only=True) as project:
@@ -99,25 +98,19 @@ def _check_names(only: Sequence[str]) -> None:
             raise UsageError(f"no strategy {name!r}", f"there are {', '.join(names)}")
 
 
-def _told(row: Row, as_json: bool) -> Row:
-    if not as_json:
-        rate = row.note if row.images_per_second is None else f"{row.images_per_second:.0f} images/s"
-        print(f"  {row.name}: {printable(rate)}", flush=True)
-    return row
-
-
-def _print_head(order: BenchmarkRequest, broken: dict[str, str]) -> None:
+def _print_head(request: BenchmarkRequest, broken: dict[str, str]) -> None:
     print(
-        f"{len(order.paths):,} images, {order.num_workers} workers; each strategy is a process of its own", flush=True
+        f"{len(request.paths):,} images, {request.num_workers} workers; each strategy is a process of its own",
+        flush=True,
     )
-    if len(order.paths) < FEW_IMAGES:
-        print(f"few images: with fewer than {FEW_IMAGES} the figures are of the first seconds")
+    if len(request.paths) < FEW_IMAGES:
+        print(f"few images: with fewer than {FEW_IMAGES} only the first seconds are measured")
     for path, reason in islice(broken.items(), BROKEN_SHOWN):
         print(f"broken: {printable(path)}: {reason}")
     if len(broken) > BROKEN_SHOWN:
         print(f"… and {len(broken) - BROKEN_SHOWN:,} more")
     if broken:
-        print("only what drops broken files is given those; the others would end with an error")
+        print("only strategies that drop broken files are given them; the others would end with an error")
 
 
 def _print_tables(rows: Sequence[Row]) -> None:
@@ -131,18 +124,18 @@ def _print_tables(rows: Sequence[Row]) -> None:
 
 
 def _cells(row: Row) -> tuple[str, ...]:
-    says = f"{row.says} ({row.note})" if row.note else row.says
+    description = f"{row.says} ({row.note})" if row.note else row.says
     figures = (row.images_per_second, row.cpu_s_per_1000, row.peak_pss and row.peak_pss / MIB, row.first_batch_s)
     forms = ("{:.0f}", "{:.2f}", "{:.0f}", "{:.2f}")
     shown = ("-" if figure is None else form.format(figure) for figure, form in zip(figures, forms, strict=True))
-    return (row.name, *shown, says)
+    return (row.name, *shown, description)
 
 
-def _print_json(order: BenchmarkRequest, broken: dict[str, str], rows: Sequence[Row]) -> None:
+def _print_json(request: BenchmarkRequest, broken: dict[str, str], rows: Sequence[Row]) -> None:
     bottleneck = find_bottleneck(rows)
     answer: dict[str, Any] = {
-        "num_images": len(order.paths),
-        "num_workers": order.num_workers,
+        "num_images": len(request.paths),
+        "num_workers": request.num_workers,
         "broken": broken,
         "rows": [asdict(row) for row in rows],
         "bottleneck": asdict(bottleneck) if bottleneck else None,

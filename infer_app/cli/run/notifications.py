@@ -1,4 +1,4 @@
-"""How others hear of `infer run`: a ping, a webhook, a file of metrics. None of it changes how the run ends."""
+"""Notifications of `infer run`: a ping, a webhook, a file of metrics. None of them changes how the run ends."""
 
 from __future__ import annotations
 
@@ -27,49 +27,49 @@ from infer_app.telemetry.summary_line import duration
 
 log = logging.getLogger(__name__)
 
-AFTER_S = 5.0  # for all of it, once the run is over
-AFTER_SIGNAL_S = 2.0  # whoever sent the signal waits
+AFTER_S = 5.0  # for all notifications, once the run is over
+AFTER_SIGNAL_S = 2.0  # the sender of the signal waits
 LOCK_S = 1.0
 
 
 @dataclass
 class RunSession:
-    """What is known of a run so far: how it ended, or the error that ended it."""
+    """The state of a run for logs and notifications: how it ended, or the error that ended it."""
 
     date: str | None = None
     models: Sequence[str] = ()
     exit_code: int | None = None
     outcomes: Sequence[ModelOutcome] = ()
-    answer: dict[str, Any] = field(default_factory=dict)  # as --json prints it
-    line: str = ""  # the same in words
+    result: dict[str, Any] = field(default_factory=dict)  # as --json prints it
+    line: str = ""  # the same as one line of text
     began: float = field(default_factory=time.monotonic)
 
-    def begins(self, days: Sequence[Day], models: Sequence[str], shown_url: str) -> None:
-        """The first line of the log. What is bound here stays, so that an error that ends the run has it too."""
+    def start(self, days: Sequence[Day], models: Sequence[str], shown_url: str) -> None:
+        """Log the first line. The bound context stays, so that the log line of a fatal error has it too."""
         self.date, self.models = str(days[-1]), models
         bind(date=self.date, model=", ".join(models))
         more = f" and {len(days) - 1} days before" if len(days) > 1 else ""
-        told = (__version__, f"{days[-1]}{more}", ", ".join(models), shown_url)
-        log.info("infer_app %s begins: %s, model %s, database %s", *told)
+        values = (__version__, f"{days[-1]}{more}", ", ".join(models), shown_url)
+        log.info("infer_app %s begins: %s, model %s, database %s", *values)
 
-    def ended(self, answer: dict[str, Any], outcomes: Sequence[ModelOutcome], exit_code: int) -> None:
-        self.answer, self.outcomes, self.exit_code = answer, outcomes, exit_code
-        models = "; ".join(map(_in_words, outcomes))
+    def end(self, result: dict[str, Any], outcomes: Sequence[ModelOutcome], exit_code: int) -> None:
+        self.result, self.outcomes, self.exit_code = result, outcomes, exit_code
+        models = "; ".join(map(_outcome_as_text, outcomes))
         self.line = f"exit code {exit_code} after {duration(self.seconds)}: {models}"
 
-    def failed(self, error: BaseException) -> None:
-        """Of a bug only its name: its text may hold anything."""
+    def fail(self, error: BaseException) -> None:
+        """Record the error; of a bug only its type, since its message may hold secrets."""
         self.exit_code = _exit_code(error)
-        told = {"error": type(error).__name__, "hint": ""}
+        failure = {"error": type(error).__name__, "hint": ""}
         if isinstance(error, InferError):
-            told = {"error": error.message, "hint": error.hint}
-        self.answer = told | {"exit_code": self.exit_code, "date": self.date, "models": list(self.models)}
+            failure = {"error": error.message, "hint": error.hint}
+        self.result = failure | {"exit_code": self.exit_code, "date": self.date, "models": list(self.models)}
         self.outcomes = [ModelOutcome(model, self.exit_code) for model in self.models]
-        self.line = f"exit code {self.exit_code}: {told['error']}"
+        self.line = f"exit code {self.exit_code}: {failure['error']}"
 
-    def say_how_it_ended(self) -> None:
-        """The last line of the log; of an error others tell."""
-        if self.exit_code is None or "error" in self.answer:
+    def log_end(self) -> None:
+        """Log the last line, unless the run ended with an error, which the command logs."""
+        if self.exit_code is None or "error" in self.result:
             return
         level = logging.WARNING if self.exit_code else logging.INFO
         figures = {"exit_code": self.exit_code, "seconds": round(self.seconds, 1)}
@@ -82,67 +82,70 @@ class RunSession:
 
 @contextmanager
 def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
-    """Around a run. `notify`: others hear of it, also of a run that fails before it has begun."""
-    one = RunSession()
+    """Log the end of a run and, if `notify`, send its notifications, also when the run can't start."""
+    session = RunSession()
     url = loaded.ping.url
     ping = Ping(url.get_secret_value()) if url and notify else None
     try:
-        one.models = loaded.model_names
-        yield one
+        session.models = loaded.model_names
+        yield session
     except BaseException as error:
-        if one.exit_code is None:
-            one.failed(error)
+        if session.exit_code is None:
+            session.fail(error)
         raise
     finally:
         if notify:
-            _tell_whatever_happens(loaded, one, ping)
-        one.say_how_it_ended()
+            _notify(loaded, session, ping)
+        session.log_end()
 
 
-def _tell_whatever_happens(loaded: LoadedSettings, one: RunSession, ping: Ping | None) -> None:
+def _notify(loaded: LoadedSettings, session: RunSession, ping: Ping | None) -> None:
     try:
-        _tell(loaded, one, ping)
+        _send_notifications(loaded, session, ping)
     except Interrupted:  # by a second signal
         return
-    except Exception:  # the night's work is done: not even a bug in here may make it look failed
-        log.warning("not everybody was told", exc_info=True)
+    except Exception:  # the run is done: not even a bug here may change its exit code
+        log.warning("notifications failed", exc_info=True)
 
 
-def _tell(loaded: LoadedSettings, one: RunSession, ping: Ping | None) -> None:
-    """One warning for each that can't be reached."""
-    exit_code = EXIT_BUG if one.exit_code is None else one.exit_code
+def _send_notifications(loaded: LoadedSettings, session: RunSession, ping: Ping | None) -> None:
+    """Write the metrics and send ping and webhook at the same time; log a warning for each that fails."""
+    exit_code = EXIT_BUG if session.exit_code is None else session.exit_code
     until = time.monotonic() + (AFTER_SIGNAL_S if exit_code >= SIGNALLED else AFTER_S)
-    with Stop() as stop:  # a signal ends the waiting and not the program, whose work is done
+    with Stop() as stop:  # a signal ends the waiting, not the program, whose work is done
         if loaded.metrics.textfile:
-            _write_metrics(loaded.resolve(loaded.metrics.textfile), loaded.folder, one, exit_code)
-        errands: list[tuple[str, BackgroundTask]] = []
+            _write_metrics(loaded.resolve(loaded.metrics.textfile), loaded.folder, session, exit_code)
+        tasks: list[tuple[str, BackgroundTask]] = []
         if ping and loaded.ping.url:
-            errands.append((loaded.ping.url.get_secret_value(), ping.end(exit_code, one.line)))
+            tasks.append((loaded.ping.url.get_secret_value(), ping.end(exit_code, session.line)))
         if loaded.webhook.url:
-            url, body = loaded.webhook.url.get_secret_value(), json.dumps(one.answer).encode()
-            errands.append((url, BackgroundTask("webhook", lambda: post(url, body, "application/json"))))
-        wait_for([errand for _, errand in errands], until, lambda: bool(stop.exit_code))
-    for address, errand in errands:
-        if errand.problem:
-            log.warning("the %s to %s failed: %s", errand.name, mask_address(address), errand.problem)
+            url, body = loaded.webhook.url.get_secret_value(), json.dumps(session.result).encode()
+            tasks.append((url, BackgroundTask("webhook", lambda: post(url, body, "application/json"))))
+        wait_for([task for _, task in tasks], until, lambda: bool(stop.exit_code))
+    for address, task in tasks:
+        if task.problem:
+            log.warning("the %s to %s failed: %s", task.name, mask_address(address), task.problem)
 
 
-def _write_metrics(file: Path, project: Path, one: RunSession, exit_code: int) -> None:
+def _write_metrics(file: Path, project: Path, session: RunSession, exit_code: int) -> None:
     try:
         with _lock(file.parent):
             earlier = {}
             try:
                 earlier = read_samples(file.read_text()) if file.is_file() else {}
             except ValueError:
-                log.warning("the metrics in %s can't be read: begun anew", file)
-            replace_file(file, render_metrics(earlier, project, one.outcomes, exit_code, one.seconds))
+                log.warning("the metrics in %s can't be read and are replaced", file)
+            replace_file(file, render_metrics(earlier, project, session.outcomes, exit_code, session.seconds))
     except OSError as error:
         log.warning("no metrics in %s: %s", file, error.strerror or error)
 
 
 @contextmanager
 def _lock(folder: Path) -> Iterator[None]:
-    """Of two runs that end together neither may lose what the other writes. A file to lock would be left behind."""
+    """Lock the folder, so that two runs ending together keep each other's metrics; a lock file would be left behind.
+
+    Without the lock after LOCK_S the metrics are written all the same.
+    """
     handle = os.open(folder, os.O_RDONLY)
     give_up_at = time.monotonic() + LOCK_S
     try:
@@ -159,12 +162,12 @@ def _lock(folder: Path) -> Iterator[None]:
 def _exit_code(error: BaseException) -> int:
     if isinstance(error, InferError):
         return error.exit_code
-    if isinstance(error, SystemExit) and isinstance(error.code, int):  # of SIGTERM before a run has begun
+    if isinstance(error, SystemExit) and isinstance(error.code, int):  # SIGTERM before the run has started
         return error.code
     return SIGNALLED + 2 if isinstance(error, KeyboardInterrupt) else EXIT_BUG
 
 
-def _in_words(outcome: ModelOutcome) -> str:
+def _outcome_as_text(outcome: ModelOutcome) -> str:
     if not outcome.reports:
         return f"{outcome.model} was not run"
     counts = f"{outcome.predicted:,} predicted, {outcome.reasons.total():,} rejected, {outcome.pending:,} pending"
@@ -177,7 +180,7 @@ def _in_words(outcome: ModelOutcome) -> str:
 
 
 def _figures(outcome: ModelOutcome) -> dict[str, Any]:
-    """By the names of --json."""
+    """Return the outcome under the keys of --json."""
     longest = outcome.longest
     return {
         "model": outcome.model,

@@ -7,16 +7,16 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
-from pathlib import Path
 
 from infer_app.cli.run.notifications import RunSession, notifying
-from infer_app.cli.run.run_output import Verbosity, print_dry_run_summary, print_summary
-from infer_app.cli.terminal.failures import heard
+from infer_app.cli.run.run_output import print_dry_run_summary, print_summary
+from infer_app.cli.terminal.failures import tolerate_closed_stream
+from infer_app.cli.terminal.options import BackfillOptions, DaysOptions, RunOptions
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import gravest
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.run_days import RunLimits, dry_run_days, run_days
-from infer_app.settings.load import Flags, LoadedSettings, load_settings
+from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.log import bind, log_to_stderr
 from infer_app.telemetry.progress import Progress
 from infer_app.telemetry.trace import Trace
@@ -24,67 +24,56 @@ from infer_app.telemetry.trace import Trace
 log = logging.getLogger(__name__)
 
 
-def run(
-    date_text: str,
-    flags: Flags,
-    limits: RunLimits,
-    verbosity: Verbosity,
-    is_dry: bool,
-    config: Path | None,
-    trace: Path | None = None,
-) -> int:
-    """One day and its look-back, oldest first; returns the exit code."""
-    loaded = _load(config, flags, verbosity)
+def run(options: RunOptions) -> int:
+    """Run one day and the look-back days before it, oldest first; return the exit code."""
+    loaded = _load(options)
     settings = loaded.run
-    with notifying(loaded, notify=not is_dry) as session:
-        day = Day.of(parse_date(date_text, settings.time_zone), settings.time_zone)
+    with notifying(loaded, notify=not options.dry_run) as session:
+        day = Day.of(parse_date(options.date, settings.time_zone), settings.time_zone)
         days = [day.before(n) for n in range(settings.lookback, -1, -1)]
-        with Trace(trace) if trace else nullcontext() as traced:
-            if is_dry:
-                return _dry_run(loaded, days, limits, verbosity, traced)
-            return _run_days(loaded, days, limits, verbosity, session, traced)
+        with Trace(options.trace) if options.trace else nullcontext() as trace:
+            if options.dry_run:
+                return _dry_run(loaded, days, options, trace)
+            return _run_days(loaded, days, options, session, trace)
 
 
-def backfill(first: str, last: str, flags: Flags, limits: RunLimits, verbosity: Verbosity, config: Path | None) -> int:
-    """Every day of the range, oldest first; returns the gravest exit code."""
-    loaded = _load(config, flags, verbosity)
+def backfill(options: BackfillOptions) -> int:
+    """Run every day of the range, oldest first; return the gravest exit code."""
+    loaded = _load(options)
     zone = loaded.run.time_zone
-    dates = each_date(parse_date(first, zone), parse_date(last, zone))
+    dates = each_date(parse_date(options.first, zone), parse_date(options.last, zone))
     with notifying(loaded, notify=False) as session:
-        return _run_days(loaded, [Day.of(one, zone) for one in dates], limits, verbosity, session)
+        return _run_days(loaded, [Day.of(one, zone) for one in dates], options, session)
 
 
-def _load(config: Path | None, flags: Flags, verbosity: Verbosity) -> LoadedSettings:
-    """The settings, and a log as they want it: wrong settings too are told in the form that was asked for outside."""
-    asked = flags.get("log", {}).get("format") or os.environ.get("INFER_LOG__FORMAT", "text")
-    log_to_stderr(asked, verbosity.quiet, verbosity.verbose)
-    loaded = load_settings(config, flags)
-    log_to_stderr(loaded.log.format, verbosity.quiet, verbosity.verbose)
+def _load(options: DaysOptions) -> LoadedSettings:
+    """Return the settings, with logging set up; errors in the settings are logged in the format asked for too."""
+    log_format = options.log_format or os.environ.get("INFER_LOG__FORMAT", "text")
+    log_to_stderr(log_format, options.quiet, options.verbose)
+    loaded = load_settings(options.config, options.settings())
+    log_to_stderr(loaded.log.format, options.quiet, options.verbose)
     return loaded
 
 
 def _run_days(
-    loaded: LoadedSettings,
-    days: Sequence[Day],
-    limits: RunLimits,
-    verbosity: Verbosity,
-    session: RunSession,
-    trace: Trace | None = None,
+    loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions, session: RunSession, trace: Trace | None = None
 ) -> int:
     artifacts = choose_artifacts(loaded)
-    session.begins(days, [artifact.manifest.name for artifact in artifacts], loaded.shown_url)
-    summary = run_days(loaded, artifacts, days, limits, Progress(verbosity.quiet), trace)
-    session.ended(summary.to_json(), summary.outcomes, summary.exit_code)
+    session.start(days, [artifact.manifest.name for artifact in artifacts], loaded.shown_url)
+    summary = run_days(loaded, artifacts, days, _limits(options), Progress(options.quiet), trace)
+    session.end(summary.to_json(), summary.outcomes, summary.exit_code)
     bind(model=", ".join(session.models))
-    with heard(sys.stdout):  # at once: notifications are sent next, which may take seconds
-        print_summary(summary, days, verbosity)
+    with tolerate_closed_stream(sys.stdout):  # at once: notifications are sent next, which may take seconds
+        print_summary(summary, days, options)
     return summary.exit_code
 
 
-def _dry_run(
-    loaded: LoadedSettings, days: Sequence[Day], limits: RunLimits, verbosity: Verbosity, trace: Trace | None
-) -> int:
-    measured = dry_run_days(loaded, choose_artifacts(loaded), days, limits, Progress(verbosity.quiet), trace)
+def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, trace: Trace | None) -> int:
+    measured = dry_run_days(loaded, choose_artifacts(loaded), days, _limits(options), Progress(options.quiet), trace)
     exit_code = gravest([report.exit_code for reports, _ in measured for report in reports])
-    print_dry_run_summary(measured, exit_code, verbosity)
+    print_dry_run_summary(measured, exit_code, options.as_json)
     return exit_code
+
+
+def _limits(options: DaysOptions) -> RunLimits:
+    return RunLimits(options.limit, options.finish_by, options.max_duration)

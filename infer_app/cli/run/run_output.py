@@ -1,13 +1,14 @@
-"""Prints how `infer run` ended, as text and as one JSON object."""
+"""Print how `infer run` ended, as text or as one JSON object."""
 
 from __future__ import annotations
 
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 
+from infer_app.cli.terminal.options import DaysOptions
 from infer_app.day import Day
 from infer_app.domain import RunReport
 from infer_app.pipeline.run_days import ModelResult, RunSummary
@@ -16,22 +17,14 @@ from infer_app.telemetry.summary_line import Forecast, node_costs, speed, stage_
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Verbosity:
-    """How much is printed, and in which form."""
-
-    quiet: bool
-    verbose: bool
-    as_json: bool
-
-
-def print_summary(summary: RunSummary, days: Sequence[Day], verbosity: Verbosity) -> None:
+def print_summary(summary: RunSummary, days: Sequence[Day], options: DaysOptions) -> None:
+    """Print the results of each model, or one JSON object; log the models that were not run."""
     for failure in summary.failures:
         log.error("%s was not run: %s (%s)", failure.name, failure.error, failure.error.hint)
-    if verbosity.as_json:
+    if options.as_json:
         print(json.dumps(summary.to_json()))
         return
-    if verbosity.quiet and summary.exit_code == 0:
+    if options.quiet and summary.exit_code == 0:
         return
     for result in summary.results:
         if len(summary.results) + len(summary.failures) > 1:
@@ -54,8 +47,8 @@ def _print_result(result: ModelResult, days: Sequence[Day], nearest: date | None
     if last.selected:
         _print_costs(last)
     elif not last.day.eligible:
-        what = f"no images on {days[-1]}; the nearest day that has any is {nearest}"
-        print(what if nearest else "there are no images at all")
+        no_images = f"no images on {days[-1]}; the nearest day that has any is {nearest}"
+        print(no_images if nearest else "there are no images at all")
     if result.rest:
         print(f"if it goes on now: {result.rest.describe(_now())}")
     print(summary_line(last))
@@ -63,8 +56,8 @@ def _print_result(result: ModelResult, days: Sequence[Day], nearest: date | None
 
 def _print_costs(report: RunReport) -> None:
     print(stage_costs(report))
-    for node, told in node_costs(report).items():
-        print(f"{node}: {told}")
+    for node, costs in node_costs(report).items():
+        print(f"{node}: {costs}")
     if report.advice:
         print(f"measured here: {report.advice}")
 
@@ -74,10 +67,10 @@ def _now() -> datetime:
 
 
 def print_dry_run_summary(
-    measured: Sequence[tuple[Sequence[RunReport], Forecast]], exit_code: int, verbosity: Verbosity
+    measured: Sequence[tuple[Sequence[RunReport], Forecast]], exit_code: int, as_json: bool
 ) -> None:
     """Print the reports and the forecast of each group of models, or one JSON object."""
-    if verbosity.as_json:
+    if as_json:
         models = [
             report.to_json() | {"dry_run": True, "forecast": asdict(rest)}
             for reports, rest in measured

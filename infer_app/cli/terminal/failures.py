@@ -1,4 +1,4 @@
-"""How a failure is told: message and hint on standard error, one object on standard output under --json."""
+"""How a failure is printed: message and hint on standard error, with --json one object on standard output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def fail(error: Exception, as_json: bool) -> int:
-    """Tells of the failure and returns the exit code."""
+    """Print or log the failure and return the exit code."""
     if isinstance(error, BrokenPipeError):  # `infer predictions | head`
         discard_pending_output(sys.stdout)
         return 0
@@ -30,26 +30,26 @@ def fail(error: Exception, as_json: bool) -> int:
         figures = {"hint": hint, "exit_code": exit_code}
         logging.getLogger(__name__).error("%s", message, extra=figures, exc_info=None if known else error)
     else:
-        with heard(sys.stderr):
-            _tell(message, hint, None if known else error)
+        with tolerate_closed_stream(sys.stderr):
+            _print_failure(message, hint, None if known else error)
     if as_json:
-        with heard(sys.stdout):
+        with tolerate_closed_stream(sys.stdout):
             print(json.dumps({"error": message, "hint": hint, "exit_code": exit_code}))
     return exit_code
 
 
 @contextmanager
-def heard(stream: TextIO) -> Iterator[None]:
-    """What is written within it may get lost, for a full disk or a reader who has gone: the exit code says as much."""
+def tolerate_closed_stream(stream: TextIO) -> Iterator[None]:
+    """Drop output to a stream whose reader is gone or whose disk is full; the exit code still tells the result."""
     try:
         yield
         stream.flush()
     except OSError as error:
         discard_pending_output(stream)
-        log.warning("what was to be told is lost: %s", error)
+        log.warning("output was lost: %s", error)
 
 
-def _tell(message: str, hint: str, bug: Exception | None) -> None:
+def _print_failure(message: str, hint: str, bug: Exception | None) -> None:
     if bug:
         traceback.print_exception(bug, file=sys.stderr)
     print(f"infer: {one_line(message)}", file=sys.stderr)
@@ -58,6 +58,6 @@ def _tell(message: str, hint: str, bug: Exception | None) -> None:
 
 
 def _logs_json() -> bool:
-    """Not where nothing was loaded that could."""
+    """Return whether the log is JSON; it is not if the logging module was never loaded."""
     log = sys.modules.get("infer_app.telemetry.log")
     return log is not None and bool(log.logs_json())

@@ -1,61 +1,399 @@
-"""Flags that several commands have."""
+"""The flags of the commands, and a record of the flags of each command that has many."""
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 import typer
 
+T = TypeVar("T")
+
 Config = Annotated[
     Path | None,
-    typer.Option("--config", "-c", envvar="INFER_CONFIG", help="The settings file.  [default: ./infer.toml]"),
+    typer.Option(
+        "--config", "-c", metavar="PATH", envvar="INFER_CONFIG", help="The settings file.  [default: ./infer.toml]"
+    ),
 ]
-Date = Annotated[str, typer.Option("--date", "-d", help="2026-11-20, today or yesterday.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object on standard output and nothing else there.")]
+Date = Annotated[
+    str, typer.Option("--date", "-d", metavar="DATE", help="The day: today, yesterday or a date such as 2026-11-20.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 Models = Annotated[
     list[str] | None,
     typer.Option(
-        "--model", "-m", help="Name of a model. Repeated: several, images decoded once for all of one recipe."
+        "--model",
+        "-m",
+        metavar="NAME",
+        help="Name of a model; may be repeated: models of one recipe share reading and decoding.  "
+        "[default: [run] models, else the only model]",
     ),
 ]
-Model = Annotated[str | None, typer.Option("--model", "-m", help="Name of a model.")]
-ModelOrVersion = Annotated[
-    str | None, typer.Option("--model", "-m", help="Name of a model, or the id of one of its versions.")
+Model = Annotated[
+    str | None,
+    typer.Option("--model", "-m", metavar="NAME", help="Name of a model.  [default: [run] model, else the only model]"),
 ]
+ModelOrVersion = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", metavar="NAME", help="Name of a model, or the id of one of its versions.  [default: all]"
+    ),
+]
+ModelsOrVersions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--model",
+        "-m",
+        metavar="NAME",
+        help="Name of a model, or the id of a version; may be repeated.  [default: all that ran]",
+    ),
+]
+ModelName = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model.")]
 AllowInt8 = Annotated[
     bool | None,
-    typer.Option("--allow-int8/--no-allow-int8", help="auto may take int8.  [default: [run] allow_int8]"),
+    typer.Option(
+        "--allow-int8/--no-allow-int8",
+        help="Let the variant auto be the int8 variant.  [default: [run] allow_int8, else no]",
+    ),
 ]
 Workers = Annotated[
-    int | None, typer.Option("--workers", min=0, help="Processes; 0: as many as were measured best here.")
+    int | None,
+    typer.Option(
+        "--workers",
+        min=0,
+        metavar="N",
+        help="Number of worker processes; 0: as many as were measured to be fastest here.  "
+        "[default: [run] workers, else 0]",
+    ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Silent on success, for cron.")]
-Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Say more.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing on success, for cron.")]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")]
 LogFormat = Annotated[
-    str | None, typer.Option("--log-format", help="Of the log on standard error: text, or json, an object a line.")
+    str | None,
+    typer.Option(
+        "--log-format",
+        metavar="text|json",
+        help="Format of the log on standard error; json: one object a line.  [default: [log] format, else text]",
+    ),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="All of it on a sample, writing nothing: how fast will it be?")]
-TraceFile = Annotated[Path | None, typer.Option("--trace", help="Write what each process did when, for Perfetto.")]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="At most so many images.")]
-FinishBy = Annotated[str | None, typer.Option("--finish-by", help="Stop cleanly at HH:MM (exit code 75).")]
-MaxDuration = Annotated[float | None, typer.Option("--max-duration", min=0, help="Stop cleanly after so many seconds.")]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Run on a sample, write nothing, and forecast how long a run takes.")
+]
+TraceFile = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="PATH", help="Write what each process did when to this file, for Perfetto."),
+]
+Report = Annotated[bool, typer.Option("--report", help="Write the day's report at the end.")]
+Limit = Annotated[
+    int | None, typer.Option("--limit", min=1, metavar="N", help="Take at most this many images.  [default: all]")
+]
+FinishBy = Annotated[
+    str | None,
+    typer.Option("--finish-by", metavar="HH:MM", help="Stop cleanly at this local time, with exit code 75."),
+]
+MaxDuration = Annotated[
+    float | None,
+    typer.Option("--max-duration", min=0, metavar="SECONDS", help="Stop cleanly after this time, with exit code 75."),
+]
 MaxRejected = Annotated[
     str | None,
-    typer.Option("--max-rejected", help="Stop a day with exit code 3 above this: 5% (at least 10) or 25."),
+    typer.Option(
+        "--max-rejected",
+        metavar="N|N%",
+        help="Stop a day with exit code 3 above this number or share of rejected images; a share allows at least 10.  "
+        "[default: [run] max_rejected, else 5%]",
+    ),
 ]
 Wait = Annotated[
-    bool | None, typer.Option("--wait", help="Wait for another run that holds the day, instead of exit code 13.")
+    bool | None,
+    typer.Option("--wait", help="Wait for another run that holds the day, instead of ending with exit code 13."),
 ]
-Lookback = Annotated[int | None, typer.Option("--lookback", min=0, help="Days before it to look at again.")]
-Variant = Annotated[str | None, typer.Option("--variant", help="Variant of the model.")]
+Lookback = Annotated[
+    int | None,
+    typer.Option(
+        "--lookback",
+        min=0,
+        metavar="N",
+        help="Number of days before the day to check for late images.  [default: [run] lookback, else 3]",
+    ),
+]
+Variant = Annotated[
+    str | None,
+    typer.Option(
+        "--variant",
+        metavar="auto|NAME",
+        help="Variant of the model; auto: the fastest that is as exact as the source.  [default: [run] variant, "
+        "else auto]",
+    ),
+]
 Executor = Annotated[
-    str | None, typer.Option("--executor", help="auto, cpu, cuda: its ring, also without a GPU; or ray.")
+    str | None,
+    typer.Option(
+        "--executor",
+        metavar="auto|cpu|cuda|ray",
+        help="What runs the model; auto: by the device; cuda: the GPU pipeline, which needs no GPU; ray: a cluster.  "
+        "[default: [run] executor, else auto]",
+    ),
 ]
 RayAddress = Annotated[
-    str | None, typer.Option("--ray-address", help="Of its cluster: auto, host:port, or local for this machine alone.")
+    str | None,
+    typer.Option(
+        "--ray-address",
+        metavar="auto|HOST:PORT|local",
+        help="The Ray cluster; auto: the one this machine is in; local: this machine alone.  "
+        "[default: [ray] address, else local]",
+    ),
 ]
 Device = Annotated[
     str | None,
-    typer.Option("--device", help="auto, cpu or cuda: with cuda a run that has no GPU variant to take ends with 12."),
+    typer.Option(
+        "--device",
+        metavar="auto|cpu|cuda",
+        help="Where the model runs; cuda: end with exit code 12 if no GPU variant can run.  "
+        "[default: [run] device, else auto]",
+    ),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DaysOptions:
+    """The options that `infer run` and `infer backfill` have in common. None: as in the settings."""
+
+    model: Models = None
+    limit: Limit = None
+    finish_by: FinishBy = None
+    max_duration: MaxDuration = None
+    max_rejected: MaxRejected = None
+    variant: Variant = None
+    allow_int8: AllowInt8 = None
+    workers: Workers = None
+    wait: Wait = None
+    quiet: Quiet = False
+    verbose: Verbose = False
+    log_format: LogFormat = None
+    as_json: Json = False
+    config: Config = None
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        """Return the settings that the options override, by section and key; None overrides nothing."""
+        run = {
+            "models": self.model or None,
+            "max_rejected": self.max_rejected,
+            "variant": self.variant,
+            "allow_int8": self.allow_int8,
+            "workers": self.workers,
+            "wait": self.wait,
+        }
+        return {"run": run, "log": {"format": self.log_format}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(DaysOptions):
+    """The options of `infer run`."""
+
+    date: Date = "yesterday"
+    dry_run: DryRun = False
+    lookback: Lookback = None
+    executor: Executor = None
+    ray_address: RayAddress = None
+    device: Device = None
+    trace: TraceFile = None
+    report: Report = False
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        common = super().settings()
+        run = {"lookback": self.lookback, "executor": self.executor, "device": self.device}
+        return common | {"run": common["run"] | run, "ray": {"address": self.ray_address}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BackfillOptions(DaysOptions):
+    """The options of `infer backfill`."""
+
+    first: Annotated[str, typer.Option("--from", metavar="DATE", help="The first day.")]
+    last: Annotated[str, typer.Option("--to", metavar="DATE", help="The last day.")]
+
+    def settings(self) -> dict[str, dict[str, Any]]:
+        common = super().settings()
+        return common | {"run": common["run"] | {"lookback": 0}}
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """The options of `infer bench`."""
+
+    images: Annotated[
+        Path | None,
+        typer.Option("--images", metavar="PATH", help="Folder of images.  [default: the images of --date]"),
+    ] = None
+    date: Date = "yesterday"
+    model: Model = None
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Take at most this many images.")] = 1000
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--only", metavar="NAME", help="Measure only this strategy; may be repeated.  [default: all strategies]"
+        ),
+    ] = None
+    workers: Workers = None
+    as_json: Json = False
+    config: Config = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """The options of `infer model check`."""
+
+    name: ModelName
+    against: Annotated[
+        str, typer.Option(metavar="MODULE:FUNCTION", help="Your function: takes a path, returns scores or a label.")
+    ]
+    images: Annotated[Path, typer.Option(metavar="PATH", help="Folder of your images.")]
+    limit: Limit = None
+    workers: Workers = None
+    as_json: Json = False
+    config: Config = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildOptions:
+    """The options of `infer model build`."""
+
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", help="A TorchScript file, or package.module:function that returns a torch module."
+        ),
+    ]
+    name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="The model's name.")]
+    weights: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="State dict or safetensors for the module that the function returns."),
+    ] = None
+    labels: Annotated[
+        Path | None, typer.Option(metavar="PATH", help="Text file of class names, one a line.  [default: numbers]")
+    ] = None
+    recipe: Annotated[
+        str,
+        typer.Option(
+            metavar="resize-crop|crop-resize|stretch",
+            help="How an image becomes the model's input; resize-crop is torchvision's and timm's.",
+        ),
+    ] = "resize-crop"
+    size: Annotated[int, typer.Option(min=1, metavar="N", help="Height and width of the model's input.")] = 224
+    resize: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="For resize-crop: shorter side before the crop.  [default: size / 0.875]"
+        ),
+    ] = None
+    crop_pct: Annotated[
+        float | None,
+        typer.Option(metavar="SHARE", help="For resize-crop, as timm has it: size / resize.  [default: 0.875]"),
+    ] = None
+    crop: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE", help="For crop-resize: the square's share of the shorter side.  [default: 0.875]"
+        ),
+    ] = None
+    interpolation: Annotated[str, typer.Option(metavar="bicubic|bilinear", help="How pixels are resized.")] = "bicubic"
+    exif: Annotated[str, typer.Option(metavar="apply|ignore", help="What is done with the EXIF orientation.")] = "apply"
+    decode: Annotated[
+        str,
+        typer.Option(
+            metavar="exact|scaled|gpu",
+            help="How JPEGs are decoded; scaled: large ones at a fraction of their size; gpu: by a GPU where possible.",
+        ),
+    ] = "exact"
+    preprocess: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Your function instead of a recipe: takes and returns RGB uint8 (H, W, 3).",
+        ),
+    ] = None
+    mean: Annotated[
+        str | None,
+        typer.Option(metavar="R,G,B", help="Means of the channels, on the 0-1 scale.  [default: ImageNet's]"),
+    ] = None
+    std: Annotated[
+        str | None,
+        typer.Option(
+            metavar="R,G,B", help="Standard deviations of the channels, on the 0-1 scale.  [default: ImageNet's]"
+        ),
+    ] = None
+    input: Annotated[
+        str,
+        typer.Option(
+            metavar="float-nchw|uint8-nhwc", help="The module's input; uint8-nhwc: it normalises the pixels itself."
+        ),
+    ] = "float-nchw"
+    output: Annotated[
+        str,
+        typer.Option(metavar="classification|embedding|regression|raw", help="What the model's output means."),
+    ] = "classification"
+    activation: Annotated[
+        str,
+        typer.Option(
+            metavar="softmax|sigmoid|none", help="For classification; none: the module returns probabilities."
+        ),
+    ] = "softmax"
+    threshold: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SCORE", help="For sigmoid: list the labels with at least this score."),
+    ] = 0.5
+    top_k: Annotated[int, typer.Option(min=1, metavar="N", help="For softmax: keep this many best classes.")] = 5
+    vector_dtype: Annotated[
+        str, typer.Option(metavar="float32|float16", help="For embedding: the type in which vectors are stored.")
+    ] = "float32"
+    golden: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PATH", help="Folder of images to verify the model on before each run.  [default: generated ones]"
+        ),
+    ] = None
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(metavar="PATH", help="Folder of images like those to predict: also build the int8 variant."),
+    ] = None
+    min_agreement: Annotated[
+        str, typer.Option(metavar="SHARE", help="Share of the labels that int8 must keep for a run to use it.")
+    ] = "97%"
+    variant: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="trt|cuda|trt-bf16|cuda-bf16",
+            help="GPU variant to build on this machine; may be repeated.  [default: none]",
+        ),
+    ] = None
+    tune: Annotated[bool, typer.Option(help="Measure on this machine how many processes and threads are fastest.")] = (
+        True
+    )
+    as_json: Json = False
+    config: Config = None
+
+
+def with_options(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
+    """Give a command the fields of the dataclass `options` as its flags, and pass it one instance.
+
+    The fields of the class itself are listed before those that it inherits.
+    """
+    fields = inspect.signature(options, eval_str=True).parameters
+    signature = inspect.Signature(
+        sorted(fields.values(), key=lambda field: field.name not in vars(options)["__annotations__"])
+    )
+
+    def decorate(command: Callable[[T], None]) -> Callable[..., None]:
+        @wraps(command)
+        def call(**given: Any) -> None:
+            command(options(**given))
+
+        call.__signature__ = signature  # type: ignore[attr-defined]
+        return call
+
+    return decorate

@@ -1,4 +1,4 @@
-"""How lists are shown to people."""
+"""Tables on standard output."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from infer_app.telemetry.printable import printable
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Cells are plain text: a file name with [brackets] or control characters is shown, not obeyed.
+    """Print a table whose cells are plain text: markup and control characters in them have no effect.
 
-    A rich Text is shown as it is: what comes from outside is never made one by a caller.
+    A rich Text is printed with its style: callers make one of constants only, never of data.
     """
     table = Table(*headings, title=title, title_justify="left")
     for row in rows:

@@ -10,8 +10,6 @@ from infer_app.errors import StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, leads_elsewhere, local_path
 
-# What an image is told when it is its root that is gone, or leads elsewhere by now.
-
 _HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"
 
 

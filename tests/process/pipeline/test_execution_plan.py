@@ -89,7 +89,7 @@ def test_fewer_workers_where_there_is_not_the_memory_for_more(artifact, measured
     found = plan_execution(artifact, VariantRequest())
     assert (found.workers, found.threads) == (3, 1)
     assert [record.getMessage() for record in caplog.records] == [
-        "3 workers instead of 4: there is not the memory for more"
+        "3 workers instead of 4: there is not enough memory for more"
     ]
     assert plan_execution(artifact, VariantRequest(), 4).workers == 4  # who asks for them knows
 

@@ -11,7 +11,7 @@ from infer_app.pipeline.stop import Stop
 
 def test_the_last_words_of_a_run_are_cut_short_too(monkeypatch):
     monkeypatch.setattr(stop_module, "GRACE_S", 1)
-    monkeypatch.setattr(stop_module, "LAST_WORDS_S", 1)
+    monkeypatch.setattr(stop_module, "RECORD_S", 1)
     began = time.monotonic()
     with Stop():
         os.kill(os.getpid(), signal.SIGTERM)

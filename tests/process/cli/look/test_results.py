@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import insert
 
 from infer_app.cli.look.explain import show_image
-from infer_app.cli.look.report import Wanted, write_reports
-from infer_app.cli.look.results import retry, show_predictions, show_rejections, verify
+from infer_app.cli.look.report import ReportRequest, write_reports
+from infer_app.cli.look.results import retry_rejected, show_predictions, show_rejections, verify_counts
 from infer_app.database.results.schema import models, predictions, rejections
 from infer_app.errors import UsageError
 from tests.conftest import DAY
@@ -90,16 +90,18 @@ def test_rejections_books_explanations_and_retries_are_those_of_the_version_that
         return json.loads(capsys.readouterr().out)
 
     assert [row["model_id"] for row in told(show_rejections, str(DAY), OLD, True, None)["rejections"]] == [OLD]
-    assert [one["model_id"] for one in told(verify, str(DAY), OLD, True, None)["models"]] == [OLD]
+    assert [one["model_id"] for one in told(verify_counts, str(DAY), OLD, True, None)["models"]] == [OLD]
     assert [one["model_id"] for one in told(show_image, "1", None, OLD, False, True, None)["models"]] == [OLD]
-    assert told(retry, str(DAY), OLD, [], True, None)["retried"] == 1
+    assert told(retry_rejected, str(DAY), OLD, [], True, None)["retried"] == 1
     assert [row["model_id"] for row in told(show_rejections, str(DAY), None, True, None)["rejections"]] == [NEW]
 
 
 @pytest.mark.usefixtures("two_versions")
 def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
     def written(*names):
-        return [(one.report.model_id, one.html.name) for one in write_reports(Wanted(str(DAY), names, None, None))]
+        return [
+            (one.report.model_id, one.html.name) for one in write_reports(ReportRequest(str(DAY), names, None, None))
+        ]
 
     assert written("cats") == [(NEW, f"{DAY}-cats.html")]
     assert written(NEW, "cats") == [(NEW, f"{DAY}-cats.html")]
@@ -112,10 +114,10 @@ def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
     [
         lambda name: show_predictions(str(DAY), name, False, False, None),
         lambda name: show_rejections(str(DAY), name, False, None),
-        lambda name: verify(str(DAY), name, False, None),
-        lambda name: retry(str(DAY), name, [], False, None),
+        lambda name: verify_counts(str(DAY), name, False, None),
+        lambda name: retry_rejected(str(DAY), name, [], False, None),
         lambda name: show_image("1", None, name, False, False, None),
-        lambda name: write_reports(Wanted(str(DAY), [name], None, None)),
+        lambda name: write_reports(ReportRequest(str(DAY), [name], None, None)),
     ],
     ids=["predictions", "rejects", "verify", "retry", "explain", "report"],
 )

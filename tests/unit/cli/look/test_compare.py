@@ -104,7 +104,7 @@ def test_what_cannot_be_compared(predicted, capsys):
     predicted("idle", "id-4", {"99": ("cat", 0.9)})
     for names, message in (
         (("labels", "short"), "labels gives classification, short gives embedding"),
-        (("short", "long"), "have not as many numbers"),
+        (("short", "long"), "their lengths differ"),
         (("labels", "idle"), "idle has predicted no image of 2026-11-20"),
         (("labels", "nine"), "no model 'nine' has run"),
     ):

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from infer_app.cli.look.report import Wanted, choose_models, default_file, run_and_report
+from infer_app.cli.look.report import ReportRequest, choose_models, default_file, run_and_report
 from infer_app.database.results.schema import models, runs
 from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.settings.load import LoadedSettings
@@ -64,7 +64,7 @@ def test_how_a_run_ended_is_not_changed_by_its_report(tmp_path, caplog):
     def fail():
         raise StorageUnavailable("gone")
 
-    nowhere = Wanted(DAY.date.isoformat(), None, None, tmp_path / "infer.toml")
+    nowhere = ReportRequest(DAY.date.isoformat(), None, None, tmp_path / "infer.toml")
     assert run_and_report(lambda: 3, nowhere) == 3
     with pytest.raises(StorageUnavailable):
         run_and_report(fail, nowhere)
@@ -72,5 +72,5 @@ def test_how_a_run_ended_is_not_changed_by_its_report(tmp_path, caplog):
 
 
 def test_a_run_that_was_stopped_by_a_signal_ends_at_once(tmp_path, caplog):
-    assert run_and_report(lambda: 143, Wanted(DAY.date.isoformat(), None, None, tmp_path / "infer.toml")) == 143
+    assert run_and_report(lambda: 143, ReportRequest(DAY.date.isoformat(), None, None, tmp_path / "infer.toml")) == 143
     assert caplog.records == []

@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from infer_app.cli.project.quickstart import quickstart
+from infer_app.cli.project.quickstart import make_demo
 from infer_app.errors import UsageError
 
 
@@ -12,6 +12,6 @@ from infer_app.errors import UsageError
 def test_a_quickstart_without_its_packages_writes_nothing(tmp_path, monkeypatch, package):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(UsageError, match=package) as caught:
-        quickstart(tmp_path / "demo")
+        make_demo(tmp_path / "demo")
     assert "infer_app[demo]" in caught.value.hint
     assert list(tmp_path.iterdir()) == []

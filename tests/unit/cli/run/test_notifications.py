@@ -29,7 +29,7 @@ def written(loaded):
 
 def test_an_answer_that_can_not_be_printed_is_an_answer(loaded):
     with pytest.raises(BrokenPipeError), notifying(loaded, notify=True) as session:
-        session.ended({}, SUCCESS, 0)
+        session.end({}, SUCCESS, 0)
         raise BrokenPipeError
     assert written(loaded)["infer_last_run_exit_code"] == 0
 
@@ -48,7 +48,7 @@ def test_an_error_is_what_is_told(loaded, error, exit_code, told):
     with pytest.raises(type(error)), notifying(loaded, notify=True) as session:
         session.models = ["a"]
         raise error
-    assert session.answer["error"] == told
+    assert session.result["error"] == told
     assert "canary" not in session.line
     assert written(loaded)["infer_model_exit_code"] == exit_code
 
@@ -60,7 +60,7 @@ def test_of_two_that_end_together_neither_loses_what_the_other_writes(loaded, mo
     began = time.monotonic()
     threading.Timer(0.4, os.close, [folder]).start()
     with notifying(loaded, notify=True) as session:
-        session.ended({}, SUCCESS, 0)
+        session.end({}, SUCCESS, 0)
     assert 0.3 < time.monotonic() - began < 60
     assert LAST_SUCCESS in written(loaded)
 
@@ -69,7 +69,7 @@ def test_a_lock_that_stays_held_costs_a_second(loaded):
     folder = os.open(loaded.folder, os.O_RDONLY)
     fcntl.flock(folder, fcntl.LOCK_EX)
     with notifying(loaded, notify=True) as session:
-        session.ended({}, SUCCESS, 0)
+        session.end({}, SUCCESS, 0)
     os.close(folder)
     assert LAST_SUCCESS in written(loaded)
 
@@ -77,23 +77,23 @@ def test_a_lock_that_stays_held_costs_a_second(loaded):
 def test_a_file_that_can_not_be_written_is_a_warning(loaded, caplog):
     (loaded.folder / "infer.prom").mkdir()
     with notifying(loaded, notify=True) as session:
-        session.ended({}, SUCCESS, 0)
+        session.end({}, SUCCESS, 0)
     assert caplog.messages == [f"no metrics in {loaded.folder}/infer.prom: Is a directory"]
 
 
 def test_not_even_a_bug_in_telling_changes_how_a_run_ends(loaded, caplog, monkeypatch):
     monkeypatch.setattr(night_module, "render_metrics", lambda *_: 1 / 0)
     with notifying(loaded, notify=True) as session:
-        session.ended({}, SUCCESS, 0)
-    assert caplog.messages == ["not everybody was told"]
+        session.end({}, SUCCESS, 0)
+    assert caplog.messages == ["notifications failed"]
 
 
 def test_the_last_line_says_it_all_and_of_a_failure_the_level_too(caplog):
     caplog.set_level(logging.INFO, "infer_app")
     for exit_code in (0, 12):
         one = RunSession()
-        one.ended({}, [ModelOutcome("a", exit_code)], exit_code)
-        one.say_how_it_ended()
+        one.end({}, [ModelOutcome("a", exit_code)], exit_code)
+        one.log_end()
     first, second = caplog.records
     assert (first.levelname, second.levelname) == ("INFO", "WARNING")
     assert second.message.startswith("exit code 12 after ")
@@ -102,5 +102,5 @@ def test_the_last_line_says_it_all_and_of_a_failure_the_level_too(caplog):
 
 def test_the_module_leaves_no_temporary_file(loaded):
     with notifying(loaded, notify=True) as session:
-        session.ended({}, SUCCESS, 0)
+        session.end({}, SUCCESS, 0)
     assert sorted(path.name for path in Path(loaded.folder).iterdir()) == ["infer.prom", "infer.toml"]

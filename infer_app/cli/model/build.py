@@ -1,0 +1,172 @@
+"""`infer model build`: check the options, build the model and its variants, print the result."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
+
+from infer_app.cli.model.model import models_folder, print_progress, recipe_as_text
+from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
+from infer_app.cli.terminal.options import BuildOptions
+from infer_app.domain import Recipe
+from infer_app.errors import ModelError, UsageError
+from infer_app.machine import usable_cores
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.build.calibration import Calibration
+from infer_app.models.build.model_source import make_module
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes import openvino
+from infer_app.models.runtimes.gpu_probe import Host, describe_host
+from infer_app.models.selection.tuning import load_tuning
+from infer_app.pipeline.execution_plan import measure_layouts, measure_speeds
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+def build(options: BuildOptions) -> None:
+    """Build a model artifact with the variants asked for; an unchanged artifact is kept as it is."""
+    calibration = _calibration(options)
+    gpu = _gpu_variants(options, describe_host())
+    request = _build_request(options)
+    started = time.monotonic()
+    with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
+        artifact = build_model(request, models_folder(options.config))
+        is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
+        artifact = add_variants(artifact, calibration, print_progress)
+        if gpu:
+            make = partial(make_module, options.source, options.weights)
+            artifact = add_gpu_variants(artifact, gpu, make, BuildTarget.local(), print_progress)
+        is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
+        if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
+            measure_layouts(artifact, measure_speeds(artifact), print_progress)
+    manifest = artifact.manifest
+    if options.as_json:
+        built = {"model": manifest.name, "model_id": manifest.model_id, "folder": str(artifact.folder)}
+        print(json.dumps(built | {"reused": is_reused, "variants": list(manifest.variants)}))
+    elif is_same:
+        print(f"{manifest.name} {manifest.model_id} is there already, its files are unchanged: {artifact.folder}")
+        print(f"the next run of {manifest.name} takes it")
+    else:
+        print(f"built {manifest.name} {manifest.model_id} in {time.monotonic() - started:.1f} s: {artifact.folder}")
+        _print_built(artifact)
+
+
+def make_recipe(options: BuildOptions) -> Recipe:
+    """Return the recipe with its defaults filled in. Raises UsageError for options that don't belong to it."""
+    if options.decode not in ("exact", "scaled", "gpu"):
+        raise UsageError(f"--decode {options.decode!r} is not known", "it is exact, scaled or gpu")
+    if options.preprocess is not None:
+        if options.decode != "exact":
+            raise UsageError(
+                f"--decode {options.decode} does not go with --preprocess: your function gets the whole picture",
+                "leave --decode out",
+            )
+        return Recipe("custom", options.size, interpolation=options.interpolation, exif=options.exif)
+    kind = options.recipe
+    if kind not in ("resize-crop", "crop-resize", "stretch"):
+        raise UsageError(f"no recipe {kind!r}", "there are resize-crop, crop-resize and stretch")
+    if options.interpolation not in ("bicubic", "bilinear"):
+        raise UsageError(f"no interpolation {options.interpolation!r}", "there are bicubic and bilinear")
+    if options.exif not in ("apply", "ignore"):
+        raise UsageError(f"--exif {options.exif!r} is not known", "it is apply or ignore")
+    _check_crop(options)
+    resize = _resize(options) if kind == "resize-crop" else None
+    crop = (options.crop if options.crop is not None else 0.875) if kind == "crop-resize" else None
+    return Recipe(kind, options.size, resize, crop, options.interpolation, options.exif, options.decode)
+
+
+def _check_crop(options: BuildOptions) -> None:
+    if options.recipe != "crop-resize" and options.crop is not None:
+        raise UsageError("--crop belongs to --recipe crop-resize", "for resize-crop give --resize or --crop-pct")
+    if options.recipe != "resize-crop" and (options.resize is not None or options.crop_pct is not None):
+        raise UsageError("--resize and --crop-pct belong to --recipe resize-crop", "for crop-resize give --crop")
+    for share in (options.crop, options.crop_pct):
+        if share is not None and not 0 < share <= 1:
+            raise UsageError(f"a crop of {share} is not a share between 0 and 1")
+
+
+def _resize(options: BuildOptions) -> int:
+    if options.resize is not None and options.crop_pct is not None:
+        raise UsageError("--resize and --crop-pct say the same", "give one of them")
+    if options.resize is not None:
+        return options.resize
+    return int(options.size / (0.875 if options.crop_pct is None else options.crop_pct))  # timm rounds it down
+
+
+def _build_request(options: BuildOptions) -> BuildRequest:
+    return BuildRequest(
+        source=options.source,
+        name=options.name,
+        weights=options.weights,
+        labels=options.labels,
+        recipe=make_recipe(options),
+        preprocess=options.preprocess,
+        input=options.input,
+        **_normalisation(options),
+        output=OutputSpec(options.output, options.activation, options.threshold, options.top_k, options.vector_dtype),
+        golden=options.golden,
+    )
+
+
+def _normalisation(options: BuildOptions) -> dict[str, tuple[float, float, float]]:
+    mean, std = options.mean, options.std
+    if options.input == "uint8-nhwc":
+        if mean is not None or std is not None:
+            raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
+        return {}
+    return {
+        "mean": IMAGENET_MEAN if mean is None else _parse_three("--mean", mean),
+        "std": IMAGENET_STD if std is None else _parse_three("--std", std),
+    }
+
+
+def _parse_three(flag: str, text: str) -> tuple[float, float, float]:
+    try:
+        red, green, blue = (float(part) for part in text.split(","))
+    except ValueError:
+        raise UsageError(f"{flag} {text!r} is not three numbers", "for example 0.485,0.456,0.406") from None
+    return red, green, blue
+
+
+def _gpu_variants(options: BuildOptions, host: Host) -> list[str]:
+    """Return the full names of the GPU variants to build; an option may hold several names with commas between.
+
+    Raises UsageError for an unknown variant and ModelError for one that can't be built on this machine.
+    """
+    names = [name.strip() for given in options.variant or () for name in given.split(",") if name.strip()]
+    return check_gpu_variants(names, "torchscript" if Path(options.source).is_file() else "callable", host)
+
+
+def _calibration(options: BuildOptions) -> Calibration | None:
+    """Return how int8 is calibrated, None without --calibrate. Raises UsageError for a share that is none, and
+    ModelError without NNCF.
+    """
+    text = options.min_agreement
+    try:
+        share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise UsageError(f"--min-agreement {text!r} is no share", "for example 97%") from None
+    if options.calibrate is None:
+        return None
+    if not openvino.can_quantise():
+        raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
+    return Calibration(options.calibrate, share)
+
+
+def _print_built(artifact: Artifact) -> None:
+    manifest = artifact.manifest
+    print(f"recipe: {recipe_as_text(manifest)}")
+    print(f"{manifest.num_outputs} outputs per image, {len(manifest.golden)} golden images prove it before every run")
+    show_variants(manifest)
+    show_requirements(manifest)
+    show_decoding(manifest)
+    if tuning := load_tuning(artifact.folder, usable_cores()):
+        show_tuning(tuning)

@@ -1,0 +1,61 @@
+"""The help pages: what `infer --help` lists, and options whose values are named."""
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+import typer
+
+from infer_app.cli.app import app
+from infer_app.cli.terminal.help import GROUPS
+from infer_app.cli.terminal.options import BackfillOptions, RunOptions
+from infer_app.settings.sections import LogSettings, RunSettings, Settings
+
+INFER = typer.main.get_command(app)
+
+
+def commands(command: Any = INFER, name: str = "infer") -> Iterator[tuple[str, Any]]:
+    yield name, command
+    for child in getattr(command, "commands", {}).values():
+        yield from commands(child, f"{name} {child.name}")
+
+
+def page(command: Any, name: str) -> str:
+    return command.get_help(typer.Context(command, info_name=name, terminal_width=80, max_content_width=80))
+
+
+def test_infer_help_lists_every_command_once_under_a_heading_with_a_whole_sentence():
+    lines = page(INFER, "infer").splitlines()
+    assert [line[:-1] for line in lines if line[:-1] in GROUPS] == list(GROUPS)
+    listed = [line.split() for line in lines[lines.index(f"{GROUPS[0]}:") :] if line.startswith("  ")]
+    for name, command in INFER.commands.items():
+        (summary,) = [" ".join(words[1:]) for words in listed if words and words[0] == name]
+        assert command.help.replace("\n", " ").startswith(summary)
+        assert summary.endswith(".")
+
+
+@pytest.mark.parametrize(("name", "command"), list(commands()))
+def test_every_option_that_takes_a_value_names_it(name: str, command: Any):
+    unnamed = [
+        parameter.name
+        for parameter in command.params
+        if parameter.metavar is None and not getattr(parameter, "is_flag", False)
+    ]
+    assert unnamed == []
+
+
+@pytest.mark.parametrize(
+    ("option", "section", "key"),
+    [("executor", RunSettings, "executor"), ("device", RunSettings, "device"), ("log_format", LogSettings, "format")],
+)
+def test_the_choices_of_an_option_are_those_of_its_setting(option: str, section: Any, key: str):
+    (parameter,) = [one for one in INFER.commands["run"].params if one.name == option]
+    assert tuple(parameter.metavar.split("|")) == get_args(section.model_fields[key].annotation)
+
+
+@pytest.mark.parametrize("options", [RunOptions(), BackfillOptions(first="2026-11-01", last="2026-11-02")])
+def test_every_override_is_a_setting_and_is_none_unless_given(options: Any):
+    for section, values in options.settings().items():
+        known = Settings.model_fields[section].annotation.model_fields
+        assert values.keys() <= known.keys()
+        assert set(values.values()) <= {None, 0}  # a backfill looks back no days
