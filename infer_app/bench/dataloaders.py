@@ -61,7 +61,7 @@ def getitems(load: Workload) -> Iterator[Tensor]:
 def database(load: Workload) -> Iterator[Tensor]:
     """fast-collate over an IterableDataset: each worker reads its own rows of a SQLite table"""
     with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
-        rows = Rows(load, Path(folder) / "images.db")
+        rows = DatabaseRows(load, Path(folder) / "images.db")
         yield from DataLoader(rows, BATCH_SIZE, num_workers=load.num_workers, collate_fn=collate_into_buffer)
 
 
@@ -123,7 +123,7 @@ class WholeBatches(Uint8):
         return batch
 
 
-class Rows(IterableDataset[Tensor]):
+class DatabaseRows(IterableDataset[Tensor]):
     """(size, size, 3) uint8 of the rows of a table: worker k of n takes every n-th batch of ids."""
 
     def __init__(self, load: Workload, file: Path) -> None:

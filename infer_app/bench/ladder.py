@@ -11,7 +11,7 @@ from typing import Any
 
 from infer_app.bench.benchmark_request import BenchmarkRequest
 from infer_app.bench.ours import find_broken
-from infer_app.bench.processes import Cost, run_measured
+from infer_app.bench.processes import ProcessCost, run_measured
 from infer_app.bench.strategies import LADDER, Strategy
 from infer_app.errors import InferError
 from infer_app.telemetry.summary_line import describe_others
@@ -71,7 +71,7 @@ def _measure(strategy: Strategy, order: BenchmarkRequest) -> Row:
     )
 
 
-def _ask(order: BenchmarkRequest, strategy: str) -> tuple[Cost, dict[str, Any]]:
+def _ask(order: BenchmarkRequest, strategy: str) -> tuple[ProcessCost, dict[str, Any]]:
     command = [sys.executable, "-m", "infer_app.bench.run_one", strategy]
     cost = run_measured(command, given=order.to_json(), timeout_s=ROW_LIMIT_S)
     if cost.exit_code:

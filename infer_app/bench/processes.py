@@ -24,7 +24,7 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class ProcessCost:
     """One program from its start to its end, and all the processes it started."""
 
     seconds: float
@@ -44,7 +44,7 @@ def run_measured(
     given: str = "",
     cores: Collection[int] | None = None,
     timeout_s: float | None = None,
-) -> Cost:
+) -> ProcessCost:
     """Runs it to its end with `given` on standard input, on these cores only. One at a time.
 
     Raises subprocess.TimeoutExpired, after killing it and what it started.
@@ -73,7 +73,7 @@ def run_measured(
     # A parent that ignores how its children end, as Ray's does, loses their CPU time: then what was seen counts.
     cpu_seconds = max(_cpu_seconds_of_ended_children() - cpu_before, watch.cpu_seconds)
     others = max(0.0, busy_seconds() - busy_before - cpu_seconds) / seconds / (os.cpu_count() or 1)
-    return Cost(seconds, cpu_seconds, watch.peak_pss, others, program.returncode, output, errors)
+    return ProcessCost(seconds, cpu_seconds, watch.peak_pss, others, program.returncode, output, errors)
 
 
 def busy_seconds() -> float:

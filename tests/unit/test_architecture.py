@@ -2,6 +2,7 @@
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -159,3 +160,10 @@ def test_only_torchscript_calls_torch_jit():
     calls = re.compile(r"^[^#]*torch\.jit\.", re.MULTILINE)
     users = {str(path.relative_to(PACKAGE)) for path in PACKAGE.rglob("*.py") if calls.search(path.read_text())}
     assert users <= {"models/runtimes/torchscript.py"}
+
+
+def test_no_file_and_no_class_has_the_name_of_another():
+    files = [path.name for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
+    nodes = (node for path in PACKAGE.rglob("*.py") for node in ast.walk(ast.parse(path.read_text())))
+    classes = [node.name for node in nodes if isinstance(node, ast.ClassDef)]
+    assert [name for name, count in Counter([*files, *classes]).items() if count > 1] == ["Layout"]

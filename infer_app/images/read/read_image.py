@@ -24,7 +24,7 @@ from infer_app.locations import NO_MAPPING, NOTHING_REMOTE, PathMapping, RemoteA
 OUTSIDE = "outside the allowed roots"
 
 
-class Rows(Protocol):
+class RowImages(Protocol):
     """Images that are stored in a database."""
 
     def read(self, image_id: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
@@ -39,7 +39,7 @@ class ReadLimits:
     max_bytes: int
     remote: RemoteAccess = NOTHING_REMOTE
     path_map: PathMapping = NO_MAPPING
-    rows: Rows | None = None
+    rows: RowImages | None = None
 
 
 def read_image(location: str, limits: ReadLimits) -> ImageBytes:
@@ -84,7 +84,7 @@ def _why_refused(ref: ImageRef, limits: ReadLimits) -> str:
     return ""
 
 
-def _read_row(rows: Rows, image_id: str, max_bytes: int) -> ImageBytes:
+def _read_row(rows: RowImages, image_id: str, max_bytes: int) -> ImageBytes:
     try:
         found = rows.read(image_id, max_bytes)
     except OSError as error:

@@ -45,7 +45,7 @@ from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, fl
 from infer_app.models.build.callables import resolve_callable
 from infer_app.models.build.decoding_agreement import decoding_agreement
 from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
-from infer_app.models.build.model_source import Source, read_source, standalone_code
+from infer_app.models.build.model_source import ModelSource, read_source, standalone_code
 from infer_app.models.build.validate_source import check_meaning, try_source
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.torchscript import build_cpu_variant, load_torchscript
@@ -160,7 +160,7 @@ def _num_labels(files: dict[str, bytes]) -> int | None:
 
 
 def _manifest(
-    request: BuildRequest, source: Source, golden: GoldenSet, outputs: Tensor, files: dict[str, bytes]
+    request: BuildRequest, source: ModelSource, golden: GoldenSet, outputs: Tensor, files: dict[str, bytes]
 ) -> Manifest:
     output = request.output
     if output.kind == "raw":

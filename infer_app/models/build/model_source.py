@@ -28,7 +28,7 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "ema")
 
 
 @dataclass(frozen=True)
-class Source:
+class ModelSource:
     """A TorchScript module and its hash, which is part of the model's id."""
 
     kind: str  # torchscript or callable
@@ -36,7 +36,7 @@ class Source:
     sha256: str
 
 
-def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: int) -> Source:
+def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: int) -> ModelSource:
     """Read a file unchanged, or trace a callable's module in fp32 on pictures of `size` by `size`."""
     path = Path(source)
     if path.is_file():
@@ -48,7 +48,7 @@ def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: 
     if weights is None and _state_sha256(module) != _state_sha256(_make(function, source)):
         raise ModelError(f"{source} gives other weights at each call", "name the trained ones: --weights FILE")
     sha256 = hashlib.sha256(source_code(function) + _state_sha256(module).encode()).hexdigest()
-    return Source("callable", _trace(module, input_spec, size), sha256)
+    return ModelSource("callable", _trace(module, input_spec, size), sha256)
 
 
 def make_module(source: str, weights: Path | None) -> nn.Module:
@@ -102,11 +102,11 @@ def _is_module(path: Path) -> bool:
     return path.with_suffix(".py").is_file() or any(path.glob("*.py"))
 
 
-def _read_file(path: Path, weights: Path | None) -> Source:
+def _read_file(path: Path, weights: Path | None) -> ModelSource:
     if weights is not None:
         raise UsageError("--weights belongs to a callable; a TorchScript file brings its own", "leave --weights out")
     data = path.read_bytes()
-    return Source("torchscript", data, hashlib.sha256(data).hexdigest())
+    return ModelSource("torchscript", data, hashlib.sha256(data).hexdigest())
 
 
 def _make(function: Callable[..., Any], source: str) -> nn.Module:

@@ -13,7 +13,7 @@ from infer_app.domain import Broken, Prediction
 
 
 @dataclass(frozen=True)
-class Disagreement:
+class DifferentAnswer:
     """An image that the user's function labels differently."""
 
     path: str
@@ -37,7 +37,7 @@ class CheckReport:
     num_images: int
     num_compared: int  # images with both answers
     agreement: float | None  # share of them with the same label, 0-1; None if there are none
-    disagreements: tuple[Disagreement, ...]  # by descending score of ours
+    disagreements: tuple[DifferentAnswer, ...]  # by descending score of ours
     their_failures: tuple[Failure, ...]  # their function raised an exception or returned no valid answer
     our_rejections: tuple[Failure, ...]
     their_images_per_second: float | None
@@ -119,8 +119,8 @@ def _label_of_scores(values: np.ndarray, labels: Sequence[str]) -> str:
     return _label_of_index(np.asarray(scores.argmax()), labels)
 
 
-def _disagreement(label: str, item: Prediction) -> Disagreement:
-    return Disagreement(item.ref.location, label, item.output.label or "", item.output.score or 0.0)
+def _disagreement(label: str, item: Prediction) -> DifferentAnswer:
+    return DifferentAnswer(item.ref.location, label, item.output.label or "", item.output.score or 0.0)
 
 
 def _rejection(item: Broken) -> Failure:

@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from infer_app.domain import Broken, ImageRef, Output, Prediction, Reason
-from infer_app.models.verification.function_check import Disagreement, Failure, answered_label, compare_answers
+from infer_app.models.verification.function_check import DifferentAnswer, Failure, answered_label, compare_answers
 
 LABELS = ("cat", "dog", "owl")
 
@@ -84,9 +84,9 @@ def test_the_disagreements_that_we_are_surest_of_come_first():
     )
     assert report.agreement == 0.25
     assert report.disagreements == (
-        Disagreement("c", "cat", "owl", 0.99),
-        Disagreement("a", "cat", "dog", 0.4),
-        Disagreement("d", "cat", "dog", 0.4),
+        DifferentAnswer("c", "cat", "owl", 0.99),
+        DifferentAnswer("a", "cat", "dog", 0.4),
+        DifferentAnswer("d", "cat", "dog", 0.4),
     )
 
 
