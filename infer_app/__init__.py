@@ -1,3 +1,3 @@
-"""Predict the day's new images every night and write the results back."""
+"""Predict the day's new images every day and write the results back."""
 
 __version__ = "0.1.0"
