@@ -1,4 +1,4 @@
-"""The programs that are compared, each as a process of its own, and the project folder they run in."""
+"""The compared programs, each run as a separate process, and the project folder they run in."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ STD = ",".join([repr(128 / 255)] * 3)
 
 @dataclass(frozen=True)
 class Setting:
-    """How a program is set up; its flags have the same names."""
+    """Settings of a program; its flags have the same names."""
 
     decoder: str = "pillow"
     ready: str = "saved"
     batch_size: int = 8
     workers: int = 2
-    threads: int = 0  # of the network; 0 is torch's default
+    threads: int = 0  # for the network; 0: torch's default
 
     def flags(self) -> list[str]:
         return [
@@ -45,7 +45,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """One that could be written without infer_app; `choices` are what is tried, one thing after another."""
+    """A program that does the task without infer_app; `choices` are the values to try for each setting."""
 
     name: str
     script: str
@@ -60,22 +60,22 @@ class Program:
 
 @dataclass(frozen=True)
 class Contest:
-    """What is compared; `cores` are those that each program may run on."""
+    """The task to compare; every program runs on `num_cores` cores."""
 
     num_cores: int
-    null: bool = False  # a network that costs nothing, so that only loading counts
-    scaled: str | None = None  # who may decode JPEGs at a fraction of their size: ours, or all
-    calibrate: Path | None = None  # folder of photos; infer's int8 variant
-    openvino: bool = False  # the tuned may use it too
-    frozen: bool = False  # the tuned freeze their network and do no more to it
-    executor: str = "cpu"  # infer's own
+    null: bool = False  # a network of negligible cost, so that only loading is measured
+    scaled: str | None = None  # who may decode JPEGs at a fraction of their size: ours or all
+    calibrate: Path | None = None  # folder of photos to calibrate infer's int8 variant
+    openvino: bool = False  # tuned programs may use it too
+    frozen: bool = False  # tuned programs only freeze their network
+    executor: str = "cpu"  # of infer run
 
     @property
     def cores(self) -> range:
         return range(self.num_cores)
 
     def programs(self) -> list[Program]:
-        """Stock as most would write it, with the best batch size and threads; tuned by all that is known to help."""
+        """Return the programs: stock with the best batch size and threads, tuned with every known optimisation."""
         stock = Setting(workers=self.num_cores)
         tuned = replace(
             stock,
@@ -92,7 +92,7 @@ class Contest:
             "threads": (1,),
             "workers": (self.num_cores - 1, self.num_cores + 1) if self.num_cores > 1 else (2,),
         }
-        # In Ray the network's actors also load: more of them than cores is no gain.
+        # In Ray the network's actors also load images: more actors than cores gain nothing.
         ray = {**best, "workers": best["workers"][:1] if self.num_cores > 1 else ()}
         return [
             Program("DataLoader", "dataloader.py", "torch", stock, common),
@@ -106,22 +106,22 @@ class Contest:
 
 @dataclass(frozen=True)
 class Project:
-    """A folder with a model and a database of photos in which nothing was predicted yet."""
+    """A folder with a model and a database of photos without predictions."""
 
     folder: Path
     contest: Contest
 
     def set_up(self, photos: Path) -> None:
-        """What a user does once, before the first night."""
+        """Set the project up as a user does once, before the first run."""
         (_trace_null if self.contest.null else _trace_lite0)(self._torchscript)
         self._infer("init")
         self._infer("images", "add", str(photos), "--date", DATE)
-        meaning = [*RECIPE.split(), "--mean", MEAN, "--std", STD, "--output", "classification"]
+        options = [*RECIPE.split(), "--mean", MEAN, "--std", STD, "--output", "classification"]
         if self.contest.scaled:
-            meaning += ["--decode", "scaled"]
+            options += ["--decode", "scaled"]
         if self.contest.calibrate:
-            meaning += ["--calibrate", str(self.contest.calibrate)]
-        self._infer("model", "build", str(self._torchscript), "--name", MODEL, *meaning)
+            options += ["--calibrate", str(self.contest.calibrate)]
+        self._infer("model", "build", str(self._torchscript), "--name", MODEL, *options)
         (self.folder / "infer.db").rename(self._registered)
 
     def run_infer(self) -> Run:
@@ -145,17 +145,17 @@ class Project:
         return self.folder / "registered.db"
 
     def _fresh(self, name: str) -> Path:
-        """A database in which nothing was predicted."""
+        """Copy the database of photos, which has no predictions."""
         for leftover in self.folder.glob(f"{name}*"):  # -wal and -shm too
             leftover.unlink()
         return Path(shutil.copyfile(self._registered, self.folder / name))
 
     def _infer(self, *words: str) -> None:
-        call([str(INFER), *words], self.folder, self.contest.cores)  # it tunes itself to them
+        call([str(INFER), *words], self.folder, self.contest.cores)  # infer tunes itself for these cores
 
 
 def find_setting(program: Program, rate: Callable[[Setting], float]) -> Setting:
-    """The fastest by `rate`, one choice after another, each with the best of those before."""
+    """Return the fastest setting by `rate`; choices are tried one after another, each with the best earlier ones."""
     best = program.start
     best_rate = rate(best)
     for name, values in program.choices.items():
@@ -166,21 +166,21 @@ def find_setting(program: Program, rate: Callable[[Setting], float]) -> Setting:
     return best
 
 
-def told_by_infer(run: Run) -> dict[str, Any]:
-    """What `infer run --json` says of itself: variant, num_workers, stages in CPU milliseconds per image, and more."""
+def infer_report(run: Run) -> dict[str, Any]:
+    """Parse the output of `infer run --json`: variant, num_workers, stages in CPU milliseconds per image, and more."""
     report: dict[str, Any] = json.loads(run.output)
     return report
 
 
 def _trace_lite0(path: Path) -> None:
-    """EfficientNet-Lite0 as people save it: traced, nothing frozen."""
+    """Save EfficientNet-Lite0 as users usually do: traced, not frozen."""
     from infer_app.cli.project.demo_assets import efficientnet_lite0
 
     _trace(efficientnet_lite0().eval(), path)
 
 
 def _trace_null(path: Path) -> None:
-    """Ten scores from the mean colour: it costs nothing beside loading."""
+    """Save a network that computes ten scores from the mean colour; its cost is negligible beside loading."""
     import torch
 
     class MeanColour(torch.nn.Module):

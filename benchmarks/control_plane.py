@@ -1,9 +1,9 @@
-"""What the driver of a cluster costs without images and a network: refs in, stub predictions out.
+"""Measure the driver of a cluster without images and without a network: refs in, stub predictions out.
 
-The dispatch is the real one (`infer_app.cluster.actor_pool.ActorPool`), and so is every message: chunks of refs to
-actors, and back a prediction for each ref. Actors answer at once. With --commit results are written by the real sink,
-into SQLite. With --ranges one ref stands for all of its chunk, so that dispatch alone is left, and 100 million take
-minutes. Figures are those of the driver's process: its time grows with the chunks, and its memory must not.
+Dispatch (`infer_app.cluster.actor_pool.ActorPool`) and messages are the real ones: chunks of refs to the actors, and a
+prediction for each ref back. The actors reply immediately. With --commit the real sink writes the results to SQLite.
+With --ranges one ref represents all of its chunk, so that only dispatch is measured and 100 million refs take minutes.
+The figures are those of the driver process: its time grows with the number of chunks, its memory must not grow.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SHA256 = "0" * 64
 
 
 class StubActor:
-    """Answers at once."""
+    """An actor that replies immediately."""
 
     def opened(self) -> Opened:
         return Opened("stub", "stub", 0.0)
@@ -48,7 +48,7 @@ class StubActor:
         return Reply((ChunkResult(chunk.number, predictions, (), worker=1),), ())
 
 
-class StubCrew(ActorPool):
+class StubActorPool(ActorPool):
     def _start(self) -> Actor:
         options = {"num_cpus": 0, "max_concurrency": 4}
         handle = self._ray.remote(StubActor).options(**options).remote()
@@ -56,34 +56,34 @@ class StubCrew(ActorPool):
 
 
 @dataclass
-class Look:
-    """At the driver, after so many refs."""
+class Sample:
+    """Measurements of the driver after a number of refs."""
 
     refs: int
     seconds: float
     cpu_seconds: float
-    memory_mib: float  # that it has for itself and in all: resident
+    memory_mib: float  # resident
 
 
 def main() -> None:
     flags = read_flags()
     cluster = Cluster(ClusterSpec(), 2)
     handler = HandlerSpec((), ReadLimits((), 1), 1)
-    crew = StubCrew(cluster, ClusterSpec(actors=flags.actors), ActorSpec(handler, flags.workers, 30.0, 30), 1)
+    pool = StubActorPool(cluster, ClusterSpec(actors=flags.actors), ActorSpec(handler, flags.workers, 30.0, 30), 1)
     with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
         sink = open_sink(Path(folder)) if flags.commit else None
         step = flags.chunk_size if flags.ranges else 1
-        looks = list(watch(crew, flags.refs, flags.chunk_size, step, sink))
-    crew.close()
+        samples = list(sample(pool, flags.refs, flags.chunk_size, step, sink))
+    pool.close()
     cluster.close()
-    table = render(looks, flags)
+    table = render(samples, flags)
     print(table)
     if flags.save:
         kind = "-commit" if flags.commit else "-ranges" if flags.ranges else ""
         stem = RESULTS / f"{date.today().isoformat()}-control-plane{kind}"
-        told = {"machine": describe_machine(), "flags": vars(flags), "looks": [vars(look) for look in looks]}
-        stem.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
-        stem.with_suffix(".md").write_text(f"# What the driver of a cluster costs\n\n{table}\n")
+        saved = {"machine": describe_machine(), "flags": vars(flags), "looks": [vars(sample) for sample in samples]}
+        stem.with_suffix(".json").write_text(json.dumps(saved, indent=2) + "\n")
+        stem.with_suffix(".md").write_text(f"# Cost of the driver of a cluster\n\n{table}\n")
 
 
 def open_sink(folder: Path) -> Sink:
@@ -98,18 +98,18 @@ def stub_chunks(num_refs: int, chunk_size: int, step: int) -> Iterator[Chunk]:
         yield Chunk(number, tuple(ImageRef(str(i), f"/srv/photos/2026/11/20/{i:012}.jpg") for i in some))
 
 
-def watch(crew: ActorPool, num_refs: int, chunk_size: int, step: int, sink: Sink | None) -> Iterator[Look]:
-    """At 1, 2 and 5 times each power of ten. `step`: refs that one of a chunk stands for."""
-    done, looks = 0, iter(sorted(factor * 10**power for power in range(4, 10) for factor in (1, 2, 5)))
-    next_look = next(looks)
+def sample(pool: ActorPool, num_refs: int, chunk_size: int, step: int, sink: Sink | None) -> Iterator[Sample]:
+    """Yield samples after 1, 2 and 5 times each power of ten; each ref in a chunk represents `step` refs."""
+    done, limits = 0, iter(sorted(factor * 10**power for power in range(4, 10) for factor in (1, 2, 5)))
+    next_limit = next(limits)
     started, cpu = time.monotonic(), time.process_time()
-    for result in crew.run(stub_chunks(num_refs, chunk_size, step)):
+    for result in pool.run(stub_chunks(num_refs, chunk_size, step)):
         if sink is not None:
             sink.commit_chunk(result)
         done += step * len(result.predictions)
-        if done >= min(next_look, num_refs):
-            next_look = next(looks)
-            yield Look(done, time.monotonic() - started, time.process_time() - cpu, resident_mib())
+        if done >= min(next_limit, num_refs):
+            next_limit = next(limits)
+            yield Sample(done, time.monotonic() - started, time.process_time() - cpu, resident_mib())
             print(f"{done:,}: {resident_mib():.0f} MiB", file=sys.stderr, flush=True)
 
 
@@ -118,22 +118,22 @@ def resident_mib() -> float:
     return pages * resource.getpagesize() / (1 << 20)
 
 
-def render(looks: list[Look], flags: Any) -> str:
-    lines = ["| refs | seconds | refs/s | driver CPU, µs a ref | driver CPU, ms a chunk | driver memory, MiB |"]
+def render(samples: list[Sample], flags: Any) -> str:
+    lines = ["| refs | seconds | refs/s | driver CPU, µs per ref | driver CPU, ms per chunk | driver memory, MiB |"]
     lines += ["|---:" * 6 + "|"]
-    for look in looks:
-        num_chunks = look.refs / flags.chunk_size
+    for sample in samples:
+        num_chunks = sample.refs / flags.chunk_size
         cells = (
-            f"{look.refs:,}",
-            f"{look.seconds:.1f}",
-            f"{look.refs / look.seconds:,.0f}",
-            f"{1e6 * look.cpu_seconds / look.refs:.1f}",
-            f"{1e3 * look.cpu_seconds / num_chunks:.2f}",
-            f"{look.memory_mib:.0f}",
+            f"{sample.refs:,}",
+            f"{sample.seconds:.1f}",
+            f"{sample.refs / sample.seconds:,.0f}",
+            f"{1e6 * sample.cpu_seconds / sample.refs:.1f}",
+            f"{1e3 * sample.cpu_seconds / num_chunks:.2f}",
+            f"{sample.memory_mib:.0f}",
         )
         lines.append(f"| {' | '.join(cells)} |")
     commit = "written to SQLite" if flags.commit else "not written"
-    commit += ", one ref for all of a chunk" * flags.ranges
+    commit += ", one ref per chunk" * flags.ranges
     machine = describe_machine()
     lines += ["", f"Chunks of {flags.chunk_size}, {flags.actors} actors of {flags.workers} workers, results {commit}. "]
     lines += [
@@ -147,9 +147,11 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--refs", type=int, default=1_000_000)
     parser.add_argument("--chunk-size", type=int, default=256)
     parser.add_argument("--actors", type=int, default=2)
-    parser.add_argument("--workers", type=int, default=2, help="of each actor: twice as many chunks are under way")
-    parser.add_argument("--ranges", action="store_true", help="one ref stands for all of its chunk")
-    parser.add_argument("--commit", action="store_true", help="write the results into SQLite")
+    parser.add_argument(
+        "--workers", type=int, default=2, help="of each actor, which gets twice as many chunks at a time"
+    )
+    parser.add_argument("--ranges", action="store_true", help="one ref represents all of its chunk")
+    parser.add_argument("--commit", action="store_true", help="write the results to SQLite")
     parser.add_argument("--save", action="store_true", help="write results/<date>-control-plane.json and .md")
     return parser.parse_args()
 

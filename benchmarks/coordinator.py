@@ -1,7 +1,7 @@
-"""Everything of a run but the images: a day of a million rows, predicted by a stub in no time.
+"""Measure everything of a run except its images: a day of a million rows, predicted by a stub.
 
-Select, cut into chunks, hold back, commit and count are the program's own; what it costs to hand chunks to processes is
-not in it. The share of one core that a night on real images spends here follows: its rate by this one.
+Selection, chunking, outage detection, commits and counts are the program's own; passing chunks to processes is not
+included. The rate of a run on real images divided by this rate is the share of one core that its coordinator uses.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sqlalchemy import insert
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
-from infer_app.database.project_database import Tables
+from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunModel, RunStore
@@ -48,7 +48,7 @@ MIB = 1 << 20
 
 
 class StubExecutor:
-    """Predicts at once, and remembers how much memory the process had on the way."""
+    """An executor that predicts immediately and samples the memory of the process."""
 
     name, device, device_stages, chunk_size = "stub", "cpu", frozenset[str](), None
     num_cores = num_workers = num_predictors = num_threads = 1
@@ -86,8 +86,8 @@ def measure(database: Database, num_images: int, chunk_size: int) -> dict[str, A
     executor = StubExecutor(num_images)
     source = Source(database, SourceSettings())
     read = ReadLimits((Path("/photos"),), 1 << 28, NOTHING_REMOTE, NO_MAPPING)
-    tables = Tables(database, source, DayQueries(database, source), RunStore(database))
-    job = Job(tables, (MODEL,), executor, read, chunk_size, "1%")  # type: ignore[arg-type]
+    project = ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
+    job = Job(project, (MODEL,), executor, read, chunk_size, "1%")  # type: ignore[arg-type]
     before, cpu, start = resident_bytes(), time.process_time(), time.perf_counter()
     with Stop() as stop:
         (report,) = run_day(job, DAY, stop, Progress(quiet=True))

@@ -1,11 +1,10 @@
-"""How many prediction rows a second the sink writes to SQLite, PostgreSQL and MariaDB, and reads back as new images.
+"""Measure prediction rows written and new images selected per second, on SQLite, PostgreSQL and MariaDB.
 
-The very code of a run: a transaction a chunk, of 8, 64 and 256 rows, and in bulk. *again* writes the same rows a second
-time, as a run does whose commit was lost: every one is then an update. *bare* is what SQLite's driver does with the
-same statement and with rows made before, in the same minute, since the speed of a shared machine changes.
-*sqlite-rollback* is a file that another program made, which keeps its journal mode. Servers are
-private ones on this machine, so that no network is in it: each transaction costs a round trip for each of its four or
-five statements more.
+The code is that of a run: a transaction per chunk, of 8, 64 and 256 rows, and in bulk. *again* writes the same rows a
+second time, as a run does whose commit was lost: every row is then an update. *bare* is SQLite's driver with the same
+statement and prepared rows, measured in the same minute, since the speed of a shared machine changes.
+*sqlite-rollback* is a file created by another program, which keeps its journal mode. The servers are private ones on
+this machine: over a network each transaction would take four or five round trips more.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ MAX_CHUNKS = 400
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Rows a second."""
+    """Rows per second."""
 
     new: float
     again: float
-    bare: float | None  # by the driver alone, where that can be told
-    others: float  # share of the machine that something else had meanwhile
+    bare: float | None  # by the driver alone; only for SQLite
+    others: float  # share of the machine that other programs used meanwhile
 
 
 def main() -> None:
@@ -90,7 +89,7 @@ def measure(database: Database, num_rows: int, rounds: int) -> dict[str, Any]:
         for size in CHUNK_SIZES:
             written[size].append(write_rows(database, min(num_rows, MAX_CHUNKS * size), size))
             rates = written[size][-1]
-            print(f"  {size:,} a transaction: {rates.new:,.0f} new, {rates.again:,.0f} again a second", flush=True)
+            print(f"  {size:,} per transaction: {rates.new:,.0f} new, {rates.again:,.0f} again per second", flush=True)
     return {
         "version": version,
         "rows_per_second": {
@@ -102,7 +101,7 @@ def measure(database: Database, num_rows: int, rounds: int) -> dict[str, Any]:
 
 
 def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
-    """Into empty tables, twice."""
+    """Write the rows into empty tables, twice, and return the rates."""
     empty(database)
     run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
@@ -116,14 +115,14 @@ def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
         for chunk in chunks:
             sink.commit_chunk(chunk)
         seconds.append(time.perf_counter() - began)
-    bare = num_rows / _by_the_driver(database, chunks) if database.is_sqlite else None
+    bare = num_rows / _write_by_driver(database, chunks) if database.is_sqlite else None
     cores = (busy_seconds() - busy) / (time.perf_counter() - start)
     own = 1.0 if database.is_sqlite else 2.0  # this process, and the server's
     return Rates(num_rows / seconds[0], num_rows / seconds[1], bare, max(0.0, cores - own) / (os.cpu_count() or 1))
 
 
-def _by_the_driver(database: Database, chunks: list[ChunkResult]) -> float:
-    """Seconds for the same rows into an empty table, by sqlite3 and nothing else."""
+def _write_by_driver(database: Database, chunks: list[ChunkResult]) -> float:
+    """Return the seconds that sqlite3 alone takes to write the same rows into an empty table."""
     empty(database)
     assert database.sqlite_file is not None
     compiled = upsert("sqlite", predictions).compile(dialect=database.dialect)
@@ -148,7 +147,7 @@ def _by_the_driver(database: Database, chunks: list[ChunkResult]) -> float:
 
 
 def select_rows(database: Database, num_rows: int) -> float:
-    """New images a second, in pages, of a day of `num_rows` of which every other one is predicted."""
+    """Return the new images selected per second, of a day of `num_rows` images of which half are predicted."""
     empty(database)
     with database.write() as connection:
         rows = [{"location": f"/{number}.jpg", "added_at": datetime(2026, 11, 20, 12)} for number in range(num_rows)]
@@ -166,7 +165,7 @@ def select_rows(database: Database, num_rows: int) -> float:
 
 
 def prediction(number: int) -> Prediction:
-    """As of a classifier of photos: a label, its score, the five best, and the file's checksum."""
+    """Return a typical prediction: a label, its score, the five best labels, and the file's checksum."""
     return Prediction(ImageRef(str(number), f"/{number}.jpg"), Output("tabby cat", 0.5, TOP5), "ab" * 32)
 
 
@@ -196,7 +195,7 @@ def open_sqlite() -> Iterator[Database]:
 
 @contextmanager
 def open_users_sqlite() -> Iterator[Database]:
-    """A file that another program made, which keeps its rollback journal."""
+    """Open a file created by another program, which keeps its rollback journal."""
     with open_sqlite() as database:
         assert database.sqlite_file is not None
         with closing(sqlite3.connect(database.sqlite_file)) as connection:
@@ -220,8 +219,8 @@ OPENERS = {
 
 
 def render(result: dict[str, Any]) -> str:
-    """Medians of the rounds."""
-    sizes = [f"{size:,} a transaction, new · again · bare" for size in CHUNK_SIZES]
+    """Return a table of the medians of the rounds."""
+    sizes = [f"{size:,} per transaction, new · again · bare" for size in CHUNK_SIZES]
     lines = ["", f"| rows/s | {' | '.join(sizes)} | selected/s |", "|---" + "|---:" * (len(sizes) + 1) + "|"]
     for figures in result["databases"].values():
         middle = [
@@ -236,7 +235,7 @@ def render(result: dict[str, Any]) -> str:
         for rates in figures["rows_per_second"].values()
         for share in rates["others"]
     ]
-    tail = f"others had {statistics.median(taken):.0%} of the machine, {max(taken):.0%} at most" if taken else ""
+    tail = f"others used {statistics.median(taken):.0%} of the machine, {max(taken):.0%} at most" if taken else ""
     return "\n".join(
         [*lines, "", f"{machine['processor']}, {machine['cores']} cores, {tail}; Python {machine['python']}; "
          f"{result['date']}"]

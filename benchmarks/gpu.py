@@ -1,9 +1,9 @@
-"""The `cuda` executor against what limits it, and against a page-locked DataLoader with the same model.
+"""Compare the `cuda` executor with its slowest stage, and with a page-locked DataLoader with the same model.
 
-Decode, copy and model are measured each alone, then together with 1, 2, 4 … decode workers: a pipeline can't be faster
-than the slowest of the three, so its share of that is what its own work costs. The network costs nothing, or what a
-ResNet-50 does (its blocks as in He et al. 2015, Deep Residual Learning for Image Recognition, table 1; random weights).
-With --device cpu the same runs without a GPU, which shows that it works and no more.
+Decode, copy and model are measured separately, then together with 1, 2, 4 … decode workers: a pipeline can't be faster
+than the slowest of the three, so its share of that rate measures its overhead. The network is negligible (free) or a
+ResNet-50 (blocks as in He et al. 2015, Deep Residual Learning for Image Recognition, table 1; random weights).
+--device cpu runs it without a GPU, only to check that it works.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from infer_app.workers.shared_ring import Ring
 RESULTS = Path(__file__).resolve().parent / "results"
 SIZE = 224
 LIMITS = DecodeLimits(64_000_000)
-LOOK_S = 2.0  # that a rate of one part alone is measured for
+MEASURE_S = 2.0  # duration of the measurement of one part alone
 TIMEOUT_S = 60.0
 STAGES_OF_LOADERS = ("read", "decode", "transform", "collate")
 
 
 @dataclass(frozen=True)
 class Row:
-    """Images a second: of the executor, of its parts alone, and of the DataLoader."""
+    """Images per second of the executor, of its parts alone, and of the DataLoader."""
 
     network: str
     decode: str
@@ -97,7 +97,7 @@ def resnet50() -> nn.Module:
 
 
 class Free(nn.Module):
-    """Looks at a few pixels, so that they must have arrived."""
+    """A network of negligible cost that reads a few pixels, so that they must have been copied."""
 
     def forward(self, pixels: Tensor) -> Tensor:
         return pixels[:, :, ::64, ::64].mean((2, 3))
@@ -107,7 +107,7 @@ NETWORKS: dict[str, Callable[[], nn.Module]] = {"free": Free, "resnet50": resnet
 
 
 class Photos(Dataset[Tensor]):
-    """As a tuned DataLoader has them: libjpeg-turbo and our transform, uint8."""
+    """Data set of a tuned DataLoader: libjpeg-turbo and our transform, uint8."""
 
     def __init__(self, paths: list[Path], recipe: Recipe) -> None:
         self._paths = paths
@@ -116,8 +116,8 @@ class Photos(Dataset[Tensor]):
     def __len__(self) -> int:
         return len(self._paths)
 
-    def __getitem__(self, place: int) -> Tensor:
-        data = self._paths[place].read_bytes()
+    def __getitem__(self, index: int) -> Tensor:
+        data = self._paths[index].read_bytes()
         return transform(decode_image(data, self._recipe, LIMITS), self._recipe)
 
 
@@ -137,9 +137,9 @@ def main() -> None:
     print(table)
     if flags.save:
         stem = RESULTS / f"{date.today().isoformat()}-gpu"
-        told = {"machine": describe_machine() | describe_gpu(), "rows": [asdict(row) for row in rows]}
-        stem.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n")
-        stem.with_suffix(".md").write_text(f"# The cuda executor and its limits\n\n{table}\n")
+        saved = {"machine": describe_machine() | describe_gpu(), "rows": [asdict(row) for row in rows]}
+        stem.with_suffix(".json").write_text(json.dumps(saved, indent=2) + "\n")
+        stem.with_suffix(".md").write_text(f"# The cuda executor and its slowest stage\n\n{table}\n")
 
 
 def build(network: str, decode: str, folder: Path, device: str) -> Artifact:
@@ -170,7 +170,7 @@ def measure(
 def time_executor(
     artifact: Artifact, variant: str, paths: list[Path], workers: int, flags: argparse.Namespace
 ) -> tuple[float, float]:
-    """Its rate over the last three quarters, and what its decoders' CPU time would allow."""
+    """Return the executor's rate over the last three quarters, and the highest rate of its decoders by CPU time."""
     roots = (paths[0].parent,)
     handler = HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits(roots, 1 << 28), LIMITS.max_pixels)
     refs = [ImageRef(str(number), str(path)) for number, path in enumerate(paths)]
@@ -189,28 +189,28 @@ def time_executor(
 
 
 def time_model(model: FixedBatch, flags: argparse.Namespace) -> float:
-    """Of batches that lie on the device."""
+    """Return the model's rate on a batch that is already on the device."""
     batch = torch.randint(0, 255, (flags.batch_size, SIZE, SIZE, 3), dtype=torch.uint8, device=model.device)
     with torch.inference_mode():
         return flags.batch_size * per_second(lambda: model(batch), flags.device)
 
 
 def time_copies(flags: argparse.Namespace) -> float:
-    """From a page-locked slot of the ring."""
+    """Return the rate of copies from a page-locked slot of the ring."""
     stream = open_stream(flags.device)
     with Ring(2, flags.batch_size, SIZE) as ring:
         stream.page_lock(ring.pixels)
         slot = torch.from_numpy(ring.pixels)[0]
         target = torch.empty_like(slot, device=flags.device)
         rate = flags.batch_size * per_second(partial(stream.send, slot, target), flags.device)
-        del slot  # or the ring's memory could not be closed
+        del slot  # otherwise the ring's memory can't be closed
     return rate
 
 
 def time_dataloader(
     model: FixedBatch, recipe: Recipe, paths: list[Path], workers: int, flags: argparse.Namespace
 ) -> float:
-    """Page-locked batches, the next one copied on a stream of its own while the model runs; the last three quarters."""
+    """Return the DataLoader's rate over the last three quarters; it copies page-locked batches while the model runs."""
     is_gpu = flags.device == "cuda"
     photos = Photos(paths, recipe)
     loader = DataLoader(photos, flags.batch_size, num_workers=workers, pin_memory=is_gpu, prefetch_factor=4)
@@ -243,7 +243,7 @@ def per_second(act: Callable[[], object], device: str) -> float:
         act()
     wait_for(device)
     times, began = 0, time.perf_counter()
-    while time.perf_counter() - began < LOOK_S:
+    while time.perf_counter() - began < MEASURE_S:
         act()
         times += 1
     wait_for(device)
@@ -257,7 +257,7 @@ def wait_for(device: str) -> None:
 
 def render(rows: list[Row]) -> str:
     lines = [
-        "| network | decode | workers | images/s | decode · copy · model alone | share of the least | DataLoader |"
+        "| network | decode | workers | images/s | decode · copy · model alone | share of the slowest | DataLoader |"
     ]
     lines += ["|---|---|---:|---:|---:|---:|---:|"]
     for row in rows:

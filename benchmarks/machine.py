@@ -1,4 +1,4 @@
-"""The machine: what it is, and how much of it others take."""
+"""Description of the machine, and the share of it that other programs use."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Protocol, TypeVar
 
 from infer_app.bench.processes import busy_seconds
 
-BUSY = 0.1  # share taken by others from which on a run is marked, and repeated while there is patience
-LOOK_S = 3
+BUSY = 0.1  # share used by others from which on a run is marked, and repeated until the patience has ended
+SAMPLE_S = 3
 
 
 class Measured(Protocol):
@@ -24,7 +24,7 @@ M = TypeVar("M", bound=Measured)
 
 
 def undisturbed(measure: Callable[[], M], patience_s: float) -> M:
-    """What `measure` gives, tried again until the machine was quiet meanwhile or patience has ended."""
+    """Return the result of `measure`, repeated until the machine was quiet meanwhile or `patience_s` has passed."""
     deadline = time.monotonic() + patience_s
     while True:
         while time.monotonic() < deadline and _share_taken() >= BUSY:
@@ -49,7 +49,7 @@ def describe_machine() -> dict[str, str]:
 
 
 def _share_taken() -> float:
-    """Over the next LOOK_S seconds, while this process does nothing."""
+    """Return the share of the machine that is used over the next SAMPLE_S seconds, while this process sleeps."""
     before = busy_seconds()
-    time.sleep(LOOK_S)
-    return (busy_seconds() - before) / LOOK_S / (os.cpu_count() or 1)
+    time.sleep(SAMPLE_S)
+    return (busy_seconds() - before) / SAMPLE_S / (os.cpu_count() or 1)

@@ -1,9 +1,9 @@
-"""`infer run` against programs one could write without it, on torch's DataLoader, SPDL and Ray Data.
+"""Compare `infer run` with programs written without it, on torch's DataLoader, SPDL and Ray Data.
 
-The same photos, the same TorchScript file, the same kind of database. Each run is a process of its own, timed from
-its start to its end: interpreter, imports, loading the network, every commit, exit. All take turns and ratios are
-taken within each round, because the speed of a shared machine changes by the minute. Each program is first given its
-best setting, found by trying some; so a row says what that way of writing it can do.
+All use the same photos, the same TorchScript file and the same kind of database. Each run is a separate process, timed
+from start to exit: interpreter, imports, loading the network, every commit. The programs take turns and ratios are
+taken within each round, because the speed of a shared machine changes by the minute. Each program's best setting is
+searched first, so that a row shows what its approach can reach.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contestants import Contest, Program, Project, Setting, find_setting, told_by_infer
+from contestants import Contest, Program, Project, Setting, find_setting, infer_report
 from machine import BUSY, describe_machine, undisturbed
 from photos import collect_large_photos, collect_photos, find_photos
 from timing import ProgramFailed, Run
@@ -77,7 +77,7 @@ def is_wanted(program: Program, only: list[str]) -> bool:
 
 
 def find_best(project: Project, program: Program, flags: argparse.Namespace) -> Setting:
-    """The setting with the highest rate once running; the one it starts from where nothing is to be tried."""
+    """Return the setting with the highest steady rate, or the initial one without a search."""
     if not flags.search:
         return program.start
 
@@ -94,19 +94,19 @@ def find_best(project: Project, program: Program, flags: argparse.Namespace) -> 
 
 
 def play(project: Project, settings: dict[Program, Setting], number: int, patience_s: float) -> Round:
-    """Everyone once; every other round in the opposite order."""
+    """Run every program once; every other round in the opposite order."""
     turns = {OURS: project.run_infer}
     turns |= {program.name: partial(project.run_program, program, setting) for program, setting in settings.items()}
     played = {name: undisturbed(turns[name], patience_s) for name in list(turns)[:: 1 if number % 2 else -1]}
-    told = ", ".join(f"{name} {run.seconds:.1f} s{_marked(run)}" for name, run in played.items())
-    print(f"round {number}: {told}", flush=True)
+    times = ", ".join(f"{name} {run.seconds:.1f} s{_marked(run)}" for name, run in played.items())
+    print(f"round {number}: {times}", flush=True)
     return {name: played[name] for name in turns}
 
 
 def summarise(
     rounds: list[Round], settings: dict[Program, Setting], reference: dict[int, str], flags: argparse.Namespace
 ) -> dict[str, Any]:
-    ours = told_by_infer(rounds[-1][OURS])
+    ours = infer_report(rounds[-1][OURS])
     ring = ["ring"] if flags.executor == "cuda" else []
     kinds = ("null", "large", "scaled", "int8", "openvino", "frozen")
     set_up = {program.name: str(setting) for program, setting in settings.items()}
@@ -123,7 +123,7 @@ def summarise(
 
 
 def contestant(name: str, rounds: list[Round], reference: dict[int, str]) -> dict[str, Any]:
-    """One figure for each round; `ratios` say how many times as long as infer it took."""
+    """Return the figures of each round; `ratios` are the program's time divided by that of infer."""
     runs = [played[name] for played in rounds]
     keys = ("seconds", "cpu_seconds", "peak_pss", "first_rows_s", "steady_rate", "others")
     return {
@@ -134,12 +134,12 @@ def contestant(name: str, rounds: list[Round], reference: dict[int, str]) -> dic
 
 
 def agreement(reference: dict[int, str], labels: dict[int, str]) -> float:
-    """Share of the photos with the reference's label; a photo that one of them lacks counts against it."""
+    """Return the share of photos with the reference's label; a photo without a label counts as different."""
     return sum(labels.get(image) == label for image, label in reference.items()) / len(labels | reference)
 
 
 def render(result: dict[str, Any]) -> str:
-    """A Markdown table that reads well on a terminal too; medians of the rounds."""
+    """Return a Markdown table of the medians of the rounds, also readable on a terminal."""
     num_photos, machine = result["num_photos"], result["machine"]
     headings = (
         f"{num_photos:,} photos, {result['cores']} cores | images/s | … once running | infer is faster by | "
@@ -193,21 +193,29 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("--photos", type=Path, help="folder of JPEG files, repeated until there are enough")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=[], help="peers with one of these words in their name")
-    parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)), help="that a program may use")
-    parser.add_argument("--null", action="store_true", help="a network that costs nothing: only loading counts")
+    parser.add_argument(
+        "--cores", type=int, default=len(os.sched_getaffinity(0)), help="number of cores that a program may use"
+    )
+    parser.add_argument("--null", action="store_true", help="a network of negligible cost, to measure loading")
     parser.add_argument("--large", action="store_true", help="photos of 12 megapixels, and the null network")
     parser.add_argument(
-        "--scaled", nargs="?", const="ours", choices=("ours", "all"), help="who may decode at a fraction of the size"
+        "--scaled",
+        nargs="?",
+        const="ours",
+        choices=("ours", "all"),
+        help="who may decode JPEGs at a fraction of their size",
     )
     parser.add_argument(
         "--int8", type=Path, nargs="?", const=Path(), metavar="DIR", help="ours in int8, calibrated on DIR"
     )
-    parser.add_argument("--openvino", action="store_true", help="the tuned may use OpenVINO, as we do")
-    parser.add_argument("--executor", default="cpu", help="infer's own: cpu, or cuda for its ring")
-    parser.add_argument("--frozen", action="store_true", help="the tuned freeze their network, without oneDNN's fusion")
-    parser.add_argument("--search", type=int, default=256, help="photos of a trial; 0 takes settings known as good")
+    parser.add_argument("--openvino", action="store_true", help="tuned programs may use OpenVINO, as infer does")
+    parser.add_argument("--executor", default="cpu", help="of infer run: cpu, or cuda for its ring")
+    parser.add_argument(
+        "--frozen", action="store_true", help="tuned programs freeze their network, without oneDNN's fusion"
+    )
+    parser.add_argument("--search", type=int, default=256, help="photos per trial; 0: use settings known to be good")
     parser.add_argument("--patience", type=float, default=0, help="seconds to wait before, or repeat, a disturbed run")
-    parser.add_argument("--scratch", type=Path, help="where photos and databases are put meanwhile")
+    parser.add_argument("--scratch", type=Path, help="folder for temporary photos and databases")
     parser.add_argument("--save", action="store_true", help="write results/<date>-peers….json and .md")
     return parser.parse_args()
 

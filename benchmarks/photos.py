@@ -1,4 +1,4 @@
-"""The photos of a comparison: from a folder, repeated under new names until there are enough."""
+"""Photos for the benchmarks: from a folder, repeated under new names until there are enough."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from pathlib import Path
 
 from PIL import Image
 
-DATA_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"  # where a checkout's neighbour may have some
+DATA_BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"  # a folder beside the checkout may contain photos
 SUFFIXES = (".jpg", ".jpeg")
 WHEEL_PHOTOS = ("astronaut.png", "chelsea.png", "coffee.png", "motorcycle_left.png", "rocket.jpg")
 WIDTH, HEIGHT = 500, 375  # the usual size of ImageNet's photos
 TILES_ACROSS = 8  # of a mosaic: 4000×3000
-NUM_MOSAICS = 50  # that differ
+NUM_MOSAICS = 50  # different ones
 
 
 def find_photos() -> Path | None:
-    """$TEST_DATA/photos, or that of a data folder beside the checkout."""
+    """Return $TEST_DATA/photos or the photos of a data folder beside the checkout; None if neither exists."""
     candidates = [Path(os.environ["TEST_DATA"])] if "TEST_DATA" in os.environ else []
     folders = [folder / "photos" for folder in (*candidates, DATA_BESIDE)]
     return next((folder for folder in folders if folder.is_dir()), None)
 
 
 def collect_photos(source: Path | None, folder: Path, count: int) -> None:
-    """`count` files in `folder`, each a real file with a name of its own."""
+    """Put `count` files into `folder`, each with a name of its own."""
     folder.mkdir()
-    originals = _jpegs_of(source) if source else _photos_of_the_wheel(folder.parent / "originals")
+    originals = _jpegs_of(source) if source else _wheel_photos(folder.parent / "originals")
     for number, original in enumerate(islice(cycle(originals), count)):
         _link_or_copy(original, folder / f"{number:06}-{original.stem}.jpg")
 
 
 def collect_large_photos(source: Path | None, folder: Path, count: int) -> None:
-    """`count` files of 12 megapixels in `folder`: mosaics of the photos, so that they have a camera's detail."""
+    """Put `count` photos of 12 megapixels into `folder`: mosaics, so that they have the detail of a camera's photo."""
     small = folder.parent / "small"
     collect_photos(source, small, NUM_MOSAICS * TILES_ACROSS)
     tiles = cycle(sorted(small.iterdir()))
@@ -57,8 +57,8 @@ def _jpegs_of(source: Path) -> list[Path]:
     return found
 
 
-def _photos_of_the_wheel(folder: Path) -> list[Path]:
-    """Photos that scikit-image ships, as JPEGs of the usual size."""
+def _wheel_photos(folder: Path) -> list[Path]:
+    """Return the photos that scikit-image ships, as JPEGs of the usual size."""
     spec = importlib.util.find_spec("skimage")
     if spec is None or spec.origin is None:
         raise SystemExit("no photos: give a folder with --photos, or pip install scikit-image, which ships some")
@@ -71,7 +71,7 @@ def _photos_of_the_wheel(folder: Path) -> list[Path]:
 
 
 def _link_or_copy(original: Path, copy: Path) -> None:
-    """A hard link where the file system and the owner allow one."""
+    """Make a hard link, or a copy if the file system or the owner does not allow one."""
     try:
         copy.hardlink_to(original)
     except OSError:

@@ -1,8 +1,7 @@
-"""What a chunk costs the driver where Ray Data dispatches it: a read task streams numbers, actors answer at once.
+"""Measure the driver's cost of a chunk that Ray Data dispatches: a read task yields numbers, actors reply immediately.
 
-Beside benchmarks/control_plane.py, which measures the same of `infer_app.cluster.actor_pool`. A number stands for a
-chunk: what it holds would have to be fetched from the driver by its reader, since nothing can be added to a dataset
-that is running. Answers are 8 kB.
+benchmarks/control_plane.py measures the same for `infer_app.cluster.actor_pool`. A number represents a chunk: the
+reader would have to fetch the chunk from the driver, since nothing can be added to a running dataset. Replies are 8 kB.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from ray.data.block import BlockMetadata
 
 
 class Numbers(Datasource):
-    """One block for each number, made one after another."""
+    """A source of numbers: one block for each, created one after another."""
 
     def __init__(self, count: int) -> None:
         self._count = count
@@ -53,14 +52,14 @@ def main() -> None:
     ray.init("local", num_cpus=2, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
     context = DataContext.get_current()
     context.enable_progress_bars = False
-    context.target_max_block_size = 1  # else answers would wait until there are 128 MiB of them
+    context.target_max_block_size = 1  # otherwise replies would wait until there are 128 MiB of them
     dataset = ray.data.read_datasource(Numbers(flags.chunks), override_num_blocks=1, num_cpus=0)
     answers = dataset.map_batches(Answers, batch_size=None, compute=ActorPoolStrategy(size=2), num_cpus=1)
-    print("| chunks | chunks/s | driver CPU, ms a chunk | driver memory, MiB |\n|---:|---:|---:|---:|")
+    print("| chunks | chunks/s | driver CPU, ms per chunk | driver memory, MiB |\n|---:|---:|---:|---:|")
     done, started, cpu = 0, time.monotonic(), time.process_time()
     for bundle in answers.iter_internal_ref_bundles():
         done += len(bundle.block_refs)
-        if done == 1:  # starting is left out
+        if done == 1:  # start-up is not measured
             started, cpu = time.monotonic(), time.process_time()
         if done % 1000 == 0:
             rate, spent = (done - 1) / (time.monotonic() - started), 1e3 * (time.process_time() - cpu) / (done - 1)

@@ -1,7 +1,7 @@
-"""How many images a second one worker reads from elsewhere: one after another, and fetched ahead by several threads.
+"""Measure the images per second that one worker reads from remote storage: one by one, and prefetched by threads.
 
-A server in a process of its own waits LATENCY before it answers, as a storage some way off does. To S3 it is the same
-server, asked by s3fs: its answers are those to GetObject. No decoding and no model.
+A server in a separate process waits for the latency before it replies. For S3 it is the same server, queried by s3fs:
+its replies are those to GetObject. Nothing is decoded, and there is no model.
 
     python benchmarks/remote.py --images FOLDER -n 500 --latency-ms 20
 """
@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=20.0)
     given = parser.parse_args()
     files = sorted(path for path in given.images.iterdir() if path.is_file())
-    print(f"{given.n} images from {given.latency_ms:g} ms away, images/s (CPU ms per image of the reader)")
+    print(f"{given.n} images with a latency of {given.latency_ms:g} ms, images/s (CPU ms per image of the reader)")
     with _server(files, given.latency_ms / 1e3) as port:
         os.environ |= {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "any"}
         os.environ |= {"AWS_SECRET_ACCESS_KEY": "any", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -44,12 +44,12 @@ def main() -> None:
             print(f"{place:32}", end="")
             _measure("one by one", refs, _one_by_one, _limits(place, 1))
             for concurrency in (1, 4, 8, 16):
-                _measure(f"ahead, {concurrency:2}", refs, _ahead, _limits(place, concurrency))
+                _measure(f"prefetched, {concurrency:2}", refs, _prefetched, _limits(place, concurrency))
             print()
 
 
 def _measure(name: str, refs: tuple[ImageRef, ...], read: Callable[..., None], limits: ReadLimits) -> None:
-    read_image(refs[0].location, limits)  # what is loaded and connected first
+    read_image(refs[0].location, limits)  # imports and the first connection are not measured
     started, cpu = time.monotonic(), time.process_time()
     read(refs, limits)
     seconds, cpu = time.monotonic() - started, time.process_time() - cpu
@@ -61,8 +61,8 @@ def _one_by_one(refs: tuple[ImageRef, ...], limits: ReadLimits) -> None:
         read_image(ref.location, limits)
 
 
-def _ahead(refs: tuple[ImageRef, ...], limits: ReadLimits) -> None:
-    """As a worker: the next chunk is expected while one is in hand."""
+def _prefetched(refs: tuple[ImageRef, ...], limits: ReadLimits) -> None:
+    """Read like a worker, which prefetches the next chunk while it processes the current one."""
     prefetch = Prefetch(limits)
     chunks = [Chunk(first, refs[first : first + CHUNK]) for first in range(0, len(refs), CHUNK)]
     prefetch.expect(chunks[0])

@@ -1,7 +1,7 @@
-"""The `ray` executor beside the `cpu` executor and a straightforward Ray Data pipeline, on the cores of one machine.
+"""Compare the `ray` executor with the `cpu` executor and a simple Ray Data pipeline, on the cores of one machine.
 
-The photos, the network, the turns and the timing are those of peers.py. On one machine Ray can only cost: this says how
-much. `once running` leaves starting out, which on a cluster is once a night.
+Photos, network, turns and timing are those of peers.py. On one machine Ray can only add overhead, which this measures.
+`once running` leaves out start-up, which on a cluster happens once per run.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def contestants(project: Project) -> dict[str, Callable[[], Run]]:
 
 
 def render(played: dict[str, list[Run]], num_photos: int) -> str:
-    """Medians of the rounds; ratios are taken within a round, since the speed of a shared machine changes."""
+    """Return a table of medians; ratios are taken within a round, since the speed of a shared machine changes."""
     heads = (
         "images/s",
         "once running",
@@ -84,7 +84,7 @@ def render(played: dict[str, list[Run]], num_photos: int) -> str:
         [
             *lines,
             "",
-            f"The labels of both executors are {'the same' if same[RAY] else 'NOT THE SAME'}. {machine['processor']} "
+            f"The labels of both executors are {'equal' if same[RAY] else 'NOT EQUAL'}. {machine['processor']} "
             f"({machine['instructions']}), {machine['cores']} cores; Python {machine['python']}, "
             f"torch {machine['torch']}; {date.today().isoformat()}",
         ]
@@ -96,9 +96,9 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("-n", "--num-photos", type=int, default=5000)
     parser.add_argument("--photos", type=Path, help="folder of JPEG files, repeated until there are enough")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--ours", action="store_true", help="our two executors, without Ray Data")
+    parser.add_argument("--ours", action="store_true", help="only infer's two executors, without Ray Data")
     parser.add_argument("--cores", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--scratch", type=Path, help="where photos and databases are put meanwhile")
+    parser.add_argument("--scratch", type=Path, help="folder for temporary photos and databases")
     parser.add_argument("--save", action="store_true", help="write results/<date>-scale-out.json and .md")
     return parser.parse_args(namespace=argparse.Namespace(large=False))
 

@@ -1,4 +1,4 @@
-"""A contestant's process from its start to its end, and when its rows were written."""
+"""Time a contestant's process from start to exit, and the writes of its rows."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from infer_app.bench.processes import Cost, run_measured
 
 @dataclass(frozen=True)
 class Run:
-    """One process and what it wrote."""
+    """Measurements of one process, and the labels that it wrote."""
 
     seconds: float  # wall clock: interpreter, imports, model, all images, exit
-    cpu_seconds: float  # of the process and those it started
-    peak_pss: int  # bytes, of all of them together
-    others: float  # share of the machine that was taken by anything else, 0-1
+    cpu_seconds: float  # of the process and its children
+    peak_pss: int  # bytes, of all of them
+    others: float  # share of the machine that other programs used, 0-1
     first_rows_s: float  # from the start until the first rows were written
     steady_rate: float  # images per second between the first commit and the last
     labels: dict[int, str]  # image id: label
-    output: str  # what it printed
+    output: str  # standard output
 
 
 class ProgramFailed(Exception):
-    """It ended with an error, which is told."""
+    """A program exited with an error, which the message contains."""
 
 
 class _Written(NamedTuple):
@@ -39,7 +39,7 @@ class _Written(NamedTuple):
 
 
 def time_process(command: Sequence[str], folder: Path, database: Path, table: str, cores: Collection[int]) -> Run:
-    """Runs it on these cores; what it wrote is read from `table`. Raises ProgramFailed."""
+    """Run the command on these cores and read what it wrote from `table`. Raises ProgramFailed."""
     started = datetime.now(UTC)
     cost = call(command, folder, cores)
     written = _read_rows(database, table)
@@ -56,11 +56,11 @@ def time_process(command: Sequence[str], folder: Path, database: Path, table: st
 
 
 def call(command: Sequence[str], folder: Path, cores: Collection[int] | None = None) -> Cost:
-    """Raises ProgramFailed with its standard error."""
+    """Run the command. Raises ProgramFailed with its output if it exits with an error."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("INFER_")}
     cost = run_measured(command, folder=folder, environ=environ, cores=cores)
     if cost.exit_code:
-        raise ProgramFailed(f"{' '.join(command)} ended with {cost.exit_code}\n{cost.output}{cost.errors}")
+        raise ProgramFailed(f"{' '.join(command)} exited with {cost.exit_code}\n{cost.output}{cost.errors}")
     return cost
 
 

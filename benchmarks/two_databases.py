@@ -1,7 +1,7 @@
-"""What it costs that another database lists the images: a day of new ones selected and counted, by pairs of databases.
+"""Measure selecting and counting a day's new images if another database lists them, for pairs of databases.
 
-Half of the day is predicted. Beside each pair stands the path over one database, of the results' kind. Servers are
-private ones on this machine, so that no network is in it: each page of 5,000 ids costs two round trips more.
+Half of the day is predicted. Each pair is compared with one database alone, of the results' kind. The servers are
+private ones on this machine: over a network each page of 5,000 ids would take two round trips more.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PAIRS = ("sqlite-postgres", "postgres-sqlite", "sqlite-mariadb", "mariadb-sqlite
 
 def main() -> None:
     flags = read_flags()
-    print(f"| {flags.num_images:,} images | new selected, µs an image | first page, ms | day counted, s | peak MiB |")
+    print(f"| {flags.num_images:,} images | new selected, µs per image | first page, ms | day counted, s | peak MiB |")
     print("|---|---:|---:|---:|---:|")
     for pair in flags.pairs:
         kinds = pair.split("-")
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def fill_images(database: Database, num_images: int) -> None:
-    """Spread over the day."""
+    """Insert images, spread over the day."""
     at, step = datetime(2026, 11, 20), timedelta(days=1) / num_images
     numbers = iter(range(num_images))
     while some := list(islice(numbers, 10_000)):

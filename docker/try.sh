@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Builds the image without a daemon and proves what README.md beside this file promises. As root on Debian 12 or newer:
+# Builds the image without a daemon and checks the claims of README.md in this folder. As root on Debian 12 or newer:
 #   apt-get install mmdebstrap buildah umoci runc
 #   docker/try.sh [arguments of `buildah build`, for example --build-arg TORCH_INDEX=…]
-# All of it lies in a temporary folder of some GB; MEMORY_LIMIT=0 leaves out what needs memory cgroups.
+# It uses a temporary folder of some GB; MEMORY_LIMIT=0 skips what needs memory cgroups.
 set -euo pipefail
 if [[ ${1:-} == -h || ${1:-} == --help ]]; then
     sed -n '2,/^set /{/^set /d; s/^# \{0,1\}//p}' "$0"
@@ -28,9 +28,9 @@ clean_up() {
     rm -rf -- "$work"
 }
 
-say() { printf '== %4d s  %s\n' "$SECONDS" "$*"; }
+log() { printf '== %4d s  %s\n' "$SECONDS" "$*"; }
 
-# Images of our own: none of the user's is touched, and nothing is left.
+# A storage of its own: the user's images are not touched, and nothing is left over.
 build_tool() { buildah --root "$work/images" --runroot "$work/runroot" "$@"; }
 
 build() { # EXTRAS TAG [arguments]
@@ -42,7 +42,7 @@ build() { # EXTRAS TAG [arguments]
     build_tool images --format '{{.Name}} {{.Size}}' "localhost/$tag"
 }
 
-# start COMMAND… as docker's --read-only --tmpfs /tmp --memory "$memory" -v data:/data -v photos:/photos:ro would.
+# start COMMAND…: like docker run --read-only --tmpfs /tmp --memory "$memory" -v data:/data -v photos:/photos:ro
 memory=0
 start() {
     python3 - "$work" "$memory" "$@" <<'PYTHON' || return
@@ -67,73 +67,73 @@ PYTHON
     runc run --bundle "$work/bundle" "$name" </dev/null
 }
 
-# must_end CODE COMMAND…
-must_end() {
+# expect_exit CODE COMMAND…
+expect_exit() {
     local code=0 wanted=$1
     shift
     "$@" || code=$?
-    [[ $code == "$wanted" ]] || { echo "ended with $code instead of $wanted: $*"; exit 1; }
+    [[ $code == "$wanted" ]] || { echo "exited with $code instead of $wanted: $*"; exit 1; }
 }
 
 # stop_after SECONDS: a run that is process 1 gets SIGTERM and ends with 143.
 stop_after() {
     local begun
     start infer run --date today --workers 1 --config demo/infer.toml &
-    local night=$!
+    local run=$!
     sleep "$1"
     runc kill "$name" TERM
     begun=$SECONDS
-    must_end 143 wait "$night"
-    say "SIGTERM after $1 s: ended $((SECONDS - begun)) s later with 143"
+    expect_exit 143 wait "$run"
+    log "SIGTERM after $1 s: exited $((SECONDS - begun)) s later with 143"
 }
 
-say "a Debian without Python as the base"
+log "a Debian without Python as the base"
 mmdebstrap --quiet --variant=minbase bookworm "$work/base.tar"
 base=$(build_tool from scratch)
 build_tool add --quiet "$base" "$work/base.tar" / >/dev/null
 build_tool commit --quiet --rm "$base" localhost/base >/dev/null
 
-say "build"
+log "build"
 build postgres infer_app "$@"
-say "build, with the packages of the demo"
+log "build, with the packages of the demo"
 build postgres,demo infer_app-demo "$@"
 build_tool push --quiet localhost/infer_app-demo "oci:$work/image:try"
 umoci unpack --image "$work/image:try" "$work/bundle" >/dev/null
 install -d -o 10001 -g 10001 "$work/data" "$work/photos"
 cp "$work/bundle/config.json" "$work/config.json"
 
-say "the image's own user, a read-only root, 64 MB of /dev/shm, no compiler, no pip, no cache"
-must_end 0 start infer --version
-# shellcheck disable=SC2016  # the container is to expand it
-must_end 0 start sh -euc '
+log "the image's own user, a read-only root, 64 MB of /dev/shm, no compiler, no pip, no cache"
+expect_exit 0 start infer --version
+# shellcheck disable=SC2016  # expanded in the container
+expect_exit 0 start sh -euc '
     test "$(id -u)" = 10001
     if touch /x 2>/dev/null || touch /opt/infer/x 2>/dev/null; then exit 1; fi
     grep -q " /dev/shm .*size=65536k" /proc/mounts
     if command -v gcc || command -v cc || command -v pip; then exit 1; fi
     test -z "$(ls /var/lib/apt/lists /var/cache/apt /root/.cache 2>/dev/null | grep -v :)"
     python -c "import openvino, psycopg"'
-must_end 0 start infer quickstart demo
+expect_exit 0 start infer quickstart demo
 
-say "snooze becomes the program that it waits for"
-must_end 0 start snooze -H '*' -M '*' -S '*' infer --version
+log "snooze executes its command"
+expect_exit 0 start snooze -H '*' -M '*' -S '*' infer --version
 
-say "photos that are recorded elsewhere, SIGTERM while it loads and while it works"
+log "photos recorded under another path; SIGTERM during start-up and during the run"
 for number in {1..2000}; do
     ln "$work/data/demo/photos/astronaut.png" "$work/photos/$number.png" 2>/dev/null ||
         cp "$work/data/demo/photos/astronaut.png" "$work/photos/$number.png"
 done
-must_end 0 start infer images add /photos --date today --config demo/infer.toml
+expect_exit 0 start infer images add /photos --date today --config demo/infer.toml
 stop_after 2
 stop_after 15
-must_end 0 start infer verify --date today --config demo/infer.toml
+expect_exit 0 start infer verify --date today --config demo/infer.toml
 
 if [[ ${MEMORY_LIMIT:-1} != 0 ]]; then
-    say "a limit of 1 GB"
+    log "a limit of 1 GB"
     memory=$((1 << 30))
     # shellcheck disable=SC2016
-    must_end 0 start sh -c 'infer run --date today --config demo/infer.toml --limit 500; code=$?
+    expect_exit 0 start sh -c 'infer run --date today --config demo/infer.toml --limit 500; code=$?
         cat /sys/fs/cgroup/memory.peak /sys/fs/cgroup/memory/memory.max_usage_in_bytes 2>/dev/null
         exit "$code"'
 fi
-must_end 0 start infer verify --date today --config demo/infer.toml
-say "all of it holds"
+expect_exit 0 start infer verify --date today --config demo/infer.toml
+log "all checks passed"

@@ -1,7 +1,7 @@
 """Daily in Airflow 3: a task for each day, with the exit codes of `infer run` as Airflow's states.
 
-Change PROJECT, INFER and ZONE and copy it into the folder of DAGs. The database's URL and the ping's may come as
-INFER_DATABASE__URL and INFER_PING__URL in the workers' environment. infer must be installed where the task runs.
+Change PROJECT, INFER and ZONE and copy this file into the DAG folder. The URLs of the database and the ping may be set
+as INFER_DATABASE__URL and INFER_PING__URL in the workers' environment. infer must be installed where the task runs.
 """
 
 from datetime import datetime, timedelta
@@ -16,31 +16,31 @@ INFER = "/opt/infer_app/.venv/bin/infer"
 ZONE = "Europe/Berlin"  # also [run] time_zone in infer.toml
 
 DONE = {0}
-SKIPPED = {75}  # the time budget: the next run does the rest
-RETRIED = {10, 13, 14, 137}  # database away, day held by another run, storage away, memory
-# Everything else fails at once. Above all 3, too many rejected: a second try would find nothing new and succeed.
+SKIPPED = {75}  # the time budget: the next run continues
+RETRIED = {10, 13, 14, 137}  # database unavailable, day held by another run, storage unavailable, memory
+# Every other code fails at once, above all 3, too many rejected: a retry would find nothing new and succeed.
 
-# The interval of a run begins at 02:30 of the day it is about; in UTC that may be the day before.
+# The interval of a run begins at 02:30 of the day that it predicts; in UTC that may be the day before.
 DAY = f"{{{{ data_interval_start.in_timezone('{ZONE}').to_date_string() }}}}"
 
 
 def judge(last_line: str) -> int:
-    """The exit code, which the command prints as its last line."""
+    """Return the exit code, which the command prints as its last line, or raise for a skipped or failed task."""
     exit_code = int(last_line)
     if exit_code in DONE:
         return exit_code
     if exit_code in SKIPPED:
-        raise AirflowSkipException("stopped by the time budget, the next run does the rest")
+        raise AirflowSkipException("stopped by the time budget, the next run continues")
     if exit_code in RETRIED:
-        raise AirflowException(f"infer run ended with exit code {exit_code}: tried again")
-    raise AirflowFailException(f"infer run ended with exit code {exit_code}: the log says why")
+        raise AirflowException(f"infer run ended with exit code {exit_code}: retried")
+    raise AirflowFailException(f"infer run ended with exit code {exit_code}: see the log")
 
 
 with DAG(
     dag_id="infer",
     schedule=CronDataIntervalTimetable("30 2 * * *", timezone=ZONE),
     start_date=datetime(2026, 1, 1),
-    catchup=False,  # infer looks three days back; `airflow backfill create` is for more
+    catchup=False,  # infer looks back three days; for more use `airflow backfill create`
     max_active_runs=1,
     tags=["infer"],
 ):
@@ -52,5 +52,5 @@ with DAG(
         append_env=True,
         retries=4,
         retry_delay=timedelta(minutes=15),
-        execution_timeout=timedelta(hours=6),  # a SIGTERM: what is in flight is committed
+        execution_timeout=timedelta(hours=6),  # sends SIGTERM; chunks in progress are committed
     )

@@ -20,13 +20,13 @@ main() {
 
     local infer
     infer=$(find_infer) || fail "infer is not installed in $PWD/.venv, nor beside this script, nor on PATH"
-    log=$(mktemp) || fail "no temporary file can be made in ${TMPDIR:-/tmp}"
+    log=$(mktemp) || fail "can't create a temporary file in ${TMPDIR:-/tmp}"
     trap 'rm -f -- "$log"' EXIT
 
     local exit_code=0
     run_to_log "$infer" run --date yesterday --quiet "$@" || exit_code=$?
     if ((exit_code != 0)); then
-        tell "$exit_code" "$infer" run --date yesterday --quiet "$@"
+        report_failure "$exit_code" "$infer" run --date yesterday --quiet "$@"
     fi
     exit "$exit_code"
 }
@@ -48,15 +48,15 @@ find_infer() {
 }
 
 # bash handles no signal while it waits for a command in the foreground. So infer runs in the background, in a
-# process group of its own (set -m), and gets each signal exactly once: at the first it commits what is in flight
-# and ends with 143, at the second it would end at once.
+# process group of its own (set -m), and gets each signal exactly once: at the first one it commits the chunks in
+# progress and exits with 143, at a second one it exits at once.
 run_to_log() {
     local infer_pid exit_code signalled=yes
     set -m
     "$@" >"$log" 2>&1 </dev/null &
     infer_pid=$!
     trap 'signalled=yes; kill -TERM "$infer_pid" 2>/dev/null || true' TERM HUP INT
-    while [[ $signalled == yes ]]; do # a signal ends `wait` early
+    while [[ $signalled == yes ]]; do # a signal interrupts `wait`
         signalled=no
         exit_code=0
         wait "$infer_pid" 2>/dev/null || exit_code=$?
@@ -64,7 +64,7 @@ run_to_log() {
     return "$exit_code"
 }
 
-tell() {
+report_failure() {
     local exit_code=$1 num_lines
     shift
     echo "$(printf '%q ' "$@")in $PWD on $(uname -n)"
@@ -74,26 +74,26 @@ tell() {
         echo "the last 100 of $num_lines lines:"
     fi
     tail -n 100 -- "$log"
-    [[ -s $log ]] || echo "what it said is lost: is ${TMPDIR:-/tmp} full?"
+    [[ -s $log ]] || echo "its output is lost: is ${TMPDIR:-/tmp} full?"
 }
 
 meaning() {
     case $1 in
-        1) echo "the run failed (a bug, or workers that kept dying); the lines below say why" ;;
+        1) echo "the run failed (a bug, or workers that kept dying); see the lines below" ;;
         2) echo "a wrong flag or setting" ;;
         3) echo "more images were rejected than --max-rejected allows (\`infer rejects\` lists them), or the model failed on most" ;;
         10) echo "the database can't be reached; the next run catches up" ;;
         11) echo "the tables are not up to date; run \`infer db upgrade\`" ;;
         12) echo "the model is missing, changed, or fails its golden images" ;;
-        13) echo "another run holds this day, or one before it, and goes on; this one left it alone" ;;
-        14) echo "the image storage is unavailable; no image was rejected for it, the next run catches up" ;;
-        75) echo "stopped by the time budget; what was done is kept, the next run does the rest" ;;
+        13) echo "another run holds this day or an earlier one and continues; this run changed nothing" ;;
+        14) echo "the image storage is unavailable; no image was rejected because of it, the next run catches up" ;;
+        75) echo "stopped by the time budget; committed results are kept, the next run continues" ;;
         126 | 127) echo "the command can't be started" ;;
-        137) echo "killed, often because memory ran out; what was committed is kept, the next run does the rest" ;;
+        137) echo "killed, often because memory ran out; committed results are kept, the next run continues" ;;
         129 | 13[0-9] | 14[0-9] | 15[0-9])
-            echo "ended by signal $(($1 - 128)); what was committed is kept, the next run does the rest"
+            echo "ended by signal $(($1 - 128)); committed results are kept, the next run continues"
             ;;
-        *) echo "not a code that infer gives" ;;
+        *) echo "not an exit code of infer" ;;
     esac
 }
 

@@ -1,6 +1,6 @@
-"""What one writes without infer_app: a torch DataLoader over the rows of a table, predictions into another table.
+"""Predict with a torch DataLoader over the rows of a table, and write the predictions to another table.
 
-Nothing here is slow on purpose, and nothing guards against a broken image, a crash or a second start.
+Nothing here is slow on purpose, and nothing handles a broken image, a crash or a second start.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Sample = tuple[int, Tensor]
 
 
 class Images(Dataset[Sample]):
-    """(id, pixels) of each row."""
+    """The (id, pixels) of each row."""
 
     def __init__(self, rows: list[tuple[int, str]], decode: Callable[[str], Tensor]) -> None:
         self.rows = rows
@@ -37,7 +37,7 @@ def main() -> None:
     table = Table(flags.database)
     images = Images(table.images(flags.limit), DECODERS[flags.decoder])
     loader = DataLoader(images, batch_size=flags.batch_size, num_workers=flags.workers)
-    batches = iter(loader)  # workers begin to load while the network is made ready
+    batches = iter(loader)  # workers start to load while the network is prepared
     predict = open_network(flags.network, flags.ready, flags.batch_size, flags.threads)
     for ids, pixels in batches:
         table.write(ids.tolist(), *best_classes(predict(pixels)))

@@ -1,4 +1,4 @@
-"""The flags that all programs share."""
+"""Flags that all programs share."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def read_flags(about: str | None) -> argparse.Namespace:
     parser.add_argument("database")
     parser.add_argument("network", help="a TorchScript file")
     parser.add_argument("--decoder", choices=DECODERS, default="pillow")
-    parser.add_argument("--ready", choices=READY, default="saved", help="how the network is made ready")
+    parser.add_argument("--ready", choices=READY, default="saved", help="how the network is prepared")
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--workers", type=int, default=2, help="that load images; with Ray, that predict")
-    parser.add_argument("--threads", type=int, default=0, help="of the network; 0 is torch's default")
-    parser.add_argument("--limit", type=int, default=-1, help="images; -1 is all")
+    parser.add_argument("--workers", type=int, default=2, help="workers that load images; with Ray, that predict")
+    parser.add_argument("--threads", type=int, default=0, help="threads for the network; 0: torch's default")
+    parser.add_argument("--limit", type=int, default=-1, help="number of images; -1: all")
     return parser.parse_args()

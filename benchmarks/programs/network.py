@@ -1,4 +1,4 @@
-"""The TorchScript file as a function of a batch, made ready in one of the ways torch offers."""
+"""The TorchScript file as a function of a batch, prepared in one of several ways."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ READY = (*_READY, "openvino")
 
 
 def open_network(path: str, ready: str, batch_size: int, threads: int) -> Callable[[Tensor], Tensor]:
-    """Scores of a batch: of (n, 3, SIZE, SIZE) float32 as it is, of (n, SIZE, SIZE, 3) uint8 after normalising it."""
+    """Return a function from batch to scores; a batch is (n, 3, SIZE, SIZE) float32 or raw (n, SIZE, SIZE, 3) uint8."""
     if threads:
         torch.set_num_threads(threads)
     if ready == "fused":
@@ -36,7 +36,7 @@ def open_network(path: str, ready: str, batch_size: int, threads: int) -> Callab
     @torch.inference_mode()
     def predict(batch: Tensor) -> Tensor:
         num_images = len(batch)
-        if ready != "saved" and num_images < batch_size:  # a new shape would be compiled anew
+        if ready != "saved" and num_images < batch_size:  # a new shape would be compiled again
             batch = torch.cat([batch, batch.new_zeros(batch_size - num_images, *batch.shape[1:])])
         if batch.dtype == torch.uint8:
             batch = batch.permute(0, 3, 1, 2).to(torch.float32, memory_format=torch.channels_last)
@@ -44,7 +44,7 @@ def open_network(path: str, ready: str, batch_size: int, threads: int) -> Callab
         return module(batch)[:num_images]
 
     if ready != "saved":
-        for _ in range(WARM_UP_RUNS):  # the first is profiled, the second compiles
+        for _ in range(WARM_UP_RUNS):  # the first run is profiled, the second one compiled
             predict(torch.zeros(batch_size, SIZE, SIZE, 3, dtype=torch.uint8))
     return predict
 
@@ -53,14 +53,14 @@ def _converted(module: torch.jit.ScriptModule, batch_size: int, threads: int) ->
     import openvino
 
     example = torch.zeros(batch_size, 3, SIZE, SIZE)
-    how = {"INFERENCE_PRECISION_HINT": "f32"}  # as all others compute
+    options = {"INFERENCE_PRECISION_HINT": "f32"}  # like all others
     if threads:
-        how["INFERENCE_NUM_THREADS"] = str(threads)
-    compiled = openvino.compile_model(openvino.convert_model(module, example_input=example), "CPU", how)
+        options["INFERENCE_NUM_THREADS"] = str(threads)
+    compiled = openvino.compile_model(openvino.convert_model(module, example_input=example), "CPU", options)
     return lambda batch: torch.from_numpy(compiled(batch.contiguous().numpy())[0])
 
 
 def best_classes(scores: Tensor) -> tuple[list[list[int]], list[list[float]]]:
-    """The TOP_K classes of each image and their probabilities, best first."""
+    """Return the TOP_K classes of each image and their probabilities, best first."""
     top = scores.softmax(dim=1).topk(TOP_K, dim=1)
     return top.indices.tolist(), top.values.tolist()

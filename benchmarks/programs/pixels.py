@@ -1,4 +1,4 @@
-"""From a photo's path to the network's 224×224 pixels: EfficientNet's recipe, a centre square, then bicubic."""
+"""Load a photo as the network's 224×224 pixels by EfficientNet's recipe: a centre square, then bicubic resizing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MEAN, STD = 127.0, 128.0
 
 
 def pillow_floats(location: str) -> torch.Tensor:
-    """What most scripts do: Pillow, and each image normalised by itself; (3, SIZE, SIZE) float32."""
+    """Load with Pillow and normalise each image, as most scripts do; (3, SIZE, SIZE) float32."""
     with Image.open(location) as image:
         ImageOps.exif_transpose(image, in_place=True)
         rgb = image.convert("RGB")
@@ -27,12 +27,12 @@ def pillow_floats(location: str) -> torch.Tensor:
 
 
 def turbo_bytes(location: str) -> torch.Tensor:
-    """libjpeg-turbo and torch's antialiased uint8 resize, normalised later in the batch; (SIZE, SIZE, 3) uint8."""
+    """Load with libjpeg-turbo and torch's antialiased uint8 resize, without normalising; (SIZE, SIZE, 3) uint8."""
     return _resized(_turbo().decode(Path(location).read_bytes(), TJPF_RGB))
 
 
 def scaled_bytes(location: str) -> torch.Tensor:
-    """The same of a photo that libjpeg-turbo decodes at 1/2, 1/4 or 1/8 while the square keeps twice the target."""
+    """Load like turbo_bytes, but decode at 1/2, 1/4 or 1/8 as long as the square has twice the target size."""
     data = Path(location).read_bytes()
     width, height, *_ = _turbo().decode_header(data)
     side = _square(width, height)[2]
@@ -41,7 +41,7 @@ def scaled_bytes(location: str) -> torch.Tensor:
 
 
 def ffmpeg_bytes(location: str) -> torch.Tensor:
-    """SPDL's own decoder, which crops and resizes inside FFmpeg; (SIZE, SIZE, 3) uint8."""
+    """Load with SPDL's decoder, which crops and resizes inside FFmpeg; (SIZE, SIZE, 3) uint8."""
     import spdl.io
 
     side = f"floor({CROP}*min(iw,ih))"
@@ -66,7 +66,7 @@ def _resized(rgb: np.ndarray) -> torch.Tensor:
 
 
 def _square(width: int, height: int) -> tuple[int, int, int]:
-    """Left, top and side, by the rounding of the recipe's original."""
+    """Return left, top and side of the centre square, rounded as in the original recipe."""
     side = int(CROP * min(width, height))
     return (width - side + 1) // 2, (height - side + 1) // 2, side
 

@@ -1,6 +1,6 @@
-"""The same with Ray Data, as its guide to offline batch inference has it: a map that decodes, actors with the network.
+"""Predict with Ray Data as in its guide to offline batch inference: a map that decodes, actors with the network.
 
-Ray fuses the two, so that each actor decodes what it predicts.
+Ray fuses the two, so that each actor decodes the images that it predicts.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Row = dict[str, Any]
 
 
 class Predict:
-    """An actor: the network is made ready once."""
+    """An actor, which prepares the network once."""
 
-    def __init__(self, *how: Any) -> None:
-        self.network = open_network(*how)
+    def __init__(self, *options: Any) -> None:
+        self.network = open_network(*options)
 
     def __call__(self, batch: dict[str, np.ndarray]) -> dict[str, Any]:
         classes, scores = best_classes(self.network(torch.from_numpy(batch["pixels"])))

@@ -1,6 +1,6 @@
-"""The same with SPDL: threads instead of processes, as its guide to migrating from a DataLoader has it.
+"""Predict with SPDL: threads instead of processes, as in its guide to migrating from a DataLoader.
 
-Decoders and torch release the GIL, so that threads decode side by side; batches are not copied between processes.
+Decoders and torch release the GIL, so that threads decode in parallel; batches are not copied between processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The database of every contestant: images are read from it and predictions written to it, a transaction a batch."""
+"""The database of every contestant: source of the images and target of the predictions, a transaction per batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 
 class Table:
-    """One SQLite file with the tables infer_images, which is there, and predictions, which is made."""
+    """An SQLite file with the table infer_images, and the table predictions, which is created."""
 
     def __init__(self, path: str) -> None:
         self._database = sqlite3.connect(path)
@@ -20,12 +20,12 @@ class Table:
         )
 
     def images(self, limit: int) -> list[tuple[int, str]]:
-        """(id, location) of each image."""
+        """Return the (id, location) of each image."""
         select = "SELECT id, location FROM infer_images ORDER BY id LIMIT ?"
         return self._database.execute(select, (limit,)).fetchall()
 
     def write(self, ids: list[int], classes: list[list[int]], scores: list[list[float]]) -> None:
-        """One transaction for the batch."""
+        """Write a batch in one transaction."""
         now = datetime.now(UTC).isoformat()
         rows = [
             (image_id, str(best[0]), top[0], json.dumps(list(zip(best, top, strict=True))), now)

@@ -62,12 +62,12 @@ def test_every_exit_code_is_passed_on_and_explained(stub_infer, exit_code):
     job = daily(stub_infer(f"exit {exit_code}"))
     assert job.returncode == exit_code
     assert f"exit code {exit_code}: " in job.stdout
-    assert "not a code that infer gives" not in job.stdout
+    assert "not an exit code of infer" not in job.stdout
 
 
 def test_a_log_that_could_not_be_kept_is_told(stub_infer):
     """As infer with standard error on a full disk: nothing could be written, and the exit code is still its own."""
-    assert "what it said is lost: is /tmp full?" in daily(stub_infer("exit 10")).stdout
+    assert "its output is lost: is /tmp full?" in daily(stub_infer("exit 10")).stdout
     assert "is lost" not in daily(stub_infer("echo why; exit 10")).stdout
 
 

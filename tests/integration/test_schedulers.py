@@ -192,14 +192,14 @@ tests:
         exp_alerts:
           - exp_labels: {{severity: warning, project: /p, model: late, instance: lab}}
             exp_annotations:
-              summary: "late in /p on lab: no good night for 1d 10h 0m 0s"
+              summary: "late in /p on lab: no successful run for 1d 10h 0m 0s"
               description: {description}
       - eval_time: 30h
         alertname: InferNeverSucceeded
         exp_alerts:
           - exp_labels: {{severity: warning, project: /p, model: never, instance: lab}}
             exp_annotations:
-              summary: "never in /p on lab: never ended with exit code 0, the last time with 12"
+              summary: "never in /p on lab: no run has succeeded, the last exit code was 12"
       - {{eval_time: 50h, alertname: InferMetricsMissing}}
 """
 
