@@ -87,7 +87,7 @@ class Broken:
     stage: str  # read, decode, transform, model, outputs or write
     file: FileFacts = FileFacts()
     decoder: str = ""
-    model: int | None = None  # of the chunk's models the one that failed on it; None: no model got it
+    model_index: int | None = None  # in the handler's models, of the one that failed; None: it failed before any model
 
     @property
     def may_be_models_fault(self) -> bool:
@@ -123,7 +123,7 @@ class Prediction:
     ref: ImageRef
     output: Output
     sha256: str | None  # of the bytes that were predicted
-    model: int = 0  # which of the handler's models made it
+    model_index: int = 0  # in the handler's models
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class NewImage:
     """An image to predict, with the indices of the run's models that it is new for."""
 
     ref: ImageRef
-    models: tuple[int, ...]
+    model_indices: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,14 +140,14 @@ class Chunk:
 
     number: int
     refs: tuple[ImageRef, ...]
-    models: tuple[int, ...] = (0,)  # indices of the handler's models that the refs are new for
+    model_indices: tuple[int, ...] = (0,)  # indices of the handler's models that the refs are new for
     slot: int | None = None  # of the ring, for its pixels
     files: tuple[FileFacts, ...] = ()  # of each ref, after it was read
     num_bytes: tuple[int, ...] = ()  # of the file in each row of its slot; 0: the row has pixels
 
     def of(self, refs: Iterable[ImageRef]) -> Chunk:
         """Return a chunk of some of its refs, without a slot, to be read again."""
-        return Chunk(self.number, tuple(refs), self.models)
+        return Chunk(self.number, tuple(refs), self.model_indices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +176,7 @@ class ChunkResult:
     number: int
     predictions: tuple[Prediction, ...]
     broken: tuple[Broken, ...]
-    models: tuple[int, ...] = (0,)  # those of the chunk
+    model_indices: tuple[int, ...] = (0,)  # those of the chunk
     cpu_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
     wall_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
     wait_seconds: dict[str, float] = field(
@@ -192,17 +192,17 @@ class ChunkResult:
         """Return the number of images, each counted once for all models."""
         return len({ref.image_id for ref in self.refs})
 
-    def of_model(self, model: int) -> ChunkResult:
+    def of_model(self, model_index: int) -> ChunkResult:
         """Return the results of one model, with the measurements of the whole chunk."""
-        if self.models == (model,):
+        if self.model_indices == (model_index,):
             return self
-        if model not in self.models:
-            return ChunkResult(self.number, (), (), (model,))
+        if model_index not in self.model_indices:
+            return ChunkResult(self.number, (), (), (model_index,))
         return replace(
             self,
-            predictions=tuple(prediction for prediction in self.predictions if prediction.model == model),
-            broken=tuple(broken for broken in self.broken if broken.model in (None, model)),
-            models=(model,),
+            predictions=tuple(prediction for prediction in self.predictions if prediction.model_index == model_index),
+            broken=tuple(broken for broken in self.broken if broken.model_index in (None, model_index)),
+            model_indices=(model_index,),
         )
 
     @property

@@ -211,7 +211,7 @@ class ActorPool:
         self._queue.extendleft(reversed(retries))
         for task, decision in zip(tasks, decisions, strict=True):
             if decision.broken:
-                yield ChunkResult(task.chunk.number, (), decision.broken, task.chunk.models)
+                yield ChunkResult(task.chunk.number, (), decision.broken, task.chunk.model_indices)
 
     def _check_room(self) -> None:
         if self._exits.waited_s > ROOM_LIMIT_S and not any(actor.opened for actor in self._actors):

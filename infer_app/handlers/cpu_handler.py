@@ -52,13 +52,13 @@ class CpuHandler:
             refs = chunk.refs[first : first + len(self._buffer)]
             batch = self._loader.load(refs, first, self._buffer, heartbeat, clock)
             broken += batch.broken
-            for model in (self._models[number] for number in chunk.models):
+            for model in (self._models[number] for number in chunk.model_indices):
                 for part in model.batches(batch):
                     heartbeat.record(first, "model")
                     for result in model.infer(part, clock):
                         (predictions if isinstance(result, Prediction) else broken).append(result)  # type: ignore[arg-type]
         self._loader.learn(clock)
-        return clock.stamp(ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.models))
+        return clock.stamp(ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.model_indices))
 
     def stage(self, chunk: Chunk) -> bool:
         return False

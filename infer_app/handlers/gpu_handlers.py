@@ -53,7 +53,7 @@ class LoadHandler:
         self._loader.begin(chunk)
         batch = self._loader.load(chunk.refs, 0, self._slots[chunk.slot], heartbeat, clock)
         self._loader.learn(clock)
-        result = ChunkResult(chunk.number, (), batch.broken, chunk.models, num_loaded=len(batch.samples))
+        result = ChunkResult(chunk.number, (), batch.broken, chunk.model_indices, num_loaded=len(batch.samples))
         good = replace(
             chunk,
             refs=tuple(sample.ref for sample in batch.samples),
@@ -140,11 +140,11 @@ class PredictHandler:
         )  # not staged if it arrived before the handler was open
         clock = staged.clock
         batch = self._decode_files(chunk, staged, heartbeat)
-        results = [result for index in chunk.models for result in self._models[index].infer(batch, clock)]
+        results = [result for index in chunk.model_indices for result in self._models[index].infer(batch, clock)]
         self._buffers.put(staged.buffer)
         predictions = tuple(result for result in results if isinstance(result, Prediction))
         broken = batch.broken + tuple(result for result in results if isinstance(result, Broken))
-        return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.models))
+        return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.model_indices))
 
     def _decode_files(self, chunk: Chunk, staged: Staged, heartbeat: Heartbeat) -> Batch:
         samples = tuple(map(Sample, chunk.refs, staged.pixels, chunk.files))

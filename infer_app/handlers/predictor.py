@@ -72,7 +72,7 @@ class LoadedModel:
             yield from self.infer(Batch(batch.pixels[i : i + 1], (sample,), ()), clock)
 
     def _broken(self, sample: Sample, reason: Reason, detail: str, stage: str) -> Broken:
-        return Broken(sample.ref, reason, detail, stage, sample.file, model=self.model_index)
+        return Broken(sample.ref, reason, detail, stage, sample.file, model_index=self.model_index)
 
 
 def _first_line(error: Exception) -> str:

@@ -39,10 +39,10 @@ def cut_into_chunks(new: Iterable[NewImage], size: ChunkSize) -> Iterator[Chunk]
     waiting: dict[tuple[int, ...], list[ImageRef]] = {}
     number = 0
     for image in new:
-        refs = waiting.setdefault(image.models, [])
+        refs = waiting.setdefault(image.model_indices, [])
         refs.append(image.ref)
         if len(refs) >= size():
-            yield Chunk(number, tuple(waiting.pop(image.models)), image.models)
+            yield Chunk(number, tuple(waiting.pop(image.model_indices)), image.model_indices)
             number += 1
     for models, refs in waiting.items():
         yield Chunk(number, tuple(refs), models)

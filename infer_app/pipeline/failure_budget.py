@@ -45,7 +45,7 @@ class FailureBudget:
             return
         yield _without(result, failed)
         if failed:
-            self._on_probation.append(ChunkResult(result.number, (), tuple(failed), result.models))
+            self._on_probation.append(ChunkResult(result.number, (), tuple(failed), result.model_indices))
         if self._on_probation:
             self._num_since += result.num_images
         if self._num_since >= PROBATION_IMAGES:

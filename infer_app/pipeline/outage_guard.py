@@ -185,4 +185,4 @@ def _split(result: ChunkResult | None, part: Sequence[Broken]) -> tuple[ChunkRes
     others = tuple(broken for broken in result.broken if broken not in part)
     if not others and not result.predictions and not result.num_loaded:
         return result, None
-    return ChunkResult(result.number, (), tuple(part), result.models), replace(result, broken=others)
+    return ChunkResult(result.number, (), tuple(part), result.model_indices), replace(result, broken=others)

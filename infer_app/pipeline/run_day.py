@@ -136,9 +136,9 @@ def select_new(job: Job, days: Sequence[Day], tally: Tally, trace: Trace | None)
 def _skip_stopped_models(new: Iterable[NewImage], model_runs: Sequence[ModelRun]) -> Iterator[NewImage]:
     """Skip the models whose failure budget is used up; `model_runs` are in the order of their numbers."""
     for image in new:
-        wanted = tuple(number for number in image.models if model_runs[number].stopped is None)
+        wanted = tuple(number for number in image.model_indices if model_runs[number].stopped is None)
         if wanted:
-            yield image if wanted == image.models else replace(image, models=wanted)
+            yield image if wanted == image.model_indices else replace(image, model_indices=wanted)
         elif all(model_run.stopped is not None for model_run in model_runs):
             return
 

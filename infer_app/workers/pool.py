@@ -231,7 +231,7 @@ class WorkerPool:
         decision = decide(task, ended) if worker.is_ready else Decision(retry=(task,))
         self._stages[0].queue.extendleft(reversed([*decision.retry, *tasks]))
         if decision.broken:
-            yield ChunkResult(task.chunk.number, (), decision.broken, task.chunk.models)
+            yield ChunkResult(task.chunk.number, (), decision.broken, task.chunk.model_indices)
 
     def _cancel(self) -> None:
         """End the workers that still have a task; after an error or an early end their results are not needed."""

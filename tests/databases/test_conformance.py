@@ -603,7 +603,7 @@ def test_two_models_have_each_their_own_new_images(database, register):
     commit(database, predicted(ids[0], ids[1]))
     commit(database, predicted(ids[0]), broken(ids[2]), model_id="another")
     (page,) = Source(database, SourceSettings()).select_pages(DAY, ID, "another")
-    assert [(new.ref.image_id, new.models) for new in page] == [(ids[1], (1,)), (ids[2], (0,))]
+    assert [(new.ref.image_id, new.model_indices) for new in page] == [(ids[1], (1,)), (ids[2], (0,))]
 
 
 # DayQueries, run_store, rehearsal

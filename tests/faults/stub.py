@@ -51,7 +51,7 @@ class StubHandler:
                 facts = FileFacts(stat.st_size, stat.st_mtime, sha256)
                 broken.append(Broken(ref, found, "no photo", "decode", facts, "stub"))
         cost, worker = {"decode": 1e-3}, os.getpid()
-        return ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.models, cost, worker=worker)
+        return ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.model_indices, cost, worker=worker)
 
     def stage(self, chunk):
         return False

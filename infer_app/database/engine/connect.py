@@ -23,10 +23,10 @@ from sqlalchemy.exc import (
 
 from infer_app.database.engine.reconnect import (
     OUTAGE_S,
+    Backoff,
     ConnectionLost,
     Deadlocked,
     Forbidden,
-    Patience,
     with_reconnect,
 )
 from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S, begin_sqlite, commit_sqlite, connect_sqlite, remember_file
@@ -97,14 +97,14 @@ class Database:
             yield connection
 
     @contextmanager
-    def write(self, patience_s: float = BUSY_TIMEOUT_S) -> Iterator[Connection]:
+    def write(self, wait_limit_s: float = BUSY_TIMEOUT_S) -> Iterator[Connection]:
         """Open a transaction that commits at the end of the `with` block.
 
-        SQLite's lock is waited for up to `patience_s`. Less than the default also limits the wait for a server.
+        SQLite's lock is waited for up to `wait_limit_s`. Less than the default also limits the wait for a server.
         """
         # SQLite: take the write lock at the start. Upgrading a read lock later fails at once instead of waiting.
-        writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE", sqlite_patience_s=patience_s)
-        with self._translate_errors(), self._connect(writer, patience_s) as connection, connection.begin():
+        writer = self._engine.execution_options(sqlite_begin="BEGIN IMMEDIATE", sqlite_wait_limit_s=wait_limit_s)
+        with self._translate_errors(), self._connect(writer, wait_limit_s) as connection, connection.begin():
             yield connection
 
     def transact(self, work: Callable[[Connection], T]) -> T:
@@ -123,10 +123,10 @@ class Database:
         """Call `work`, which opens its own connections, and retry it as `reconnect.with_reconnect` does."""
         return with_reconnect(work)
 
-    def _connect(self, engine: Engine, patience_s: float = BUSY_TIMEOUT_S) -> Connection:
+    def _connect(self, engine: Engine, wait_limit_s: float = BUSY_TIMEOUT_S) -> Connection:
         """Connect, retrying where the server was reached before: it may be restarting."""
-        waits_longer = not self.is_sqlite and patience_s >= BUSY_TIMEOUT_S
-        patience = Patience(None if waits_longer else patience_s)
+        waits_longer = not self.is_sqlite and wait_limit_s >= BUSY_TIMEOUT_S
+        backoff = Backoff(None if waits_longer else wait_limit_s)
         while True:
             try:
                 connection = engine.connect()
@@ -136,11 +136,11 @@ class Database:
                 raise self._wrong_option(error) from None
             except DBAPIError as error:
                 may_come = "locked" in str(error.orig) if self.is_sqlite else self._was_reached
-                if not may_come or not patience.wait(f"{self.shown_url} can't be reached"):
+                if not may_come or not backoff.wait(f"{self.shown_url} can't be reached"):
                     raise
             else:
                 self._was_reached = True
-                patience.end()
+                backoff.end()
                 return connection
 
     def close(self) -> None:

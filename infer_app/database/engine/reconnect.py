@@ -31,7 +31,7 @@ class ConnectionLost(DatabaseUnavailable):
     """The connection was lost; a retry may succeed. Whether a commit in flight was done is unknown."""
 
 
-class Patience:
+class Backoff:
     """Growing pauses between tries, until `limit_s` has passed since the first failure; None stands for OUTAGE_S."""
 
     def __init__(self, limit_s: float | None = None) -> None:
@@ -60,7 +60,7 @@ class Patience:
 
 def with_reconnect(work: Callable[[], T]) -> T:
     """Call `work`, retrying after a deadlock or a lost connection; `work` must be idempotent."""
-    outage, deadlocks = Patience(), 0
+    outage, deadlocks = Backoff(), 0
     while True:
         try:
             return work()

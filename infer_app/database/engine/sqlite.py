@@ -62,9 +62,9 @@ def commit_sqlite(connection: Connection) -> None:
 
 
 def _wait_for_lock(connection: Connection, statement: str) -> None:
-    """Execute the statement, retrying while another connection holds the lock, for up to `sqlite_patience_s`."""
-    patience_s = connection.get_execution_options().get("sqlite_patience_s", BUSY_TIMEOUT_S)
-    deadline = time.monotonic() + patience_s
+    """Execute the statement, retrying while another connection holds the lock, for up to `sqlite_wait_limit_s`."""
+    wait_limit_s = connection.get_execution_options().get("sqlite_wait_limit_s", BUSY_TIMEOUT_S)
+    deadline = time.monotonic() + wait_limit_s
     while True:
         try:
             connection.exec_driver_sql(statement).close()

@@ -190,8 +190,8 @@ def plan_for_pages(connection: Connection) -> None:
 def new_image(row: Row[Any]) -> NewImage:
     """Return the image of a row: id, location, time, id as text and, for several models, whether it is new for each."""
     _, location, _, id_text, *is_new = tuple(row)
-    models = tuple(place for place, new in enumerate(is_new) if new) if is_new else (0,)
-    return NewImage(ImageRef(storable_id(id_text), as_location(location)), models)
+    model_indices = tuple(index for index, new in enumerate(is_new) if new) if is_new else (0,)
+    return NewImage(ImageRef(storable_id(id_text), as_location(location)), model_indices)
 
 
 def storable_id(text: str) -> str:

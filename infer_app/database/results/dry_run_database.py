@@ -68,7 +68,7 @@ class RolledBack(Database):
     """A database whose writes are rolled back."""
 
     @contextmanager
-    def write(self, patience_s: float = BUSY_TIMEOUT_S) -> Iterator[Connection]:
+    def write(self, wait_limit_s: float = BUSY_TIMEOUT_S) -> Iterator[Connection]:
         with self.read() as connection:  # closed without a commit
             yield connection
 

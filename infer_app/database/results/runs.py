@@ -116,7 +116,7 @@ class RunStore:
     def fail_run(self, run_id: str, exit_code: int, error: str) -> None:
         """Record the failure. If the database itself can't be reached, the next run closes the row."""
         with contextlib.suppress(DatabaseUnavailable):
-            self._close(run_id, patience_s=2, state="failed", exit_code=exit_code, error=error)
+            self._close(run_id, wait_limit_s=2, state="failed", exit_code=exit_code, error=error)
 
     def variant_of_day(self, day: Day, model_id: str) -> str | None:
         """Return the variant of the day's first run that predicted; the day keeps it, whatever later runs request."""
@@ -174,8 +174,8 @@ class RunStore:
             died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended unexpectedly"}
             connection.execute(update(runs).where(runs.c.id == row.id).values(died))
 
-    def _close(self, run_id: str, patience_s: float = BUSY_TIMEOUT_S, **values: Any) -> None:
-        with self._database.write(patience_s) as connection:
+    def _close(self, run_id: str, wait_limit_s: float = BUSY_TIMEOUT_S, **values: Any) -> None:
+        with self._database.write(wait_limit_s) as connection:
             not_done = update(runs).where(runs.c.id == run_id, runs.c.state != "done")
             connection.execute(not_done.values(ended_at=UtcNow(), **values))
 
@@ -199,7 +199,7 @@ class _LeaseRenewer(Thread):
         with Database(self._url) as database:
             while not self._ended.wait(RENEW_EVERY_S):
                 try:
-                    with database.write(patience_s=0) as connection:
+                    with database.write(wait_limit_s=0) as connection:
                         connection.execute(self._renewal)
                 except DatabaseUnavailable:
                     continue

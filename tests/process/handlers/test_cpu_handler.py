@@ -164,7 +164,7 @@ def test_an_output_that_is_no_number_rejects_its_image_alone(handlers, photos, p
     assert result.predictions == expected
     detail = "the model's output has a NaN or an infinity"
     (broken,) = result.broken
-    assert broken == Broken(photos["white"], Reason.NON_FINITE_OUTPUT, detail, "outputs", broken.file, model=0)
+    assert broken == Broken(photos["white"], Reason.NON_FINITE_OUTPUT, detail, "outputs", broken.file, model_index=0)
     assert broken.file.sha256 is not None
 
 

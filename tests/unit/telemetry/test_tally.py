@@ -50,8 +50,8 @@ def test_a_workers_first_chunk_is_cold_and_does_not_count():
 
 def test_two_models_of_an_image_are_one_image():
     tally, one = Tally(1), result(1, cpu=0.2)
-    more = tuple(replace(prediction, model=1) for prediction in one.predictions)
-    tally.add(replace(one, predictions=one.predictions + more, models=(0, 1)), wrote())
+    more = tuple(replace(prediction, model_index=1) for prediction in one.predictions)
+    tally.add(replace(one, predictions=one.predictions + more, model_indices=(0, 1)), wrote())
     assert tally.cpu_ms()["model"] == pytest.approx(20.0)
 
 

@@ -130,7 +130,7 @@ def test_a_commit_that_waits_longer_than_its_patience_writes_nothing(theirs, fil
     with Database(f"sqlite:///{file}") as database:
         theirs.execute("BEGIN")
         theirs.execute("SELECT * FROM t").fetchall()
-        with pytest.raises(DatabaseUnavailable, match="locked"), database.write(patience_s=0) as connection:
+        with pytest.raises(DatabaseUnavailable, match="locked"), database.write(wait_limit_s=0) as connection:
             connection.exec_driver_sql("INSERT INTO t VALUES (2)")
         theirs.execute("ROLLBACK")
         insert(database, 3)
