@@ -1,1 +1,1 @@
-"""Measures loading strategies, each in a process of its own: `infer bench`."""
+"""Measure loading strategies for `infer bench`, each in a process of its own."""

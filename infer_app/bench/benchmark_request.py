@@ -1,4 +1,4 @@
-"""What is measured, as it travels to a measured process."""
+"""Define the request that is passed to each measured process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from infer_app.settings.load import Flags, load_settings
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkRequest:
-    """Files, and the names of all that is needed to load and predict them."""
+    """The files, and all that is needed to load and predict them."""
 
     paths: Sequence[str]
     config: Path
@@ -26,9 +26,9 @@ class BenchmarkRequest:
     num_workers: int
 
     def to_json(self) -> str:
-        words = {"paths": list(self.paths), "flags": dict(self.flags), "num_workers": self.num_workers}
+        fields = {"paths": list(self.paths), "flags": dict(self.flags), "num_workers": self.num_workers}
         paths = {"config": str(self.config), "artifact": str(self.artifact), "roots": list(map(str, self.roots))}
-        return json.dumps(words | paths)
+        return json.dumps(fields | paths)
 
     @classmethod
     def from_json(cls, text: str) -> BenchmarkRequest:
@@ -37,11 +37,12 @@ class BenchmarkRequest:
         return cls(**fields | paths | {"roots": tuple(map(Path, fields["roots"]))})
 
     def workload(self) -> Workload:
+        """Load the settings and the model that the request names."""
         loaded = load_settings(self.config, self.flags)
         limits = loaded.images
-        ways = PixelReaders(
+        readers = PixelReaders(
             artifact=open_artifact(self.artifact),
             read_limits=ReadLimits(self.roots, limits.max_bytes),
             decode_limits=DecodeLimits(limits.max_pixels),
         )
-        return Workload(self.paths, ways, self.num_workers, loaded)
+        return Workload(self.paths, readers, self.num_workers, loaded)

@@ -1,4 +1,4 @@
-"""The rungs that are torch DataLoaders. Their workers are processes, so what a batch weighs is also what is copied."""
+"""Define the strategies that are torch DataLoaders, whose workers are processes: every batch is copied between them."""
 
 from __future__ import annotations
 
@@ -17,80 +17,73 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 
 from infer_app.bench.workload import BATCH_SIZE, Workload
 
-MANY = 1_000_000  # paths, of the two rungs about memory
+MANY = 1_000_000  # paths in the two strategies about memory
 
 
-class NotHere(Exception):
-    """A strategy needs what isn't here; the message says what."""
+class Unavailable(Exception):
+    """A strategy needs something that this machine does not have, which the message names."""
 
 
-def stock(load: Workload) -> Iterator[Tensor]:
-    """a DataLoader with num_workers as most write it: Pillow, float32, default_collate"""
-    yield from DataLoader(Normalised(load), BATCH_SIZE, num_workers=load.num_workers)
+def stock(workload: Workload) -> Iterator[Tensor]:
+    yield from DataLoader(Normalised(workload), BATCH_SIZE, num_workers=workload.num_workers)
 
 
-def prefetch(load: Workload) -> Iterator[Tensor]:
-    """dataloader with prefetch_factor=8 instead of 2: evens out slow images, makes none faster"""
-    yield from DataLoader(Normalised(load), BATCH_SIZE, num_workers=load.num_workers, prefetch_factor=8)
+def prefetch(workload: Workload) -> Iterator[Tensor]:
+    yield from DataLoader(Normalised(workload), BATCH_SIZE, num_workers=workload.num_workers, prefetch_factor=8)
 
 
-def pin_memory(load: Workload) -> Iterator[Tensor]:
-    """dataloader with pin_memory: page-locked batches, which a GPU fetches without another copy"""
+def pin_memory(workload: Workload) -> Iterator[Tensor]:
     if not torch.cuda.is_available():
-        raise NotHere("no CUDA")
-    yield from DataLoader(Normalised(load), BATCH_SIZE, num_workers=load.num_workers, pin_memory=True)
+        raise Unavailable("no CUDA")
+    yield from DataLoader(Normalised(workload), BATCH_SIZE, num_workers=workload.num_workers, pin_memory=True)
 
 
-def drop_broken(load: Workload) -> Iterator[Tensor]:
-    """dataloader whose collate drops broken files, and says of none why"""
-    yield from DataLoader(OrNone(load), BATCH_SIZE, num_workers=load.num_workers, collate_fn=collate_the_good)
+def drop_broken(workload: Workload) -> Iterator[Tensor]:
+    yield from DataLoader(OrNone(workload), BATCH_SIZE, num_workers=workload.num_workers, collate_fn=collate_intact)
 
 
-def fast_collate(load: Workload) -> Iterator[Tensor]:
-    """turbo in a DataLoader, uint8 collated into one buffer: a quarter of the bytes to copy"""
-    dataset = Uint8(load, load.paths)
-    yield from DataLoader(dataset, BATCH_SIZE, num_workers=load.num_workers, collate_fn=collate_into_buffer)
+def fast_collate(workload: Workload) -> Iterator[Tensor]:
+    dataset = Uint8(workload, workload.paths)
+    yield from DataLoader(dataset, BATCH_SIZE, num_workers=workload.num_workers, collate_fn=collate_into_buffer)
 
 
-def getitems(load: Workload) -> Iterator[Tensor]:
-    """fast-collate by __getitems__: one call a batch, each image straight into the buffer"""
-    dataset = WholeBatches(load, load.paths)
-    yield from DataLoader(dataset, BATCH_SIZE, num_workers=load.num_workers, collate_fn=lambda batch: batch)
+def getitems(workload: Workload) -> Iterator[Tensor]:
+    dataset = WholeBatches(workload, workload.paths)
+    yield from DataLoader(dataset, BATCH_SIZE, num_workers=workload.num_workers, collate_fn=lambda batch: batch)
 
 
-def database(load: Workload) -> Iterator[Tensor]:
-    """fast-collate over an IterableDataset: each worker reads its own rows of a SQLite table"""
+def database(workload: Workload) -> Iterator[Tensor]:
     with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
-        rows = DatabaseRows(load, Path(folder) / "images.db")
-        yield from DataLoader(rows, BATCH_SIZE, num_workers=load.num_workers, collate_fn=collate_into_buffer)
+        rows = DatabaseRows(workload, Path(folder) / "images.db")
+        yield from DataLoader(rows, BATCH_SIZE, num_workers=workload.num_workers, collate_fn=collate_into_buffer)
 
 
-def list_of_paths(load: Workload) -> Iterator[Tensor]:
-    """fast-collate with a million str in its dataset: counting references copies them into every worker"""
-    paths = [path[:1] + path[1:] for path in islice(cycle(load.paths), MANY)]  # each a string of its own
-    return _first_of_many(load, paths)
+def list_of_paths(workload: Workload) -> Iterator[Tensor]:
+    paths = [path[:1] + path[1:] for path in islice(cycle(workload.paths), MANY)]  # each a string of its own
+    return _first_of_many(workload, paths)
 
 
-def packed_paths(load: Workload) -> Iterator[Tensor]:
-    """the same million packed into two numpy arrays, which workers share"""
-    return _first_of_many(load, PackedPaths(islice(cycle(load.paths), MANY)))
+def packed_paths(workload: Workload) -> Iterator[Tensor]:
+    return _first_of_many(workload, PackedPaths(islice(cycle(workload.paths), MANY)))
 
 
 class Normalised(Dataset[Tensor]):
-    """(3, size, size) float32."""
+    """A dataset of normalised images, (3, size, size) float32."""
 
-    def __init__(self, load: Workload) -> None:
-        self.load = load
+    def __init__(self, workload: Workload) -> None:
+        self.workload = workload
 
     def __len__(self) -> int:
-        return len(self.load.paths)
+        return len(self.workload.paths)
 
     def __getitem__(self, index: int) -> Tensor:
-        return torch.from_numpy(self.load.ways.normalised(self.load.ways.with_pillow(self.load.paths[index])))
+        return torch.from_numpy(
+            self.workload.readers.normalised(self.workload.readers.with_pillow(self.workload.paths[index]))
+        )
 
 
 class OrNone(Normalised):
-    """The same, or None of a broken file."""
+    """A dataset of normalised images, with None for broken files."""
 
     def __getitem__(self, index: int) -> Tensor | None:  # type: ignore[override]
         try:
@@ -100,50 +93,50 @@ class OrNone(Normalised):
 
 
 class Uint8(Dataset[Tensor]):
-    """(size, size, 3) uint8."""
+    """A dataset of images, (size, size, 3) uint8."""
 
-    def __init__(self, load: Workload, paths: Sequence[str]) -> None:
-        self.load = load
+    def __init__(self, workload: Workload, paths: Sequence[str]) -> None:
+        self.workload = workload
         self.paths = paths
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def __getitem__(self, index: int) -> Tensor:
-        return torch.from_numpy(self.load.ways.with_turbo(self.paths[index]))
+        return torch.from_numpy(self.workload.readers.with_turbo(self.paths[index]))
 
 
 class WholeBatches(Uint8):
-    """(n, size, size, 3) uint8 by one call: a DataLoader that finds __getitems__ calls it instead of __getitem__."""
+    """A dataset that loads a batch, (n, size, size, 3) uint8, in one call: DataLoader prefers __getitems__."""
 
     def __getitems__(self, indices: list[int]) -> Tensor:
-        batch = torch.empty((len(indices), self.load.size, self.load.size, 3), dtype=torch.uint8)
+        batch = torch.empty((len(indices), self.workload.size, self.workload.size, 3), dtype=torch.uint8)
         for row, index in zip(batch.numpy(), indices, strict=True):
-            row[:] = self.load.ways.with_turbo(self.paths[index])
+            row[:] = self.workload.readers.with_turbo(self.paths[index])
         return batch
 
 
 class DatabaseRows(IterableDataset[Tensor]):
-    """(size, size, 3) uint8 of the rows of a table: worker k of n takes every n-th batch of ids."""
+    """A dataset of the images in a table, (size, size, 3) uint8: worker k of n reads every n-th batch of ids."""
 
-    def __init__(self, load: Workload, file: Path) -> None:
-        self.load = load
+    def __init__(self, workload: Workload, file: Path) -> None:
+        self.workload = workload
         self.file = file
         with closing(sqlite3.connect(file)) as connection, connection:
             connection.execute("CREATE TABLE images (id INTEGER PRIMARY KEY, location TEXT)")
-            connection.executemany("INSERT INTO images VALUES (?, ?)", enumerate(load.paths))
+            connection.executemany("INSERT INTO images VALUES (?, ?)", enumerate(workload.paths))
 
     def __iter__(self) -> Iterator[Tensor]:
         worker = get_worker_info()
         number, count = (worker.id, worker.num_workers) if worker else (0, 1)
         select = "SELECT location FROM images WHERE id / ? % ? = ? ORDER BY id"
-        with closing(sqlite3.connect(self.file)) as connection:  # one of its own: a connection doesn't survive a fork
+        with closing(sqlite3.connect(self.file)) as connection:  # a new one: a connection does not survive a fork
             for (location,) in connection.execute(select, (BATCH_SIZE, count, number)):
-                yield torch.from_numpy(self.load.ways.with_turbo(location))
+                yield torch.from_numpy(self.workload.readers.with_turbo(location))
 
 
 class PackedPaths(Sequence[str]):
-    """Strings as bytes and offsets: two objects for the garbage collector, and no reference counts in the pages."""
+    """A sequence of strings in two arrays, bytes and offsets, so that reading one writes no reference count."""
 
     def __init__(self, paths: Iterator[str]) -> None:
         encoded = [path.encode("utf-8", "surrogateescape") for path in paths]
@@ -165,27 +158,27 @@ class PackedPaths(Sequence[str]):
 
 
 def collate_into_buffer(images: list[Tensor]) -> Tensor:
-    """(n, size, size, 3) uint8, each image copied once."""
+    """Return (n, size, size, 3) uint8, into which each image is copied once."""
     batch = torch.empty((len(images), *images[0].shape), dtype=torch.uint8)
     for row, image in zip(batch, images, strict=True):
         row.copy_(image)
     return batch
 
 
-def collate_the_good(images: list[Tensor | None]) -> Tensor:
-    """A batch in which all are broken has n = 0: default_collate of an empty list would raise."""
+def collate_intact(images: list[Tensor | None]) -> Tensor:
+    """Collate the images that are not None; n = 0 if there are none, for which default_collate would raise."""
     good = [image for image in images if image is not None]
     batch: Tensor = default_collate(good) if good else torch.empty(0)
     return batch
 
 
-def _first_of_many(load: Workload, paths: Sequence[str]) -> Iterator[Tensor]:
-    """As many images as all rungs load, after each worker has gone through all paths, as a whole epoch would."""
+def _first_of_many(workload: Workload, paths: Sequence[str]) -> Iterator[Tensor]:
+    """Yield the workload's images after each worker has read all paths, as a whole epoch would."""
     yield from DataLoader(
-        Uint8(load, paths),
+        Uint8(workload, paths),
         BATCH_SIZE,
-        sampler=range(len(load.paths)),
-        num_workers=load.num_workers,
+        sampler=range(len(workload.paths)),
+        num_workers=workload.num_workers,
         collate_fn=collate_into_buffer,
         worker_init_fn=_touch_all_paths,
     )

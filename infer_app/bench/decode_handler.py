@@ -1,4 +1,4 @@
-"""A handler that ends before the model: a chunk's files become rows of a buffer, and the buffer is used again."""
+"""Handle chunks as a run does, but only up to the model: decode their files into a buffer that is reused."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from infer_app.workers.heartbeat import Heartbeat
 
 @dataclass(frozen=True)
 class OpenHandler:
-    """Travels to a worker, which opens the handler. With `needs_pillow` what Pillow can't read is broken too."""
+    """A picklable function that opens the handler in a worker; `needs_pillow` also rejects what Pillow can't read."""
 
-    ways: PixelReaders
+    readers: PixelReaders
     needs_pillow: bool = False
 
     def __call__(self) -> DecodeHandler:
         torch.set_num_threads(1)  # a process per core, as in a run
-        return DecodeHandler(self.ways, self.needs_pillow)
+        return DecodeHandler(self.readers, self.needs_pillow)
 
 
 class DecodeHandler:
-    """A prediction without content for each file that could be loaded."""
+    """A handler that returns an empty prediction for each file that it could load."""
 
-    def __init__(self, ways: PixelReaders, needs_pillow: bool) -> None:
-        self._ways = ways
+    def __init__(self, readers: PixelReaders, needs_pillow: bool) -> None:
+        self._readers = readers
         self._needs_pillow = needs_pillow
-        size = ways.artifact.manifest.recipe.size
+        size = readers.artifact.manifest.recipe.size
         self._buffer = np.empty((BATCH_SIZE, size, size, 3), np.uint8)
 
     def stage(self, chunk: Chunk) -> bool:
@@ -50,9 +50,9 @@ class DecodeHandler:
 
     def _load(self, ref: ImageRef, position: int) -> Prediction | Broken:
         try:
-            self._buffer[position] = self._ways.with_turbo(ref.location)
+            self._buffer[position] = self._readers.with_turbo(ref.location)
             if self._needs_pillow:
-                self._ways.with_pillow(ref.location)
+                self._readers.with_pillow(ref.location)
         except BadImage as bad:
             return Broken(ref, bad.reason, bad.detail, "decode")
         except Exception as error:  # Pillow raises whatever the damage leads to

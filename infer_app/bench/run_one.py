@@ -1,6 +1,6 @@
-"""The inside of a measured process: one strategy over its files, with the clocks read between batches.
+"""Run one strategy in its measured process, and read the clocks between batches.
 
-Rates count from a quarter of the images on, when every worker has started; the first batch is timed by itself.
+Rates exclude the first quarter of the images, in which workers start; the first batch is timed separately.
 """
 
 from __future__ import annotations
@@ -14,57 +14,58 @@ from dataclasses import asdict, dataclass
 import torch
 
 from infer_app.bench.benchmark_request import BenchmarkRequest
-from infer_app.bench.dataloaders import NotHere
+from infer_app.bench.dataloaders import Unavailable
 from infer_app.bench.processes import tree_cpu_seconds
 from infer_app.bench.strategies import Strategy, find_strategy
 from infer_app.bench.workload import Workload
 
-SETTLED = 0.25  # share of the images after which a rate counts
+WARM_UP_SHARE = 0.25  # of the images, which rates exclude
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
-    """How a strategy went, seen from inside."""
+class Measurements:
+    """The measurements inside a strategy's process."""
 
-    num_images: int  # that came out
+    num_images: int  # that were yielded
     first_batch_s: float
-    images_per_second: float | None  # once settled; None of too few images
-    cpu_s_per_1000: float | None  # of the process and its workers, once settled
+    images_per_second: float | None  # after the warm-up; None for too few images
+    cpu_s_per_1000: float | None  # of the process and its workers, after the warm-up
 
 
 @dataclass(frozen=True, slots=True)
-class _Moment:
+class _Sample:
     num_images: int
     seconds: float
     cpu_seconds: float
 
 
 def main(strategy: str) -> None:
-    """Reads an order from standard input; the answer is the last line of standard output, one JSON object."""
-    load = BenchmarkRequest.from_json(sys.stdin.read()).workload()
+    """Read a request from standard input, and print the result as the last line of output, one JSON object."""
+    workload = BenchmarkRequest.from_json(sys.stdin.read()).workload()
     try:
-        answer = asdict(measure(find_strategy(strategy), load))
-    except NotHere as reason:
-        answer = {"skipped": str(reason)}
-    print(json.dumps(answer), flush=True)
+        result = asdict(measure(find_strategy(strategy), workload))
+    except Unavailable as reason:
+        result = {"skipped": str(reason)}
+    print(json.dumps(result), flush=True)
 
 
-def measure(strategy: Strategy, load: Workload) -> Pace:
+def measure(strategy: Strategy, workload: Workload) -> Measurements:
+    """Run a strategy to its end and return its measurements."""
     if not strategy.uses_model:
-        torch.set_num_threads(1)  # where a technique is measured, not torch's own threads
-    batches = strategy.run(load)
-    started, num_images, moments = time.perf_counter(), 0, []
+        torch.set_num_threads(1)  # the technique is measured, not torch's own threads
+    batches = strategy.run(workload)
+    started, num_images, samples = time.perf_counter(), 0, []
     for batch in batches:
         num_images += len(batch)
-        moments.append(_Moment(num_images, time.perf_counter() - started, tree_cpu_seconds(os.getpid())))
-    last = moments[-1]
-    settled = next(moment for moment in moments if moment.num_images >= SETTLED * last.num_images)
-    counted = last.num_images - settled.num_images
-    return Pace(
+        samples.append(_Sample(num_images, time.perf_counter() - started, tree_cpu_seconds(os.getpid())))
+    last = samples[-1]
+    warm = next(sample for sample in samples if sample.num_images >= WARM_UP_SHARE * last.num_images)
+    counted = last.num_images - warm.num_images
+    return Measurements(
         num_images=num_images,
-        first_batch_s=moments[0].seconds,
-        images_per_second=counted / (last.seconds - settled.seconds) if counted else None,
-        cpu_s_per_1000=1000 * (last.cpu_seconds - settled.cpu_seconds) / counted if counted else None,
+        first_batch_s=samples[0].seconds,
+        images_per_second=counted / (last.seconds - warm.seconds) if counted else None,
+        cpu_s_per_1000=1000 * (last.cpu_seconds - warm.cpu_seconds) / counted if counted else None,
     )
 
 

@@ -1,10 +1,10 @@
-"""The ladder of loading techniques, each the real thing in a few lines.
+"""Define the loading strategies that are compared, each as it is really written, in a few lines.
 
 A strategy yields batches, whose length is their number of images. What it does before it returns its iterator is
-preparation and not measured. Read from the top: each
-family starts with what everyone writes, and each rung changes one thing. Two currencies occur: float32 normalised
-image by image (n, 3, size, size), as most datasets make it, and uint8 (n, size, size, 3), a quarter of the bytes,
-which the model normalises itself.
+preparation and is not measured. The functions are in the order of the table: each family begins with what most people
+write, and each further strategy changes one thing. Pixels come in one of two forms: float32 that was normalised image
+by image, (n, 3, size, size), as most datasets return it; or uint8, (n, size, size, 3), a quarter of the bytes, which
+the model normalises itself.
 """
 
 from __future__ import annotations
@@ -22,46 +22,41 @@ import numpy as np
 from infer_app.bench import dataloaders, ours
 from infer_app.bench.workload import BATCH_SIZE, Floats, PixelReaders, Pixels, Workload
 
-IN_FLIGHT_PER_THREAD = 4  # images; what bounds the memory of the thread pipeline
+IN_FLIGHT_PER_THREAD = 4  # images; bounds the memory of the thread pipeline
 
 
-def naive(load: Workload) -> Iterator[Floats]:
-    """one image after the other, Pillow, each normalised by itself"""
-    for paths in load.batches():
-        yield np.stack([load.ways.normalised(load.ways.with_pillow(path)) for path in paths])
+def naive(workload: Workload) -> Iterator[Floats]:
+    for paths in workload.batches():
+        yield np.stack([workload.readers.normalised(workload.readers.with_pillow(path)) for path in paths])
 
 
-def vectorised(load: Workload) -> Iterator[Floats]:
-    """naive, but numpy normalises the whole batch at once"""
-    for paths in load.batches():
-        yield load.ways.normalised(np.stack([load.ways.with_pillow(path) for path in paths]))
+def vectorised(workload: Workload) -> Iterator[Floats]:
+    for paths in workload.batches():
+        yield workload.readers.normalised(np.stack([workload.readers.with_pillow(path) for path in paths]))
 
 
-def turbo(load: Workload) -> Iterator[Pixels]:
-    """one after the other, libjpeg-turbo and a resize of uint8; the model normalises"""
-    for paths in load.batches():
-        yield np.stack([load.ways.with_turbo(path) for path in paths])
+def turbo(workload: Workload) -> Iterator[Pixels]:
+    for paths in workload.batches():
+        yield np.stack([workload.readers.with_turbo(path) for path in paths])
 
 
-def pool(load: Workload) -> Iterator[Floats]:
-    """naive in a multiprocessing.Pool: every pixel is pickled on its way back"""
-    with multiprocessing.get_context("fork").Pool(load.num_workers) as workers:
-        images = workers.imap(partial(_load_normalised, load.ways), load.paths, chunksize=BATCH_SIZE)
+def pool(workload: Workload) -> Iterator[Floats]:
+    with multiprocessing.get_context("fork").Pool(workload.num_workers) as workers:
+        images = workers.imap(partial(_load_normalised, workload.readers), workload.paths, chunksize=BATCH_SIZE)
         while batch := list(islice(images, BATCH_SIZE)):
             yield np.stack(batch)
 
 
-def threads(load: Workload) -> Iterator[Pixels]:
-    """turbo in threads with few images in flight, SPDL's way: no pixel is copied between processes"""
-    with ThreadPoolExecutor(load.num_workers) as workers:
-        waiting = iter(load.paths)
-        first = [workers.submit(load.ways.with_turbo, path) for path in islice(waiting, _in_flight(load))]
+def threads(workload: Workload) -> Iterator[Pixels]:
+    with ThreadPoolExecutor(workload.num_workers) as workers:
+        waiting = iter(workload.paths)
+        first = [workers.submit(workload.readers.with_turbo, path) for path in islice(waiting, _in_flight(workload))]
         in_flight: deque[Future[Pixels]] = deque(first)
-        batch = np.empty((BATCH_SIZE, load.size, load.size, 3), np.uint8)
+        batch = np.empty((BATCH_SIZE, workload.size, workload.size, 3), np.uint8)
         num_images = 0
         while in_flight:
             batch[num_images] = in_flight.popleft().result()
-            in_flight.extend(workers.submit(load.ways.with_turbo, path) for path in islice(waiting, 1))
+            in_flight.extend(workers.submit(workload.readers.with_turbo, path) for path in islice(waiting, 1))
             num_images += 1
             if num_images == BATCH_SIZE or not in_flight:
                 yield batch[:num_images]
@@ -70,48 +65,109 @@ def threads(load: Workload) -> Iterator[Pixels]:
 
 @dataclass(frozen=True)
 class Strategy:
-    """One row of the table. `run` raises NotHere where this machine can't do it."""
+    """One row of the table. `run` raises Unavailable if this machine can't do it."""
 
     name: str
     run: Callable[[Workload], Iterator[Sized]]
-    takes_broken: bool = False  # gets all files; the others get those that every decoder can read
+    description: str = ""
+    takes_broken: bool = False  # it gets all files; the others get only those that every decoder can read
     uses_model: bool = False
 
-    @property
-    def says(self) -> str:
-        return (self.run.__doc__ or "").strip().splitlines()[0]
 
-
-LADDER = (
-    Strategy("naive", naive),
-    Strategy("vectorised", vectorised),
-    Strategy("pool", pool),
-    Strategy("dataloader", dataloaders.stock),
-    Strategy("prefetch", dataloaders.prefetch),
-    Strategy("pin-memory", dataloaders.pin_memory),
-    Strategy("drop-broken", dataloaders.drop_broken, takes_broken=True),
-    Strategy("turbo", turbo),
-    Strategy("fast-collate", dataloaders.fast_collate),
-    Strategy("getitems", dataloaders.getitems),
-    Strategy("database", dataloaders.database),
-    Strategy("list-of-paths", dataloaders.list_of_paths),
-    Strategy("packed-paths", dataloaders.packed_paths),
-    Strategy("threads", threads),
-    Strategy("cache", ours.cache),
-    Strategy("lane", ours.handler, takes_broken=True),
-    Strategy("loader+model", ours.loader_with_model, uses_model=True),
-    Strategy("ring", ours.ring, takes_broken=True, uses_model=True),
-    Strategy("executor", ours.executor, takes_broken=True, uses_model=True),
+STRATEGIES = (
+    Strategy("naive", naive, "one image after the other: Pillow, then each image is normalised"),
+    Strategy("vectorised", vectorised, "naive, but numpy normalises the whole batch at once"),
+    Strategy("pool", pool, "naive in a multiprocessing.Pool: every pixel is pickled on its way back"),
+    Strategy(
+        "dataloader",
+        dataloaders.stock,
+        "a DataLoader with num_workers as most write it: Pillow, float32, default_collate",
+    ),
+    Strategy(
+        "prefetch",
+        dataloaders.prefetch,
+        "dataloader with prefetch_factor=8 instead of 2: hides the delay of slow images, makes none faster",
+    ),
+    Strategy(
+        "pin-memory",
+        dataloaders.pin_memory,
+        "dataloader with pin_memory: page-locked batches, which a GPU reads without another copy",
+    ),
+    Strategy(
+        "drop-broken",
+        dataloaders.drop_broken,
+        "dataloader whose collate function drops broken files, without a reason",
+        takes_broken=True,
+    ),
+    Strategy("turbo", turbo, "one after the other: libjpeg-turbo and a resize of uint8; the model normalises"),
+    Strategy(
+        "fast-collate",
+        dataloaders.fast_collate,
+        "turbo in a DataLoader, with uint8 collated into one buffer: a quarter of the bytes to copy",
+    ),
+    Strategy(
+        "getitems",
+        dataloaders.getitems,
+        "fast-collate with __getitems__: one call per batch, each image goes straight into the buffer",
+    ),
+    Strategy(
+        "database",
+        dataloaders.database,
+        "fast-collate with an IterableDataset: each worker reads its own rows of a SQLite table",
+    ),
+    Strategy(
+        "list-of-paths",
+        dataloaders.list_of_paths,
+        "fast-collate with a dataset of a million str: reference counts copy them into every worker",
+    ),
+    Strategy(
+        "packed-paths", dataloaders.packed_paths, "the same million packed into two numpy arrays, which workers share"
+    ),
+    Strategy(
+        "threads",
+        threads,
+        "turbo in threads with few images in flight, as in SPDL: no copy of pixels between processes",
+    ),
+    Strategy(
+        "cache", ours.cache, "infer_app's full cache of pixels, as for a second model: files are read, not decoded"
+    ),
+    Strategy(
+        "lane",
+        ours.handler,
+        "infer_app without the model: supervised workers keep the pixels of their chunk, broken files get a reason",
+        takes_broken=True,
+    ),
+    Strategy(
+        "loader+model",
+        ours.loader_with_model,
+        "fast-collate, and the variant that a run uses in the main process, with a thread for each core",
+        uses_model=True,
+    ),
+    Strategy(
+        "ring",
+        ours.ring,
+        "infer run --executor cuda on this CPU: workers decode into shared memory, one process predicts from it",
+        takes_broken=True,
+        uses_model=True,
+    ),
+    Strategy(
+        "executor",
+        ours.executor,
+        "infer run without its database: each worker loads and predicts its own images",
+        takes_broken=True,
+        uses_model=True,
+    ),
 )
 
 
 def find_strategy(name: str) -> Strategy:
-    return next(strategy for strategy in LADDER if strategy.name == name)
+    """Return the strategy of a name in STRATEGIES."""
+    return next(strategy for strategy in STRATEGIES if strategy.name == name)
 
 
-def _load_normalised(ways: PixelReaders, path: str) -> Floats:
-    return ways.normalised(ways.with_pillow(path))
+def _load_normalised(readers: PixelReaders, path: str) -> Floats:
+    return readers.normalised(readers.with_pillow(path))
 
 
-def _in_flight(load: Workload) -> int:
-    return load.num_workers * IN_FLIGHT_PER_THREAD
+def _in_flight(workload: Workload) -> int:
+    return workload.num_workers * IN_FLIGHT_PER_THREAD

@@ -1,4 +1,4 @@
-"""What every strategy is given: the same files, and the two ways from a file to the model's pixels."""
+"""Define the input of every strategy: the same files, and two readers from a file to the model's pixels."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ Floats = np.ndarray[Any, np.dtype[np.float32]]  # (3, size, size), or (n, 3, siz
 
 @dataclass(frozen=True)
 class PixelReaders:
-    """From a file to what the model takes. Small enough to travel to a worker."""
+    """Two ways to read a file to the model's input; small enough to be pickled for a worker."""
 
     artifact: Artifact
     read_limits: ReadLimits
     decode_limits: DecodeLimits
 
     def with_pillow(self, path: str) -> Pixels:
-        """The model's pixels as most scripts make them."""
+        """Return the model's pixels as most scripts read them."""
         recipe = self.artifact.manifest.recipe
         with Image.open(path) as image:
             upright = ImageOps.exif_transpose(image) if recipe.exif == "apply" else image
@@ -44,14 +44,18 @@ class PixelReaders:
         return reference_transform(rgb, recipe)
 
     def with_turbo(self, path: str) -> Pixels:
-        """The same, within 2 levels, as a run makes them: libjpeg-turbo, then torch's resize of uint8."""
+        """Return the model's pixels as a run reads them: libjpeg-turbo, then torch's resize of uint8.
+
+        They are within 2 levels of those of `with_pillow`.
+        """
         return self.pixels_of(read_image(path, self.read_limits).data)
 
     def pixels_of(self, data: bytes) -> Pixels:
+        """Return the model's pixels of an encoded image, as a run decodes it."""
         return self._transform(decode_image(data, self.artifact.manifest.recipe, self.decode_limits))
 
     def normalised(self, pixels: Pixels) -> Floats:
-        """What a model takes that doesn't normalise by itself: of one image, or of a whole batch at once."""
+        """Normalise the pixels of one image or of a batch, for a model that doesn't do so itself."""
         spec = self.artifact.manifest.input_spec
         mean, std = np.array(spec.mean, np.float32), np.array(spec.std, np.float32)
         floats: Floats = (pixels.astype(np.float32) / np.float32(255) - mean) / std
@@ -68,21 +72,21 @@ class PixelReaders:
 
 @dataclass(frozen=True)
 class Workload:
-    """Files, their ways to the model, and how many processes or threads may help."""
+    """The files, their readers, and how many processes or threads may be used."""
 
     paths: Sequence[str]
-    ways: PixelReaders
+    readers: PixelReaders
     num_workers: int
     loaded: LoadedSettings
 
     @property
     def size(self) -> int:
-        return self.ways.artifact.manifest.recipe.size
+        return self.readers.artifact.manifest.recipe.size
 
     @property
     def timeout_s(self) -> float:
         return self.loaded.images.timeout_s
 
     def batches(self) -> Iterator[Sequence[str]]:
-        """Paths, BATCH_SIZE at a time; the last batch is shorter."""
+        """Yield BATCH_SIZE paths at a time; the last batch may be shorter."""
         return (self.paths[first : first + BATCH_SIZE] for first in range(0, len(self.paths), BATCH_SIZE))

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.bench.benchmark_request import BenchmarkRequest
-from infer_app.bench.ladder import Row, find_bottleneck, find_broken_files, measure_ladder
-from infer_app.bench.strategies import LADDER
+from infer_app.bench.comparison import Row, find_bottleneck, find_broken_files, measure_strategies
+from infer_app.bench.strategies import STRATEGIES
 from infer_app.cli.terminal.options import BenchOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
@@ -51,11 +51,11 @@ def bench(options: BenchOptions) -> None:
     if len(broken) == len(request.paths):
         raise UsageError("none of the images can be read", f"{request.paths[0]}: {broken[request.paths[0]]}")
     if options.as_json:
-        _print_json(request, broken, list(measure_ladder(request, broken, only)))
+        _print_json(request, broken, list(measure_strategies(request, broken, only)))
         return
     _print_head(request, broken)
     rows = []
-    for row in measure_ladder(request, broken, only):
+    for row in measure_strategies(request, broken, only):
         rate = row.note if row.images_per_second is None else f"{row.images_per_second:.0f} images/s"
         print(f"  {row.name}: {printable(rate)}", flush=True)
         rows.append(row)
@@ -92,7 +92,7 @@ def _local_paths(locations: Iterator[str], path_map: PathMapping) -> Iterator[st
 
 
 def _check_names(only: Sequence[str]) -> None:
-    names = [strategy.name for strategy in LADDER]
+    names = [strategy.name for strategy in STRATEGIES]
     for name in only:
         if name not in names:
             raise UsageError(f"no strategy {name!r}", f"there are {', '.join(names)}")

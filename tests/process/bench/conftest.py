@@ -35,9 +35,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture
 def make_load(artifact: Artifact, tmp_path: Path) -> Callable[[list[str]], Workload]:
     (tmp_path / "infer.toml").touch()
-    ways = PixelReaders(artifact, ReadLimits((Path("/"),), 1 << 20), DecodeLimits(1 << 20))
+    readers = PixelReaders(artifact, ReadLimits((Path("/"),), 1 << 20), DecodeLimits(1 << 20))
 
     def make(paths: list[str]) -> Workload:
-        return Workload(paths, ways, 2, load_settings(tmp_path / "infer.toml"))
+        return Workload(paths, readers, 2, load_settings(tmp_path / "infer.toml"))
 
     return make

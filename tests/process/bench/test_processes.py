@@ -17,7 +17,7 @@ def measure(script, **how):
 
 
 def test_output_errors_and_exit_code_are_the_programs():
-    cost = measure("import sys; print(input()); print('no', file=sys.stderr); sys.exit(3)", given="yes\n")
+    cost = measure("import sys; print(input()); print('no', file=sys.stderr); sys.exit(3)", stdin="yes\n")
     assert (cost.output, cost.errors, cost.exit_code) == ("yes\n", "no\n", 3)
 
 

@@ -1,4 +1,4 @@
-"""Runs the ladder: each strategy in a fresh process over the same files, one row each, whatever happens to another."""
+"""Compare the strategies: run each in a new process on the same files; one that fails does not affect the others."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any
 from infer_app.bench.benchmark_request import BenchmarkRequest
 from infer_app.bench.ours import find_broken
 from infer_app.bench.processes import ProcessCost, run_measured
-from infer_app.bench.strategies import LADDER, Strategy
+from infer_app.bench.strategies import STRATEGIES, Strategy
 from infer_app.errors import InferError
 from infer_app.telemetry.summary_line import describe_others
 
-ROW_LIMIT_S = 900.0  # what takes longer is a row that says so
+ROW_LIMIT_S = 900.0  # time limit of a strategy
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One strategy's figures, or why it has none."""
+    """The figures of one strategy, or in `note` why it has none. Keys are added, never renamed."""
 
     name: str
     says: str
@@ -32,34 +32,34 @@ class Row:
     peak_pss: int | None = None  # bytes, of the whole process tree
     seconds: float | None = None  # from start to exit, imports included
     num_images: int | None = None
-    others: float | None = None  # share of the machine's cores that anything else had meanwhile, 0-1
+    others: float | None = None  # share of the machine's cores that other programs used meanwhile, 0-1
     note: str = ""
 
 
-def find_broken_files(order: BenchmarkRequest) -> dict[str, str]:
-    """Files that not every strategy can read, with the reason. They are in the page cache afterwards, all alike."""
-    return find_broken(order.workload())
+def find_broken_files(request: BenchmarkRequest) -> dict[str, str]:
+    """Return the files that not every strategy can read, with the reasons; afterwards all are in the page cache."""
+    return find_broken(request.workload())
 
 
-def measure_ladder(order: BenchmarkRequest, broken: dict[str, str], only: Sequence[str] = ()) -> Iterator[Row]:
-    """A row for each strategy, as soon as it is measured."""
-    sound = replace(order, paths=[path for path in order.paths if path not in broken])
-    for strategy in LADDER:
+def measure_strategies(request: BenchmarkRequest, broken: dict[str, str], only: Sequence[str] = ()) -> Iterator[Row]:
+    """Yield a row for each strategy as soon as it is measured."""
+    intact = replace(request, paths=[path for path in request.paths if path not in broken])
+    for strategy in STRATEGIES:
         if not only or strategy.name in only:
-            yield _measure(strategy, order if strategy.takes_broken else sound)
+            yield _measure(strategy, request if strategy.takes_broken else intact)
 
 
-def _measure(strategy: Strategy, order: BenchmarkRequest) -> Row:
-    row = Row(strategy.name, strategy.says, strategy.uses_model)
+def _measure(strategy: Strategy, request: BenchmarkRequest) -> Row:
+    row = Row(strategy.name, strategy.description, strategy.uses_model)
     try:
-        cost, answer = _ask(order, strategy.name)
+        cost, answer = _run(request, strategy.name)
     except subprocess.TimeoutExpired:
         return replace(row, note=f"took more than {ROW_LIMIT_S:.0f} s")
     except InferError as error:
         return replace(row, note=f"failed: {error.message}")
     if "skipped" in answer:
         return replace(row, note=answer["skipped"])
-    num_broken = len(order.paths) - answer["num_images"]
+    num_broken = len(request.paths) - answer["num_images"]
     notes = (f"{num_broken:,} broken dropped" if num_broken else "", describe_others(cost.others))
     return replace(
         row,
@@ -71,9 +71,9 @@ def _measure(strategy: Strategy, order: BenchmarkRequest) -> Row:
     )
 
 
-def _ask(order: BenchmarkRequest, strategy: str) -> tuple[ProcessCost, dict[str, Any]]:
+def _run(request: BenchmarkRequest, strategy: str) -> tuple[ProcessCost, dict[str, Any]]:
     command = [sys.executable, "-m", "infer_app.bench.run_one", strategy]
-    cost = run_measured(command, given=order.to_json(), timeout_s=ROW_LIMIT_S)
+    cost = run_measured(command, stdin=request.to_json(), timeout_s=ROW_LIMIT_S)
     if cost.exit_code:
         lines = cost.errors.strip().splitlines() or [f"ended with {cost.exit_code}"]
         raise InferError(lines[-1], cost.errors)
@@ -83,7 +83,7 @@ def _ask(order: BenchmarkRequest, strategy: str) -> tuple[ProcessCost, dict[str,
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """Where a run's CPU time goes: what `handler` takes is loading, what `executor` takes beyond it is the model."""
+    """The CPU time of a run by part: that of the row `lane` is loading, what `executor` adds is the model."""
 
     loading_ms: float  # CPU milliseconds per image
     model_ms: float
@@ -101,7 +101,7 @@ class Bottleneck:
 
 
 def find_bottleneck(rows: Sequence[Row]) -> Bottleneck | None:
-    """None where one of the two rows has no figures."""
+    """Return where the CPU time of a run goes; None if one of the two rows has no figures."""
     costs = {row.name: row.cpu_s_per_1000 for row in rows}
     loading_ms, total_ms = costs.get("lane"), costs.get("executor")
     if loading_ms is None or total_ms is None:

@@ -5,25 +5,25 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.bench import ladder
+from infer_app.bench import comparison
 from infer_app.bench.benchmark_request import BenchmarkRequest
-from infer_app.bench.ladder import Bottleneck, Row, find_bottleneck, measure_ladder
+from infer_app.bench.comparison import Bottleneck, Row, find_bottleneck, measure_strategies
 from infer_app.telemetry.summary_line import describe_others
 
 
 @pytest.fixture
-def order(artifact, files, tmp_path):
+def benchmark(artifact, files, tmp_path):
     (tmp_path / "infer.toml").touch()
     return BenchmarkRequest(files, tmp_path / "infer.toml", {}, artifact.folder, (Path(files[0]).parent,), 2)
 
 
-def test_a_strategy_that_fails_is_a_row_that_says_so_and_the_next_is_measured(order):
-    gone = f"{order.paths[0]} is gone"
-    order = replace(order, paths=[*order.paths, gone])
-    dropping, turbo = measure_ladder(order, {}, only=["drop-broken", "turbo"])
+def test_a_strategy_that_fails_is_a_row_that_says_so_and_the_next_is_measured(benchmark):
+    gone = f"{benchmark.paths[0]} is gone"
+    benchmark = replace(benchmark, paths=[*benchmark.paths, gone])
+    dropping, turbo = measure_strategies(benchmark, {}, only=["drop-broken", "turbo"])
     others = describe_others(dropping.others)  # nothing, on a quiet machine
     assert (dropping.num_images, dropping.note, dropping.uses_model) == (
-        len(order.paths) - 1,
+        len(benchmark.paths) - 1,
         f"1 broken dropped, {others}" if others else "1 broken dropped",
         False,
     )
@@ -33,13 +33,13 @@ def test_a_strategy_that_fails_is_a_row_that_says_so_and_the_next_is_measured(or
     assert "not_found" in turbo.note
 
 
-def test_an_order_arrives_as_it_was(order):
-    assert BenchmarkRequest.from_json(order.to_json()) == order
+def test_a_request_arrives_unchanged(benchmark):
+    assert BenchmarkRequest.from_json(benchmark.to_json()) == benchmark
 
 
-def test_a_strategy_that_takes_too_long_is_a_row_that_says_so(order, monkeypatch):
-    monkeypatch.setattr(ladder, "ROW_LIMIT_S", 0.2)
-    assert [row.note for row in measure_ladder(order, {}, only=["naive"])] == ["took more than 0 s"]
+def test_a_strategy_that_takes_too_long_is_a_row_that_says_so(benchmark, monkeypatch):
+    monkeypatch.setattr(comparison, "ROW_LIMIT_S", 0.2)
+    assert [row.note for row in measure_strategies(benchmark, {}, only=["naive"])] == ["took more than 0 s"]
 
 
 @pytest.mark.parametrize(
