@@ -1,4 +1,4 @@
-"""Writes docs/reference/commands.md and settings.md from the program itself: `python docs/make_reference.py`."""
+"""Write docs/reference/commands.md and settings.md from the program itself: `python docs/make_reference.py`."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def _command(command: Any, words: list[str]) -> Iterator[str]:
 def _names(parameter: Any) -> str:
     if parameter.param_type_name == "argument":
         return f"`{(parameter.metavar or parameter.name).upper()}`"
-    names = ", ".join(f"`{name}`" for name in (*parameter.opts, *parameter.secondary_opts))
+    value = f" {parameter.metavar}".replace("|", r"\|") if parameter.metavar else ""
+    names = ", ".join(f"`{name}{value}`" for name in (*parameter.opts, *parameter.secondary_opts))
     return f"{names} (required)" if parameter.required else names
 
 

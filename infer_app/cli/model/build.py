@@ -95,7 +95,7 @@ def _check_crop(options: BuildOptions) -> None:
 
 def _resize(options: BuildOptions) -> int:
     if options.resize is not None and options.crop_pct is not None:
-        raise UsageError("--resize and --crop-pct say the same", "give one of them")
+        raise UsageError("--resize and --crop-pct mean the same", "give one of them")
     if options.resize is not None:
         return options.resize
     return int(options.size / (0.875 if options.crop_pct is None else options.crop_pct))  # timm rounds it down

@@ -23,7 +23,7 @@ def show_variants(manifest: Manifest) -> None:
     show_table(("variant", "against the source on", "labels kept", "worst cosine", "worst difference"), rows)
     if any("calibration" in details for details in manifest.variants.values()):
         print(
-            "int8 is judged by the calibration images, half of which it was calibrated with; "
+            "int8 is measured on the calibration images, half of which it was calibrated with; "
             "golden images are few and may be synthetic"
         )
 

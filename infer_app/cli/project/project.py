@@ -78,7 +78,7 @@ folder = "models"
 # model = "name"              # needed once there is more than one
 # models = ["one", "two"]     # or several in one run; those of one recipe share reading and decoding
 # time_zone = "UTC"           # in which a day begins and ends
-# lookback = 3                # days before the day that are looked at again for late images
+# lookback = 3                # days before the day that are checked again for late images
 # variant = "auto"            # the fastest here that is as exact as the model's source
 # allow_int8 = false          # auto may take the int8 variant: `infer model build --calibrate` makes it and
 #                             # prints how many labels it keeps

@@ -40,7 +40,7 @@ def fail(error: Exception, as_json: bool) -> int:
 
 @contextmanager
 def tolerate_closed_stream(stream: TextIO) -> Iterator[None]:
-    """Drop output to a stream whose reader is gone or whose disk is full; the exit code still tells the result."""
+    """Drop output to a closed pipe or a full disk; the exit code is not changed."""
     try:
         yield
         stream.flush()
