@@ -86,7 +86,7 @@ def timeline_rows(rows: Sequence[TimelineRow], colors: Mapping[str, int], row_he
     rects = []
     for number, row in enumerate(rows):
         y = number * row_height
-        rects.append(_rect("lane", 0, y + 2, 100, row_height - 4, f"{row.name}, busy {percent(row.busy)}"))
+        rects.append(_rect("track", 0, y + 2, 100, row_height - 4, f"{row.name}, busy {percent(row.busy)}"))
         for bar in row.bars:
             color = f"c{colors.get(bar.stage, 0) % NUM_COLORS}"
             rects.append(_rect(color, 100 * bar.start, y + 2, 100 * bar.width, row_height - 4, bar.stage))

@@ -39,7 +39,7 @@ class Timeline:
     """All processes of a run."""
 
     seconds: float
-    lanes: tuple[TimelineRow, ...]
+    lanes: tuple[TimelineRow, ...]  # a public key of the report's JSON
 
 
 def read_timeline(path: Path) -> Timeline:
