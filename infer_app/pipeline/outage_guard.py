@@ -103,10 +103,10 @@ class OutageGuard:
             return
         place = find_allowed_prefix(failed.ref.location, self._limits.remote.places)
         if place is not None:
-            from infer_app.images.read.remote import check_there
+            from infer_app.images.read.remote import check_reachable
 
             self._checked_at[storage] = now
-            check_there(place, self._limits.remote)
+            check_reachable(place, self._limits.remote)
 
     def _check_all_refused(self, enough: int) -> None:
         refused = [broken for result in self._refused for broken in result.broken]

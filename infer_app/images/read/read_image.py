@@ -218,7 +218,7 @@ def _is_allowed(real_path: str, limits: ReadLimits) -> bool:
     return real_path.startswith(_resolved_roots(limits.roots))
 
 
-def leads_elsewhere(root: Path, limits: ReadLimits) -> bool:
+def was_replaced(root: Path, limits: ReadLimits) -> bool:
     """Return whether a link on the path of a root was changed since this process first read from it."""
     known = _resolved_roots(limits.roots)[limits.roots.index(root)]
     return os.path.realpath(root).rstrip("/") + "/" != known

@@ -13,7 +13,7 @@ from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.http import HttpReader
 from infer_app.images.read.objects import ObjectReader
-from infer_app.images.read.retry import retried
+from infer_app.images.read.retry import with_retries
 from infer_app.locations import HTTP_PORTS, PACKAGES, AllowedPrefix, RemoteAccess, RemoteUrl, parse_url
 
 CHECK_S = 10.0  # time limit of a check
@@ -27,7 +27,7 @@ def read_remote(location: str, max_bytes: int, access: RemoteAccess) -> ImageByt
     deadline = time.monotonic() + access.timeout_s
     http, objects = _readers(access)
     reader: HttpReader | ObjectReader = http if url.scheme in HTTP_PORTS else objects
-    return retried(lambda: reader.read(url, max_bytes, deadline), access.retries, deadline)
+    return with_retries(lambda: reader.read(url, max_bytes, deadline), access.retries, deadline)
 
 
 def allowed_url(location: str, access: RemoteAccess) -> RemoteUrl:
@@ -54,7 +54,7 @@ def probe(prefix: AllowedPrefix, access: RemoteAccess) -> str:
     return "is there" if _ask(prefix, access, objects.exists) else "answers, but may not be listed"
 
 
-def check_there(prefix: AllowedPrefix, access: RemoteAccess) -> None:
+def check_reachable(prefix: AllowedPrefix, access: RemoteAccess) -> None:
     """Raise StorageUnavailable if nothing answers; a web server only needs to accept a connection."""
     http, objects = _readers(access)
     _ask(prefix, access, http.connect if prefix.root.scheme in HTTP_PORTS else objects.exists)
@@ -82,7 +82,7 @@ def _ask(prefix: AllowedPrefix, access: RemoteAccess, ask: Callable[[RemoteUrl, 
     """Return what `ask` returns; None if permission is denied. Raises UsageError or StorageUnavailable."""
     deadline = time.monotonic() + min(CHECK_S, access.timeout_s)
     try:
-        return retried(lambda: ask(prefix.root, deadline), access.retries, deadline)
+        return with_retries(lambda: ask(prefix.root, deadline), access.retries, deadline)
     except BadImage as bad:
         if bad.reason is Reason.PERMISSION_DENIED:
             return None

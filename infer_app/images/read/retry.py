@@ -25,7 +25,7 @@ class Transient(Exception):
         self.pause_s = pause_s
 
 
-def retried(attempt: Callable[[], T], retries: int, deadline: float) -> T:
+def with_retries(attempt: Callable[[], T], retries: int, deadline: float) -> T:
     """Call `attempt`, and after a Transient again, with exponential back-off and full jitter.
 
     Raises BadImage(READ_ERROR) when the retries, or the time until the deadline, are used up.

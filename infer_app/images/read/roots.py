@@ -8,7 +8,7 @@ from pathlib import Path
 
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, leads_elsewhere, local_path
+from infer_app.images.read.read_image import ReadLimits, local_path, was_replaced
 
 _HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"
 
@@ -24,7 +24,7 @@ def check_root(location: str, limits: ReadLimits) -> None:
     except BadImage:
         return
     for root in (root for root in limits.roots if path.is_relative_to(root)):
-        if _is_gone(root) or leads_elsewhere(root, limits):
+        if _is_gone(root) or was_replaced(root, limits):
             raise StorageUnavailable(f"{root} is gone or empty, or was replaced", _HINT)
         try:
             path.parent.stat()

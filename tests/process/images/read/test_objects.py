@@ -93,7 +93,7 @@ def test_a_storage_that_is_down_is_a_read_error_and_gone(monkeypatch):
     assert found.reason is Reason.READ_ERROR
     assert "tried 2 times" in found.detail
     with pytest.raises(StorageUnavailable):
-        remote.check_there(AllowedPrefix.parse("s3://photos/day/"), access())
+        remote.check_reachable(AllowedPrefix.parse("s3://photos/day/"), access())
 
 
 @pytest.mark.parametrize(("code", "hits"), [(503, 3), (500, 3), (403, 1)])
