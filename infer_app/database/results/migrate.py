@@ -1,4 +1,4 @@
-"""The schema's version: commands check it before they use our tables, and only `infer db upgrade` changes it."""
+"""The schema's version: commands check it before they use our tables, and only `upgrade` changes it."""
 
 from __future__ import annotations
 
