@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from tests.conftest import DATABASES, make_users_file
-from tests.faults.project_run import RunSession
+from tests.faults.project_run import ProjectRun
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, Project, build_model
 
@@ -157,7 +157,7 @@ def small_disk(tmp_path):
 @pytest.fixture
 def night(url, tmp_path, models):
     """A night of its own on the database at hand."""
-    return RunSession(tmp_path / "night", url, models)
+    return ProjectRun(tmp_path / "night", url, models)
 
 
 def descendants(run):

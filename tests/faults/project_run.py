@@ -58,7 +58,7 @@ class Ended:
         return json.loads(self.out) if self.out.strip() else None
 
 
-class RunSession:
+class ProjectRun:
     """A folder with infer.toml, files for the stub handler, and a database that they are registered in."""
 
     def __init__(self, folder: Path, url: str, models: Path) -> None:

@@ -26,7 +26,7 @@ from infer_app.domain import Output
 from tests.databases import servers
 from tests.faults.conftest import on
 from tests.faults.launch import POINTS
-from tests.faults.project_run import DATE, RunSession
+from tests.faults.project_run import DATE, ProjectRun
 from tests.faults.stub import GOOD, answer
 
 MODELS = ("slow", "fragile")  # to the stub handler two ids
@@ -149,10 +149,10 @@ def test_whatever_happens_the_books_are_true(server_url, server, models, request
     def make_night():
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
         if server_url is None:
-            return RunSession(folder / "night", f"sqlite:///{folder / 'infer.db'}", models)
+            return ProjectRun(folder / "night", f"sqlite:///{folder / 'infer.db'}", models)
         created = servers.new_database(server_url)
         request.addfinalizer(lambda: created.__exit__(None, None, None))
-        return RunSession(folder / "night", created.__enter__(), models)
+        return ProjectRun(folder / "night", created.__enter__(), models)
 
     machine = type("History", (History,), {"make_night": staticmethod(make_night), "server": server})
     machine.seed = request.config.option.seed

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.faults.conftest import on
-from tests.faults.project_run import RunSession, photos
+from tests.faults.project_run import ProjectRun, photos
 
 
 @pytest.mark.always
@@ -29,7 +29,7 @@ def test_a_file_that_may_not_grow_ends_the_run_and_the_next_completes(night, kin
 @pytest.mark.timeout(200)
 def test_a_disk_that_is_full_ends_the_run_and_the_next_completes(small_disk, models, url, room):
     """Results, temporary files and all; at once, or after some chunks."""
-    night = RunSession(small_disk / "night", f"sqlite:///{small_disk / 'infer.db'}", models)
+    night = ProjectRun(small_disk / "night", f"sqlite:///{small_disk / 'infer.db'}", models)
     night.add(photos(600))
     filler = small_disk / "filler"
     fill(filler)
