@@ -50,6 +50,7 @@ def cache(workload: Workload) -> Iterator[Pixels]:
     for path in workload.paths:
         image = read_image(path, workload.readers.read_limits)
         pixels.put(str(image.facts.sha256), workload.readers.pixels_of(image.data))
+    pixels.flush()
     return _from_cache(workload, pixels, folder)
 
 

@@ -64,6 +64,9 @@ class Loader:
         may_pass_files = self._has_gpu_decoder and len(refs) > 1
         samples = [self._load(ref, first + i, heartbeat, clock, may_pass_files) for i, ref in enumerate(refs)]
         clock.refs = refs
+        if self._cache is not None:
+            with clock.time("cache"):
+                self._cache.flush()
         with clock.time("collate"):
             return collate(samples, buffer)
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from infer_app.cli.terminal.output import show_table
 from infer_app.errors import UsageError
-from infer_app.images.cache import cache_file
-from infer_app.images.cache.cache_file import Kept
+from infer_app.images.cache import pixel_cache
+from infer_app.images.cache.pixel_cache import Kept
 from infer_app.settings.load import load_settings
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
@@ -21,7 +21,7 @@ def show_status(as_json: bool, config: Path | None) -> None:
     loaded = load_settings(config)
     folder, max_bytes = loaded.cache_folder, int(loaded.cache.max_size)
     try:
-        kept, on_disk = cache_file.survey(folder), cache_file.bytes_on_disk(folder)
+        kept, on_disk = pixel_cache.survey(folder), pixel_cache.bytes_on_disk(folder)
     except OSError as error:
         raise UsageError(f"can't read {folder}: {error.strerror}") from None
     if as_json:
@@ -42,7 +42,7 @@ def show_status(as_json: bool, config: Path | None) -> None:
 def clear(as_json: bool, config: Path | None) -> None:
     folder = load_settings(config).cache_folder
     try:
-        removed = cache_file.clear(folder)
+        removed = pixel_cache.clear(folder)
     except OSError as error:
         raise UsageError(f"can't remove {error.filename or folder}: {error.strerror}") from None
     if as_json:

@@ -1,26 +1,26 @@
 """Transformed pixels kept on disk: a second model over the same images, or a backfill, decodes nothing.
 
-No locks: any process may die, or write the slot that another writes, at any moment. What is found is copied out and
-believed only when the copy agrees with its checksum; everything else is a miss, and the image is decoded.
-
-Read by pread rather than through a mapping: as fast, since a process reads an image once, and a bad sector or a file
-that was cut is a miss. Behind a mapping it would be SIGBUS, which is blamed on the image in hand.
+One SQLite file holds those of all recipes and sizes. What is found is believed only when it agrees with its checksum;
+everything else is a miss, and the image is decoded. With a rollback journal rather than a write-ahead log, pixels are
+written once, nothing is mapped into memory, and no second file stays. Nothing is synced: a power cut may cost the file.
 """
 
 from __future__ import annotations
 
-import errno
+import json
 import logging
 import os
-import random
+import re
+import sqlite3
 import time
 import zlib
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from infer_app.images.cache.cache_file import ENTRY, PAGE_BYTES, Layout, make_folder, open_file, pixel_files, write_note
 
 if TYPE_CHECKING:
     from infer_app.images.cache.cache_key import CacheKey  # with the decoders, which the coordinator does without
@@ -29,60 +29,116 @@ log = logging.getLogger(__name__)
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (size, size, 3) RGB, C-contiguous
 
+FILE_NAME = "pixels.sqlite"  # another one when the tables change
+PAGE_BYTES = 16384  # half the time of SQLite's 4096 for writing an image
+MIN_BYTES = 1 << 20  # of a cache: tables and indexes take some pages each
 MIN_FREE_BYTES = 1 << 30  # of the disk, or a tenth of a small one: results need room more than the cache does
+RESERVE_BYTES = 8 << 20  # or an eighth of a small cache: for the journal, and as many for the next batch
+LOCK_WAIT_MS = 100  # many times what a batch takes
+FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 10.0  # without the cache where that was not enough; doubled each time
+
+_OUR_NAME = re.compile(r"pixels\.sqlite(-journal)?|\d+\.pixels|[0-9a-f]{16}\.recipe")  # the last two: former versions
+_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# Pixels that infer_app can make again.\n"  # bford.info/cachedir
+_ERRORS = (OSError, sqlite3.Error, MemoryError, UnicodeError)  # the last: in a message, of a name that is damaged
+_DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}  # the last: a table is missing
+
+# key: an image's sha256 and its recipe's id; stored_at: seconds since the epoch
+_SCHEMA = f"""
+PRAGMA page_size = {PAGE_BYTES}; PRAGMA journal_mode = DELETE; PRAGMA synchronous = OFF; PRAGMA mmap_size = 0;
+PRAGMA cache_size = -{2 * RESERVE_BYTES >> 10};
+CREATE TABLE IF NOT EXISTS recipes (id BLOB PRIMARY KEY, size INTEGER, note TEXT);
+CREATE TABLE IF NOT EXISTS pixels (id INTEGER PRIMARY KEY, key BLOB UNIQUE, stored_at INTEGER, checksum, pixels BLOB);
+"""
+_FIND = "SELECT checksum, pixels FROM pixels WHERE key = ? AND typeof(pixels) = 'blob' AND length(pixels) = ?"
+_USED_PAGES = "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
+# Rows that lie together share pages; the first is found by its key, a hash, so that each row is as likely. To remove
+# the oldest would leave nothing to find for a second pass over more images than fit.
+_EVICT = """DELETE FROM pixels WHERE id IN (SELECT id FROM pixels
+WHERE id >= (SELECT id FROM pixels WHERE key >= ? ORDER BY key LIMIT 1) ORDER BY id LIMIT ?)"""
+_SURVEY = """SELECT recipes.id, note, size, count(*), min(stored_at)
+FROM pixels JOIN recipes ON recipes.id = substr(key, 33) GROUP BY recipes.id ORDER BY size, recipes.id"""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a cache holds of one recipe."""
+
+    recipe_id: str
+    recipe: dict[str, Any]
+    size: int  # height and width, pixels
+    images: int
+    bytes: int  # of pixels
+    oldest: datetime  # UTC
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    files: int
+    images: int
+    bytes: int  # on disk
 
 
 class PixelCache:
     """Pixels by the sha256 of their file, for one key. For one thread; any number of processes share a folder."""
 
-    def __init__(self, folder: Path, layout: Layout, recipe_id: bytes) -> None:
-        """Raises OSError when the folder can't be written to."""
-        make_folder(folder)
-        self._folder = folder
-        self._layout = layout
-        self._recipe_id = recipe_id
-        self._shape = (layout.size, layout.size, 3)
-        # of the layout, which works them out anew each time
-        self._num_sets, self._ways, self._slot_bytes = layout.num_sets, layout.ways, layout.slot_bytes
-        self._set_bytes, self._slots_start = layout.ways * ENTRY.itemsize, layout.slots_start
+    def __init__(self, database: sqlite3.Connection, folder: Path, max_bytes: int, key: CacheKey) -> None:
+        """Take a database that this process opened: SQLite allows no use of one after a fork."""
+        self._database, self._folder = database, folder
+        self._recipe = (bytes.fromhex(key.recipe_id), key.recipe.size, key.to_json())
+        self._shape = (key.recipe.size, key.recipe.size, 3)
+        self._batch = _batch(max_bytes, key.recipe.size)
+        self._most_pages = (max_bytes - 2 * _reserve(max_bytes)) // PAGE_BYTES
+        self._unwritten: dict[bytes, Pixels] = {}  # by sha256 + recipe_id
         self._is_writable = True
-        self.hits = 0
-        self.misses = 0
-        self._descriptor = open_file(folder, layout)
-        if not self._disk_has_room():
-            self._stop_writing("the disk is almost full")
+        self._resume_at, self._pause_s = 0.0, FIRST_PAUSE_S  # the first of time.monotonic()
+        self.hits = self.misses = 0
 
     @classmethod
     def open(cls, folder: Path, max_bytes: int, key: CacheKey) -> PixelCache | None:
-        """A cache of at most `max_bytes` on disk, all sizes together; None, with a warning, where there can be none."""
-        layout = Layout(key.recipe.size, max_bytes)
-        cache = _open_or_warn(folder, layout, bytes.fromhex(key.recipe_id))
-        if cache is not None:
-            cache._note(key)
-        return cache
+        """Open a cache of at most `max_bytes` on disk, for all sizes; warn and return None if there can be none."""
+        database = _open_or_warn(folder, max_bytes, key.recipe.size)
+        return None if database is None else cls(database, folder, max_bytes, key)
 
     def get(self, sha256: str, out: Pixels) -> bool:
-        """Whether the pixels are here; then `out`, (size, size, 3) uint8, holds them; else it may hold anything."""
+        """Return whether the pixels are here and in `out`, (size, size, 3) uint8; if not, that holds what it held."""
         self._check(out)
-        found = self._read(bytes.fromhex(sha256) + self._recipe_id, out)
-        self.hits += found
-        self.misses += not found
-        return found
+        pixels = self._read(bytes.fromhex(sha256) + self._recipe[0], out.nbytes)
+        if pixels is not None:
+            out.data.cast("B")[:] = pixels
+        self.hits += pixels is not None
+        self.misses += pixels is None
+        return pixels is not None
 
     def put(self, sha256: str, pixels: Pixels) -> None:
-        """Keeps the pixels if it can. On a full or failing disk it warns once and keeps nothing more."""
+        """Keep the pixels if possible. They must not change before the next `flush`, which may come by itself."""
         self._check(pixels)
-        if not self._is_writable:
+        if self._is_writable and time.monotonic() >= self._resume_at:
+            self._unwritten[bytes.fromhex(sha256) + self._recipe[0]] = pixels
+        if len(self._unwritten) >= self._batch:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was put, unless another process holds the lock. On a failing disk warn once and keep no more."""
+        unwritten, self._unwritten, now = self._unwritten, {}, int(time.time())
+        if not unwritten:
             return
+        rows = [(key, now, _checksum(key, pixels.data), pixels) for key, pixels in unwritten.items()]
         try:
-            self._write(bytes.fromhex(sha256) + self._recipe_id, pixels)
-        except OSError as error:
-            self._stop_writing(error.strerror or str(error))
+            disk = os.statvfs(self._folder)
+            if disk.f_bavail * disk.f_frsize < min(MIN_FREE_BYTES, disk.f_blocks * disk.f_frsize // 10):
+                raise OSError("the disk is almost full")
+            with self._database:
+                self._database.execute("BEGIN IMMEDIATE")
+                self._evict()
+                self._database.execute("INSERT OR IGNORE INTO recipes VALUES (?, ?, ?)", self._recipe)
+                self._database.executemany("INSERT OR REPLACE INTO pixels VALUES (NULL, ?, ?, ?, ?)", rows)
+            self._pause_s = FIRST_PAUSE_S
+        except _ERRORS as error:
+            self._fail(error)
 
     def close(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
-        self._descriptor = -1
+        self.flush()
+        self._database.close()
 
     def __enter__(self) -> PixelCache:
         return self
@@ -94,120 +150,141 @@ class PixelCache:
         if pixels.shape != self._shape or pixels.dtype != np.uint8 or not pixels.flags.c_contiguous:
             raise ValueError(f"{pixels.dtype} {pixels.shape}, the cache takes contiguous uint8 {self._shape}")
 
-    def _read(self, key: bytes, out: Pixels) -> bool:
-        number = self._set_of(key)
+    def _read(self, key: bytes, num_bytes: int) -> memoryview | None:
+        if (unwritten := self._unwritten.get(key)) is not None:
+            return unwritten.data.cast("B")
+        if time.monotonic() < self._resume_at:
+            return None
         try:
-            table = self._read_set(number)
-            way = _way_of(table, key)
-            if way is None:
-                return False
-            os.preadv(self._descriptor, [out.data], self._slot(number, way))  # what it can't fill fails the checksum
-        except OSError:
-            return False
-        return bool(table[way]["checksum"] == _checksum(key, out))
+            rows = self._database.execute(_FIND, (key, num_bytes)).fetchall()
+        except _ERRORS as error:
+            self._fail(error)
+            return None
+        self._pause_s = FIRST_PAUSE_S
+        return next((memoryview(pixels) for checksum, pixels in rows if checksum == _checksum(key, pixels)), None)
 
-    def _write(self, key: bytes, pixels: Pixels) -> None:
-        """Pixels first: until their entry follows, that of the image before them has a checksum that is not theirs."""
-        file = os.fstat(self._descriptor)
-        if not file.st_nlink:
-            return  # cleared: what is written now would take space that nobody sees
-        if not self._disk_has_room():
-            raise OSError(errno.ENOSPC, "the disk is almost full")
-        number = self._set_of(key)
-        way = self._choose_way(number, key, file.st_size)
-        entry = np.array([(key[:32], key[32:], int(time.time()), _checksum(key, pixels), b"")], ENTRY)
-        self._write_all(pixels, self._slot(number, way))
-        self._write_all(entry, self._entry(number, way))
-
-    def _choose_way(self, number: int, key: bytes, file_bytes: int) -> int:
-        """Its own, else a free one, else any: to give up the oldest would leave nothing to find for a second pass over
-        more images than fit, since each would be given up just before it is asked for.
-        """
-        num_slots = self._layout.slots_in(file_bytes)
-        grown = max(0, min(self._ways, -((number - num_slots) // self._num_sets)))  # ways that lie in the file
-        table = self._read_set(number)
-        own = _way_of(table, key)
-        if own is not None and own < grown:
-            return own
-        free = np.flatnonzero(table["stored_at"][:grown] == 0)
-        if len(free):
-            return int(free[0])
-        if grown == self._ways:
-            return random.randrange(self._ways)
-        self._make_room(self._slot(number, grown) + self._slot_bytes)
-        return grown
-
-    def _make_room(self, file_bytes: int) -> None:
-        """Cuts the files of other sizes, the one unused for longest first, so that this one can have `file_bytes`."""
-        others = [(path, found) for path, found in pixel_files(self._folder) if path.name != self._layout.file_name]
-        excess = file_bytes + sum(found.st_size for _, found in others) - self._layout.max_bytes
-        for path, found in sorted(others, key=lambda other: other[1].st_mtime):
-            if excess <= 0:
+    def _evict(self) -> None:
+        """Remove images at random until a batch fits. The loop is bounded, for counts may be damaged."""
+        for _ in range(1000):
+            if self._database.execute(_USED_PAGES).fetchone()[0] <= self._most_pages:
                 return
-            if excess >= found.st_size:
-                path.unlink(missing_ok=True)
-            else:
-                os.truncate(path, found.st_size - excess)
-                os.utime(path, (found.st_atime, found.st_mtime))  # to be cut is not to be used
-            excess -= found.st_size
+            self._database.execute(_EVICT, (os.urandom(32), self._batch))
 
-    def _disk_has_room(self) -> bool:
-        disk = os.fstatvfs(self._descriptor)
-        return disk.f_bavail * disk.f_frsize > min(MIN_FREE_BYTES, disk.f_blocks * disk.f_frsize // 10)
-
-    def _write_all(self, data: np.ndarray[Any, Any], offset: int) -> None:
-        if os.pwrite(self._descriptor, data.data, offset) < data.nbytes:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    def _stop_writing(self, why: str) -> None:
-        self._is_writable = False
-        log.warning("the cache in %s takes no new images: %s", self._folder, why)
-
-    def _note(self, key: CacheKey) -> None:
-        try:
-            write_note(self._folder, key.recipe_id, key.to_json())
-        except OSError as error:
-            self._stop_writing(error.strerror or str(error))
-
-    def _set_of(self, key: bytes) -> int:
-        return (int.from_bytes(key[:8]) ^ int.from_bytes(key[32:])) % self._num_sets
-
-    def _read_set(self, number: int) -> np.ndarray[Any, Any]:
-        table = os.pread(self._descriptor, self._set_bytes, self._entry(number, 0))
-        return np.frombuffer(table.ljust(self._set_bytes, b"\0"), ENTRY)
-
-    def _entry(self, number: int, way: int) -> int:
-        return PAGE_BYTES + (number * self._ways + way) * ENTRY.itemsize
-
-    def _slot(self, number: int, way: int) -> int:
-        return self._slots_start + (way * self._num_sets + number) * self._slot_bytes
+    def _fail(self, error: Exception) -> None:
+        """Pause where another process holds the lock, else stop writing; have a damaged file made anew by the next."""
+        if _code(error) == sqlite3.SQLITE_BUSY:
+            self._resume_at = time.monotonic() + self._pause_s
+            self._pause_s = min(MAX_PAUSE_S, 2 * self._pause_s)
+        elif self._is_writable:
+            self._is_writable = False
+            log.warning("the cache in %s takes no new images: %s", self._folder, error)
+            if _code(error) in _DAMAGE:
+                _remove_files(self._folder)
 
 
 def prepare_cache(folder: Path, max_bytes: int, size: int) -> bool:
-    """Whether workers will have a cache: tried before they start, where a warning is seen, and seen once."""
-    cache = _open_or_warn(folder, Layout(size, max_bytes), bytes(8))
-    if cache is not None:
-        cache.close()
-    return cache is not None
+    """Return whether workers will have a cache: tried before they start, where a warning is seen, and seen once."""
+    database = _open_or_warn(folder, max_bytes, size)
+    if database is not None:
+        database.close()
+    return database is not None
 
 
-def _open_or_warn(folder: Path, layout: Layout, recipe_id: bytes) -> PixelCache | None:
-    if not layout.num_slots:
-        log.warning("no cache: its max_size of %s bytes holds no image", f"{layout.max_bytes:,}")
+def survey(folder: Path) -> list[Kept]:
+    """Return what the cache holds, by recipe; nothing where it is damaged. No checksum is verified."""
+    path = folder / FILE_NAME
+    if path not in _our_files(folder):
+        return []
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            rows = database.execute(_SURVEY).fetchall()
+        return [
+            Kept(key.hex(), json.loads(note), size, images, images * size**2 * 3, datetime.fromtimestamp(oldest, UTC))
+            for key, note, size, images, oldest in rows
+        ]
+    except (sqlite3.Error, ValueError, TypeError, OverflowError):
+        return []
+
+
+def bytes_on_disk(folder: Path) -> int:
+    return sum(path.lstat().st_blocks * 512 for path in _our_files(folder))
+
+
+def clear(folder: Path) -> Removed:
+    """Remove every file of the cache and nothing else."""
+    removed = Removed(len(_our_files(folder)), sum(kept.images for kept in survey(folder)), bytes_on_disk(folder))
+    _remove_files(folder)
+    return removed
+
+
+def _open_or_warn(folder: Path, max_bytes: int, size: int) -> sqlite3.Connection | None:
+    if not _batch(max_bytes, size):
+        log.warning("no cache: its max_size of %s bytes holds no image", f"{max_bytes:,}")
         return None
     try:
-        return PixelCache(folder, layout, recipe_id)
-    except OSError as error:
-        log.warning("no cache in %s: %s", folder, error.strerror or error)
+        return _open(folder, max_bytes - _reserve(max_bytes))
+    except _ERRORS as error:
+        log.warning("no cache in %s: %s", folder, getattr(error, "strerror", None) or error)
         return None
 
 
-def _way_of(table: np.ndarray[Any, Any], key: bytes) -> int | None:
-    """By a search in the bytes, ten times faster than comparing one by one."""
-    place = table.tobytes().find(key)
-    return None if place < 0 or place % ENTRY.itemsize else place // ENTRY.itemsize
+def _open(folder: Path, max_file_bytes: int) -> sqlite3.Connection:
+    """Open the folder's file, after removing one that is longer or damaged, and those of former versions."""
+    if not folder.is_dir():
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # pixels are as private as the photos
+        (folder / "CACHEDIR.TAG").write_text(_TAG)  # backups leave the folder out
+    for path in _our_files(folder):
+        if not path.name.startswith(FILE_NAME) or path.stat().st_size > max_file_bytes:
+            path.unlink(missing_ok=True)
+    try:
+        return _connect(folder / FILE_NAME, max_file_bytes)
+    except _ERRORS as error:
+        if _code(error) not in _DAMAGE:
+            raise
+        _remove_files(folder)
+        return _connect(folder / FILE_NAME, max_file_bytes)
 
 
-def _checksum(key: bytes, pixels: Pixels) -> int:
-    """Of pixels and key together, so that no entry vouches for what was stored under another."""
-    return zlib.crc32(pixels.data, zlib.crc32(key))
+def _connect(path: Path, max_bytes: int) -> sqlite3.Connection:
+    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    os.close(os.open(path, flags, 0o600))  # SQLite would let others read it, and would follow a link
+    database = sqlite3.connect(path, isolation_level=None)
+    try:
+        database.executescript(f"{_SCHEMA} PRAGMA max_page_count = {max_bytes // PAGE_BYTES};")
+        database.execute(f"PRAGMA busy_timeout = {LOCK_WAIT_MS}")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _our_files(folder: Path) -> list[Path]:
+    """List the cache's files, those of former versions included. What a link points to is not ours."""
+    found = folder.iterdir() if folder.is_dir() else ()
+    return [path for path in found if _OUR_NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink()]
+
+
+def _remove_files(folder: Path) -> None:
+    """Remove them. A process that has the database open reads on, and SQLite refuses to let it write."""
+    for path in _our_files(folder):
+        path.unlink(missing_ok=True)
+
+
+def _reserve(max_bytes: int) -> int:
+    return min(RESERVE_BYTES, max_bytes // 8)
+
+
+def _batch(max_bytes: int, size: int) -> int:
+    """Return how many images are written at a time: a quarter of what is reserved for them, as pages are not full."""
+    return _reserve(max_bytes) // 4 // (size**2 * 3) if max_bytes >= MIN_BYTES else 0
+
+
+def _code(error: Exception) -> int:
+    """Return SQLite's code without what is more specific; 0 for errors that are not SQLite's."""
+    is_of_file = isinstance(error, sqlite3.Error | UnicodeError)
+    return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR if is_of_file else 0) & 0xFF
+
+
+def _checksum(key: bytes, pixels: bytes | memoryview) -> int:
+    """Return that of pixels and key together, so that no entry vouches for what was stored under another."""
+    return zlib.crc32(pixels, zlib.crc32(key))

@@ -1,6 +1,9 @@
 import hashlib
 import os
 import shutil
+import sqlite3
+import time
+from contextlib import closing
 from functools import cache as remember
 from itertools import count
 from pathlib import Path
@@ -10,21 +13,16 @@ import numpy as np
 import pytest
 
 from infer_app.domain import Recipe
-from infer_app.images.cache.cache_file import PAGE_BYTES, Layout, survey
 from infer_app.images.cache.cache_key import CacheKey
-from infer_app.images.cache.pixel_cache import PixelCache, prepare_cache
+from infer_app.images.cache.pixel_cache import FILE_NAME, PAGE_BYTES, PixelCache, prepare_cache, survey
 
-SIDE = 32  # a slot is one page
+SIDE = 32  # five of them share a page
 MANY = 10**9
+SMALL = 1 << 20  # holds about 220
 
 
 def key(size: int = SIDE, **changed) -> CacheKey:
     return CacheKey(**{"recipe": Recipe("stretch", size), "max_pixels": 10**6, "made_by": "test", **changed})
-
-
-def bytes_for(num_images: int, size: int = SIDE) -> int:
-    """The least bound that holds so many."""
-    return 2 * PAGE_BYTES + num_images * (Layout(size, 0).slot_bytes + 64)
 
 
 def sha256(number: int) -> str:
@@ -55,7 +53,7 @@ def check(out: np.ndarray, number: int, size: int) -> bool:
 
 
 def bytes_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("*.pixels"))
+    return sum(path.stat().st_size for path in folder.glob("pixels.sqlite*"))
 
 
 @pytest.fixture
@@ -68,7 +66,15 @@ def filled(folder):
     """Twenty images, and the cache closed."""
     with PixelCache.open(folder, MANY, key()) as cache:
         put(cache, range(20))
-    return folder / f"{SIDE}.pixels"
+    return folder / FILE_NAME
+
+
+def open_repaired(path: Path) -> PixelCache:
+    """Open the cache after runs in which every image was asked for, and was decoded and put where it was missing."""
+    for _ in range(2):
+        with PixelCache.open(path.parent, MANY, key()) as cache:
+            put(cache, set(range(20)) - set(found(cache, range(20))))
+    return PixelCache.open(path.parent, MANY, key())
 
 
 # --- finding --------------------------------------------------------------------------------------------------------
@@ -86,7 +92,7 @@ def test_what_was_put_is_found_by_the_next_process(folder, size):
 
 def test_a_cache_that_is_not_full_keeps_all(folder):
     numbers = range(1500)
-    with PixelCache.open(folder, bytes_for(2000), key()) as cache:
+    with PixelCache.open(folder, 10 * SMALL, key()) as cache:
         put(cache, numbers)
         assert found(cache, numbers) == list(numbers)
 
@@ -141,43 +147,54 @@ def test_pixels_of_another_shape_or_type_are_a_bug(folder, wrong):
 # --- the bound ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("num_slots", [1, 5, 64, 200])
-def test_it_never_outgrows_its_bound(folder, num_slots):
-    bound = bytes_for(num_slots)
-    with PixelCache.open(folder, bound, key()) as cache:
-        for number in range(3 * num_slots):
-            put(cache, [number])
+@pytest.mark.parametrize(("bound", "size"), [(SMALL, SIDE), (3 * SMALL, SIDE), (SMALL, 64), (20 * SMALL, 224)])
+def test_it_never_outgrows_its_bound(folder, bound, size):
+    num_images = 3 * bound // (size * size * 3)
+    with PixelCache.open(folder, bound, key(size)) as cache:
+        for number in range(num_images):
+            put(cache, [number], size)
             assert bytes_of(folder) <= bound
-            assert found(cache, [number]) == [number]
-        kept = len(found(cache, range(3 * num_slots)))
-    assert num_slots * 3 // 4 - 1 <= kept <= num_slots
+            assert found(cache, [number], size) == [number]
+        cache.flush()
+        assert found(cache, [number], size) == [number]
+        kept = len(found(cache, range(num_images), size))
+    assert num_images // 6 < kept < num_images // 3
 
 
 def test_a_second_pass_over_more_images_than_fit_finds_a_part(folder, monkeypatch):
-    clock = SimpleNamespace(time=count(1).__next__)  # a second for each image, so that one of them is the oldest
+    clock = SimpleNamespace(time=count(1).__next__, monotonic=time.monotonic)  # each batch has another age
     monkeypatch.setattr("infer_app.images.cache.pixel_cache.time", clock)
-    numbers = range(300)
-    with PixelCache.open(folder, bytes_for(200), key()) as cache:
+    numbers = range(330)
+    with PixelCache.open(folder, SMALL, key()) as cache:
         put(cache, numbers)
         hits = 0
         for number in numbers:
             hits += len(found(cache, [number])) or cache.put(sha256(number), pixels(number)) or 0
-    assert hits > 60  # to give up the oldest would find hardly any
+    assert hits > 66  # to give up the oldest would find hardly any
 
 
-def test_of_two_sizes_the_one_unused_for_longest_gives_way(folder):
-    bound = 128 * PAGE_BYTES
-    with PixelCache.open(folder, bound, key()) as old, PixelCache.open(folder, bound, key(48)) as new:
-        put(old, range(300))
-        before = len(found(old, range(300)))
-        for number in range(10):
-            put(new, [number], 48)
-            assert bytes_of(folder) <= bound
-        assert found(new, range(10), 48) == list(range(10))
-        assert 0 < len(found(old, range(300))) < before
-        put(new, range(200), 48)
-        assert found(old, range(300)) == []
-        assert bytes_of(folder) <= bound
+@pytest.mark.parametrize(("old_size", "new_size"), [(SIDE, 64), (64, SIDE)])
+def test_two_sizes_share_the_bound(folder, old_size, new_size):
+    with (
+        PixelCache.open(folder, SMALL, key(old_size)) as old,
+        PixelCache.open(folder, SMALL, key(new_size)) as new,
+    ):
+        put(old, range(300), old_size)
+        before = len(found(old, range(300), old_size))
+        put(new, range(10), new_size)
+        assert len(found(new, range(10), new_size)) > 5
+        for _ in range(5):
+            put(new, range(300), new_size)
+            assert bytes_of(folder) <= SMALL
+        assert len(found(old, range(300), old_size)) < before // 2
+
+
+def test_what_is_put_is_found_by_others_after_a_flush(folder):
+    with PixelCache.open(folder, MANY, key()) as mine, PixelCache.open(folder, MANY, key()) as theirs:
+        put(mine, range(5))
+        assert found(theirs, range(5)) == []
+        mine.flush()
+        assert found(theirs, range(5)) == list(range(5))
 
 
 def test_a_bound_below_one_image_means_no_cache(folder, caplog):
@@ -189,22 +206,75 @@ def test_a_bound_below_one_image_means_no_cache(folder, caplog):
 # --- damage ---------------------------------------------------------------------------------------------------------
 
 
-def test_pixels_in_another_slot_than_their_own_are_misses(filled):
-    layout = Layout(SIDE, MANY)
-    content = bytearray(filled.read_bytes())
-    slots = content[layout.slots_start :]
-    content[layout.slots_start :] = slots[layout.slot_bytes :] + slots[: layout.slot_bytes]
+@pytest.mark.parametrize("seed", range(16))
+def test_flipped_bytes_are_misses(filled, seed):
+    intact, random = filled.read_bytes(), np.random.default_rng(seed)
+    content = np.frombuffer(intact, np.uint8).copy()
+    written = np.flatnonzero(content)
+    content[random.choice(written, 400, replace=False)] ^= np.uint8(1 << seed % 8)
     filled.write_bytes(content)
+    with PixelCache.open(filled.parent, MANY, key()) as cache:
+        assert len(found(cache, range(20))) < 20
+    with open_repaired(filled) as cache:
+        assert found(cache, range(20)) == list(range(20))
+
+
+@pytest.mark.parametrize("page", range(9))
+@pytest.mark.parametrize("damage", [bytes(PAGE_BYTES), b"\xff" * PAGE_BYTES, b"\xff"])
+def test_damage_to_any_page_is_misses(filled, page, damage):
+    content = bytearray(filled.read_bytes())
+    content[page * PAGE_BYTES : page * PAGE_BYTES + len(damage)] = damage
+    filled.write_bytes(content)
+    with open_repaired(filled) as cache:
+        assert found(cache, range(20)) == list(range(20))
+
+
+@pytest.mark.parametrize("byte", [0, 1, 17, 40, 60])
+def test_a_damaged_header_costs_no_more_than_the_file(filled, byte):
+    content = bytearray(filled.read_bytes())
+    content[byte] ^= 255
+    filled.write_bytes(content)
+    with open_repaired(filled) as cache:
+        assert found(cache, range(20)) == list(range(20))
+
+
+def test_a_damaged_file_is_said_once(filled, caplog):
+    content = filled.read_bytes()
+    filled.write_bytes(content[:PAGE_BYTES] + bytes(len(content) - PAGE_BYTES))
+    with PixelCache.open(filled.parent, MANY, key()) as cache:
+        assert found(cache, range(20)) == []
+        put(cache, range(20))
+    assert len(caplog.messages) == 1
+    assert not filled.exists()
+
+
+def test_pixels_of_another_row_are_misses(filled):
+    with closing(sqlite3.connect(filled, isolation_level=None)) as database:
+        database.execute(
+            "UPDATE pixels SET pixels = (SELECT pixels FROM pixels other WHERE other.id = pixels.id % 20 + 1)"
+        )
+    with PixelCache.open(filled.parent, MANY, key()) as cache:
+        assert found(cache, range(20)) == []
+        put(cache, range(20))
+        cache.flush()
+        assert found(cache, range(20)) == list(range(20))
+
+
+@pytest.mark.parametrize("value", ["NULL", "7", "'text'", "x'00'", "zeroblob(3072)", "zeroblob(9999)"])
+@pytest.mark.parametrize("column", ["pixels", "checksum"])
+def test_values_that_were_never_written_are_misses(filled, column, value):
+    with closing(sqlite3.connect(filled, isolation_level=None)) as database:
+        database.execute(f"UPDATE pixels SET {column} = {value}")
     with PixelCache.open(filled.parent, MANY, key()) as cache:
         assert found(cache, range(20)) == []
 
 
 def test_an_entry_does_not_vouch_for_another_image(filled):
-    layout, mine = Layout(SIDE, MANY), bytes.fromhex(sha256(0))
-    other = mine[:31] + bytes([mine[31] ^ 1])  # of the same set
+    mine = bytes.fromhex(sha256(0))
+    other = mine[:31] + bytes([mine[31] ^ 1])
     content = filled.read_bytes()
-    assert content[: layout.slots_start].count(mine) == 1
-    filled.write_bytes(content.replace(mine, other, 1))
+    assert content.count(mine) == 2  # in the table and in the index
+    filled.write_bytes(content.replace(mine, other))
     with PixelCache.open(filled.parent, MANY, key()) as cache:
         assert not cache.get(other.hex(), np.empty((SIDE, SIDE, 3), np.uint8))
 
@@ -215,32 +285,60 @@ def test_a_file_cut_anywhere_is_misses(filled, kept):
     with PixelCache.open(filled.parent, MANY, key()) as reader:
         os.truncate(filled, kept if isinstance(kept, int) else int(size * kept))
         assert len(found(reader, range(20))) < 20
-    with PixelCache.open(filled.parent, MANY, key()) as cache:
-        put(cache, range(20))
+    with open_repaired(filled) as cache:
         assert found(cache, range(20)) == list(range(20))
 
 
-@pytest.mark.parametrize("content", [b"foreign", b"infer_app pixels 1\n", bytes(9000), b"\xff" * 20_000])
-def test_a_foreign_file_is_replaced(folder, content):
+@pytest.mark.parametrize("content", [b"foreign", b"SQLite format 3\0", bytes(9000), b"\xff" * 20_000])
+@pytest.mark.parametrize("name", [FILE_NAME, f"{FILE_NAME}-journal"])
+def test_a_foreign_file_is_replaced(folder, name, content):
     folder.mkdir()
-    (folder / f"{SIDE}.pixels").write_bytes(content)
+    (folder / name).write_bytes(content)
     with PixelCache.open(folder, MANY, key()) as cache:
         put(cache, range(3))
+        cache.flush()
         assert found(cache, range(3)) == [0, 1, 2]
 
 
-def test_another_bound_starts_empty(filled):
-    with PixelCache.open(filled.parent, MANY // 2, key()) as cache:
-        assert found(cache, range(20)) == []
+def test_a_larger_bound_keeps_what_is_there(filled):
+    with PixelCache.open(filled.parent, 2 * MANY, key()) as cache:
+        assert found(cache, range(20)) == list(range(20))
+
+
+def test_a_smaller_bound_than_the_file_starts_empty(folder):
+    with PixelCache.open(folder, MANY, key()) as cache:
+        put(cache, range(500))
+    with PixelCache.open(folder, SMALL, key()) as cache:
+        assert found(cache, range(500)) == []
         put(cache, range(20))
         assert found(cache, range(20)) == list(range(20))
+    assert bytes_of(folder) <= SMALL
+
+
+def test_where_another_process_holds_the_lock_everything_is_a_miss(filled, caplog):
+    with (
+        closing(sqlite3.connect(filled, isolation_level=None)) as holder,
+        PixelCache.open(filled.parent, MANY, key()) as cache,
+    ):
+        holder.execute("BEGIN EXCLUSIVE")
+        start = time.monotonic()
+        for number in range(200):
+            assert found(cache, [number]) == []
+            cache.put(sha256(number), pixels(number))
+            cache.flush()
+        assert time.monotonic() - start < 2
+        holder.execute("COMMIT")
+        time.sleep(cache._pause_s)
+        assert found(cache, range(20)) == list(range(20))
+    assert caplog.messages == []
 
 
 def test_what_was_cleared_under_a_reader_is_still_right(filled):
     with PixelCache.open(filled.parent, MANY, key()) as reader:
         shutil.rmtree(filled.parent)
         assert found(reader, range(20)) == list(range(20))
-        put(reader, range(20, 30))  # takes no space that nobody sees
+        put(reader, range(20, 30))
+        reader.flush()  # takes no space that nobody sees
         assert found(reader, range(20, 30)) == []
         with PixelCache.open(filled.parent, MANY, key()) as cache:
             assert found(cache, range(20)) == []
@@ -253,7 +351,7 @@ def test_a_folder_is_made_for_us_alone(tmp_path):
     folder = tmp_path / "not" / "yet"
     PixelCache.open(folder, MANY, key()).close()
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert (folder / f"{SIDE}.pixels").stat().st_mode & 0o777 == 0o600
+    assert (folder / FILE_NAME).stat().st_mode & 0o777 == 0o600
     assert (folder / "CACHEDIR.TAG").read_text().startswith("Signature: 8a477f597d28d172789f06886806bc55")
 
 
@@ -274,20 +372,18 @@ def test_no_folder_means_no_cache_and_one_warning(tmp_path, caplog):
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("/etc/passwd")])
 def test_what_is_no_file_means_no_cache(folder, caplog, make):
     folder.mkdir()
-    make(folder / f"{SIDE}.pixels")
+    make(folder / FILE_NAME)
     assert PixelCache.open(folder, MANY, key()) is None
     assert len(caplog.messages) == 1
 
 
-def test_a_linked_file_is_never_cut(folder, tmp_path):
+def test_opening_removes_what_former_versions_left(folder):
     folder.mkdir()
-    theirs = tmp_path / "theirs"
-    theirs.write_bytes(bytes(10**6))
-    (folder / "48.pixels").symlink_to(theirs)
-    with PixelCache.open(folder, bytes_for(10), key()) as cache:
-        put(cache, range(20))
-        assert len(found(cache, range(20))) == 10
-    assert theirs.stat().st_size == 10**6
+    for name in ("224.pixels", "0123456789abcdef.recipe", "big.pixels"):
+        (folder / name).write_bytes(b"old")
+    (folder / "48.pixels").symlink_to(folder / "big.pixels")
+    assert prepare_cache(folder, MANY, SIDE)
+    assert {path.name for path in folder.iterdir()} == {FILE_NAME, "big.pixels", "48.pixels"}
 
 
 def test_preparing_says_whether_there_will_be_a_cache(folder, tmp_path, caplog):
