@@ -113,8 +113,8 @@ class CacheSettings(Section):
 
     max_size: ByteSize = Field(
         ByteSize(0), ge=0, le=1 << 50
-    )  # on disk, such as "10GB"; 0: none. Another one empties the cache
-    folder: Path = Path(".infer-cache")
+    )  # on disk, such as "10GB"; 0: none. One smaller than the file empties the cache
+    folder: Path = Path(".infer-cache")  # on a disk of this machine: SQLite's locks fail on network file systems
 
 
 class ModelsSettings(Section):

@@ -69,6 +69,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
 }
 OWNERS = {
     "typer": {"cli"},
+    "sqlite3": {"database", "images/cache/pixel_cache.py", "bench/dataloaders.py"},
     "sqlalchemy": {"database", "settings"},
     "pydantic_settings": {"settings/load.py"},
     "alembic": {"database"},

@@ -14,7 +14,7 @@ import re
 import sqlite3
 import time
 import zlib
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -45,7 +45,7 @@ _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR} 
 # key: an image's sha256 and its recipe's id; stored_at: seconds since the epoch
 _SCHEMA = f"""
 PRAGMA page_size = {PAGE_BYTES}; PRAGMA journal_mode = DELETE; PRAGMA synchronous = OFF; PRAGMA mmap_size = 0;
-PRAGMA cache_size = -{2 * RESERVE_BYTES >> 10};
+PRAGMA cache_size = -{RESERVE_BYTES >> 11};
 CREATE TABLE IF NOT EXISTS recipes (id BLOB PRIMARY KEY, size INTEGER, note TEXT);
 CREATE TABLE IF NOT EXISTS pixels (id INTEGER PRIMARY KEY, key BLOB UNIQUE, stored_at INTEGER, checksum, pixels BLOB);
 """
@@ -177,9 +177,12 @@ class PixelCache:
             self._pause_s = min(MAX_PAUSE_S, 2 * self._pause_s)
         elif self._is_writable:
             self._is_writable = False
-            log.warning("the cache in %s takes no new images: %s", self._folder, error)
+            was_removed = getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_READONLY_DBMOVED
+            why = "its file was removed" if was_removed else error
+            log.warning("the cache in %s takes no new images: %s", self._folder, why)
             if _code(error) in _DAMAGE:
-                _remove_files(self._folder)
+                with suppress(OSError):
+                    _remove_files(self._folder)
 
 
 def prepare_cache(folder: Path, max_bytes: int, size: int) -> bool:
@@ -202,7 +205,7 @@ def survey(folder: Path) -> list[Kept]:
             Kept(key.hex(), json.loads(note), size, images, images * size**2 * 3, datetime.fromtimestamp(oldest, UTC))
             for key, note, size, images, oldest in rows
         ]
-    except (sqlite3.Error, ValueError, TypeError, OverflowError):
+    except (sqlite3.Error, OSError, OverflowError, TypeError, ValueError):
         return []
 
 
@@ -265,7 +268,7 @@ def _our_files(folder: Path) -> list[Path]:
 
 
 def _remove_files(folder: Path) -> None:
-    """Remove them. A process that has the database open reads on, and SQLite refuses to let it write."""
+    """Remove the cache's files. A process that has the database open reads on, and SQLite refuses to let it write."""
     for path in _our_files(folder):
         path.unlink(missing_ok=True)
 

@@ -14,7 +14,7 @@ import pytest
 
 from infer_app.domain import Recipe
 from infer_app.images.cache.cache_key import CacheKey
-from infer_app.images.cache.pixel_cache import FILE_NAME, PAGE_BYTES, PixelCache, prepare_cache, survey
+from infer_app.images.cache.pixel_cache import FILE_NAME, PAGE_BYTES, PixelCache, clear, prepare_cache, survey
 
 SIDE = 32  # five of them share a page
 MANY = 10**9
@@ -158,7 +158,7 @@ def test_it_never_outgrows_its_bound(folder, bound, size):
         cache.flush()
         assert found(cache, [number], size) == [number]
         kept = len(found(cache, range(num_images), size))
-    assert num_images // 6 < kept < num_images // 3
+    assert num_images // 9 < kept < num_images // 3
 
 
 def test_a_second_pass_over_more_images_than_fit_finds_a_part(folder, monkeypatch):
@@ -305,6 +305,14 @@ def test_a_larger_bound_keeps_what_is_there(filled):
         assert found(cache, range(20)) == list(range(20))
 
 
+def test_the_largest_bound_is_one(filled):
+    with PixelCache.open(filled.parent, 1 << 50, key()) as cache:
+        assert found(cache, range(20)) == list(range(20))
+        put(cache, range(20, 3000))
+        cache.flush()
+        assert found(cache, range(3000)) == list(range(3000))
+
+
 def test_a_smaller_bound_than_the_file_starts_empty(folder):
     with PixelCache.open(folder, MANY, key()) as cache:
         put(cache, range(500))
@@ -331,6 +339,17 @@ def test_where_another_process_holds_the_lock_everything_is_a_miss(filled, caplo
         time.sleep(cache._pause_s)
         assert found(cache, range(20)) == list(range(20))
     assert caplog.messages == []
+
+
+def test_a_removed_file_is_said_once_and_takes_no_new_images(filled, caplog):
+    with PixelCache.open(filled.parent, MANY, key()) as cache:
+        clear(filled.parent)
+        for number in range(20, 30):
+            put(cache, [number])
+            cache.flush()
+        assert found(cache, range(30)) == list(range(20))
+    assert [message.partition(" takes ")[2] for message in caplog.messages] == ["no new images: its file was removed"]
+    assert bytes_of(filled.parent) == 0
 
 
 def test_what_was_cleared_under_a_reader_is_still_right(filled):
