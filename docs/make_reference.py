@@ -89,7 +89,7 @@ def _settings() -> Iterator[str]:
 
 
 def _comments(model: type) -> dict[str, str]:
-    """The comment beside each field of the class: what a setting means is said there, once."""
+    """Return the comment beside each field of the class, the only place that says what a setting means."""
     source = inspect.getsource(model)
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     by_line = {token.start[0]: token.string for token in tokens if token.type == tokenize.COMMENT}

@@ -53,7 +53,7 @@ class ExecutionPlan:
 
     @property
     def device(self) -> str:
-        """The device the executor is for, cpu or cuda."""
+        """Return the device the executor is for, cpu or cuda."""
         return self.choice.device
 
 

@@ -47,7 +47,7 @@ class ModelRun:
 
     @property
     def stopped(self) -> str | None:
-        """The reason why no more of its images should be run, or None."""
+        """Return the reason why no more of its images should be run, or None."""
         return self._budget.stopped
 
     def commit(self, result: ChunkResult) -> None:

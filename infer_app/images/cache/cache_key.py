@@ -27,7 +27,7 @@ class CacheKey:
     def of(
         cls, recipe: Recipe, max_pixels: int, preprocess: str | None = None, preprocess_sha256: str | None = None
     ) -> CacheKey:
-        """The key of what this process would make."""
+        """Return the key of what this process would make."""
         if recipe.kind == "custom" and not (preprocess and preprocess_sha256):
             raise ValueError("a custom recipe's pixels depend on its function")
         return cls(recipe, max_pixels, preprocess, preprocess_sha256, makers())
@@ -43,7 +43,7 @@ class CacheKey:
 
 @cache
 def makers() -> str:
-    """Who makes pixels here: decoders, the library that resizes, and our own code."""
+    """Name what makes pixels here: decoders, the library that resizes, and our own code."""
     parts = [decoder_name(), f"torch {metadata.version('torch')}", f"code {_code_of(Path(__file__).parents[1])}"]
     if has_turbo():
         parts.insert(1, f"libturbojpeg {_loaded_turbo()}")
@@ -59,7 +59,7 @@ def _code_of(folder: Path) -> str:
 
 
 def _loaded_turbo() -> str:
-    """The sha256 of the library this process loaded, since it does not tell its version."""
+    """Return the sha256 of the library this process loaded, since it does not tell its version."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     line = next((line for line in lines if "libturbojpeg" in line), "")
     try:
