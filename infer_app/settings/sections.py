@@ -134,7 +134,7 @@ class RunSettings(Section):
     device: Literal["auto", "cpu", "cuda"] = "auto"  # auto: a GPU if the model has a variant for it; cuda: required
     variant: str = "auto"  # auto: the fastest on this machine; or a variant's name, which is never replaced by another
     allow_int8: bool = False  # auto may select the int8 variant, if the model has a good one
-    workers: int = Field(0, ge=0)  # 0: one for each core that this process may use
+    workers: int = Field(0, ge=0)  # processes; 0: as many as were measured best on this machine
     chunk_size: int = Field(0, ge=0, le=256)  # images per transaction; 0: a quarter of a second's work
     wait: bool = False  # wait for another run of the same day, instead of ending with exit code 13
     max_rejected: str = "5%"  # more rejections stop a day with exit code 3: a share (at least 10 images) or a number

@@ -1,8 +1,8 @@
 """The policy of retries after a worker died: pure functions that decide which images to retry and which to reject.
 
 An image is rejected for a crash only if the decoder crashed on it twice, the second time alone. SIGKILL (the kernel's
-out-of-memory killer, an operator) is no image's fault. Only a failure inside the model, which processes a whole chunk,
-makes the chunk be retried image by image.
+out-of-memory killer, an operator) is no image's fault. A chunk is retried image by image after a failure inside the
+model, which processes a whole chunk, a failure of the GPU, or KILLS_BEFORE_SPLIT kills.
 """
 
 from __future__ import annotations

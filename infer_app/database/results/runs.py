@@ -146,9 +146,9 @@ class RunStore:
     def _lock_model(self, connection: Connection, model: RunModel) -> None:
         """Lock the model's rows, which keeps other runs of it from acquiring a day until the transaction ends.
 
-        At READ COMMITTED a check for a living run and an insert of a new one are no mutual exclusion. Two runs may use
-        different names for the model. The one whose row was committed later then sees the other's row, and both lock
-        it. In SQLite the transaction itself is exclusive.
+        At READ COMMITTED a check for a living run and an insert of a new one do not exclude each other. Two runs may
+        use different names for the model. The one whose row was committed later then sees the other's row, and both
+        lock it. In SQLite the transaction itself is exclusive.
         """
         rows = select(models.c.id).where(models.c.id == model.model_id).order_by(models.c.name).with_for_update()
         connection.execute(rows).all()
@@ -206,7 +206,7 @@ class _LeaseRenewer(Thread):
                 except Exception as error:
                     if not is_logged:
                         first_line = str(error).partition("\n")[0]
-                        log.warning("a heartbeat failed and will be retried: %s: %s", type(error).__name__, first_line)
+                        log.warning("renewing the lease failed, retrying: %s: %s", type(error).__name__, first_line)
                     is_logged = True
 
     def __enter__(self) -> None:
