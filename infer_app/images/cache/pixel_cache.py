@@ -210,7 +210,7 @@ def survey(folder: Path) -> list[Kept]:
 
 
 def bytes_on_disk(folder: Path) -> int:
-    return sum(path.lstat().st_blocks * 512 for path in _our_files(folder))
+    return sum(_size(path, on_disk=True) for path in _our_files(folder))
 
 
 def clear(folder: Path) -> Removed:
@@ -237,8 +237,10 @@ def _open(folder: Path, max_file_bytes: int) -> sqlite3.Connection:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # pixels are as private as the photos
         (folder / "CACHEDIR.TAG").write_text(_TAG)  # backups leave the folder out
     for path in _our_files(folder):
-        if not path.name.startswith(FILE_NAME) or path.stat().st_size > max_file_bytes:
+        if not path.name.startswith(FILE_NAME):
             path.unlink(missing_ok=True)
+    if _size(folder / FILE_NAME) > max_file_bytes:
+        _remove_files(folder)
     try:
         return _connect(folder / FILE_NAME, max_file_bytes)
     except _ERRORS as error:
@@ -265,6 +267,15 @@ def _our_files(folder: Path) -> list[Path]:
     """List the cache's files, those of former versions included. What a link points to is not ours."""
     found = folder.iterdir() if folder.is_dir() else ()
     return [path for path in found if _OUR_NAME.fullmatch(path.name) and path.is_file() and not path.is_symlink()]
+
+
+def _size(path: Path, on_disk: bool = False) -> int:
+    """Return the size in bytes; 0 for a file that is not there: another process removes its journal at any moment."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return 0
+    return found.st_blocks * 512 if on_disk else found.st_size
 
 
 def _remove_files(folder: Path) -> None:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from infer_app.images.cache import pixel_cache
 from infer_app.images.cache.pixel_cache import FILE_NAME, Kept, PixelCache, Removed, bytes_on_disk, clear, survey
 from tests.unit.images.cache.test_pixel_cache import MANY, SIDE, SMALL, found, key, put
 
@@ -71,3 +72,14 @@ def test_clearing_removes_our_files_and_nothing_else(folder):
 def test_a_missing_folder_is_an_empty_cache(folder):
     assert (survey(folder), bytes_on_disk(folder), clear(folder)) == ([], 0, Removed(0, 0, 0))
     assert not folder.exists()
+
+
+def test_a_journal_that_goes_while_the_folder_is_listed_disturbs_nobody(folder, monkeypatch):
+    """Another process commits just then."""
+    with PixelCache.open(folder, MANY, key()) as cache:
+        put(cache, range(3))
+        cache.flush()
+        monkeypatch.setattr(pixel_cache, "_our_files", lambda _: [folder / FILE_NAME, folder / f"{FILE_NAME}-journal"])
+        assert bytes_on_disk(folder) > 0
+        with PixelCache.open(folder, MANY, key()) as other:
+            assert found(other, range(3)) == [0, 1, 2]
