@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from infer_app.bench.processes import Cost, run_measured
+from infer_app.bench.processes import ProcessCost, run_measured
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def time_process(command: Sequence[str], folder: Path, database: Path, table: st
     )
 
 
-def call(command: Sequence[str], folder: Path, cores: Collection[int] | None = None) -> Cost:
+def call(command: Sequence[str], folder: Path, cores: Collection[int] | None = None) -> ProcessCost:
     """Run the command. Raises ProgramFailed with its output if it exits with an error."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("INFER_")}
     cost = run_measured(command, folder=folder, environ=environ, cores=cores)

@@ -56,7 +56,7 @@ def load_embedded(module: bytes) -> None:
 
 
 def load_without_runtime(module: bytes) -> None:
-    with tensorrt._told():
+    with tensorrt._translate_errors():
         tensorrt.load_runnable(module, CPU)
 
 
