@@ -9,8 +9,8 @@ import torch
 from infer_app.bench import dataloaders
 from infer_app.bench.dataloaders import Unavailable
 from infer_app.bench.strategies import STRATEGIES, find_strategy
-from tests.unit.bench.conftest import NUM_IMAGES
-from tests.unit.models.small_models import MEAN, SIZE, STD
+from tests.process.bench.conftest import NUM_IMAGES
+from tests.support.networks import MEAN, SIZE, STD
 
 FLOATS = ("naive", "vectorised", "pool", "dataloader", "prefetch", "drop-broken")
 UINT8 = ("turbo", "fast-collate", "getitems", "database", "list-of-paths", "packed-paths", "threads", "cache")
