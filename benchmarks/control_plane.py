@@ -32,6 +32,7 @@ from infer_app.database.results.sink import Sink
 from infer_app.domain import Chunk, ChunkResult, ImageRef, Output, Prediction
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.read.read_image import ReadLimits
+from infer_app.pipeline.executors import open_cpu_pool
 
 OUTPUT = Output("tabby cat", 0.93, '{"top": [["tabby cat", 0.93], ["tiger cat", 0.04], ["lynx", 0.01]]}')
 SHA256 = "0" * 64
@@ -69,7 +70,9 @@ def main() -> None:
     flags = read_flags()
     cluster = Cluster(ClusterSpec(), 2)
     handler = HandlerSpec((), ReadLimits((), 1), 1)
-    pool = StubActorPool(cluster, ClusterSpec(actors=flags.actors), ActorSpec(handler, flags.workers, 30.0, 30), 1)
+    pool = StubActorPool(
+        cluster, ClusterSpec(actors=flags.actors), ActorSpec(handler, flags.workers, open_cpu_pool, 30), 1
+    )
     with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder:
         sink = open_sink(Path(folder)) if flags.commit else None
         step = flags.chunk_size if flags.ranges else 1

@@ -25,7 +25,6 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from infer_app.domain import Chunk, ImageRef, Recipe
-from infer_app.executors import CudaExecutor
 from infer_app.handlers.copy_stream import open_stream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
@@ -37,6 +36,7 @@ from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
+from infer_app.pipeline.executors import RingSpec, open_local_executor
 from infer_app.workers.shared_ring import Ring
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -178,8 +178,8 @@ def time_executor(
     chunks = [Chunk(number, tuple(refs[first : first + flags.batch_size])) for number, first in enumerate(firsts)]
     done, began, cpu_seconds = 0, 0.0, 0.0
     since = len(paths) // 4
-    with CudaExecutor(handler, workers, TIMEOUT_S, flags.batch_size, SIZE, flags.device) as executor:
-        for result in executor.run(chunks):
+    with open_local_executor(handler, workers, TIMEOUT_S, RingSpec(flags.batch_size, SIZE, flags.device)) as executor:
+        for result in executor.pool.run(chunks):
             if done < since <= done + len(result.predictions):
                 began, since_done = time.perf_counter(), done + len(result.predictions)
             done += len(result.predictions)

@@ -18,7 +18,8 @@ from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.read.read_image import read_image
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.pipeline.executor_factory import open_executor, plan_run
+from infer_app.pipeline.execution_plan import plan_run
+from infer_app.pipeline.executors import open_executor
 from infer_app.workers.pool import Stage, WorkerPool
 
 CACHE_BYTES = 4 << 30
@@ -82,8 +83,8 @@ def _predict_in_workers(workload: Workload, executor: str) -> Iterator[Sized]:
     artifact, roots = workload.readers.artifact, workload.readers.read_limits.roots
     with open_executor(
         workload.loaded, [artifact], [plan_run(workload.loaded, artifact)], roots, executor=executor
-    ) as workers:
-        for result in workers.run(_chunks(workload)):
+    ) as opened:
+        for result in opened.pool.run(_chunks(workload)):
             yield result.predictions
 
 

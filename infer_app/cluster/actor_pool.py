@@ -10,7 +10,8 @@ import logging
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -18,10 +19,12 @@ from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Opened, Reply
 from infer_app.cluster.ray_cluster import Cluster, ClusterSpec, Node, import_ray
 from infer_app.domain import Chunk, ChunkResult, FileFacts
 from infer_app.errors import InferError, ModelError, UsageError
+from infer_app.handlers.handler_spec import HandlerSpec
+from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.bundle import pack
 from infer_app.workers.heartbeat import NOTHING, CurrentStep
-from infer_app.workers.pool import POLL_INTERVAL_S, TASKS_AHEAD
+from infer_app.workers.pool import POLL_INTERVAL_S, TASKS_AHEAD, WorkerPool
 from infer_app.workers.retry_policy import Decision, ExitLimit, Task, WorkerExit, decide
 
 log = logging.getLogger(__name__)
@@ -53,11 +56,12 @@ class ActorPool:
     """Supervises the actors of a run, whose number follows the room on the cluster's nodes."""
 
     def __init__(self, cluster: Cluster, spec: ClusterSpec, actor_spec: ActorSpec, num_cpus: int) -> None:
+        self.num_cpus = num_cpus  # of an actor
+        self.workers_each = actor_spec.num_workers
         self._ray = import_ray()
         self._cluster = cluster
         self._spec = spec
         self._actor_spec = actor_spec
-        self._num_cpus = num_cpus
         self._tasks_each = TASKS_AHEAD * actor_spec.num_workers
         self._actors: list[Actor] = []
         self._bundles: Any = None
@@ -69,9 +73,15 @@ class ActorPool:
         )
         self._counted_at = 0.0
         self._room = 0
+        self.num_actors = self.wanted()  # when it was opened
 
-    def run(self, pending: Iterator[Chunk]) -> Iterator[ChunkResult]:
-        """Yield results in any order, with every ref of every chunk in exactly one of them."""
+    @property
+    def num_nodes(self) -> int:
+        return len(self._cluster.nodes())
+
+    def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+        """Yield results in any order, with every ref of every chunk in one of them, as `WorkerPool.run` does."""
+        pending = iter(chunks)
         self._exits.start_run()
         try:
             while self._dispatch(pending):
@@ -88,7 +98,7 @@ class ActorPool:
             self._counted_at = time.monotonic()
         return self._room
 
-    def workers(self) -> list[int]:
+    def pids(self) -> list[int]:
         return [
             self._worker_number(actor.opened, pid)
             for actor in self._actors
@@ -104,7 +114,7 @@ class ActorPool:
 
     def _fitting(self, node: Node) -> int:
         by_gpus = node.num_gpus / self._spec.num_gpus if self._spec.num_gpus else node.num_cpus
-        return int(min(node.num_cpus // self._num_cpus, by_gpus))
+        return int(min(node.num_cpus // self.num_cpus, by_gpus))
 
     def _dispatch(self, pending: Iterator[Chunk]) -> bool:
         """Give tasks to every open actor, starting actors as needed, and return whether anything is left to do."""
@@ -132,7 +142,7 @@ class ActorPool:
             bundles = [pack(open_artifact(model.artifact), model.variant) for model in models]
             self._bundles = self._ray.put(bundles)  # is sent to each node once
         options = {
-            "num_cpus": self._num_cpus,
+            "num_cpus": self.num_cpus,
             "num_gpus": self._spec.num_gpus,
             "max_concurrency": self._tasks_each + 2,  # two more: for `opened` and `worker_pids`
             "max_restarts": 0,  # this pool restarts and counts them
@@ -215,7 +225,7 @@ class ActorPool:
 
     def _check_room(self) -> None:
         if self._exits.waited_s > ROOM_LIMIT_S and not any(actor.opened for actor in self._actors):
-            raise UsageError(*no_room(self._num_cpus, self._spec.num_gpus, self._cluster.nodes()))
+            raise UsageError(*no_room(self.num_cpus, self._spec.num_gpus, self._cluster.nodes()))
 
     def _cancel(self) -> None:
         """End the actors that still have a task; after an error or an early end their results are not needed."""
@@ -229,6 +239,30 @@ class ActorPool:
             self._ray.kill(actor.handle)
         except Exception:  # the cluster is gone, and the actor with it
             log.debug("an actor could not be ended", exc_info=True)
+
+
+@contextmanager
+def open_actor_pool(
+    handler: HandlerSpec, num_workers: int, spec: ClusterSpec, open_pool: Callable[[HandlerSpec, int], WorkerPool]
+) -> Iterator[ActorPool]:
+    """Connect to a cluster. Actors start with the first chunk, each with a pool of `num_workers` workers.
+
+    `num_workers` 0: one for each of an actor's CPUs. Raises UsageError if the cluster can't be reached or if no node
+    has room for an actor.
+    """
+    with closing(Cluster(spec, max(usable_cores(), spec.num_cpus, num_workers * handler.num_threads))) as cluster:
+        num_cpus = spec.num_cpus or num_workers * handler.num_threads or _smallest(cluster.nodes())
+        workers_each = num_workers or max(1, num_cpus // handler.num_threads)
+        actor_spec = ActorSpec(handler, workers_each, open_pool, log.getEffectiveLevel())
+        with closing(ActorPool(cluster, spec, actor_spec, num_cpus)) as pool:
+            if not pool.num_actors:
+                raise UsageError(*no_room(num_cpus, spec.num_gpus, cluster.nodes()))
+            yield pool
+
+
+def _smallest(nodes: Sequence[Node]) -> int:
+    """Return the CPUs of the smallest node that offers any: a head node often offers none."""
+    return next((node.num_cpus for node in nodes if node.num_cpus), 1)
 
 
 def _infer_error(error: Any) -> InferError:

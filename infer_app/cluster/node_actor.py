@@ -1,4 +1,4 @@
-"""The actor of the `ray` executor: an executor on a node, called for one chunk at a time by several threads.
+"""The actor of the `ray` executor: a worker pool on a node, called for one chunk at a time by several threads.
 
 This module does not use Ray. Worker processes, their supervisor and the retry policy are those of one machine. So an
 image that crashes or hangs ends a worker process and not the actor.
@@ -12,16 +12,16 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from infer_app.domain import Chunk, ChunkResult
 from infer_app.errors import InferError
-from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.models.artifact.bundle import ModelBundle, unpack
+from infer_app.workers.pool import WorkerPool
 from infer_app.workers.worker_process import Logged
 
 MAX_LINES = 1000  # of the log, kept until the next reply
@@ -33,9 +33,8 @@ class ActorSpec:
 
     handler: HandlerSpec
     num_workers: int
-    timeout_s: float
+    open_pool: Callable[[HandlerSpec, int], WorkerPool]  # pickled by its name
     log_level: int
-    slot: tuple[int, int, str] | None = None  # batch size, image size and device of the ring; None: no ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +55,10 @@ class Reply:
 
 
 class ExecutorActor:
-    """Runs an executor in a thread of its own; callers put chunks into its inbox and wait for their results."""
+    """Runs a worker pool in a thread of its own; callers put chunks into its inbox and wait for their results."""
 
     def __init__(self, spec: ActorSpec, bundles: Sequence[ModelBundle]) -> None:
-        """Start the executor and wait until its first worker is ready or has failed, which `opened` reports."""
+        """Start the pool and wait until its first worker is ready or has failed, which `opened` reports."""
         self._limits = spec.handler.read
         self._inbox = Inbox()
         self._numbers = itertools.count()  # calls may have chunks of the same number, after a chunk was split
@@ -97,7 +96,7 @@ class ExecutorActor:
         return Reply(results, self._log.take())
 
     def worker_pids(self) -> list[int]:
-        return self._executor.worker_pids()
+        return self._pool.pids()
 
     def node_id(self) -> str:
         """Return the id of the node, since two nodes may have the same host name; overridden where Ray is used."""
@@ -105,9 +104,9 @@ class ExecutorActor:
 
     def _work(self, spec: ActorSpec, bundles: Sequence[ModelBundle]) -> None:
         try:
-            self._executor = _open_executor(spec, bundles)
+            self._pool = _open_pool(spec, bundles)
             while self._inbox.wait():
-                for result in self._executor.run(self._inbox):
+                for result in self._pool.run(self._inbox):
                     self._deliver(result)
         except BaseException as error:
             self._fail(error)
@@ -121,7 +120,7 @@ class ExecutorActor:
             waiting.answer.set_result(waiting.results)
 
     def _fail(self, error: BaseException) -> None:
-        """Fail all calls, present and future, with the error that ended the executor."""
+        """Fail all calls, present and future, with the error that ended the pool."""
         known = (
             error if isinstance(error, InferError) else InferError(f"an actor failed: {type(error).__name__}: {error}")
         )
@@ -132,12 +131,10 @@ class ExecutorActor:
             call.answer.set_exception(known)
 
 
-def _open_executor(spec: ActorSpec, bundles: Sequence[ModelBundle]) -> CpuExecutor | CudaExecutor:
+def _open_pool(spec: ActorSpec, bundles: Sequence[ModelBundle]) -> WorkerPool:
     pairs = zip(spec.handler.models, bundles, strict=True)
     handler = replace(spec.handler, models=tuple(replace(model, artifact=unpack(bundle)) for model, bundle in pairs))
-    if spec.slot is None:
-        return CpuExecutor(handler, spec.num_workers, spec.timeout_s)
-    return CudaExecutor(handler, spec.num_workers, spec.timeout_s, *spec.slot)
+    return spec.open_pool(handler, spec.num_workers)
 
 
 @dataclass(slots=True)
@@ -150,7 +147,7 @@ class Waiting:
 
 
 class Inbox:
-    """A queue of chunks that ends iteration when empty; executors iterate again after each result."""
+    """A queue of chunks that ends iteration when empty; a pool iterates again after each result."""
 
     def __init__(self) -> None:
         self._chunks: deque[Chunk] = deque()

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import count
-from pathlib import Path
 from typing import Any
 
-from infer_app.domain import Alternative, Chunk, ImageRef
-from infer_app.errors import ModelError
-from infer_app.executors import CpuExecutor
-from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.domain import Alternative
+from infer_app.errors import ModelError, UsageError
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.variants import PRECISIONS, is_tensorrt, missing_for, runnable
-from infer_app.models.selection.tuning import Layout, Speed, Tuning, load_tuning, new_tuning, save_tuning
+from infer_app.models.selection.tuning import Layout, Tuning, load_tuning, new_tuning, save_tuning
 from infer_app.models.selection.variant_selection import (
     AUTO,
     VariantRequest,
@@ -27,14 +21,10 @@ from infer_app.models.selection.variant_selection import (
     choose_variant,
     requested_precision,
 )
+from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)
-
-LAYOUT_S = 2.0  # of steady work measured, for each layout
-CHUNK_SIZE = 8  # images
-NO_LIMIT = 1 << 40  # bytes and pixels: the golden images were checked when the model was built
-TIMEOUT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +33,7 @@ class ExecutionPlan:
 
     choice: VariantSelection
     batch_size: int | None  # None: the variant's own
-    workers: int
+    workers: int  # 0: on a cluster, one for each CPU of an actor
     threads: int  # of each worker
     alternatives: tuple[Alternative, ...] = ()
 
@@ -55,6 +45,34 @@ class ExecutionPlan:
     def device(self) -> str:
         """Return the device the executor is for, cpu or cuda."""
         return self.choice.device
+
+
+def plan_run(
+    loaded: LoadedSettings, artifact: Artifact, resume_variant: str | None = None, device: str | None = None
+) -> ExecutionPlan:
+    """Plan by the settings how a model runs; `resume_variant` is the variant of a day that is resumed.
+
+    `device` overrides the setting. Raises UsageError and ModelError as `plan_execution` does.
+    """
+    run = loaded.run
+    if run.executor == "cpu" and run.device == "cuda":
+        raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
+    if run.executor == "cpu" or (run.executor == "ray" and not loaded.ray.num_gpus):
+        device = "cpu"
+    request = VariantRequest(run.variant, run.allow_int8, resume_variant, device or run.device)
+    plan = plan_execution(artifact, request, run.workers)
+    return replace(plan, workers=run.workers) if run.executor == "ray" else plan  # each node has its own cores
+
+
+def plan_together(
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], resume_variant: Sequence[str | None]
+) -> list[ExecutionPlan]:
+    """Plan models that share a handler, and so a device: the CPU if one of them has no variant for the GPU."""
+    plans = [plan_run(loaded, *one) for one in zip(artifacts, resume_variant, strict=True)]
+    if len({plan.device for plan in plans}) == 1:
+        return plans
+    log.warning("not every model has a variant for the GPU: all run on the CPU, unless you run them one by one")
+    return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, resume_variant, strict=True)]
 
 
 def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int = 0) -> ExecutionPlan:
@@ -112,7 +130,7 @@ def measure_speeds(artifact: Artifact, is_quick: bool = False) -> Tuning:
 
     num_cores = usable_cores()
     tuning = new_tuning(num_cores, run_in_process(measure_in_worker, artifact.folder, is_quick))
-    _save(artifact, tuning, num_cores)
+    keep_tuning(artifact, tuning, num_cores)
     return tuning
 
 
@@ -122,40 +140,7 @@ def measure_speeds_here(artifact: Artifact) -> None:
 
     num_cores = usable_cores()
     if load_tuning(artifact.folder, num_cores) is None:
-        _save(artifact, new_tuning(num_cores, measure_variants(artifact, FEW_BATCH_SIZES)), num_cores)
-
-
-def measure_layouts(artifact: Artifact, tuning: Tuning, report_progress: Callable[[str], None]) -> Tuning:
-    """Measure numbers of workers and threads with the real executor, for each variant that `auto` may choose."""
-    num_cores = usable_cores()
-    for variant in _auto_variants(artifact, tuning):
-        layouts = []
-        for threads in _divisors(num_cores):
-            workers = cap_by_memory(num_cores // threads, tuning.worker_bytes)
-            rate, worker_bytes = _measure_layout(artifact, variant, tuning.speeds[variant], workers, threads)
-            layouts.append(Layout(workers, threads, round(rate, 1)))
-            tuning = replace(tuning, worker_bytes=max(worker_bytes, tuning.worker_bytes or 0))
-            report_progress(f"{variant}: {workers} workers x {threads} threads: {rate:.0f} images/s")
-        fastest_first = sorted(layouts, key=lambda layout: layout.images_per_second or 0.0, reverse=True)
-        tuning = replace(tuning, layouts={**tuning.layouts, variant: tuple(fastest_first)})
-    _save(artifact, tuning, num_cores)
-    return tuning
-
-
-def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alternative]:
-    """Measure scaled decoding on these images; return nothing if none of them is large enough."""
-    from infer_app.models.build.decoding_agreement import decoding_ms
-
-    given = (handler.models[0].artifact, handler.read, handler.max_pixels, locations)
-    try:
-        costs = run_in_process(decoding_ms, *given, timeout_s=TIMEOUT_S)
-    except ModelError as error:  # a file can crash or hang the decoder; the run reports which one
-        log.info("scaled decoding was not measured: %s", error)
-        return []
-    if costs is None:
-        return []
-    what = "a model built with --decode scaled (large JPEGs at a fraction of their size)"
-    return [Alternative(what, ("decode", "transform"), costs["scaled"], costs["exact"])]
+        keep_tuning(artifact, new_tuning(num_cores, measure_variants(artifact, FEW_BATCH_SIZES)), num_cores)
 
 
 def _measure_if_needed(artifact: Artifact, request: VariantRequest, num_cores: int) -> Tuning:
@@ -173,61 +158,10 @@ def _measure_if_needed(artifact: Artifact, request: VariantRequest, num_cores: i
         return new_tuning(num_cores, {})
 
 
-def _save(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:
+def keep_tuning(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:
+    """Save what was measured with the artifact, or log that it can't be saved."""
     if not save_tuning(artifact.folder, num_cores, tuning):
         log.warning("%s can't be written: what was measured there will be measured again", artifact.folder)
-
-
-def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:
-    """Return the variants that `auto` chooses with and without int8 allowed."""
-    requests = (VariantRequest(device="cpu"), VariantRequest(device="cpu", allow_int8=True))
-    chosen = dict.fromkeys(choose_variant(artifact.manifest, tuning.speeds, request).variant for request in requests)
-    return [variant for variant in chosen if variant in tuning.speeds]
-
-
-def _divisors(num_cores: int) -> list[int]:
-    """Return numbers of threads that divide the cores evenly: 1, 2, 4 … and all."""
-    powers = [1 << bit for bit in range(num_cores.bit_length()) if num_cores % (1 << bit) == 0]
-    return sorted({*powers, num_cores})
-
-
-def _measure_layout(artifact: Artifact, variant: str, speed: Speed, workers: int, threads: int) -> tuple[float, int]:
-    """Return the images per second once all workers run, and the private memory of a worker in bytes."""
-    model = ModelSpec(artifact.folder, variant, speed.batch_size)
-    spec = HandlerSpec((model,), ReadLimits((artifact.folder,), NO_LIMIT), NO_LIMIT, threads)
-    stop_at = [float("inf")]
-    seen: list[tuple[float, int]] = []
-    with CpuExecutor(spec, workers, TIMEOUT_S) as executor:
-        for result in executor.run(_golden_chunks(artifact, stop_at)):
-            seen.append((time.monotonic(), result.num_images))
-            if len(seen) == 2 * workers:  # all workers have started
-                stop_at[0] = time.monotonic() + LAYOUT_S
-        worker_bytes = max(map(_private_bytes, executor.worker_pids()), default=0)
-    return _rate(seen[2 * workers - 1 :]), worker_bytes
-
-
-def _golden_chunks(artifact: Artifact, stop_at: Sequence[float]) -> Iterator[Chunk]:
-    refs = [ImageRef(name, str(artifact.folder / name)) for name in artifact.manifest.golden]
-    some = tuple((refs * CHUNK_SIZE)[:CHUNK_SIZE])
-    for number in count():
-        if time.monotonic() > stop_at[0]:
-            return
-        yield Chunk(number, some)
-
-
-def _rate(seen: Sequence[tuple[float, int]]) -> float:
-    """Return the images per second from the first result on."""
-    if len(seen) < 2:
-        return 0.0
-    return sum(num_images for _, num_images in seen[1:]) / (seen[-1][0] - seen[0][0])
-
-
-def _private_bytes(pid: int) -> int:
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Private_"))
 
 
 def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[Alternative]:

@@ -15,15 +15,15 @@ from infer_app.database.results.runs import RunModel
 from infer_app.day import Day
 from infer_app.domain import Alternative, Recipe
 from infer_app.errors import UsageError
-from infer_app.executors import Executor
 from infer_app.handlers.handler_spec import CacheSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.locations import RemoteAccess
 from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.selection.variant_selection import AUTO
-from infer_app.pipeline.execution_plan import ExecutionPlan, probe_decoding
-from infer_app.pipeline.executor_factory import open_executor, plan_together, read_limits
+from infer_app.pipeline.execution_plan import ExecutionPlan, plan_together
+from infer_app.pipeline.executors import Executor, open_executor, read_limits
+from infer_app.pipeline.measurement import probe_decoding
 from infer_app.settings.load import LoadedSettings
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Job:
         if self.resume is None or not any(resume_variant):
             yield self
             return
-        self.executor.close()  # two sets of workers would need twice the memory
+        self.executor.pool.close()  # two sets of workers would need twice the memory
         with self.resume(resume_variant) as resumed:
             yield resumed
 

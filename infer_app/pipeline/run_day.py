@@ -20,9 +20,8 @@ from infer_app.images.read.read_image import refused_among
 from infer_app.locations import as_location
 from infer_app.pipeline.changed_files import STAT_TIMEOUT_S, reset_changed_rejections
 from infer_app.pipeline.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
-from infer_app.pipeline.day_report import make_report
 from infer_app.pipeline.job import Job
-from infer_app.pipeline.model_run import ModelRun, hold_day
+from infer_app.pipeline.model_run import ModelRun, hold_day, make_report
 from infer_app.pipeline.outage_guard import guard_against_outages
 from infer_app.pipeline.stop import Stop
 from infer_app.telemetry.progress import Progress
@@ -99,7 +98,7 @@ def _run_pipeline(
     tally, chunk_size = Tally(job.executor.num_predictors), ChunkSize(job.chunk_size)
     new_images = stop.until(islice(select_new(job, days, tally, trace), limit))
     chunks = cut_into_chunks(_skip_stopped_models(new_images, model_runs), chunk_size)
-    results = guard_against_outages(job.executor.run(chunks), job.read, partial(_is_any_done_allowed, job, days))
+    results = guard_against_outages(job.executor.pool.run(chunks), job.read, partial(_is_any_done_allowed, job, days))
     with progress.of_day(days[-1], lambda: _count_new(job, days), limit) as advance:
         for result in results:
             clock = _clock(trace)

@@ -19,7 +19,8 @@ from infer_app.locations import shown as shown_location
 from infer_app.models.artifact.artifact import Artifact, scan_artifacts
 from infer_app.models.runtimes.variants import precision_of
 from infer_app.pipeline.chunking import chunks_of
-from infer_app.pipeline.executor_factory import open_executor, plan_run, read_limits
+from infer_app.pipeline.execution_plan import plan_run
+from infer_app.pipeline.executors import open_executor, read_limits
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
@@ -130,7 +131,7 @@ def _replay(loaded: LoadedSettings, artifact: Artifact, ref: ImageRef, stored: d
         settings, why = _with_variant(loaded, artifact, wanted)
     plan = plan_run(settings, artifact)
     with open_executor(settings, [artifact], [plan]) as executor:
-        (result,) = executor.run(chunks_of([ref]))
+        (result,) = executor.pool.run(chunks_of([ref]))
     instead_of = wanted if why else None
     if result.broken:
         return Replay(plan.variant, instead_of, why, rejected=_reason(result.broken[0]))

@@ -135,6 +135,8 @@ class WorkerPool:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+        if self._ring is not None:
+            self._ring.close()
 
     def _dispatch(self, pending: Iterator[Chunk]) -> bool:
         """Give tasks to every worker that has room, and return whether anything is left to do."""

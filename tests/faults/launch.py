@@ -123,11 +123,11 @@ def _limit_pages(number: int) -> None:
 
 
 def _stub_handlers() -> None:
-    import infer_app.executors
+    from infer_app.pipeline import executors
     from infer_app.workers import fork_server
     from tests.faults.stub import OpenStubHandler
 
-    infer_app.executors.OpenCpuHandler = OpenStubHandler
+    executors.OpenCpuHandler = OpenStubHandler
     fork_server.PRELOAD = ("infer_app.workers.parent_death", "tests.faults.stub")
 
 

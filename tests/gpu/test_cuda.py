@@ -8,7 +8,6 @@ from PIL import Image
 from torch import nn
 
 from infer_app.domain import Chunk, ImageRef, Recipe
-from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.adaptive_batch import AdaptiveBatch
 from infer_app.handlers.copy_stream import CudaStream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
@@ -17,6 +16,7 @@ from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variant
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
+from infer_app.pipeline.executors import RingSpec, open_local_executor
 from infer_app.workers.shared_ring import Ring
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
@@ -76,17 +76,17 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(art
     refs = [ImageRef(str(i), str(tmp_path / f"{i}.jpg")) for i in range(3 * BATCH + 5)]
     chunks = [Chunk(n, tuple(refs[first : first + BATCH])) for n, first in enumerate(range(0, len(refs), BATCH))]
 
-    def run(executor):
-        with executor:
-            results = list(executor.run(chunks))
+    def run(opening):
+        with opening as executor:
+            results = list(executor.pool.run(chunks))
         answers = {one.ref.image_id: one.output for result in results for one in result.predictions}
         return answers, {one.ref.image_id: one.reason for result in results for one in result.broken}
 
     def spec(variant):
         return HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 20)
 
-    expected, broken = run(CpuExecutor(spec(TORCHSCRIPT), 2, 30.0))
-    answers, broken_there = run(CudaExecutor(spec(CUDA_FP16), 2, 30.0, BATCH, SIZE, "cuda"))
+    expected, broken = run(open_local_executor(spec(TORCHSCRIPT), 2, 30.0))
+    answers, broken_there = run(open_local_executor(spec(CUDA_FP16), 2, 30.0, RingSpec(BATCH, SIZE, "cuda")))
     assert (broken_there, set(answers)) == (broken, set(expected))
     assert all(abs(answers[image].score - expected[image].score) < 0.01 for image in expected)
 

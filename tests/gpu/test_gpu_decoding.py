@@ -9,7 +9,6 @@ from PIL import Image
 from torch import nn
 
 from infer_app.domain import Broken, Chunk, ImageRef, Recipe
-from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.gpu_decode_stage import GPU_LEVELS
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
@@ -20,6 +19,7 @@ from infer_app.images.transform.to_pixels import reference_transform
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
+from infer_app.pipeline.executors import RingSpec, open_local_executor
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 pytest.importorskip("nvidia.nvimgcodec")
@@ -85,9 +85,9 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(tmp
     refs = [ImageRef(str(number), str(tmp_path / f"{number}.jpg")) for number in range(3 * BATCH)]
     chunks = [Chunk(n, tuple(refs[first : first + BATCH])) for n, first in enumerate(range(0, len(refs), BATCH))]
 
-    def run(executor):
-        with executor:
-            results = list(executor.run(chunks))
+    def run(opening):
+        with opening as executor:
+            results = list(executor.pool.run(chunks))
         assert ("gpu-decode" in {stage for one in results for stage in one.cpu_seconds}) == (executor.name == "cuda")
         every = [one for result in results for one in (*result.predictions, *result.broken)]
         return {one.ref.image_id: one if isinstance(one, Broken) else one.output.score for one in every}
@@ -95,8 +95,8 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(tmp
     def spec(variant):
         return HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 24)
 
-    expected = run(CpuExecutor(spec(TORCHSCRIPT), 2, 30.0))
-    found = run(CudaExecutor(spec(CUDA_FP16), 2, 30.0, BATCH, SIZE, "cuda"))
+    expected = run(open_local_executor(spec(TORCHSCRIPT), 2, 30.0))
+    found = run(open_local_executor(spec(CUDA_FP16), 2, 30.0, RingSpec(BATCH, SIZE, "cuda")))
     assert {name: one for name, one in found.items() if isinstance(one, Broken)} == {
         name: one for name, one in expected.items() if isinstance(one, Broken)
     }

@@ -16,7 +16,7 @@ from infer_app.database.project_database import ProjectDatabase, open_project_da
 from infer_app.database.queries.figures import Figures, days_run
 from infer_app.day import Day, parse_date
 from infer_app.errors import SIGNALLED, InferError, UsageError
-from infer_app.pipeline.executor_factory import read_limits
+from infer_app.pipeline.executors import read_limits
 from infer_app.reporting.advice import has_too_many_rejected, state_of
 from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
 from infer_app.reporting.report_data import DayReport, gather

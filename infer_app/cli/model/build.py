@@ -25,7 +25,8 @@ from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.selection.tuning import load_tuning
-from infer_app.pipeline.execution_plan import measure_layouts, measure_speeds
+from infer_app.pipeline.execution_plan import measure_speeds
+from infer_app.pipeline.measurement import measure_layouts
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)

@@ -18,7 +18,8 @@ from infer_app.models.artifact.artifact import Artifact, find_artifact
 from infer_app.models.build.callables import resolve_callable
 from infer_app.models.verification.function_check import CheckReport, compare_answers
 from infer_app.pipeline.chunking import chunks_of
-from infer_app.pipeline.executor_factory import open_executor, plan_run
+from infer_app.pipeline.execution_plan import plan_run
+from infer_app.pipeline.executors import open_executor
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
@@ -71,7 +72,7 @@ def _run_ours(
     refs = [ImageRef(str(path), str(path)) for path in paths]
     roots = (root if root.is_dir() else root.parent,)
     with open_executor(loaded, [artifact], [plan_run(loaded, artifact)], roots) as executor:
-        results = list(executor.run(chunks_of(refs)))
+        results = list(executor.pool.run(chunks_of(refs)))
     items: list[Prediction | Broken] = []
     for result in results:
         items += [*result.predictions, *result.broken]

@@ -17,7 +17,8 @@ from infer_app.models.artifact.artifact import find_artifact, list_artifacts, sc
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.runtimes.variants import runnable
 from infer_app.models.selection.tuning import load_all
-from infer_app.pipeline.execution_plan import measure_layouts, measure_speeds
+from infer_app.pipeline.execution_plan import measure_speeds
+from infer_app.pipeline.measurement import measure_layouts
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.telemetry.printable import one_line
 

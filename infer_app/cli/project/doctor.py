@@ -26,8 +26,8 @@ from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.images.read.read_image import ReadLimits, refused_among
 from infer_app.machine import usable_cores
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
-from infer_app.pipeline.execution_plan import broken_tensorrt
-from infer_app.pipeline.executor_factory import check_nodes, plan_run, read_limits
+from infer_app.pipeline.execution_plan import broken_tensorrt, plan_run
+from infer_app.pipeline.executors import check_nodes, read_limits
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.outage_guard import MAX_FAILED_READS, describe_refusal, how_to_allow, nothing_allowed
 from infer_app.settings.load import LoadedSettings, load_settings

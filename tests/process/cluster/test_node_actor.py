@@ -3,6 +3,7 @@
 import logging
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 
@@ -13,6 +14,7 @@ from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.bundle import pack
 from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.pipeline.executors import RingSpec, open_cpu_pool, open_cuda_pool
 from tests.support.networks import built_colors
 from tests.support.photos import save_colored
 
@@ -44,26 +46,29 @@ def open_actor(folder, photos, parcel, monkeypatch):
     ours = logging.getLogger("infer_app")
     level, handlers, actors = ours.level, ours.handlers[:], []
 
-    def open_one(*parcels, slot=None):
+    def open_one(*parcels, ring_spec=None):
         handler = HandlerSpec(
             (ModelSpec(folder / "elsewhere", TORCHSCRIPT),), ReadLimits((photos[0],), 1 << 20), 1 << 20
         )
-        actors.append(ExecutorActor(ActorSpec(handler, 2, 30.0, logging.INFO, slot), parcels or [parcel]))
+        open_pool = partial(open_cpu_pool, timeout_s=30.0)
+        if ring_spec is not None:
+            open_pool = partial(open_cuda_pool, timeout_s=30.0, ring_spec=ring_spec)
+        actors.append(ExecutorActor(ActorSpec(handler, 2, open_pool, logging.INFO), parcels or [parcel]))
         return actors[-1]
 
     yield open_one
     for actor in actors:
-        if hasattr(actor, "_executor"):
-            actor._executor.close()
+        if hasattr(actor, "_pool"):
+            actor._pool.close()
     ours.setLevel(level)
     ours.handlers = handlers
 
 
-@pytest.mark.parametrize("slot", [None, (8, SIZE, "cpu")], ids=["cpu", "ring"])
-def test_each_call_gets_the_answer_to_its_own_chunk(open_actor, photos, slot):
+@pytest.mark.parametrize("ring_spec", [None, RingSpec(8, SIZE, "cpu")], ids=["cpu", "ring"])
+def test_each_call_gets_the_answer_to_its_own_chunk(open_actor, photos, ring_spec):
     """Also where chunks have one number, as parts of one that was split."""
     _, refs = photos
-    actor = open_actor(slot=slot)
+    actor = open_actor(ring_spec=ring_spec)
     assert len(actor.opened().host) > 0
     chunks = [Chunk(7, tuple(refs[first : first + 3])) for first in range(0, 30, 3)]
     with ThreadPoolExecutor(4) as callers:

@@ -16,7 +16,6 @@ from PIL import Image
 
 from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe
 from infer_app.errors import ModelError
-from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.gpu_decode_stage import GpuDecodeStage
 from infer_app.handlers.gpu_handlers import LoadHandler
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
@@ -26,6 +25,7 @@ from infer_app.images.decode.gpu_decoder import GpuDecoder
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import find_artifact
 from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.pipeline.executors import RingSpec, open_local_executor
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.workers.heartbeat import Heartbeat
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
@@ -144,7 +144,7 @@ def handler_spec(folder, artifact):
 
 @pytest.fixture(scope="module")
 def executor(folder, artifact):
-    with CudaExecutor(handler_spec(folder, artifact), 2, 30.0, BATCH, SIZE, device="cpu") as opened:
+    with open_local_executor(handler_spec(folder, artifact), 2, 30.0, RingSpec(BATCH, SIZE, "cpu")) as opened:
         yield opened
 
 
@@ -168,8 +168,8 @@ def outcomes(results):
 
 @pytest.fixture(scope="module")
 def expected(folder, build):
-    with CpuExecutor(handler_spec(folder, build(replace(RECIPE, decode="exact"))), 2, 30.0) as opened:
-        return outcomes(opened.run(chunks(folder, FILES)))
+    with open_local_executor(handler_spec(folder, build(replace(RECIPE, decode="exact"))), 2, 30.0) as opened:
+        return outcomes(opened.pool.run(chunks(folder, FILES)))
 
 
 def assert_equal(found, expected):
@@ -194,7 +194,7 @@ def test_every_file_becomes_what_the_cpu_executor_makes_of_it(executor, folder, 
         "text": Reason.UNSUPPORTED_FORMAT,
     }
     for order in (FILES, reversed(FILES), sorted(FILES)):
-        assert_equal(outcomes(executor.run(chunks(folder, order))), expected)
+        assert_equal(outcomes(executor.pool.run(chunks(folder, order))), expected)
 
 
 def test_a_slot_holds_files_and_pixels(folder, artifact):
@@ -212,13 +212,13 @@ def test_a_slot_holds_files_and_pixels(folder, artifact):
 
 def test_a_slot_of_files_alone_and_one_of_files_that_are_all_refused(executor, folder, expected):
     for names in (GPU, REFUSED, ["table", "table"]):
-        for result in executor.run([Chunk(1, refs(folder, names))]):
+        for result in executor.pool.run([Chunk(1, refs(folder, names))]):
             for name, found in outcomes([replace(result, broken=result.broken[:1])]).items():
                 assert_equal({name: found}, {name: expected[name]})
 
 
 def test_an_image_alone_is_the_cpus(executor, folder, expected):
-    results = list(executor.run(chunks(folder, GPU, length=1)))
+    results = list(executor.pool.run(chunks(folder, GPU, length=1)))
     assert {name: found[1] for name, found in outcomes(results).items()} == {
         name: pytest.approx(expected[name][1], abs=1e-6) for name in GPU
     }
@@ -226,7 +226,7 @@ def test_an_image_alone_is_the_cpus(executor, folder, expected):
 
 
 def test_what_decoding_took_on_the_device_is_measured_there(executor, folder):
-    results = list(executor.run(chunks(folder, GPU)))
+    results = list(executor.pool.run(chunks(folder, GPU)))
     assert sum(result.cpu_seconds.get("gpu-decode", 0) for result in results) > 0
     assert "gpu-decode" in executor.device_stages
 
@@ -236,10 +236,10 @@ def test_a_device_process_that_is_killed_loses_nothing(executor, folder, expecte
     numbered = [ImageRef(f"{number} {name}", str(folder / name)) for number, name in enumerate(names)]
     every = [Chunk(n, tuple(numbered[first : first + BATCH])) for n, first in enumerate(range(0, len(names), BATCH))]
     found, kills = [], 0
-    for result in executor.run(every):
+    for result in executor.pool.run(every):
         found.append(result)
         if result.predictions and kills < 3:
-            os.kill(executor.worker_pids()[-1], signal.SIGKILL)
+            os.kill(executor.pool.pids()[-1], signal.SIGKILL)
             kills += 1
     assert kills == 3
     labels = {image: one if isinstance(one, Broken) else one[0] for image, one in outcomes(found).items()}

@@ -11,10 +11,10 @@ import types
 import pytest
 
 from infer_app.cluster.ray_cluster import ClusterSpec, StdoutToLog
-from infer_app.cluster.ray_executor import RayExecutor
 from infer_app.errors import UsageError
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.read.read_image import ReadLimits
+from infer_app.pipeline.executors import open_ray_executor
 
 NODE = {"NodeID": "1", "NodeManagerAddress": "127.0.0.1", "Resources": {"CPU": 4.0}, "Alive": True}
 
@@ -45,7 +45,7 @@ def ray(monkeypatch):
 
 def open_executor(**of_actor):
     handler = HandlerSpec((), ReadLimits((), 1), 1)
-    return RayExecutor(handler, 1, 30.0, ClusterSpec(**of_actor))
+    return open_ray_executor(handler, 1, 30.0, ClusterSpec(**of_actor))
 
 
 @contextlib.contextmanager
@@ -77,14 +77,14 @@ def folder(monkeypatch, tmp_path):
 def test_all_is_as_before_whatever_goes_wrong_as_it_opens(ray, folder, where, error):
     ray(**{where: error()})
     with all_as_before(), pytest.raises((error, UsageError)):
-        open_executor()
+        open_executor().__enter__()
     assert not folder.exists()
 
 
 def test_all_is_as_before_where_an_actor_fits_no_node(ray, folder):
     ray()
     with all_as_before(), pytest.raises(UsageError, match="CPU"):
-        open_executor(num_cpus=8)
+        open_executor(num_cpus=8).__enter__()
     assert not folder.exists()
 
 

@@ -10,10 +10,10 @@ from PIL import Image
 
 from infer_app.domain import Chunk, ImageRef, Reason
 from infer_app.errors import ModelError
-from infer_app.executors import CpuExecutor, CudaExecutor
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.pipeline.executors import RingSpec, open_local_executor, open_ray_executor
 from tests.support.networks import NotANumberForWhite, built_colors
 from tests.support.outcomes import outcomes
 from tests.support.photos import jpeg, save_colored
@@ -34,19 +34,18 @@ def artifact(folder):
 
 
 EXECUTORS = {
-    "cpu": lambda handler: CpuExecutor(handler, 2, 30.0),
-    "cuda": lambda handler: CudaExecutor(handler, 2, 30.0, BATCH, SIZE, device="cpu"),
+    "cpu": lambda handler: open_local_executor(handler, 2, 30.0),
+    "cuda": lambda handler: open_local_executor(handler, 2, 30.0, RingSpec(BATCH, SIZE, "cpu")),
     "ray": lambda handler: ray_executor(handler),
-    "ray of rings": lambda handler: ray_executor(handler, (BATCH, SIZE, "cpu")),
+    "ray of rings": lambda handler: ray_executor(handler, RingSpec(BATCH, SIZE, "cpu")),
 }
 
 
-def ray_executor(handler, slot=None):
+def ray_executor(handler, ring_spec=None):
     pytest.importorskip("ray")
     from infer_app.cluster.ray_cluster import ClusterSpec
-    from infer_app.cluster.ray_executor import RayExecutor
 
-    return RayExecutor(handler, 2, 30.0, ClusterSpec(), slot)
+    return open_ray_executor(handler, 2, 30.0, ClusterSpec(), ring_spec)
 
 
 @pytest.fixture(
@@ -86,23 +85,23 @@ def chunks(refs, length):
 @pytest.mark.parametrize("length", [1, 5, BATCH])
 def test_each_image_gets_its_own_answer_whatever_the_length_of_a_chunk(executor, images, length):
     refs, expected = images
-    assert outcomes(executor.run(chunks(refs, length))) == expected
+    assert outcomes(executor.pool.run(chunks(refs, length))) == expected
 
 
 def test_chunks_that_take_no_time_are_answered_from_their_own_pixels(executor, images):
     """Whichever thread of a process comes first: the one that listens, or the one that predicts."""
     refs, expected = images
     for _ in range(6):
-        assert outcomes(executor.run(chunks(refs, 1))) == expected
+        assert outcomes(executor.pool.run(chunks(refs, 1))) == expected
 
 
 def test_nothing_to_do_is_no_result(executor):
-    assert list(executor.run([])) == []
+    assert list(executor.pool.run([])) == []
 
 
 def test_what_is_known_of_each_file_comes_with_its_answer(executor, images):
     refs, _ = images
-    results = list(executor.run(chunks(refs, BATCH)))
+    results = list(executor.pool.run(chunks(refs, BATCH)))
     predicted = [one for result in results for one in result.predictions]
     assert all(len(one.sha256) == 64 for one in predicted)
     sizes = {one.ref.image_id: one.file.size for result in results for one in result.broken}
@@ -111,28 +110,28 @@ def test_what_is_known_of_each_file_comes_with_its_answer(executor, images):
 
 def test_a_run_that_is_left_early_can_be_followed_by_another(executor, images):
     refs, expected = images
-    with closing(executor.run(chunks(refs, 3))) as results:
+    with closing(executor.pool.run(chunks(refs, 3))) as results:
         next(results)
-    assert outcomes(executor.run(chunks(refs, 3))) == expected
+    assert outcomes(executor.pool.run(chunks(refs, 3))) == expected
 
 
 def test_every_stage_is_measured_where_it_runs(executor, images):
     refs, _ = images
-    results = list(executor.run(chunks(refs, BATCH)))
+    results = list(executor.pool.run(chunks(refs, BATCH)))
     stages = {stage for result in results for stage in result.cpu_seconds}
     assert stages >= {"read", "decode", "transform", "collate", "model", "outputs"}
     assert ("copy" in stages) == bool(executor.device_stages)
-    assert {result.worker for result in results} <= set(executor.worker_pids())
+    assert {result.worker for result in results} <= set(executor.pool.pids())
 
 
 def test_a_changed_model_ends_the_run_before_anything_is_answered(folder, artifact, images, executor):
     golden = artifact.folder / "golden" / "outputs.npy"
     before = golden.read_bytes()
     golden.write_bytes(before[:-4] + b"\x00\x00\x00\x40")
-    executor.close()
+    executor.pool.close()
     try:
         with pytest.raises(ModelError, match="changed since it was built"):
-            list(executor.run(chunks(images[0], BATCH)))
+            list(executor.pool.run(chunks(images[0], BATCH)))
     finally:
         golden.write_bytes(before)
-        executor.close()
+        executor.pool.close()

@@ -1,0 +1,220 @@
+"""Executors: a pool of worker processes on this machine or of actors on a cluster, opened by plan and settings.
+
+- `cpu`: each worker runs its chunks to completion, by default one worker for each core.
+- `cuda`: loaders decode into slots of a ring, and one process copies the slots to the device and predicts. The device
+  `cpu` works in the same way, with plain copies and the model on a core.
+- `ray`: actors on the nodes of a cluster, each with a pool of one of these two kinds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from infer_app.database.listing.row_images import RowReader
+from infer_app.domain import Chunk, ChunkResult
+from infer_app.errors import ModelError, UsageError
+from infer_app.handlers.handler_spec import CacheSpec, HandlerSpec, ModelSpec
+from infer_app.handlers.open_handler import OpenCpuHandler, OpenLoadHandler, OpenPredictHandler
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.machine import usable_cores
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.pipeline.execution_plan import ExecutionPlan
+from infer_app.settings.load import LoadedSettings
+from infer_app.workers.pool import Stage, WorkerPool, slots_for
+from infer_app.workers.shared_ring import Ring
+
+if TYPE_CHECKING:
+    from infer_app.cluster.ray_cluster import ClusterSpec
+
+SLOT_IMAGES = 64  # in a slot of the ring, in a chunk and in a batch
+DEVICE_STAGES = frozenset({"gpu-decode", "model", "outputs"})  # sequential in one process; copies run in parallel
+
+
+class Pool(Protocol):
+    """Processes that are started when there is work, and kept between runs."""
+
+    def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+        """Yield results in any order, with every ref of every chunk in exactly one of them."""
+
+    def pids(self) -> list[int]: ...
+
+    def close(self) -> None:
+        """End the processes; the next run starts others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """A pool, with what the report and the forecast of a run need to know of it."""
+
+    name: str
+    device: str
+    handler: HandlerSpec
+    pool: Pool
+    num_cores: int
+    num_workers: int
+    num_predictors: int  # processes that predict
+    device_stages: frozenset[str] = frozenset()  # stages that one process runs for all images
+    chunk_size: int | None = None  # maximum number of images in a chunk; None: without a maximum
+    num_nodes: int = 1
+
+    @property
+    def num_threads(self) -> int:
+        """Return the number of threads of a worker's model."""
+        return self.handler.num_threads
+
+
+@dataclass(frozen=True, slots=True)
+class RingSpec:
+    """The slots of the `cuda` executor's ring, and the device that predicts from them, by torch's name."""
+
+    batch_size: int  # images in a slot: a chunk fills one slot, which is one batch
+    size: int  # height and width of an image, pixels
+    device: str
+
+
+def open_cpu_pool(handler: HandlerSpec, num_workers: int, timeout_s: float) -> WorkerPool:
+    """Open a pool whose workers run their chunks to completion with `handler.num_threads` threads each."""
+    return WorkerPool([Stage("predict", OpenCpuHandler(handler), num_workers)], timeout_s)
+
+
+def open_cuda_pool(handler: HandlerSpec, num_workers: int, timeout_s: float, ring_spec: RingSpec) -> WorkerPool:
+    """Open a pool of loaders and one process that predicts, for chunks of at most `ring_spec.batch_size` images."""
+    ring = Ring(slots_for(num_workers), ring_spec.batch_size, ring_spec.size)
+    stages = [
+        Stage("load", OpenLoadHandler(handler, ring), num_workers),
+        Stage("predict", OpenPredictHandler(handler, ring, ring_spec.device), 1),
+    ]
+    return WorkerPool(stages, timeout_s, ring)
+
+
+@contextmanager
+def open_local_executor(
+    handler: HandlerSpec, num_workers: int, timeout_s: float, ring_spec: RingSpec | None = None
+) -> Iterator[Executor]:
+    """Open the `cpu` executor, or with a ring the `cuda` executor. `num_workers` 0: one for each core."""
+    num_cores = usable_cores()
+    num_workers = num_workers or num_cores
+    if ring_spec is None:
+        with open_cpu_pool(handler, num_workers, timeout_s) as pool:
+            yield Executor("cpu", "cpu", handler, pool, num_cores, num_workers, num_workers)
+    else:
+        with open_cuda_pool(handler, num_workers, timeout_s, ring_spec) as pool:
+            of_run = (handler, pool, num_cores, num_workers, 1, DEVICE_STAGES, ring_spec.batch_size)
+            yield Executor("cuda", ring_spec.device, *of_run)
+
+
+@contextmanager
+def open_ray_executor(
+    handler: HandlerSpec,
+    num_workers: int,
+    timeout_s: float,
+    cluster_spec: ClusterSpec,
+    ring_spec: RingSpec | None = None,
+) -> Iterator[Executor]:
+    """Connect to the cluster. Each actor has `num_workers` workers; 0: one for each of its CPUs.
+
+    Raises UsageError without Ray, if the cluster can't be reached, or if no node has room for an actor.
+    """
+    from infer_app.cluster.actor_pool import open_actor_pool
+
+    if ring_spec is None:
+        open_pool = partial(open_cpu_pool, timeout_s=timeout_s)
+    else:
+        open_pool = partial(open_cuda_pool, timeout_s=timeout_s, ring_spec=ring_spec)
+    with open_actor_pool(handler, num_workers, cluster_spec, open_pool) as pool:
+        num_workers = pool.num_actors * pool.workers_each
+        yield Executor(
+            name="ray",
+            device="cpu" if ring_spec is None else ring_spec.device,
+            handler=handler,
+            pool=pool,
+            num_cores=pool.num_actors * pool.num_cpus,
+            num_workers=num_workers,
+            num_predictors=num_workers if ring_spec is None else pool.num_actors,
+            device_stages=frozenset() if ring_spec is None else DEVICE_STAGES,
+            chunk_size=None if ring_spec is None else ring_spec.batch_size,
+            num_nodes=pool.num_nodes,
+        )
+
+
+def open_executor(
+    loaded: LoadedSettings,
+    artifacts: Sequence[Artifact],
+    plans: Sequence[ExecutionPlan],
+    roots: tuple[Path, ...] | None = None,
+    trace: bool = False,
+    cache: CacheSpec | None = None,
+    executor: str | None = None,
+) -> AbstractContextManager[Executor]:
+    """Open the executor that runs the plans.
+
+    `roots`, whose paths are not mapped, and `executor` override the settings.
+    """
+    images, limits = loaded.images, read_limits(loaded)
+    spec = HandlerSpec(
+        models=tuple(
+            ModelSpec(artifact.folder, plan.variant, plan.batch_size)
+            for artifact, plan in zip(artifacts, plans, strict=True)
+        ),
+        read=limits if roots is None else ReadLimits(roots, images.max_bytes),
+        max_pixels=images.max_pixels,
+        num_threads=plans[0].threads,
+        trace=trace,
+        cache=cache,
+    )
+    kind, workers = executor or loaded.run.executor, plans[0].workers
+    ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, plans[0].device)
+    if kind == "ray":
+        return _open_ray(loaded, artifacts, spec, workers, ring_spec)
+    if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
+        return open_local_executor(spec, workers, images.timeout_s, ring_spec)
+    _check_decoding(artifacts, is_asked_for=kind == "cpu")
+    return open_local_executor(spec, workers, images.timeout_s)
+
+
+@contextmanager
+def _open_ray(
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], handler: HandlerSpec, workers: int, ring_spec: RingSpec
+) -> Iterator[Executor]:
+    from infer_app.cluster.ray_cluster import ClusterSpec
+
+    cluster_spec = ClusterSpec(**dict(loaded.ray))
+    if not cluster_spec.num_gpus:
+        _check_decoding(artifacts, is_asked_for=True)
+    handler = replace(handler, num_threads=min(handler.num_threads, cluster_spec.num_cpus or handler.num_threads))
+    of_actor = (cluster_spec, ring_spec if cluster_spec.num_gpus else None)
+    with open_ray_executor(handler, workers, loaded.images.timeout_s, *of_actor) as executor:
+        check_nodes(loaded, executor.num_nodes)
+        yield executor
+
+
+def _check_decoding(artifacts: Sequence[Artifact], is_asked_for: bool) -> None:
+    """Raise UsageError or ModelError if a model decodes on a GPU, which the cpu executor can't."""
+    for manifest in (artifact.manifest for artifact in artifacts):
+        if manifest.recipe.decode == "gpu":
+            raise (UsageError if is_asked_for else ModelError)(
+                f"{manifest.name} decodes on a GPU, which the cpu executor does not",
+                "run it on a machine with a GPU; or use --executor cuda, which does the same without one; "
+                "or a model that was built with --decode exact",
+            )
+
+
+def check_nodes(loaded: LoadedSettings, num_nodes: int) -> None:
+    """Raise UsageError if more than one node would need an SQLite file, for the results or for images' bytes."""
+    read_by_nodes = [loaded.source_url] if loaded.source.bytes is not None else []
+    if num_nodes > 1 and any(url.startswith("sqlite") for url in (loaded.database_url, *read_by_nodes)):
+        raise UsageError(
+            f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is on this machine",
+            'use PostgreSQL or MariaDB, or [ray] address = "local"',
+        )
+
+
+def read_limits(loaded: LoadedSettings) -> ReadLimits:
+    """Return the limits of the settings for reading the source's images."""
+    rows = RowReader(loaded.source_url, loaded.source) if loaded.source.bytes is not None else None
+    return ReadLimits(loaded.roots, loaded.images.max_bytes, loaded.remote_access, loaded.path_map, rows)

@@ -1,0 +1,114 @@
+"""Measurements on this machine: numbers of workers and threads by the real worker pool, and scaled decoding."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+
+from infer_app.domain import Alternative, Chunk, ImageRef
+from infer_app.errors import ModelError
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.machine import cap_by_memory, usable_cores
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.selection.tuning import Layout, Speed, Tuning
+from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
+from infer_app.pipeline.execution_plan import keep_tuning
+from infer_app.pipeline.executors import open_cpu_pool
+from infer_app.workers.isolated_call import run_in_process
+
+log = logging.getLogger(__name__)
+
+LAYOUT_S = 2.0  # of steady work measured, for each layout
+CHUNK_SIZE = 8  # images
+NO_LIMIT = 1 << 40  # bytes and pixels: the golden images were checked when the model was built
+TIMEOUT_S = 60.0
+
+
+def measure_layouts(artifact: Artifact, tuning: Tuning, report_progress: Callable[[str], None]) -> Tuning:
+    """Measure numbers of workers and threads with the real worker pool, for each variant that `auto` may choose."""
+    num_cores = usable_cores()
+    for variant in _auto_variants(artifact, tuning):
+        layouts = []
+        for threads in _divisors(num_cores):
+            workers = cap_by_memory(num_cores // threads, tuning.worker_bytes)
+            rate, worker_bytes = _measure_layout(artifact, variant, tuning.speeds[variant], workers, threads)
+            layouts.append(Layout(workers, threads, round(rate, 1)))
+            tuning = replace(tuning, worker_bytes=max(worker_bytes, tuning.worker_bytes or 0))
+            report_progress(f"{variant}: {workers} workers x {threads} threads: {rate:.0f} images/s")
+        fastest_first = sorted(layouts, key=lambda layout: layout.images_per_second or 0.0, reverse=True)
+        tuning = replace(tuning, layouts={**tuning.layouts, variant: tuple(fastest_first)})
+    keep_tuning(artifact, tuning, num_cores)
+    return tuning
+
+
+def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alternative]:
+    """Measure scaled decoding on these images; return nothing if none of them is large enough."""
+    from infer_app.models.build.decoding_agreement import decoding_ms
+
+    given = (handler.models[0].artifact, handler.read, handler.max_pixels, locations)
+    try:
+        costs = run_in_process(decoding_ms, *given, timeout_s=TIMEOUT_S)
+    except ModelError as error:  # a file can crash or hang the decoder; the run reports which one
+        log.info("scaled decoding was not measured: %s", error)
+        return []
+    if costs is None:
+        return []
+    what = "a model built with --decode scaled (large JPEGs at a fraction of their size)"
+    return [Alternative(what, ("decode", "transform"), costs["scaled"], costs["exact"])]
+
+
+def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:
+    """Return the variants that `auto` chooses with and without int8 allowed."""
+    requests = (VariantRequest(device="cpu"), VariantRequest(device="cpu", allow_int8=True))
+    chosen = dict.fromkeys(choose_variant(artifact.manifest, tuning.speeds, request).variant for request in requests)
+    return [variant for variant in chosen if variant in tuning.speeds]
+
+
+def _divisors(num_cores: int) -> list[int]:
+    """Return numbers of threads that divide the cores evenly: 1, 2, 4 … and all."""
+    powers = [1 << bit for bit in range(num_cores.bit_length()) if num_cores % (1 << bit) == 0]
+    return sorted({*powers, num_cores})
+
+
+def _measure_layout(artifact: Artifact, variant: str, speed: Speed, workers: int, threads: int) -> tuple[float, int]:
+    """Return the images per second once all workers run, and the private memory of a worker in bytes."""
+    model = ModelSpec(artifact.folder, variant, speed.batch_size)
+    spec = HandlerSpec((model,), ReadLimits((artifact.folder,), NO_LIMIT), NO_LIMIT, threads)
+    stop_at = [float("inf")]
+    seen: list[tuple[float, int]] = []
+    with open_cpu_pool(spec, workers, TIMEOUT_S) as pool:
+        for result in pool.run(_golden_chunks(artifact, stop_at)):
+            seen.append((time.monotonic(), result.num_images))
+            if len(seen) == 2 * workers:  # all workers have started
+                stop_at[0] = time.monotonic() + LAYOUT_S
+        worker_bytes = max(map(_private_bytes, pool.pids()), default=0)
+    return _rate(seen[2 * workers - 1 :]), worker_bytes
+
+
+def _golden_chunks(artifact: Artifact, stop_at: Sequence[float]) -> Iterator[Chunk]:
+    refs = [ImageRef(name, str(artifact.folder / name)) for name in artifact.manifest.golden]
+    some = tuple((refs * CHUNK_SIZE)[:CHUNK_SIZE])
+    for number in count():
+        if time.monotonic() > stop_at[0]:
+            return
+        yield Chunk(number, some)
+
+
+def _rate(seen: Sequence[tuple[float, int]]) -> float:
+    """Return the images per second from the first result on."""
+    if len(seen) < 2:
+        return 0.0
+    return sum(num_images for _, num_images in seen[1:]) / (seen[-1][0] - seen[0][0])
+
+
+def _private_bytes(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("Private_"))
