@@ -8,11 +8,11 @@ from functools import partial
 import torch
 
 from infer_app.domain import Broken, Chunk, ChunkResult, Prediction
-from infer_app.handlers.adaptive_batch import AdaptiveBatch
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel
 from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat

@@ -9,10 +9,10 @@ from torch import Tensor
 
 from infer_app.domain import Broken, Chunk
 from infer_app.errors import ModelError
-from infer_app.handlers.device_errors import device_loss_raised
 from infer_app.handlers.loader import Loader
 from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu
 from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.runtimes.device_errors import device_loss_raised
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 

@@ -17,14 +17,14 @@ import torch
 from torch import Tensor
 
 from infer_app.domain import Batch, Broken, Chunk, ChunkResult, Loaded, Prediction, Sample
-from infer_app.handlers.adaptive_batch import AdaptiveBatch
 from infer_app.handlers.copy_stream import CopyStream, open_stream
-from infer_app.handlers.device_errors import device_loss_raised
 from infer_app.handlers.gpu_decode_stage import GPU_LEVELS, GpuDecodeStage, decodes_on_gpu
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel
 from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.runtimes.device_errors import device_loss_raised
+from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from infer_app.domain import Batch, Broken, Prediction, Reason, Sample
 from infer_app.errors import DeviceLost
-from infer_app.handlers.device_errors import device_loss_raised, is_out_of_memory
 from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.runtimes.device_errors import device_loss_raised, is_out_of_memory
 from infer_app.models.verification.golden import check_golden
 from infer_app.models.verification.outputs import decode_outputs
 from infer_app.telemetry.stage_clock import StageClock

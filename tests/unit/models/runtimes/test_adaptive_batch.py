@@ -1,8 +1,7 @@
 import pytest
 import torch
 
-from infer_app.handlers.adaptive_batch import AdaptiveBatch
-from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.fixed_batch import AdaptiveBatch, FixedBatch
 
 SIZE = 4
 
