@@ -242,3 +242,15 @@ def is_installed(package: str) -> bool:
         return importlib.util.find_spec(package) is not None
     except ModuleNotFoundError:  # the one that it lies in
         return False
+
+
+@pytest.fixture(params=["turbo", "pillow"])
+def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the name of the decoder of JPEGs that is in use: each of the two."""
+    from infer_app.images.decode.decoder import has_turbo
+
+    if request.param == "pillow":
+        monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
+    elif not has_turbo():
+        pytest.skip("no libturbojpeg.so.0 on this machine")
+    return str(request.param)

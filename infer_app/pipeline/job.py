@@ -70,13 +70,18 @@ class Job:
         some = [new.ref.location for new in islice(chain.from_iterable(pages), PROBED_IMAGES)]
         return replace(self, alternatives=self.alternatives + tuple(probe_decoding(self.executor.handler, some)))
 
+    def count_new(self, days: Sequence[Day], *model_ids: str) -> int:
+        """Return the number of images of the days that are new for at least one of the models, by default the job's."""
+        day_queries = self.project.day_queries
+        return self.project.database.with_reconnect(
+            lambda: sum(day_queries.count_new(day, *(model_ids or self.model_ids)) for day in days)
+        )
+
     def _started_variant(self, day: Day, model: RunModel) -> str | None:
         """Return the variant of an unfinished day if it was started with another one than this job's."""
-        project, with_reconnect = self.project, self.project.database.with_reconnect
-        variant = with_reconnect(lambda: project.run_store.variant_of_day(day, model.model_id))
-        if variant in (None, model.variant) or not with_reconnect(
-            lambda: project.day_queries.count_new(day, model.model_id)
-        ):
+        run_store = self.project.run_store
+        variant = self.project.database.with_reconnect(lambda: run_store.variant_of_day(day, model.model_id))
+        if variant in (None, model.variant) or not self.count_new([day], model.model_id):
             return None
         log.info("%s of %s was started with %s and continues with it", day, model.name, variant)
         return variant

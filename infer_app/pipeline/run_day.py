@@ -99,7 +99,7 @@ def _run_pipeline(
     new_images = stop.until(islice(select_new(job, days, tally, trace), limit))
     chunks = cut_into_chunks(_skip_stopped_models(new_images, model_runs), chunk_size)
     results = guard_against_outages(job.executor.pool.run(chunks), job.read, partial(_is_any_done_allowed, job, days))
-    with progress.of_day(days[-1], lambda: _count_new(job, days), limit) as advance:
+    with progress.of_day(days[-1], lambda: job.count_new(days), limit) as advance:
         for result in results:
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
@@ -172,11 +172,6 @@ def _is_any_done_allowed(job: Job, days: Sequence[Day]) -> bool:
         return len(run_in_process(refused_among, done, job.read, timeout_s=STAT_TIMEOUT_S)) < len(done)
     except InferError as error:
         raise StorageUnavailable(error.message, "is the image storage mounted? its images stay pending") from None
-
-
-def _count_new(job: Job, days: Sequence[Day]) -> int:
-    day_queries = job.project.day_queries
-    return job.project.database.with_reconnect(lambda: sum(day_queries.count_new(day, *job.model_ids) for day in days))
 
 
 def _clock(trace: Trace | None) -> StageClock:

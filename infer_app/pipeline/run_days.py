@@ -47,7 +47,7 @@ class RunLimits:
 
 @dataclass(frozen=True, slots=True)
 class ModelResult:
-    """What a run did with one model."""
+    """The reports and the exit code of one model in a run over several days."""
 
     reports: list[RunReport]  # of each day that was run, oldest first
     older: int  # pending images of days before those
@@ -200,8 +200,7 @@ def _result(
 
 def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:
     """Forecast a run over the images left pending, by the speed of the day with the most images."""
-    day_queries, model_id = job.project.day_queries, reports[-1].model_id
-    pending = job.project.database.with_reconnect(lambda: sum(day_queries.count_new(day, model_id) for day in days))
+    pending = job.count_new(days, reports[-1].model_id)
     return forecast(max(reports, key=lambda report: report.selected), pending) if pending else None
 
 
@@ -213,4 +212,4 @@ def _count_pending(job: Job, days: Sequence[Day]) -> int:
     """Count the images that this run and a backfill of the days before would run for at least one of the models."""
     day_queries = job.project.day_queries
     older = max(day_queries.count_older_pending(days[0], model_id) for model_id in job.model_ids)
-    return sum(day_queries.count_new(day, *job.model_ids) for day in days) + older
+    return job.count_new(days) + older

@@ -1,4 +1,4 @@
-"""What one run took, summed over its chunks: the cost of an image, and the rate that was reached."""
+"""The cost of an image in each stage and the rate that a run reached, summed over its chunks."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class WorkerExit:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What happens with a task: images to reject, and tasks to retry."""
+    """The images of a task to reject, and the tasks to retry."""
 
     broken: tuple[Broken, ...] = ()
     retry: tuple[Task, ...] = ()

@@ -15,7 +15,7 @@ from infer_app.images.decode.decoder import decoder_name, has_turbo
 
 @dataclass(frozen=True, slots=True)
 class CacheKey:
-    """What a recipe is, and what carries it out on this machine."""
+    """The identity of a recipe and of the code and libraries that carry it out on this machine."""
 
     recipe: Recipe
     max_pixels: int  # a picture above it is rejected, and must be so with a cache too

@@ -61,7 +61,7 @@ FROM pixels JOIN recipes ON recipes.id = substr(key, 33) GROUP BY recipes.id ORD
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a cache holds of one recipe."""
+    """The images that a cache holds for one recipe."""
 
     recipe_id: str
     recipe: dict[str, Any]

@@ -5,7 +5,6 @@ import pytest
 from rich.console import Console
 
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
-from infer_app.telemetry import progress as progress_module
 from infer_app.telemetry.progress import Progress
 from tests.conftest import DAY
 
@@ -20,21 +19,6 @@ def never():
 @pytest.fixture(autouse=True)
 def _log_everything(caplog):
     caplog.set_level(logging.INFO, "infer_app")
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Time that moves when told: clock.now += 1."""
-
-    class Clock:
-        now = 100.0
-
-        def monotonic(self):
-            return self.now
-
-    clock = Clock()
-    monkeypatch.setattr(progress_module, "time", clock)
-    return clock
 
 
 def on_terminal(is_terminal):

@@ -3,26 +3,10 @@ from dataclasses import replace
 import pytest
 
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
-from infer_app.telemetry import tally as tally_module
 from infer_app.telemetry.stage_clock import STAGES, WAITING_STAGES, StageClock
 from infer_app.telemetry.tally import Commit, Tally, merge_pairs, steady_rate
 
 REF = ImageRef("1", "/1.jpg")
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    """Time that moves when told: clock.now += 1."""
-
-    class Clock:
-        now = 100.0
-
-        def monotonic(self):
-            return self.now
-
-    clock = Clock()
-    monkeypatch.setattr(tally_module, "time", clock)
-    return clock
 
 
 def result(worker, num_images=10, cpu=0.0, wait=0.0):

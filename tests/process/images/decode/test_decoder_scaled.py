@@ -28,15 +28,6 @@ TINY |= {4: Recipe("stretch", size=2, decode="scaled"), 2: Recipe("stretch", siz
 needs_turbo = pytest.mark.skipif(not has_turbo(), reason="no libturbojpeg.so.0 on this machine")
 
 
-@pytest.fixture(params=["turbo", "pillow"])
-def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    if request.param == "pillow":
-        monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
-    elif not has_turbo():
-        pytest.skip("no libturbojpeg.so.0 on this machine")
-    return request.param
-
-
 @cache
 def photo(width: int = 4000, height: int = 3000) -> Image.Image:
     """12 megapixels, some detail in every block."""

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 
 import tests.support.jpegs as jpegs
 from infer_app.domain import FileFacts, Reason, Recipe
-from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name, has_turbo
+from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
 from infer_app.images.decode.libjpeg_turbo import JpegRefused
 from infer_app.images.read.bad_image import BadImage
 from tests.support.jpegs import encoded, picture
@@ -33,16 +33,6 @@ STORED_AS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_270,
 }
-
-
-@pytest.fixture(params=["turbo", "pillow"])
-def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the two decoders of JPEGs."""
-    if request.param == "pillow":
-        monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
-    elif not has_turbo():
-        pytest.skip("no libturbojpeg.so.0 on this machine")
-    return request.param
 
 
 def by_pillow(data: bytes) -> np.ndarray:
