@@ -83,12 +83,6 @@ class Ping:
 
         return BackgroundTask("ping", send)
 
-    @property
-    def start_problem(self) -> str | None:
-        """Return why the start ping was not delivered; None if it was, or may still be."""
-        is_pending = not self._start.has_ended and time.monotonic() < self._start.started_at + START_S
-        return None if is_pending else self._start.problem
-
 
 def wait_for(tasks: Sequence[BackgroundTask], until: float, is_over: Callable[[], bool]) -> None:
     """Wait until all tasks have ended, `until` (of time.monotonic()) has passed, or `is_over` returns true."""

@@ -34,7 +34,7 @@ class DecodeHandler:
         size = readers.artifact.manifest.recipe.size
         self._buffer = np.empty((BATCH_SIZE, size, size, 3), np.uint8)
 
-    def stage(self, chunk: Chunk) -> bool:
+    def copy_slot(self, chunk: Chunk) -> bool:
         return False
 
     def prefetch(self, chunk: Chunk) -> None:

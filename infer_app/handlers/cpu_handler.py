@@ -60,7 +60,7 @@ class CpuHandler:
         self._loader.learn(clock)
         return clock.stamp(ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.model_indices))
 
-    def stage(self, chunk: Chunk) -> bool:
+    def copy_slot(self, chunk: Chunk) -> bool:
         return False
 
     def prefetch(self, chunk: Chunk) -> None:

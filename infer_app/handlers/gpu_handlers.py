@@ -62,7 +62,7 @@ class LoadHandler:
         )
         return Loaded(good, clock.stamp(result))
 
-    def stage(self, chunk: Chunk) -> bool:
+    def copy_slot(self, chunk: Chunk) -> bool:
         return False
 
     def prefetch(self, chunk: Chunk) -> None:
@@ -126,7 +126,7 @@ class PredictHandler:
                 model.verify_golden(decode_stage.pixels, predict, GPU_LEVELS)
         return cls(ring, models, stream, spec.trace, decode_stage)
 
-    def stage(self, chunk: Chunk) -> bool:
+    def copy_slot(self, chunk: Chunk) -> bool:
         self._staged[id(chunk)] = self._stage(chunk)
         return True
 

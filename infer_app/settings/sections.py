@@ -80,8 +80,8 @@ class SourceSettings(Section):
     database_url: SecretStr | None = None  # of the database that lists the images, if it is not that of the results
     table: str = "infer_images"  # a table or view, as `schema.name` if needed
     query: str | None = None  # a SELECT used instead of `table`
-    id: str = "id"
-    location: str = "location"
+    id: str = "id"  # the column that identifies an image
+    location: str = "location"  # the column with its absolute path or URL
     bytes: str | None = None  # a column that contains the image itself, instead of its location
     time: str = "added_at"  # the column that determines an image's day
     time_zone: Zone | None = None  # of a `time` column that has none; our own table is in UTC
@@ -90,8 +90,8 @@ class SourceSettings(Section):
 class ImagesSettings(Section):
     roots: tuple[Path, ...] = ()  # folders that images may be read from
     map: Annotated[dict[str, str], AfterValidator(_check_folders)] = {}  # recorded folders and where they are here
-    max_bytes: int = Field(256 * MIB, gt=0)
-    max_pixels: int = Field(64_000_000, gt=0)
+    max_bytes: int = Field(256 * MIB, gt=0)  # of a file; a larger one is rejected without being read
+    max_pixels: int = Field(64_000_000, gt=0)  # width times height; a larger image is rejected without being decoded
     timeout_s: float = Field(30.0, gt=0)  # for one image: reading, then decoding
 
 
@@ -118,11 +118,11 @@ class CacheSettings(Section):
 
 
 class ModelsSettings(Section):
-    folder: Path = Path("models")
+    folder: Path = Path("models")  # where `infer model build` puts models
 
 
 class RunSettings(Section):
-    model: str | None = None
+    model: str | None = None  # the name of the model; not needed if there is only one
     models: Annotated[
         tuple[str, ...], BeforeValidator(_require_list)
     ] = ()  # instead of `model`: several in one run, which reads and decodes images once for all
@@ -187,7 +187,7 @@ class MetricsSettings(Section):
 class PingSettings(Section):
     """A monitor such as healthchecks.io: it gets a run's start and end, and raises an alarm if they don't come."""
 
-    url: Address | None = None
+    url: Address | None = None  # gets a POST at the start (/start) and at the end (/EXIT_CODE unless it is 0)
 
 
 class WebhookSettings(Section):

@@ -30,7 +30,7 @@ class ChunkHandler(Protocol[R_co]):
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> R_co: ...
 
-    def stage(self, chunk: Chunk) -> bool:
+    def copy_slot(self, chunk: Chunk) -> bool:
         """Copy the pixels in the chunk's slot, and return whether that was done, so that the slot is free.
 
         Called from another thread before `process`. It is not called for chunks that arrive before the handler is open.
@@ -166,7 +166,7 @@ def _receive_tasks(
     try:
         while (received := _receive(pipe)) is not None:
             number, chunk = received
-            if any(handler.stage(chunk) for handler in handlers):
+            if any(handler.copy_slot(chunk) for handler in handlers):
                 send(Copied(number))
             tasks.put((number, chunk))
             for handler in handlers:

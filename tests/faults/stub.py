@@ -53,7 +53,7 @@ class StubHandler:
         cost, worker = {"decode": 1e-3}, os.getpid()
         return ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.model_indices, cost, worker=worker)
 
-    def stage(self, chunk):
+    def copy_slot(self, chunk):
         return False
 
     def prefetch(self, chunk):

@@ -91,7 +91,6 @@ class PixelCache:
         self._unwritten: dict[bytes, Pixels] = {}  # by sha256 + recipe_id
         self._is_writable = True
         self._resume_at, self._pause_s = 0.0, FIRST_PAUSE_S  # the first of time.monotonic()
-        self.hits = self.misses = 0
 
     @classmethod
     def open(cls, folder: Path, max_bytes: int, key: CacheKey) -> PixelCache | None:
@@ -105,8 +104,6 @@ class PixelCache:
         pixels = self._read(bytes.fromhex(sha256) + self._recipe[0], out.nbytes)
         if pixels is not None:
             out.data.cast("B")[:] = pixels
-        self.hits += pixels is not None
-        self.misses += pixels is None
         return pixels is not None
 
     def put(self, sha256: str, pixels: Pixels) -> None:

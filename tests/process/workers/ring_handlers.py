@@ -27,7 +27,7 @@ class ToyLoader:
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         return self
 
-    def stage(self, chunk: Chunk) -> bool:
+    def copy_slot(self, chunk: Chunk) -> bool:
         return False
 
     def prefetch(self, chunk: Chunk) -> None:
@@ -60,7 +60,7 @@ class ToyDevice:
         self.copies: dict[int, np.ndarray] = {}
         return self
 
-    def stage(self, chunk: Chunk) -> bool:
+    def copy_slot(self, chunk: Chunk) -> bool:
         self.copies[id(chunk)] = self.copy(chunk)
         return True
 

@@ -341,7 +341,7 @@ def test_a_worker_that_started_while_nobody_listened_is_not_late(monkeypatch):
     with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
         workers._dispatch(iter([chunk(0, "a"), chunk(1, "b")]))
         wait_until(lambda: all(worker.pipe.poll() for worker in workers._stages[0].workers))
-        monkeypatch.setattr("infer_app.workers.worker.START_LIMIT_S", 0.1)
+        monkeypatch.setattr("infer_app.workers.worker.OPEN_LIMIT_S", 0.1)
         time.sleep(0.2)
         started = pids(workers)
         assert run(workers) == {"0.0": "a", "1.0": "b"}

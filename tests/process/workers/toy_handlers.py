@@ -25,7 +25,7 @@ FACTS = FileFacts(1234, 1.5, "ab" * 32)
 class ToyLane:
     """A prediction's label is the location, its score the pid of the worker that made it."""
 
-    def stage(self, chunk: Chunk) -> bool:
+    def copy_slot(self, chunk: Chunk) -> bool:
         for ref in chunk.refs:
             happen(ref.location, "take")
         return False
@@ -133,7 +133,7 @@ class Swollen:
     def __call__(self) -> Swollen:
         return self
 
-    def stage(self, chunk: Chunk) -> bool:
+    def copy_slot(self, chunk: Chunk) -> bool:
         return False
 
     def prefetch(self, chunk: Chunk) -> None:
