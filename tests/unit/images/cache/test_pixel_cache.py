@@ -87,7 +87,6 @@ def test_what_was_put_is_found_by_the_next_process(folder, size):
         assert found(cache, range(40), size) == list(range(40))
     with PixelCache.open(folder, MANY, key(size)) as cache:
         assert found(cache, range(50), size) == list(range(40))
-        assert (cache.hits, cache.misses) == (40, 10)
 
 
 def test_a_cache_that_is_not_full_keeps_all(folder):
