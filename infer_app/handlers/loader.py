@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,6 @@ from infer_app.images.decode.gpu_decoder import suits_gpu
 from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.read_image import ReadLimits, read_ahead, read_image
 from infer_app.images.read.roots import check_root
-from infer_app.images.transform.collate import collate
 from infer_app.images.transform.to_pixels import transform
 from infer_app.locations import is_local, is_remote
 from infer_app.models.artifact.artifact import Artifact
@@ -28,6 +27,7 @@ from infer_app.workers.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from infer_app.images.read.prefetch import Prefetch
+
 
 WORTHWHILE_WAIT = 0.02  # share of a chunk's time that is spent waiting for its files, from which reading ahead pays
 
@@ -167,3 +167,32 @@ def _open_prefetch(limits: ReadLimits) -> Prefetch:
     from infer_app.images.read.prefetch import Prefetch  # imported here: most runs have no remote images
 
     return Prefetch(limits)
+
+
+def collate(samples: Iterable[Sample | Broken], buffer: Tensor) -> Batch:
+    """Copy good pixels into the first rows of `buffer`, (N, H, W, 3) uint8; `pixels` of the batch is a view of it.
+
+    If all samples are broken, the batch is valid and has n = 0. Raises ValueError for more good samples than rows.
+    """
+    good: list[Sample] = []
+    broken: list[Broken] = []
+    for sample in samples:
+        if isinstance(sample, Broken):
+            broken.append(sample)
+            continue
+        if len(good) == len(buffer):
+            raise ValueError(f"more samples than the buffer's {len(buffer)} rows")
+        buffer[len(good)] = _checked(sample, buffer)
+        good.append(sample)
+    return Batch(pixels=buffer[: len(good)], samples=tuple(good), broken=tuple(broken))
+
+
+def _checked(sample: Sample, buffer: Tensor) -> Tensor:
+    """Return the sample's pixels. Raises ValueError for another shape or dtype, which a copy would silently convert."""
+    pixels = sample.pixels
+    if pixels.shape != buffer.shape[1:] or pixels.dtype != buffer.dtype:
+        raise ValueError(
+            f"image {sample.ref.image_id}: {pixels.dtype} {tuple(pixels.shape)}, "
+            f"the batch takes {buffer.dtype} {tuple(buffer.shape[1:])}"
+        )
+    return pixels

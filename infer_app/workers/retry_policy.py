@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from infer_app.domain import Broken, Chunk, ImageRef, Reason
 from infer_app.errors import WorkersKilled
 from infer_app.workers.heartbeat import CurrentStep
-from infer_app.workers.worker_process import DEVICE_LOST
 
 CRASH_SIGNALS = frozenset({signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+DEVICE_LOST = 76  # exit code of a worker whose GPU failed: another process may be able to use it
 KILLS_BEFORE_SPLIT = 3
 KILLS_BEFORE_REJECTION = 5  # of a task with one image
 MAX_EXITS_IN_A_ROW = 10  # without a result in between; also required:

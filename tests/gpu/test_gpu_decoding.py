@@ -12,9 +12,8 @@ from infer_app.domain import Broken, Chunk, ImageRef, Recipe
 from infer_app.handlers.gpu_decode_stage import GPU_LEVELS
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu
+from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu, transform_on_device
 from infer_app.images.read.read_image import ReadLimits
-from infer_app.images.transform.gpu_transform import transform_on_device
 from infer_app.images.transform.to_pixels import reference_transform
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model

@@ -78,7 +78,7 @@ OWNERS = {
     "http": {"images/read/http.py", "notify.py"},
     "urllib3": {"images/read/http.py", "images/read/connection.py"},
     "fsspec": {"images/read/objects.py"},
-    "PIL": {"images", "models/build/golden_images.py", "bench/workload.py", "reporting/thumbnails.py"},
+    "PIL": {"images", "models/build/golden_set.py", "bench/workload.py", "reporting/thumbnails.py"},
     "nvidia": {"images/decode/gpu_decoder.py"},
     "torch.jit": {"models/runtimes/torchscript.py"},
     "openvino": {"models/runtimes/openvino.py"},

@@ -23,8 +23,7 @@ from infer_app.images.decode.formats import is_jpeg
 from infer_app.images.decode.jpeg_structure import JpegHeader, is_one_scan_to_the_end, parse_jpeg_header
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import geometry_of
-from infer_app.images.transform.gpu_transform import transform_on_device
-from infer_app.images.transform.to_pixels import starts_horizontally
+from infer_app.images.transform.to_pixels import centre_of, starts_horizontally
 
 log = logging.getLogger(__name__)
 
@@ -182,3 +181,28 @@ def _silence_stderr() -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(null)
+
+
+def transform_on_device(rgb: Tensor, recipe: Recipe) -> Tensor:
+    """Return the model's input, (size, size, 3) uint8, for a whole picture, (H, W, 3) uint8 RGB, on its device.
+
+    It is within 2 levels of `reference_transform` for pictures that `suits_gpu` accepts. The resize is in floating
+    point, because CUDA has none for bytes: one direction after the other, rounded and clipped in between, as in Pillow.
+    """
+    source, (width, height), _ = geometry_of(rgb.shape[1], rgb.shape[0], recipe)
+    cut = rgb[source.top : source.top + int(source.height), source.left : source.left + int(source.width)]
+    planes = cut.permute(2, 0, 1).unsqueeze(0).float()
+    for size in ((cut.shape[0], width), (height, width)):
+        planes = torch.nn.functional.interpolate(
+            planes, size, mode=recipe.interpolation, align_corners=False, antialias=True
+        )
+        planes = planes.round_().clamp_(0, 255)
+    return _centre(planes.squeeze(0).permute(1, 2, 0).byte(), recipe.size)
+
+
+def _centre(rgb: Tensor, size: int) -> Tensor:
+    (top, rows), (left, columns) = (centre_of(length, size) for length in rgb.shape[:2])
+    centre = rgb[rows, columns]
+    padded = rgb.new_zeros((size, size, 3))
+    padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
+    return padded

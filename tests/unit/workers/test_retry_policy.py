@@ -12,6 +12,7 @@ from infer_app.domain import TRANSIENT_REASONS, Broken, Chunk, FileFacts, ImageR
 from infer_app.workers.heartbeat import NOTHING, STAGES, CurrentStep
 from infer_app.workers.retry_policy import (
     CRASH_SIGNALS,
+    DEVICE_LOST,
     KILLS_BEFORE_REJECTION,
     KILLS_BEFORE_SPLIT,
     Decision,
@@ -19,7 +20,6 @@ from infer_app.workers.retry_policy import (
     WorkerExit,
     decide,
 )
-from infer_app.workers.worker_process import DEVICE_LOST
 
 A, B, C = (ImageRef(name, f"/{name}.jpg") for name in "abc")
 FACTS = FileFacts(7, 1.5, "ab" * 32)

@@ -6,9 +6,8 @@ import torch
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
+from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, make_half
 from infer_app.models.build.golden_set import load_pixels
-from infer_app.models.build.half_precision import make_half
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
 from infer_app.models.runtimes.gpu_variants import run_fixed
 from infer_app.models.runtimes.open_variant import open_variant

@@ -15,8 +15,7 @@ from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.manifest import model_id
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.build.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement
-from infer_app.models.build.golden_images import synthetic_images
-from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set
+from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.golden import Parity, check_golden
 from tests.support.networks import SIZE, built

@@ -2,8 +2,8 @@ import socket
 
 import pytest
 
-from infer_app.images.read.addresses import resolve
 from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.connection import resolve
 
 LOCAL = ["127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "100.64.0.1", "::1", "fc00::1", "fec0::1"]
 LOCAL += ["::ffff:10.1.2.3", "2002:0a01:0203::1", "64:ff9b::7f00:1", "240.0.0.1"]

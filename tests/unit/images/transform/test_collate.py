@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from infer_app.domain import Broken, FileFacts, ImageRef, Reason, Sample
-from infer_app.images.transform.collate import collate
+from infer_app.handlers.loader import collate
 
 SIDE = 4
 

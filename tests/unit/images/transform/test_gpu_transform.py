@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from infer_app.domain import Recipe
-from infer_app.images.transform.gpu_transform import transform_on_device
+from infer_app.images.decode.gpu_decoder import transform_on_device
 from infer_app.images.transform.to_pixels import reference_transform
 from tests.support.jpegs import picture
 
