@@ -40,7 +40,7 @@ class Reason(StrEnum):
 # What a failure means. A worker that ends is judged by workers/retry_policy; what is rejected then, or was from the
 # start, passes two filters before it is written:
 # - READ_FAILURES may be the storage's fault: pipeline/outage_guard holds them back until something is read again.
-# - `Broken.may_be_models_fault`: pipeline/failure_budget holds them back until enough other images were seen.
+# - `Broken.may_be_models_fault`: pipeline/model_run holds them back until enough other images were seen.
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
 NOT_READ = READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}  # nothing is known of the file's content
 TRANSIENT_REASONS = READ_FAILURES | {Reason.OUT_OF_MEMORY, Reason.WRITE_ERROR}  # a later run tries again

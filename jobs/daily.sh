@@ -81,7 +81,7 @@ meaning() {
     case $1 in
         1) echo "the run failed (a bug, or workers that kept dying); see the lines below" ;;
         2) echo "a wrong flag or setting" ;;
-        3) echo "more images were rejected than --max-rejected allows (\`infer rejects\` lists them), or the model failed on most" ;;
+        3) echo "more images were rejected than --max-rejected allows, or the model failed on most; the lines below name the days" ;;
         10) echo "the database can't be reached; the next run catches up" ;;
         11) echo "the tables are not up to date; run \`infer db upgrade\`" ;;
         12) echo "the model is missing, changed, or fails its golden images" ;;

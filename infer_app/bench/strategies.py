@@ -146,14 +146,14 @@ STRATEGIES = (
     Strategy(
         "ring",
         ours.ring,
-        "infer run --executor cuda on this CPU: workers decode into shared memory, one process predicts from it",
+        "`infer run --executor cuda` on this CPU: workers decode into shared memory, one process predicts from it",
         takes_broken=True,
         uses_model=True,
     ),
     Strategy(
         "executor",
         ours.executor,
-        "infer run without its database: each worker loads and predicts its own images",
+        "`infer run` without its database: each worker loads and predicts its own images",
         takes_broken=True,
         uses_model=True,
     ),

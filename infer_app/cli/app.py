@@ -29,6 +29,7 @@ from infer_app.cli.terminal.options import (
     RunOptions,
     with_options,
 )
+from infer_app.errors import UsageError
 
 app = typer.Typer(
     name="infer",
@@ -219,6 +220,36 @@ def rejects(
 
 
 @app.command(rich_help_panel=INSPECT)
+def pending(
+    date: Annotated[
+        str | None,
+        typer.Option(
+            "--date",
+            "-d",
+            metavar="DATE",
+            help="The day whose images are listed: today, yesterday or a date such as 2026-11-20.  "
+            "[default: list the days that have any]",
+        ),
+    ] = None,
+    model: Model = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """List the images that wait for a run, and why.
+
+    Without --date, it lists the days that have such images; of those that no run covers any more, the last 500,000
+    images are examined.
+    """
+    from infer_app.workers.fork_server import start_early
+
+    start_early()  # locations are checked in another process
+    from infer_app.cli.look.pending import show_pending
+
+    show_pending(date, model, csv, as_json, config)
+
+
+@app.command(rich_help_panel=INSPECT)
 def explain(
     image: Annotated[
         str, typer.Option("--image", "-i", metavar="ID", help="The image's id, as `infer predictions` prints it.")
@@ -232,7 +263,7 @@ def explain(
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Show the file, the results and the runs of one image."""
+    """Show an image's file and results, or why it has none."""
     from infer_app.workers.fork_server import start_early
 
     start_early()  # the file is read in another process
@@ -286,7 +317,24 @@ def doctor(
 
 @app.command(rich_help_panel=MAINTAIN)
 def retry(
-    date: Date = "yesterday",
+    images: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--image",
+            "-i",
+            metavar="ID",
+            help="Only this image, which may also have a prediction, of any day; may be repeated.",
+        ),
+    ] = None,
+    date: Annotated[
+        str | None,
+        typer.Option(
+            "--date",
+            "-d",
+            metavar="DATE",
+            help="The day: today, yesterday or a date such as 2026-11-20.  [default: yesterday; with --image any]",
+        ),
+    ] = None,
     model: ModelOrVersion = None,
     reason: Annotated[
         list[str] | None,
@@ -295,7 +343,16 @@ def retry(
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Make the rejected images of a day pending again."""
-    from infer_app.cli.look.results import retry_rejected
+    """Make rejected images, or replaced ones, pending again.
 
-    retry_rejected(date, model, reason or [], as_json, config)
+    By day, this removes the rejections; by --image also the predictions of the models that a run uses. It prints the
+    command that predicts the images again.
+    """
+    from infer_app.cli.look.results import retry_images, retry_rejected
+
+    if not images:
+        retry_rejected(date or "yesterday", model, reason or [], as_json, config)
+        return
+    if reason:
+        raise UsageError("--image and --reason exclude each other", "leave one of them out")
+    retry_images(images, date, model, as_json, config)

@@ -6,6 +6,7 @@ import logging
 from contextlib import closing
 from itertools import islice
 
+from infer_app.database.results.forget_results import forget_rejections
 from infer_app.day import Day
 from infer_app.errors import ModelError
 from infer_app.images.read.read_image import stat_all
@@ -39,4 +40,4 @@ def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
                 ]
     except ModelError:
         log.warning("rejected images of %s were not checked for changes: their storage does not answer", day)
-    return day_queries.forget_rejections(changed, model_id)
+    return forget_rejections(job.project.database, changed, model_id)

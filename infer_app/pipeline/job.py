@@ -156,11 +156,10 @@ def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:
         raise damaged[0]
     for error in damaged:
         log.warning("left out: %s (%s)", error, error.hint)
-    if len(found) != 1:
-        raise UsageError(
-            f"which model? there are {', '.join(found)}" if found else f"no model in {loaded.models_folder}",
-            'name one with --model or [run] model = "…"' if found else "make one with `infer model build`",
-        )
+    if not found:
+        raise UsageError(f"no model in {loaded.models_folder}", "make one with `infer model build SOURCE --name NAME`")
+    if len(found) > 1:
+        raise UsageError(f"which model? there are {', '.join(found)}", 'name one with --model or [run] model = "…"')
     return [find_artifact(loaded.models_folder, found[0])]
 
 

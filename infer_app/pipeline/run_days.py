@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
+from infer_app.database.queries.day_queries import PendingDays
 from infer_app.day import Day
 from infer_app.domain import RunReport
 from infer_app.errors import SIGNALLED, DayHeld, InferError, Interrupted, ModelError, NothingAllowed, gravest
@@ -50,7 +51,7 @@ class ModelResult:
     """The reports and the exit code of one model in a run over several days."""
 
     reports: list[RunReport]  # of each day that was run, oldest first
-    older: int  # pending images of days before those
+    older: PendingDays | None  # with pending images, before those
     rest: Forecast | None  # for the images that an early end left pending
     exit_code: int
 
@@ -60,13 +61,18 @@ class ModelResult:
 
     @property
     def outcome(self) -> ModelOutcome:
-        return ModelOutcome(self.last.model, self.exit_code, self.reports, self.older)
+        return ModelOutcome(self.last.model, self.exit_code, self.reports, self.num_older)
+
+    @property
+    def num_older(self) -> int:
+        return self.older.num_images if self.older else 0
 
     def to_json(self) -> dict[str, Any]:
         more = {
             "exit_code": self.exit_code,
             "lookback": [report.to_json() for report in self.reports[:-1]],
-            "older_pending": self.older,
+            "older_pending": self.num_older,
+            "older_pending_days": [str(self.older.first), str(self.older.last)] if self.older else None,
             "forecast": asdict(self.rest) if self.rest else None,
         }
         return self.last.to_json() | more
@@ -193,7 +199,7 @@ def _result(
     job: Job, days: Sequence[Day], reports: list[RunReport], left_out: list[int], ended_early: bool
 ) -> ModelResult:
     model_id = reports[-1].model_id
-    older = job.project.database.with_reconnect(lambda: job.project.day_queries.count_older_pending(days[0], model_id))
+    older = job.project.database.with_reconnect(lambda: job.project.day_queries.find_older_pending(days[0], model_id))
     exit_code = gravest(left_out + [report.exit_code for report in reports])
     return ModelResult(reports, older, _forecast_rest(job, days, reports) if ended_early else None, exit_code)
 

@@ -11,6 +11,7 @@ from statistics import mean, median
 from infer_app.domain import TRANSIENT_REASONS, DayCounts, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.reporting.drift import SURE, Drift, z_score
+from infer_app.reporting.missing_prediction import backfill_command, model_option
 from infer_app.reporting.run_figures import RunFigures
 from infer_app.settings.sections import rejection_budget
 from infer_app.telemetry.printable import percent
@@ -48,6 +49,9 @@ class Before:
     runs: Sequence[RunFigures]  # earlier runs, newest first
 
 
+DateRange = tuple[date, date]  # the first and the last
+
+
 @dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that the steps are decided by."""
@@ -62,6 +66,7 @@ class Situation:
     advice: str | None  # how to make the run faster
     labels_moved: bool
     too_many_rejected: bool  # over all runs of the day, or in the last run alone
+    older_days: DateRange | None = None  # of the older pending images
 
     @property
     def state(self) -> str:
@@ -145,39 +150,42 @@ def _environment(run: RunFigures) -> dict[str, str]:
 
 
 def _steps(of: Situation) -> Iterator[Step]:
-    day = f"--date {of.date} --model {shlex.quote(of.model)}"
+    options = f"--date {of.date} --model {shlex.quote(of.model)}"
     if of.problems:
-        yield Step(f"The counts do not add up: {of.problems[0]}", f"infer verify {day}")
+        yield Step(f"The counts do not add up: {of.problems[0]}", f"infer verify {options}")
     if of.last and of.last.state == "failed":
         yield Step(f"The last run failed: {of.last.error or 'the reason is unknown'}", "infer doctor")
     if of.counts.pending and of.last and of.last.state == "running":
         yield Step(f"{of.counts.pending:,} images are pending; a run is in progress or was killed", "infer status")
     elif of.counts.pending:
-        yield Step(f"{of.counts.pending:,} images are pending: run the day again", f"infer run {day}")
+        yield Step(f"{of.counts.pending:,} images are pending: run the day again", f"infer run {options}")
     if of.older_pending:
         images = (
             "1 image of an earlier day is" if of.older_pending == 1 else f"{of.older_pending:,} of earlier days are"
         )
-        yield Step(f"{images} pending", f"infer backfill --from … --to … --model {shlex.quote(of.model)}")
+        command = backfill_command(*of.older_days, model_option(of.model)) if of.older_days else "infer pending"
+        yield Step(f"{images} pending", command)
     if of.last and of.last.error and of.last.exit_code == EXIT_TOO_MANY_REJECTED:
         yield Step(f"The last run stopped: {of.last.error}")
     elif of.too_many_rejected:
-        yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {day}")
+        yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {options}")
     elif of.reasons:
-        yield Step(_about_rejections(of.reasons), f"infer rejects {day}")
+        yield Step(_about_rejections(of), f"infer rejects {options}")
     if of.labels_moved:
         yield Step("The labels have changed by more than chance: check the labels and photos below")
     if of.advice:
         yield Step(f"Measured on this machine: {of.advice}")
 
 
-def _about_rejections(reasons: dict[str, int]) -> str:
+def _about_rejections(of: Situation) -> str:
+    reasons, options = of.reasons, f"--date {of.date} --model {shlex.quote(of.model)}"
     transient = sum(count for reason, count in reasons.items() if reason in TRANSIENT_REASONS)
-    outside = reasons.get(Reason.LOCATION_NOT_ALLOWED, 0)
+    refused = Reason.LOCATION_NOT_ALLOWED.value
+    outside = reasons.get(refused, 0)
     final = sum(reasons.values()) - transient - outside
     texts = {
         "rejected for content: fix or remove the files": final,
-        "rejected for location: correct it, or allow it and `infer retry`": outside,
+        f"rejected for location: correct it, or allow it and run `infer retry {options} --reason {refused}`": outside,
         "rejected for now: the next run retries them": transient,
     }
     return "; ".join(f"{count:,} {what}" for what, count in texts.items() if count)

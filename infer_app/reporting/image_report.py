@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
@@ -9,18 +11,29 @@ from typing import Any
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.listing.source import find_by_id, find_similar
 from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.day_queries import StoredFailure
 from infer_app.database.queries.image_history import ModelHistory, read_history
 from infer_app.day import Day, find_zone
 from infer_app.domain import Broken, FileFacts, ImageRef, Prediction, Reason
 from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import is_local
 from infer_app.locations import shown as shown_location
-from infer_app.models.artifact.artifact import Artifact, scan_artifacts
+from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts
 from infer_app.models.runtimes.variants import precision_of
 from infer_app.pipeline.chunking import chunks_of
 from infer_app.pipeline.execution_plan import plan_run
 from infer_app.pipeline.executors import open_executor, read_limits
+from infer_app.reporting.missing_prediction import (
+    Cause,
+    NextRun,
+    explain_changed_file,
+    explain_image,
+    explain_other_model,
+    refusal_of,
+    time_column,
+)
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
@@ -51,6 +64,8 @@ class Explanation:
     day: date | None  # in the zone of [run] time_zone
     file: FileNow | None
     histories: list[ModelHistory]
+    causes: list[Cause | None]  # why each of them has no prediction of the file as it is now
+    no_model: str | None = None  # why there is no model at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +90,84 @@ def explain(
     loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None, model: str | None
 ) -> Explanation:
     """Return all that is known of an image. Raises UsageError if it is unknown or belongs to another day."""
+    _check_id(image_id)
+    next_run = NextRun.of(loaded)
+    histories = read_history(project.database, _versions(project, next_run, model), image_id)
+    place = _find(loaded, project, image_id, day)
+    if place is None and all(one.state == "pending" for one in histories):
+        raise _unknown(project, image_id)
+    location, time, its_day = place or (None, None, None)
+    file = None if location is None else _look(loaded, location)
+    found = Explanation(image_id, location, time, its_day, file, histories, [])
+    no_model = f"{next_run.error.message}: {next_run.error.hint}" if next_run.error and not histories else None
+    return replace(found, causes=[_cause(loaded, next_run, found, one) for one in histories], no_model=no_model)
+
+
+def _versions(project: ProjectDatabase, next_run: NextRun, wanted: str | None) -> list[tuple[str, str]]:
+    """Return (name, id) of the models that ran, the most recent first, after those that only the next run will use."""
+    new = [version for version in next_run.models if wanted is None or wanted in version]
+    try:
+        known = project.day_queries.models_of(wanted)
+    except UsageError:
+        if not new:
+            raise
+        return new
+    return [version for version in new if version not in known] + known
+
+
+def _cause(loaded: LoadedSettings, next_run: NextRun, found: Explanation, history: ModelHistory) -> Cause | None:
+    """Return why a model has no prediction of the image, or one of another file; None if it has one."""
+    version, is_same = (history.model, history.model_id), is_same_file(found.file, history)
+    if history.prediction:
+        is_changed = is_same is False and version in next_run.models
+        return explain_changed_file(found.image_id) if is_changed else None
+    if found.location is None:
+        return None
+    if version not in next_run.models:
+        return explain_other_model(next_run, version, found.day, is_built=_is_built(loaded, version))
+    row, refusal = history.rejection, None
+    failure = StoredFailure(row["reason"], row["attempts"], row["detail"]) if row else None
+    if found.file is not None and not found.file.is_allowed:
+        ref = ImageRef(found.image_id, found.location)
+        broken = Broken(ref, Reason.LOCATION_NOT_ALLOWED, found.file.detail or "", "read")
+        refusal = refusal_of(broken, read_limits(loaded))
+    is_replaced = is_same is False and is_local(found.location)
+    column = time_column(loaded)
+    return explain_image(next_run, found.image_id, found.day, column, failure, refusal, is_replaced=is_replaced)
+
+
+def _is_built(loaded: LoadedSettings, version: tuple[str, str]) -> bool:
+    try:
+        return find_artifact(loaded.models_folder, version[0]).manifest.model_id == version[1]
+    except InferError:
+        return False
+
+
+def find_day(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None) -> date:
+    """Return the day of an image. Raises UsageError if it is unknown, of another day, or has no time."""
+    _check_id(image_id)
+    place = _find(loaded, project, image_id, day)
+    if place is None:
+        raise _unknown(project, image_id)
+    if place[2] is None:
+        fix = f"give it a time in {time_column(loaded)}"
+        raise UsageError(f"image {image_id} has no time, so no run would predict it again", fix)
+    return place[2]
+
+
+def _check_id(image_id: str) -> None:
     if not is_utf8(image_id):
         raise UsageError(f"the id {image_id!r} is not text in UTF-8", "no such image can be in a database")
-    histories = read_history(project.database, project.day_queries.models_of(model), image_id)
-    places = _find(project, image_id, day) or _find(project, image_id, None)
-    if not places and all(one.state == "pending" for one in histories):
-        raise _unknown(project, image_id)
+
+
+def _find(
+    loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None
+) -> tuple[str, datetime | None, date | None] | None:
+    """Return the location, time and day of an image, or None if the source does not list it.
+
+    Raises UsageError if it is of another day than `day`, or if several images have its id.
+    """
+    places = find_by_id(project.source, image_id, day) or (find_by_id(project.source, image_id) if day else [])
     zone = loaded.run.time_zone
     dated = [(location, time, _date(time, zone)) for location, time in places]
     chosen = [one for one in dated if day is None or one[2] == day.date]
@@ -88,13 +175,7 @@ def explain(
         raise UsageError(f"image {image_id} is not of {day} but of {dated[0][2] or 'no day: it has no time'}")
     if len(chosen) > 1:
         raise UsageError(f"{len(chosen)} or more images have the id {image_id}", "name the day of one with --date")
-    location, time, its_day = chosen[0] if chosen else (None, None, None)
-    file = None if location is None else _look(loaded, location)
-    return Explanation(image_id, location, time, its_day, file, histories)
-
-
-def _find(project: ProjectDatabase, image_id: str, day: Day | None) -> list[tuple[str, datetime | None]]:
-    return find_by_id(project.source, image_id, day)
+    return chosen[0] if chosen else None
 
 
 def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
@@ -206,10 +287,12 @@ def file_now(location: str, limits: ReadLimits) -> FileNow:
 def _unknown(project: ProjectDatabase, image_id: str) -> UsageError:
     found = find_similar(project.source, image_id)
     similar = [f"{one} ({shown_location(location)})" for one, location in found]
-    hint = "`infer predictions --date D` lists the ids of a day"
-    if "/" in image_id or "." in image_id:  # possibly a file name
-        adds = ": `infer images add FILE` registers an image" if project.source.is_ours else ""
-        hint = f"no location holds it either{adds}"
+    hint = "`infer predictions --date DATE` lists the ids of a day, `infer pending --date DATE` the pending ones"
+    if os.path.exists(image_id):  # noqa: PTH110 - a Path raises for a text that can't be a file's name
+        adds = f"`infer images add {shlex.quote(image_id)}` registers it"
+        hint = adds if project.source.is_ours else "your table lists no image with that location: add a row to it"
+    elif "/" in image_id or "." in image_id:  # possibly a file name
+        hint = "no location contains it, and there is no such file here"
     if similar:
         hint = f"did you mean {', '.join(similar)}?"
     return UsageError(f"no image has the id {image_id!r}", hint)

@@ -111,12 +111,14 @@ def gather(
     labels = gather_labels(figures, day)
     moved = labels.drift_7 if labels else None
     reasons = figures.count_reasons(day)
+    older = day_queries.find_older_pending(day, model_id)
     situation = Situation(
         date=day.date,
         model=model,
         counts=counts,
         problems=day_queries.find_problems(day, model_id),
-        older_pending=day_queries.count_older_pending(day, model_id),
+        older_pending=older.num_images if older else 0,
+        older_days=(older.first, older.last) if older else None,
         reasons=reasons,
         last=last,
         advice=speed.advice if speed else None,

@@ -60,7 +60,7 @@ def _events(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the events, each of which is on a line of its own."""
     with path.open(encoding="utf-8") as file:
         if not file.readline(1000).startswith('{"displayTimeUnit"'):
-            raise ValueError("not a trace of infer run")
+            raise ValueError("not a trace of `infer run`")
         for line in file:
             if line.startswith('{"'):
                 yield json.loads(line.rstrip().rstrip(","))

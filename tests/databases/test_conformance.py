@@ -24,9 +24,10 @@ from infer_app.database.listing.image_registry import add_images, count_images
 from infer_app.database.listing.propose_mapping import propose
 from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_ids, check_source
-from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.day_queries import DayQueries, PendingDays
 from infer_app.database.results import bulk, migrate
 from infer_app.database.results.dry_run_database import open_dry_run_database
+from infer_app.database.results.forget_results import forget_rejections
 from infer_app.database.results.migrate import check_schema, upgrade
 from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
 from infer_app.database.results.schema import (
@@ -618,10 +619,20 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     day_queries = tables.day_queries
     assert day_queries.count_day(DAY, ID) == DayCounts(eligible=10, predicted=3, rejected=2, pending=5)
     assert (day_queries.count_new(DAY, ID), day_queries.count_older_pending(DAY.before(-1), ID)) == (6, 5)
+    pending = list(day_queries.read_pending(DAY, ID))
+    assert [(one.image_id, one.failure and one.failure.reason) for one in pending] == [
+        (ids[4], "read_error"),
+        *((image_id, None) for image_id in ids[5:]),
+    ]
+    assert {one.time for one in pending} == {datetime(2026, 11, 20, 12, tzinfo=UTC)}
+    assert day_queries.find_older_pending(DAY.before(-1), ID) == PendingDays(DAY.date, DAY.date, 5)
+    future = replace(DAY, end=Day.of(date(9000, 1, 1), "UTC").end)
+    for days in (day_queries.read_older_pending_days(DAY.before(-1), ID), day_queries.read_pending_days(future, ID)):
+        assert list(days) == [PendingDays(DAY.date, DAY.date, 5, 1)]
     assert day_queries.find_problems(DAY, ID) == []
     assert [row["image_id"] for row in day_queries.read_predictions(DAY, ID)] == ids[:3]
     assert [row.image_id for row in day_queries.final_rejections(DAY, ID)] == [ids[3]]
-    assert day_queries.forget_rejections(ids, ID) == 2
+    assert forget_rejections(database, ids, ID) == 2
     commit(database, predicted(ids[9]), run_id="nobody's")
     with database.write() as connection:
         row = {"image_id": ids[0], "model_id": ID, "created_at": datetime(2026, 11, 20)}

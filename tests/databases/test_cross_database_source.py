@@ -134,7 +134,10 @@ def answers(tables):
         "new for either": [new for page in source.select_pages(DAY, ID, OTHER) for new in page],
         "day_queries": [day_queries.count_day(DAY.before(n), ID) for n in range(6)],
         "count_new": [day_queries.count_new(DAY, ID), day_queries.count_new(DAY, ID, OTHER)],
-        "older": day_queries.count_older_pending(DAY, ID),
+        "older": day_queries.find_older_pending(DAY, ID),
+        "older days": list(day_queries.read_older_pending_days(DAY, ID)),
+        "pending": list(day_queries.read_pending(DAY, ID)),
+        "pending days": list(day_queries.read_pending_days(week, ID)),
         "problems": sorted(day_queries.find_problems(DAY, ID)),
         "predictions": [
             (row["image_id"], row["model_id"], row["location"]) for row in day_queries.read_predictions(DAY)

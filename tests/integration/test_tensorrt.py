@@ -27,7 +27,7 @@ from tests.support.networks import Network, built, random_pixels
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 TRT = "trt-fp16"
-REBUILD = "build it again on this machine: infer model build … --variant trt"
+REBUILD = "build it again on this machine: `infer model build SOURCE --name NAME --variant trt`"
 
 
 @pytest.fixture(scope="session")

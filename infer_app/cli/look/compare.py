@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import shlex
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,8 @@ def _version(project: ProjectDatabase, day: Day, name: str) -> Version:
             kind = figures.manifest().get("output", {}).get("kind", "classification")
             return Version(model, model_id, kind)
     raise UsageError(
-        f"{name} has predicted no image of {day}", f"`infer run --date {day} --model NAME` does, `infer status` lists"
+        f"{name} has predicted no image of {day}",
+        f"`infer run --date {day} --model {shlex.quote(name)}` predicts them, `infer status` lists days",
     )
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from infer_app.cli.look.pending import what_to_do
 from infer_app.cli.look.results import shown
 from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.image_history import ModelHistory
@@ -48,6 +49,7 @@ def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]
         "date": found.day,
         "allowed": None if file is None else file.is_allowed,
         "file": None if file is None else asdict(file.facts) | {"reason": file.reason, "detail": file.detail},
+        "no_model": found.no_model,
         "models": [
             {
                 "model": one.model,
@@ -57,9 +59,10 @@ def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]
                 "rejection": one.rejection and shown(one.rejection),
                 "run": one.run,
                 "same_file": is_same_file(file, one),
+                "missing": None if cause is None else asdict(cause),
                 "replay": None if again is None else asdict(again),
             }
-            for one, again in zip(found.histories, replays, strict=True)
+            for one, cause, again in zip(found.histories, found.causes, replays, strict=True)
         ],
     }
 
@@ -83,12 +86,16 @@ def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
     if found.file is not None:
         yield f"allowed   {'yes' if found.file.is_allowed else 'no: ' + (found.file.detail or '')}"
         yield f"file now  {_file(found.file)}"
-    if not found.histories:
-        yield "no model has run yet"
-    for history, again in zip(found.histories, replays, strict=True):
+    if found.no_model is not None:
+        yield f"no model has run yet, and none can: {found.no_model}"
+    for history, cause, again in zip(found.histories, found.causes, replays, strict=True):
         yield ""
         yield f"{history.model} {history.model_id}: {history.state}"
         yield from ("  " + line for line in _result_lines(found.file, history))
+        if cause is not None:
+            yield f"  why       {cause.message}"
+            if to_do := what_to_do(cause.fix, cause.command):
+                yield f"  to do     {to_do}"
         if again is not None:
             yield f"  replay    {_replay_as_text(again)}"
 

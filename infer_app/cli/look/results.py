@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date, datetime
 from pathlib import Path
@@ -13,14 +13,30 @@ from typing import Any
 
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.day import Day, parse_date
 from infer_app.domain import DayCounts, Reason
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.locations import shown as shown_location
+from infer_app.reporting.image_report import find_day
+from infer_app.reporting.missing_prediction import NextRun
 from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.telemetry.printable import counted
 from infer_app.telemetry.summary_line import balance
 
 SHOWN_ROWS = 50
+PREDICTION_FIELDS = (
+    "image_id",
+    "location",
+    "model",
+    "model_id",
+    "variant",
+    "label",
+    "score",
+    "output",
+    "sha256",
+    "created_at",
+)
 
 
 def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, config: Path | None) -> None:
@@ -30,9 +46,9 @@ def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, 
         versions = project.day_queries.models_of(model)
         rows = (shown(row) for row in project.day_queries.read_current_predictions(day, versions))
         if as_json:
-            _print_json_list({"date": str(day)}, "predictions", rows)
+            print_json_list({"date": str(day)}, "predictions", rows)
         elif as_csv:
-            _print_csv(rows)
+            print_csv((row | {"output": json.dumps(row["output"])} for row in rows), PREDICTION_FIELDS)
         else:
             _print_predictions(rows, day)
 
@@ -44,7 +60,7 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
         wanted = _model_ids(project, model)
         rows = (shown(row) for row in project.day_queries.read_rejections(day) if row["model_id"] in wanted)
         if as_json:
-            _print_json_list({"date": str(day)}, "rejections", rows)
+            print_json_list({"date": str(day)}, "rejections", rows)
             return
         cells = [
             (row["image_id"], row["location"] or "", row["reason"], row["attempts"], row["detail"]) for row in rows
@@ -56,6 +72,7 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
 
 
 def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bool, config: Path | None) -> None:
+    """Delete the rejections of a day's images, which makes them pending again, and print what predicts them."""
     unknown = sorted(set(reasons) - {reason.value for reason in Reason})
     if unknown:
         raise UsageError(f"no such reason: {unknown[0]}", f"there are {', '.join(reason.value for reason in Reason)}")
@@ -66,12 +83,33 @@ def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bo
         for model_id in _model_ids(project, model):
             rows = project.day_queries.read_rejections(day, model_id)
             ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
-            retried += project.day_queries.forget_rejections(ids, model_id)
+            retried += forget_rejections(project.database, ids, model_id)
     if as_json:
         print(json.dumps({"date": str(day), "retried": retried}))
     else:
-        what = "rejection" if retried == 1 else "rejections"
-        print(f"{day}: {retried:,} {what} taken back; `infer run --date {day}` tries their images again")
+        print(f"{day}: {counted(retried, 'rejection')} taken back; `infer run --date {day}` tries their images again")
+
+
+def retry_images(image_ids: list[str], date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
+    """Delete the results of single images by the models that runs use, and print what predicts them again.
+
+    Raises UsageError, before anything is deleted, for an image that no run would predict again.
+    """
+    loaded = load_settings(config, {"run": {"models": [model] if model else None}})
+    next_run = NextRun.of(loaded, model)
+    if next_run.error is not None:
+        raise next_run.error
+    day = None if date is None else _day(loaded, date)
+    wanted = list(dict.fromkeys(image_ids))
+    with open_project_database(loaded) as project:
+        days = sorted({find_day(loaded, project, image_id, day) for image_id in wanted})
+        retried = sum(forget_results(project.database, wanted, model_id) for _, model_id in next_run.models)
+    commands = next_run.commands(days)
+    if as_json:
+        print(json.dumps({"images": wanted, "retried": retried, "commands": commands}))
+        return
+    then = " and ".join(f"`{command}`" for command in commands)
+    print(f"{counted(retried, 'result')} of {counted(len(wanted), 'image')} taken back; {then} predicts again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,26 +203,13 @@ def _number(score: float | None) -> str:
     return "" if score is None else f"{score:.3f}"
 
 
-def _print_csv(rows: Iterator[dict[str, Any]]) -> None:
-    fields = (
-        "image_id",
-        "location",
-        "model",
-        "model_id",
-        "variant",
-        "label",
-        "score",
-        "output",
-        "sha256",
-        "created_at",
-    )
+def print_csv(rows: Iterable[dict[str, Any]], fields: Sequence[str]) -> None:
     writer = csv.DictWriter(sys.stdout, fields, extrasaction="ignore")
     writer.writeheader()
-    for row in rows:
-        writer.writerow(row | {"output": json.dumps(row["output"])})
+    writer.writerows(rows)
 
 
-def _print_json_list(head: dict[str, Any], key: str, rows: Iterator[dict[str, Any]]) -> None:
+def print_json_list(head: dict[str, Any], key: str, rows: Iterator[dict[str, Any]]) -> None:
     """Print one object, row by row: a day may have more rows than fit in memory."""
     lines = (json.dumps(row) for row in rows)
     first = next(lines, "")  # before anything is written: an error here prints its own JSON object

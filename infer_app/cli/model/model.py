@@ -38,7 +38,7 @@ def list_models(as_json: bool, config: Path | None) -> None:
         cells = [(m.name, m.model_id, m.created_at, m.output.kind, m.recipe.kind, m.source) for m in found]
         show_table(("model", "id", "built", "output", "recipe", "source"), cells)
     else:
-        print(f"no models in {folder}: make one with `infer model build`")
+        print(f"no models in {folder}: make one with `infer model build SOURCE --name NAME`")
 
 
 def show(name: str, as_json: bool, config: Path | None) -> None:

@@ -30,6 +30,7 @@ from infer_app.pipeline.execution_plan import broken_tensorrt, plan_run
 from infer_app.pipeline.executors import check_nodes, read_limits
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.outage_guard import MAX_FAILED_READS, describe_refusal, how_to_allow, nothing_allowed
+from infer_app.reporting.missing_prediction import time_column
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
 
@@ -115,7 +116,8 @@ def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator
     fix = "" if nearest else "`infer images add FOLDER`, or name your own table in [source]"
     timeless = source.count_without_time()
     if timeless:
-        yield Finding("source", f"{timeless:,} images have no time and so no day", "give them one: no run sees them")
+        found = f"{timeless:,} {'image has' if timeless == 1 else 'images have'} no time, so no run covers them"
+        yield Finding("source", found, f"give each a time in {time_column(loaded)}")
     settings = loaded.source
     name = settings.table if settings.query is None else "the query of [source]"
     yield Finding("source", f"{name}: {described}; days begin in {zone}", fix)

@@ -52,7 +52,7 @@ def init_from(results: str | None, source: str | None = None, folder: Path | Non
     if secret:
         variables = " and ".join(variable(key) for key in secret)
         print(f"it holds the password and only you may read it; or leave the url out and set {variables}")
-    print("next: infer db upgrade makes the tables for results, all called infer_…; infer doctor checks the rest")
+    print("next: `infer db upgrade` makes the tables for results, all named infer_…; `infer doctor` checks the rest")
     return written
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date
 from infer_app.domain import Recipe
-from infer_app.errors import InferError
+from infer_app.errors import InferError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.openvino_variants import add_variants
@@ -29,7 +30,10 @@ RECIPE = Recipe(kind="crop-resize", size=224, crop=0.875, interpolation="bicubic
 def make_demo(folder: Path) -> None:
     """Make the project, run it and print the results. It is safe to repeat: existing files are kept."""
     demo_assets.check_installed()  # before anything is written
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"can't make {folder}: {error.strerror}", "name a folder that can be made") from None
     config = project.write_config(folder)
     loaded = load_settings(config)
     demo_assets.copy_photos(folder / "photos")
@@ -50,7 +54,8 @@ def make_demo(folder: Path) -> None:
     exit_code = run_command.run(RunOptions(model=[MODEL], config=config))
     if exit_code:
         raise InferError(
-            f"the run ended with exit code {exit_code}", f"`infer doctor --config {config}` checks what a run needs"
+            f"the run ended with exit code {exit_code}",
+            f"`infer doctor --config {shlex.quote(str(config))}` checks what a run needs",
         )
     _show(config)
     (page,) = write_reports(ReportRequest("yesterday", [MODEL], None, config))

@@ -12,6 +12,8 @@ from infer_app.cli.terminal.options import DaysOptions
 from infer_app.day import Day
 from infer_app.domain import RunReport
 from infer_app.pipeline.run_days import ModelResult, RunSummary
+from infer_app.reporting.missing_prediction import backfill_command, model_option
+from infer_app.telemetry.printable import counted
 from infer_app.telemetry.summary_line import Forecast, node_costs, speed, stage_costs, summary_line
 
 log = logging.getLogger(__name__)
@@ -36,13 +38,14 @@ def _print_result(result: ModelResult, days: Sequence[Day], nearest: date | None
     last = result.last
     for report in result.reports[:-1]:
         if report.selected or report.day.pending:
+            _print_rejected(report)
             print(summary_line(report))
-    if last.reasons:
-        print("rejected: " + ", ".join(f"{count:,} {reason}" for reason, count in last.reasons.items()))
-    if result.older:
+    _print_rejected(last)
+    if older := result.older:
+        command = backfill_command(older.first, older.last, model_option(last.model))
+        verb = "is" if older.num_images == 1 else "are"
         print(
-            f"{result.older:,} images older than the look-back are pending: "
-            "`infer backfill --from … --to …` predicts them"
+            f"{counted(older.num_images, 'image')} older than the look-back {verb} pending: `{command}` predicts them"
         )
     if last.selected:
         _print_costs(last)
@@ -52,6 +55,13 @@ def _print_result(result: ModelResult, days: Sequence[Day], nearest: date | None
     if result.rest:
         print(f"if it goes on now: {result.rest.describe(_now())}")
     print(summary_line(last))
+
+
+def _print_rejected(report: RunReport) -> None:
+    """Print what was rejected, with the command that lists it: the day may be one of the look-back."""
+    if report.reasons:
+        reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.reasons.items())
+        print(f"rejected: {reasons}; `infer rejects --date {report.date}` lists them")
 
 
 def _print_costs(report: RunReport) -> None:

@@ -100,9 +100,9 @@ def _as_relation(page: Sequence[Any], dialect: Dialect) -> Subquery:
     named = text(_ROWS_OF_JSON[dialect.name]).bindparams(ids=ids)
     given = named.columns(column("place", Integer), column("image_id", String)).subquery("page")
     place, image_id = given.c.place, given.c.image_id
-    location = type_coerce(place, _PageValue([row[1] for row in page]))
+    location, time = (type_coerce(place, _PageValue([row[column] for row in page])) for column in (1, 2))
     as_text = AsText(image_id).label("infer_image_id")
-    return select(image_id.label("id"), location.label("location"), place.label("time"), as_text).subquery()
+    return select(image_id.label("id"), location.label("location"), time.label("time"), as_text).subquery()
 
 
 def _sendable_id(image_id: str | None) -> str | None:

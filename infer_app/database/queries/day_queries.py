@@ -4,18 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Subquery, delete, or_, select
+from sqlalchemy import ColumnElement, Connection, Subquery, func, or_, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
+from infer_app.database.listing.time_column import read_time
 from infer_app.database.queries.audit import audit
-from infer_app.database.results.conditions import count_rows, has_prediction, has_rejection, is_new, join_results
+from infer_app.database.results.conditions import (
+    count_rows,
+    has_prediction,
+    has_rejection,
+    is_new,
+    is_settled,
+    join_results,
+)
 from infer_app.database.results.schema import models, predictions, rejections, runs
-from infer_app.day import Day
+from infer_app.day import Day, find_zone
 from infer_app.domain import TRANSIENT_REASONS, DayCounts, FileFacts, Reason
 from infer_app.errors import UsageError
 from infer_app.locations import as_location
@@ -40,8 +49,37 @@ class StoredRejection:
         return known and (self.file.size, self.file.modified) != (now.size, now.modified)
 
 
+@dataclass(frozen=True, slots=True)
+class StoredFailure:
+    """Why an image was rejected, and how often it was tried."""
+
+    reason: str
+    attempts: int
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingImage:
+    """An image to be tried; `failure` is that of its last attempt."""
+
+    image_id: str
+    location: str
+    time: datetime | None  # UTC
+    failure: StoredFailure | None
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDays:
+    """Days with pending images: the first, the last and the numbers of images."""
+
+    first: date
+    last: date
+    num_images: int  # with neither a prediction nor a rejection
+    num_retried: int = 0  # rejected for now: the next run that covers their day tries them again
+
+
 class DayQueries:
-    """Queries about days of one database; only `forget_rejections` writes."""
+    """Queries about days of one database; only reads."""
 
     def __init__(self, database: Database, source: Source) -> None:
         self._database = database
@@ -71,11 +109,47 @@ class DayQueries:
 
     def count_older_pending(self, day: Day, model_id: str) -> int:
         """Count the images with neither a prediction nor a rejection among the last EXAMINED images of earlier days."""
+        found = self.find_older_pending(day, model_id)
+        return found.num_images if found else 0
+
+    def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
+        """Return the number of images that `count_older_pending` counts, with the first and the last of their days."""
+        num_images, dates = 0, list[date]()
         with self._database.read() as connection:
-            return sum(
-                count_rows(connection, images, *(~known for known in _results_of(images, model_id)))
-                for images in self._source.older_parts(connection, day, EXAMINED)
-            )
+            for images in self._source.older_parts(connection, day, EXAMINED):
+                time = images.c[2]
+                pending = select(func.count(), func.min(time), func.max(time)).select_from(images)
+                without = (~known for known in _results_of(images, model_id))
+                count, *ends = connection.execute(pending.where(*without)).one()
+                num_images += count
+                dates += [self._date_of(end, day.before(1)) for end in ends if end is not None]
+        return PendingDays(min(dates), max(dates), num_images) if num_images else None
+
+    def read_pending_days(self, days: Day, model_id: str) -> Iterator[PendingDays]:
+        """Yield each date of an interval of days on which a run would select images, in order."""
+        with self._database.read() as connection:
+            yield from self._count_by_date(connection, self._source.parts(connection, days), days, model_id)
+
+    def read_older_pending_days(self, day: Day, model_id: str) -> Iterator[PendingDays]:
+        """Yield what `read_pending_days` yields, for the last EXAMINED images of the days before `day`."""
+        with self._database.read() as connection:
+            older = self._source.older_parts(connection, day, EXAMINED)
+            yield from self._count_by_date(connection, older, day.before(1), model_id)
+
+    def read_pending(self, day: Day, model_id: str) -> Generator[PendingImage]:
+        """Yield the day's images that a run of the day would select, in order of (time, id)."""
+        with self._database.read() as connection:
+            streaming = connection.execution_options(yield_per=PAGE_SIZE)
+            for images in self._source.parts(connection, day):
+                joined = join_results(images, rejections, images.c[3], model_id, is_outer=True)
+                stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
+                statement = select(images.c[3], images.c[1], images.c[2], *stored).select_from(joined)
+                is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())  # as in is_new, for the joined row
+                new = statement.where(~has_prediction(images.c[3], model_id), is_unsettled)
+                for row in streaming.execute(new.order_by(images.c[2], images.c[0])):
+                    failure = None if row[3] is None else StoredFailure(*row[3:])
+                    time = read_time(row[2], self._source.zone)
+                    yield PendingImage(row[0], as_location(row[1]), time, failure)
 
     def find_problems(self, day: Day, model_id: str) -> list[str]:
         """Return a message for each problem with the day's rows; an empty list means that the counts add up."""
@@ -127,20 +201,35 @@ class DayQueries:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])
                 yield StoredRejection(row["image_id"], as_location(row["location"]), row["reason"], facts)
 
-    def forget_rejections(self, image_ids: list[str], model_id: str) -> int:
-        """Delete the rejections of these images, which makes them pending again, and return how many there were."""
-        forgotten = 0
-        for first in range(0, len(image_ids), 500):
-            batch = image_ids[first : first + 500]
-            deletion = delete(rejections).where(rejections.c.model_id == model_id, rejections.c.image_id.in_(batch))
-            with self._database.write() as connection:
-                forgotten += connection.execute(deletion).rowcount
-        return forgotten
-
     def last_runs(self, limit: int) -> list[dict[str, Any]]:
         newest = select(runs).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit)
         with self._database.read() as connection:
             return [dict(row._mapping) for row in connection.execute(newest)]
+
+    def _count_by_date(
+        self, connection: Connection, parts: Iterator[Subquery], days: Day, model_id: str
+    ) -> Iterator[PendingDays]:
+        for day, images in groupby(self._new_by_date(connection, parts, days, model_id), key=itemgetter(0)):
+            num_new = num_retried = 0
+            for _, is_retried in images:
+                num_new, num_retried = num_new + 1, num_retried + is_retried
+            yield PendingDays(day, day, num_new - num_retried, num_retried)
+
+    def _new_by_date(
+        self, connection: Connection, parts: Iterator[Subquery], days: Day, model_id: str
+    ) -> Iterator[tuple[date, bool]]:
+        """Yield the date of each image that a run would select, and whether it was rejected for now."""
+        streaming = connection.execution_options(yield_per=PAGE_SIZE)
+        for images in parts:
+            is_retried = has_rejection(images.c[3], model_id)
+            new = select(images.c[2], is_retried).where(is_new(images.c[3], model_id)).order_by(images.c[2])
+            for time, retried in streaming.execute(new):
+                yield self._date_of(time, days), bool(retried)
+
+    def _date_of(self, time: Any, days: Day) -> date:
+        """Return the date of a time column's value; that of `days`, in which it lies, if it can't be read."""
+        instant = read_time(time, self._source.zone)
+        return days.date if instant is None else instant.astimezone(find_zone(days.zone)).date()
 
     def _read_joined(self, day: Day, table: Any, wanted: list[Any], model_id: str | None) -> Iterator[dict[str, Any]]:
         """Yield the rows of `table` for the day's images, with the images' locations."""

@@ -67,7 +67,8 @@ class ObjectReader:
                 ]
         except Exception as error:
             raise StorageUnavailable(
-                f"{prefix} can't be listed: {_refusal(error).detail}", "`infer doctor` checks every [remote] prefix"
+                f"{prefix} can't be listed: {_refusal(error).detail}",
+                "`infer doctor` checks every place in [remote] allow",
             ) from error
 
     def _call(self, url: RemoteUrl, name: str, deadline: float, **options: int) -> Any:

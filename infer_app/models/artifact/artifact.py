@@ -42,7 +42,7 @@ TUNING_FOLDER = "tuning"  # what was measured on each host; no part of the model
 Preprocess: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # RGB uint8 (height, width, 3) to (size, size, 3)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_RESTORE = "rebuild the model with `infer model build`, or restore its folder from a backup"
+_RESTORE = "rebuild the model with `infer model build SOURCE --name NAME`, or restore its folder from a backup"
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def _no_such_model(models_folder: Path, name: str) -> ModelError:
     names = [path.name for path in _names(models_folder) if _model_folders(path)]
     if not names:
         return ModelError(
-            f"no model {name!r}: {models_folder} has none yet", f"make one: infer model build SOURCE --name {name}"
+            f"no model {name!r}: {models_folder} has none yet", f"make one: `infer model build SOURCE --name {name}`"
         )
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]}?" if close else "see `infer model list`"

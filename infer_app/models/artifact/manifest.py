@@ -19,7 +19,7 @@ PREPROCESS_FILE = "preprocess.py"
 GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, size, size, 3) uint8 RGB, decoded by Pillow
 GOLDEN_OUTPUTS_FILE = "golden/outputs.npy"  # (n, num_outputs) float32: the source's outputs for them
 _MODEL_FILES = {"torchscript": "source.ts", "callable": "model.ts"}
-_REBUILD = "rebuild the model with `infer model build`, or restore its folder from a backup"
+_REBUILD = "rebuild the model with `infer model build SOURCE --name NAME`, or restore its folder from a backup"
 
 
 @dataclass(frozen=True)

@@ -68,8 +68,8 @@ def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> li
         if is_tensorrt(variant) and source_kind != "callable":
             raise ModelError(
                 f"{variant} can't be built from a TorchScript file: torch.export takes no TorchScript",
-                "give the Python callable that makes the module: infer model build package.module:function "
-                "--weights FILE; or build --variant cuda, which takes a TorchScript file",
+                "give the Python callable that makes the module: `infer model build package.module:function "
+                "--weights FILE --name NAME --variant trt`; or build --variant cuda, which takes a TorchScript file",
             )
     return variants
 

@@ -22,11 +22,23 @@ def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., Any
     module_name, colon, attribute = spec.partition(":")
     if not colon or not module_name or not attribute:
         raise UsageError(f"{spec!r} names no function", "write package.module:function, for example my_model:make")
-    if module_name.endswith(".py") and Path(module_name).is_file():
-        dotted = ".".join(Path(module_name).with_suffix("").parts)
-        raise UsageError(f"{module_name} is a file and not a module's name", f"did you mean {dotted}:{attribute}?")
+    if module_name.endswith(".py"):
+        raise _names_file(Path(module_name), attribute)
     module = _import(module_name, [Path.cwd(), *([folder] if folder else [])])
     return _attribute(module, attribute)
+
+
+def _names_file(path: Path, attribute: str) -> UsageError:
+    """Return the error for a file in place of a module, with the name that the module would have."""
+    if not path.is_file():
+        return UsageError(f"no file {path}", "write package.module:function, without .py, for example my_model:make")
+    try:
+        dotted = ".".join(path.resolve().relative_to(Path.cwd().resolve()).with_suffix("").parts)
+    except ValueError:  # it lies elsewhere
+        hint = f"call infer in {path.resolve().parent}, and name {path.stem}:{attribute}"
+    else:
+        hint = f"did you mean {dotted}:{attribute}?"
+    return UsageError(f"{path} is a file and not a module's name", hint)
 
 
 def _import(name: str, folders: list[Path]) -> ModuleType:

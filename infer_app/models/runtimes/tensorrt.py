@@ -26,7 +26,7 @@ PLAN_FILE, MODULE_FILE = "engine.plan", "model.ts"  # in variants/<variant>/
 MIN_BATCH, BEST_BATCH, MAX_BATCH = 1, 64, 256  # images; the plan is tuned for BEST_BATCH
 
 INSTALL = "pip install 'infer_app[trt]' on a machine with an NVIDIA GPU"
-REBUILD = "build it again on this machine: infer model build … --variant trt"
+REBUILD = "build it again on this machine: `infer model build SOURCE --name NAME --variant trt`"
 
 
 @dataclass(frozen=True, slots=True)

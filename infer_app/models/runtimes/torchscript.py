@@ -6,7 +6,7 @@ import io
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import torch
@@ -22,7 +22,9 @@ WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs w
 
 _jit: Any = torch.jit  # Any, because hardly any of it has types
 
-_CALLABLE = "give a callable that makes the module: infer model build package.module:function --weights FILE"
+_CALLABLE = (
+    "give a callable that makes the module: `infer model build package.module:function --weights FILE --name NAME`"
+)
 _TRACE = "save the whole model: torch.jit.save(torch.jit.trace(model.eval(), example), FILE)"
 
 
@@ -116,12 +118,13 @@ def make_cpu_variant(source: bytes, spec: InputSpec, size: int, batch_size: int 
     """Make the variant cpu-torchscript from a source that need not belong to an artifact.
 
     oneDNN's kernels are fastest with channels last, which decoded pixels have already. A module that calls `view` on a
-    picture can't run with it and gets the default layout.
+    picture can't run with it and gets the default layout. One that oneDNN's fusion fails on, such as a linear layer
+    that is followed by a factor of one element, runs without it.
     """
-    try:
-        return _warm(_frozen(source, spec, size, batch_size, channels_last=True), size, batch_size)
-    except Exception:  # torch.jit.Error is not a RuntimeError
-        return _warm(_frozen(source, spec, size, batch_size, channels_last=False), size, batch_size)
+    for channels_last in (True, False):
+        with suppress(Exception):  # torch.jit.Error is not a RuntimeError
+            return _warm(_frozen(source, spec, size, batch_size, channels_last=channels_last), size, batch_size)
+    return _warm(_frozen(source, spec, size, batch_size, channels_last=False), size, batch_size, is_fused=False)
 
 
 def trace_normalised(source: bytes, spec: InputSpec, size: int) -> Any:
@@ -171,13 +174,13 @@ def _freeze(module: Any) -> Any:
     return frozen
 
 
-def _warm(module: Callable[[Tensor], Tensor], size: int, batch_size: int) -> FixedBatch:
+def _warm(module: Callable[[Tensor], Tensor], size: int, batch_size: int, *, is_fused: bool = True) -> FixedBatch:
     def run(pixels: Tensor) -> Tensor:
         with torch.inference_mode():
             return module(pixels)
 
     model = FixedBatch(run, size, batch_size)
-    with _no_deprecations(), _onednn_fusion():
+    with _no_deprecations(), _onednn_fusion() if is_fused else nullcontext():
         model.warm_up(WARM_UP_RUNS)
     return model
 

@@ -27,7 +27,7 @@ PRECISIONS = {
 UNKNOWN = "this version of infer_app does not know it"
 
 _SHORT = {"trt": TRT_FP16, "cuda": CUDA_FP16}
-_REBUILD = "build it here: infer model build … --variant trt"
+_REBUILD = "build it here: `infer model build SOURCE --name NAME --variant trt`"
 
 
 def full_name(variant: str) -> str:

@@ -102,12 +102,16 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
             f"{manifest.name}: no variant can run on a GPU here ({reasons})",
             "fix that, or let --device auto take the CPU"
             if has_some
-            else "make one on the machine with the GPU: infer model build … --variant trt --variant cuda",
+            else f"make one on the machine with the GPU: {_build_command(manifest, 'trt')}",
         )
     return ModelError(
         f"{manifest.name}: no {requested_precision(manifest, request)} variant can run here ({reasons})",
         "fix that, or choose the other precision yourself with --variant",
     )
+
+
+def _build_command(manifest: Manifest, variant: str) -> str:
+    return f"`infer model build SOURCE --name {manifest.name} --variant {variant}`"
 
 
 def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Missing) -> str:
@@ -116,7 +120,7 @@ def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Mis
         if variant in GPU_VARIANTS:
             raise ModelError(
                 f"{manifest.name} has no variant {variant!r}",
-                f"make it on the machine with the GPU: infer model build … --variant {variant}",
+                f"make it on the machine with the GPU: {_build_command(manifest, variant)}",
             )
         raise UsageError(
             f"{manifest.name} has no variant {variant!r}", f"it has {', '.join(manifest.variants)}; or auto"

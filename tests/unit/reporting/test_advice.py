@@ -45,7 +45,11 @@ def test_when_all_is_well_there_is_nothing_to_do():
         ({"last": replace(RUN, state="failed", exit_code=10, error="gone")}, "failed", "infer doctor"),
         ({"counts": DayCounts(9, 0, 0, 9)}, "attention", "infer run --date 2026-11-20 --model lite0"),
         ({"counts": DayCounts(9, 0, 0, 9), "last": replace(RUN, state="running")}, "attention", "infer status"),
-        ({"older_pending": 3}, "good", "infer backfill --from … --to … --model lite0"),
+        (
+            {"older_pending": 3, "older_days": (date(2026, 11, 2), date(2026, 11, 9))},
+            "good",
+            "infer backfill --from 2026-11-02 --to 2026-11-09 --model lite0",
+        ),
         ({"too_many_rejected": True}, "attention", "infer rejects --date 2026-11-20 --model lite0"),
         ({"reasons": {"truncated": 2}}, "good", "infer rejects --date 2026-11-20 --model lite0"),
         ({"labels_moved": True}, "attention", None),
@@ -75,7 +79,8 @@ def test_files_to_fix_are_counted_apart_from_those_that_are_retried():
 
 def test_no_fix_is_advised_for_a_file_that_lies_outside():
     (step,) = steps(replace(ALL_WELL, reasons={"location_not_allowed": 2}))
-    assert step.what == ("2 rejected for location: correct it, or allow it and `infer retry`")
+    retry = "infer retry --date 2026-11-20 --model lite0 --reason location_not_allowed"
+    assert step.what == f"2 rejected for location: correct it, or allow it and run `{retry}`"
 
 
 def test_a_usual_day_has_nothing_notable():

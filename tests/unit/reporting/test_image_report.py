@@ -19,12 +19,18 @@ def compared(now, /, **stored):
 @pytest.mark.parametrize(
     ("image_id", "hint"),
     [
-        ("17", "`infer predictions --date D` lists the ids of a day"),
-        ("photos/new.jpg", "no location holds it either: `infer images add FILE` registers an image"),
+        (
+            "17",
+            "`infer predictions --date DATE` lists the ids of a day, `infer pending --date DATE` the pending ones",
+        ),
+        ("photos/none.jpg", "no location contains it, and there is no such file here"),
+        ("my new.jpg", "`infer images add 'my new.jpg'` registers it"),
         ("photos/old.jpg", "did you mean 1 (/srv/photos/old.jpg)?"),
     ],
 )
-def test_the_hint_for_an_unknown_image_leads_on(tables, register, image_id, hint):
+def test_the_hint_for_an_unknown_image_leads_on(tables, register, tmp_path, monkeypatch, image_id, hint):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my new.jpg").touch()
     register("/srv/photos/old.jpg")
     assert image_report._unknown(tables, image_id).hint == hint
 

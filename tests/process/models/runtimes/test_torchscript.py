@@ -238,3 +238,24 @@ def test_a_changed_source_is_not_loaded(tmp_path):
     save(Network(), artifact.folder / "source.ts")
     with pytest.raises(ModelError, match="changed since it was built"):
         build_cpu_variant(artifact)
+
+
+class Scaled(nn.Module):
+    """A linear layer and a factor of one element, on which oneDNN's fusion fails."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(3, 3)
+        self.register_buffer("scale", torch.tensor(2.0).expand(1))
+
+    def forward(self, x):
+        return self.head(x.mean((2, 3))) * self.scale
+
+
+def test_a_module_that_the_fusion_fails_on_runs_without_it():
+    torch.manual_seed(0)
+    module = Scaled().eval()
+    pixels = random_pixels(3)
+    source = trace_module(module, torch.rand(2, 3, SIZE, SIZE))
+    expected = run_source(module, SPEC, pixels)
+    assert torch.allclose(make_cpu_variant(source, SPEC, SIZE)(pixels), expected, atol=1e-5)

@@ -1,12 +1,12 @@
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, date, datetime
 
 import pytest
 from sqlalchemy import insert, text, update
 
 from infer_app.database.listing.source import Source
 from infer_app.database.queries import day_queries as books_module
-from infer_app.database.queries.day_queries import DayQueries, StoredRejection
+from infer_app.database.queries.day_queries import DayQueries, PendingDays, PendingImage, StoredFailure, StoredRejection
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
@@ -80,6 +80,44 @@ def test_images_of_earlier_days_that_nobody_looked_at_are_counted(day_queries, r
     assert day_queries.count_older_pending(DAY, ID) == 2
     assert day_queries.count_older_pending(DAY.before(1), ID) == 1
     assert day_queries.count_older_pending(DAY, "another") == 4
+
+
+def test_the_earlier_days_of_pending_images_are_known(day_queries, register, write):
+    register("/a.jpg", at=datetime(2026, 11, 1))
+    register("/b.jpg", at=datetime(2026, 11, 3, 12))
+    register("/c.jpg", "/d.jpg", at=datetime(2026, 11, 18, 23, 59, 59))
+    register("/e.jpg")
+    write("1")
+    assert day_queries.find_older_pending(DAY, ID) == PendingDays(date(2026, 11, 3), date(2026, 11, 18), 3)
+    write("2", "3", "4")
+    assert day_queries.find_older_pending(DAY, ID) is None
+
+
+def test_pending_images_are_those_that_a_run_would_select(day_queries, register, write):
+    register(*(f"/{number}.jpg" for number in range(1, 6)))
+    write("1")
+    write("2", reason=Reason.CORRUPT)
+    write("3", reason=Reason.READ_ERROR)
+    write("4", model_id="another")
+    noon = datetime(2026, 11, 20, 12, tzinfo=UTC)
+    assert list(day_queries.read_pending(DAY, ID)) == [
+        PendingImage("3", "/3.jpg", noon, StoredFailure("read_error", 1, "")),
+        PendingImage("4", "/4.jpg", noon, None),
+        PendingImage("5", "/5.jpg", noon, None),
+    ]
+    assert day_queries.count_new(DAY, ID) == 3
+
+
+def test_pending_images_are_counted_by_day(day_queries, register, write):
+    register("/1.jpg", "/2.jpg", at=datetime(2026, 11, 1))
+    register("/3.jpg", at=datetime(2026, 11, 3))
+    register("/4.jpg", "/5.jpg")
+    write("1", "3")
+    write("5", reason=Reason.READ_ERROR)
+    first, last = PendingDays(date(2026, 11, 1), date(2026, 11, 1), 1), PendingDays(DAY.date, DAY.date, 1, 1)
+    assert list(day_queries.read_older_pending_days(DAY.before(-1), ID)) == [first, last]
+    assert list(day_queries.read_older_pending_days(DAY, ID)) == [first]
+    assert list(day_queries.read_pending_days(DAY, ID)) == [last]
 
 
 def test_of_a_long_past_only_the_last_images_are_looked_at(day_queries, register, write, monkeypatch):
@@ -170,17 +208,6 @@ def test_final_rejections_come_with_what_was_recorded_of_the_file(day_queries, r
     assert list(day_queries.final_rejections(DAY, ID)) == [
         StoredRejection("1", "/1.jpg", "corrupt", FileFacts(7, 1.5, "cd" * 32))
     ]
-
-
-def test_forgotten_rejections_are_pending_again(day_queries, register, write):
-    ids = [str(i) for i in range(1, 1101)]  # more than one statement takes
-    register(*[f"/{i}.jpg" for i in ids])
-    write(*ids, reason=Reason.CORRUPT)
-    write("1", reason=Reason.CORRUPT, model_id="another")
-    assert day_queries.forget_rejections(ids[:1050], ID) == 1050
-    assert day_queries.forget_rejections(ids[:1050], ID) == 0
-    assert day_queries.count_day(DAY, ID) == DayCounts(1100, 0, 50, 1050)
-    assert day_queries.count_day(DAY, "another").rejected == 1
 
 
 def test_predictions_are_read_in_order_of_time_with_their_locations(day_queries, register, write):

@@ -37,6 +37,7 @@ def test_a_package_may_be_dotted():
         ("my_model:", "names no function", "package.module:function"),
         ("no_such_module_here:make", "no module 'no_such_module_here'", "looked in"),
         ("os.no_such_part:make", "no module 'os.no_such_part'", "looked in"),
+        ("no_such_file.py:make", "no file no_such_file.py", "without .py"),
         ("json:loadz", "json has no 'loadz'", "did you mean load"),
         ("math:pi", "math:pi is a float, not a function", ""),
     ],
@@ -55,6 +56,16 @@ def test_a_file_in_place_of_a_module_is_told_how_to_name_it(user_folder, spec):
         resolve_callable(spec)
     assert caught.value.hint == "did you mean own.my_script:predict?"
     assert resolve_callable("own.my_script:predict")(7) == 7
+
+
+def test_a_file_of_another_folder_is_told_where_it_is_a_module(user_folder, monkeypatch):
+    (user_folder / "own").mkdir()
+    (user_folder / "my_script.py").touch()
+    monkeypatch.chdir(user_folder / "own")
+    for spec in ("../my_script.py:predict", f"{user_folder}/my_script.py:predict"):
+        with pytest.raises(UsageError, match="is a file") as caught:
+            resolve_callable(spec)
+        assert caught.value.hint == f"call infer in {user_folder}, and name my_script:predict"
 
 
 def test_a_module_that_fails_to_import_says_why(user_folder):

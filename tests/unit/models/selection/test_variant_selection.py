@@ -226,7 +226,10 @@ def test_the_cpu_can_be_asked_for():
 
 @pytest.mark.parametrize(
     ("model", "hint"),
-    [(with_gpu(), "let --device auto take the CPU"), (manifest(), "infer model build … --variant trt --variant cuda")],
+    [
+        (with_gpu(), "let --device auto take the CPU"),
+        (manifest(), "`infer model build SOURCE --name pets --variant trt`"),
+    ],
     ids=["not here", "none built"],
 )
 def test_a_gpu_that_is_asked_for_is_never_replaced_by_the_cpu(model, hint):

@@ -1,0 +1,271 @@
+"""Decide why an image has no prediction, and which command changes that. `explain`, `pending` and `retry` all ask here.
+
+The causes are pure functions of what was read; the functions that read stand at the end.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from enum import StrEnum
+from itertools import islice
+
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.day_queries import PendingDays, PendingImage, StoredFailure
+from infer_app.day import MAX_DAYS, MAX_YEAR, Day, parse_date
+from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, ImageRef, Reason
+from infer_app.errors import InferError, StorageUnavailable
+from infer_app.images.read.read_image import ReadLimits, refused_among
+from infer_app.pipeline.changed_files import STAT_TIMEOUT_S
+from infer_app.pipeline.executors import read_limits
+from infer_app.pipeline.job import choose_artifacts
+from infer_app.pipeline.outage_guard import how_to_allow
+from infer_app.settings.load import LoadedSettings
+from infer_app.workers.isolated_call import run_in_process
+
+Version = tuple[str, str]  # name and id of a model
+
+_IMAGES_AT_ONCE = 5000  # whose locations one process checks
+
+
+class Why(StrEnum):
+    """Why an image has no prediction of a model: a closed list, documented in docs/reasons.md."""
+
+    NO_MODEL = "no_model"  # no run is possible
+    OTHER_MODEL = "other_model"  # runs use other models, or another version of this one
+    NO_TIME = "no_time"
+    REJECTED = "rejected"  # no run tries it again
+    NOT_ALLOWED = "not_allowed"  # its location
+    IN_FUTURE = "in_future"
+    RETRIED = "retried"  # a failure that the next run tries again
+    NOT_COVERED = "not_covered"  # no run covers its day any more
+    COVERED = "covered"  # the next run covers its day
+    FILE_CHANGED = "file_changed"  # it has a prediction, made from another file
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why an image has no prediction, what must be changed first, and the command that then leads to one."""
+
+    why: Why
+    message: str
+    command: str | None  # None where no command helps
+    fix: str = ""  # to be done before the command
+
+
+@dataclass(frozen=True, slots=True)
+class NextRun:
+    """What the next `infer run` covers: its models, or why it has none, and its days."""
+
+    models: tuple[Version, ...]
+    error: InferError | None  # why no run is possible
+    today: date
+    lookback: int
+    options: str = ""  # of the command that starts it
+
+    @classmethod
+    def of(cls, loaded: LoadedSettings, model: str | None = None) -> NextRun:
+        """Return what the next run covers; `model` is what it gets by --model, as `loaded` has it already."""
+        today, lookback = parse_date("today", loaded.run.time_zone), loaded.run.lookback
+        try:
+            found = choose_artifacts(loaded)
+        except InferError as error:
+            return cls((), error, today, lookback)
+        versions = tuple((artifact.manifest.name, artifact.manifest.model_id) for artifact in found)
+        return cls(versions, None, today, lookback, model_option(model))
+
+    def covers(self, day: date) -> bool:
+        """Return whether `infer run` covers the day when it is started today."""
+        return self.today - timedelta(days=1 + self.lookback) <= day < self.today
+
+    def era(self, day: date) -> str:
+        """Return which of the days with one cause and one command it belongs to."""
+        if day >= self.today:
+            return "today" if day == self.today else "future"
+        return "covered" if self.covers(day) else "older"
+
+    def command(self, first: date, last: date) -> str:
+        """Return the shortest command that predicts the images of a range of days."""
+        if self.covers(first) and self.covers(last):
+            return f"infer run{self.options}"
+        if first == last and first >= self.today:
+            return f"infer run --date {first} --lookback 0{self.options}"
+        return backfill_command(first, last, self.options)
+
+    def commands(self, days: Iterable[date]) -> list[str]:
+        """Return the commands that predict the images of these days."""
+        covered = {day: self.covers(day) for day in days}
+        others = [day for day in covered if not covered[day]]
+        return ([self.command(min(others), max(others))] if others else []) + (
+            [f"infer run{self.options}"] if any(covered.values()) else []
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a location may not be read, and how to allow it."""
+
+    detail: str
+    fix: str
+
+
+def explain_days(next_run: NextRun, first: date, last: date) -> Cause:
+    """Return why images of a range of days, which are all of one `NextRun.era`, are pending."""
+    if next_run.error is not None:
+        return _no_model(next_run.error)
+    days, command = str(first) if first == last else f"{first} to {last}", next_run.command(first, last)
+    match next_run.era(first):
+        case "older":
+            return Cause(Why.NOT_COVERED, f"no run covers {days} any more", command)
+        case "covered":
+            return Cause(Why.COVERED, f"the next run covers {days}", command)
+        case "today":
+            return Cause(Why.COVERED, f"tomorrow's run covers {days}, which is today", command)
+    fix = "correct the time if it is wrong"
+    return Cause(Why.IN_FUTURE, f"{days} {'is' if first == last else 'are'} in the future", command, fix)
+
+
+def explain_image(
+    next_run: NextRun,
+    image_id: str,
+    day: date | None,
+    time_column: str,
+    failure: StoredFailure | None = None,
+    refusal: Refusal | None = None,
+    *,
+    is_replaced: bool = False,
+) -> Cause:
+    """Return why an image has no prediction of a model that the next run uses.
+
+    `failure`: its rejection; `refusal`: why its location may not be read; `is_replaced`: its file has changed since it
+    was rejected, which runs notice by themselves.
+    """
+    if next_run.error is not None:
+        return _no_model(next_run.error)
+    if day is None:
+        return Cause(Why.NO_TIME, "it has no time, so no run covers it", None, f"give it a time in {time_column}")
+    if failure is not None and is_final(failure) and not is_replaced:
+        return _rejected(image_id, failure, refusal)
+    of_day = explain_days(next_run, day, day)
+    if refusal is not None:
+        return Cause(Why.NOT_ALLOWED, f"its location is not allowed: {refusal.detail}", of_day.command, refusal.fix)
+    if failure is None:
+        return of_day
+    changed = ", and the file has changed since" if is_replaced else ""
+    return Cause(Why.RETRIED, f"{_describe(failure)}{changed}; {of_day.message}", of_day.command)
+
+
+def explain_changed_file(image_id: str, model: str | None = None) -> Cause:
+    """Return the cause for an image whose file is another one than that which was predicted."""
+    return Cause(Why.FILE_CHANGED, "the file has changed since it was predicted", retry_command([image_id], model))
+
+
+def explain_other_model(next_run: NextRun, version: Version, day: date | None, *, is_built: bool) -> Cause:
+    """Return the cause for a model that the next run doesn't use; `is_built`: its name stands for this version."""
+    if next_run.error is not None:
+        return _no_model(next_run.error)
+    name, model_id = version
+    if is_built:
+        day = day or next_run.today - timedelta(days=1)
+        command = replace(next_run, options=model_option(name)).command(day, day)
+        return Cause(Why.OTHER_MODEL, f"runs use {', '.join(dict(next_run.models))} unless told otherwise", command)
+    newer = dict(next_run.models).get(name)
+    return Cause(
+        Why.OTHER_MODEL, f"runs use version {newer} of {name}" if newer else f"{name} {model_id} is gone", None
+    )
+
+
+def backfill_command(first: date, last: date, options: str = "") -> str:
+    """Return the command for a range of days, without those that are too many for one backfill."""
+    first = max(first, last - timedelta(days=MAX_DAYS))
+    return f"infer backfill --from {first} --to {last}{options}"
+
+
+def retry_command(image_ids: Sequence[str], model: str | None = None) -> str:
+    quoted = " --image ".join(map(shlex.quote, image_ids))
+    return f"infer retry --image {quoted}{model_option(model)}"
+
+
+def model_option(model: str | None) -> str:
+    return "" if model is None else f" --model {shlex.quote(model)}"
+
+
+def is_final(failure: StoredFailure) -> bool:
+    """Return whether no run tries the image again, as `conditions.is_settled` has it in SQL."""
+    if failure.reason not in TRANSIENT_REASONS:
+        return True
+    return failure.reason != Reason.NOT_FOUND and failure.attempts >= MAX_ATTEMPTS
+
+
+def _no_model(error: InferError) -> Cause:
+    return Cause(Why.NO_MODEL, f"no run is possible: {error.message}", None, error.hint)
+
+
+def _rejected(image_id: str, failure: StoredFailure, refusal: Refusal | None) -> Cause:
+    fix = ""
+    if failure.reason == Reason.LOCATION_NOT_ALLOWED:
+        fix = refusal.fix if refusal else ""
+    elif failure.reason not in TRANSIENT_REASONS:
+        fix = "repair or replace the file, if that is the cause"
+    return Cause(Why.REJECTED, f"{_describe(failure)}; no run tries it again", retry_command([image_id]), fix)
+
+
+def _describe(failure: StoredFailure) -> str:
+    detail = f" ({failure.detail})" if failure.detail else ""
+    if failure.reason not in TRANSIENT_REASONS:
+        return f"rejected as {failure.reason}{detail}"
+    if failure.reason == Reason.NOT_FOUND:  # each run that covers the day looks again
+        return f"{failure.reason}{detail}"
+    return f"{failure.reason}{detail}, tried {failure.attempts} of {MAX_ATTEMPTS} times"
+
+
+def find_pending(
+    loaded: LoadedSettings, project: ProjectDatabase, next_run: NextRun, day: Day, model_id: str
+) -> Generator[tuple[PendingImage, Cause]]:
+    """Yield the day's images that wait for a run, each with its cause; those of one page are in memory.
+
+    Raises StorageUnavailable if the storage does not answer whether a location is allowed.
+    """
+    limits, column = read_limits(loaded), time_column(loaded)
+    with closing(project.day_queries.read_pending(day, model_id)) as pending:
+        while page := list(islice(pending, _IMAGES_AT_ONCE)):
+            refusals = find_refusals([ImageRef(one.image_id, one.location) for one in page], limits)
+            for one in page:
+                refusal = refusals.get(one.image_id)
+                yield one, explain_image(next_run, one.image_id, day.date, column, one.failure, refusal)
+
+
+def find_pending_days(project: ProjectDatabase, next_run: NextRun, zone: str, model_id: str) -> Iterator[PendingDays]:
+    """Yield the days with images that wait for a run, in order.
+
+    Of the days that no run covers any more, only the last images are examined, as at the end of a run.
+    """
+    covered = Day.of(next_run.today - timedelta(days=1 + next_run.lookback), zone)
+    since = replace(covered, end=Day.of(date(MAX_YEAR, 12, 31), zone).end)
+    yield from project.day_queries.read_older_pending_days(covered, model_id)
+    yield from project.day_queries.read_pending_days(since, model_id)
+
+
+def find_refusals(refs: Sequence[ImageRef], limits: ReadLimits) -> dict[str, Refusal]:
+    """Return the refusals of the locations that may not be read, by image id.
+
+    Another process resolves the links, because that can hang. Raises StorageUnavailable if it does.
+    """
+    try:
+        refused = run_in_process(refused_among, refs, limits, timeout_s=STAT_TIMEOUT_S)
+    except InferError as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
+    return {broken.ref.image_id: refusal_of(broken, limits) for broken in refused}
+
+
+def refusal_of(broken: Broken, limits: ReadLimits) -> Refusal:
+    return Refusal(broken.detail, how_to_allow(broken, limits))
+
+
+def time_column(loaded: LoadedSettings) -> str:
+    """Return what holds the images' times, for messages."""
+    source = loaded.source
+    return f"column {source.time} of {source.table if source.query is None else 'the query of [source]'}"

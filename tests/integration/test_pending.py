@@ -1,0 +1,204 @@
+"""`infer pending`, `infer explain` and `infer retry --image` through the real command: each printed command is run."""
+
+import re
+import shlex
+import shutil
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+
+def day(ago):
+    return (datetime.now(UTC) - timedelta(days=ago)).date()
+
+
+def register(project, name, ago, color_of="0000.jpg"):
+    """Copy a photo and register it for a day that lies so many days back."""
+    shutil.copy(project.photos / color_of, project.photos / name)
+    project.add(f"photos/{name}", date=str(day(ago)))
+
+
+def missing(project, image_id, *flags):
+    (model,) = project.infer_json("explain", "--image", image_id, *flags)["models"]
+    return model["missing"]
+
+
+def run_printed(project, command):
+    program, *arguments = shlex.split(command)
+    assert program == "infer"
+    return project.infer(*arguments)
+
+
+@pytest.fixture
+def three_days(project):
+    """Image 1 is of yesterday, 2 of ten days ago, 3 of the day after tomorrow."""
+    project.add_photos(1, date=str(day(1)))
+    register(project, "old.jpg", 10)
+    register(project, "new.jpg", -2)
+    return project
+
+
+@pytest.mark.always
+def test_every_pending_image_is_predicted_by_the_command_that_is_printed(three_days):
+    project = three_days
+    assert missing(project, "1")["command"] == "infer run"
+    assert missing(project, "2")["command"] == f"infer backfill --from {day(10)} --to {day(10)}"
+    for image_id, why in (("1", "covered"), ("2", "not_covered"), ("3", "in_future")):
+        cause = missing(project, image_id)
+        assert cause["why"] == why
+        run_printed(project, cause["command"])
+        assert missing(project, image_id) is None
+    assert "no image of any day is pending" in project.infer("pending")
+
+
+def test_the_days_with_pending_images_and_the_commands_that_predict_them(three_days):
+    listed = three_days.infer_json("pending")
+    assert [(row["date"], row["pending"], row["why"]) for row in listed["days"]] == [
+        (str(day(10)), 1, "not_covered"),
+        (str(day(1)), 1, "covered"),
+        (str(day(-2)), 1, "in_future"),
+    ]
+    assert three_days.infer("pending", "--csv").count("\n") == 4
+    said = three_days.infer("pending")
+    commands = re.findall("`(infer [^`]+)`", said)
+    assert commands[0] == f"infer backfill --from {day(10)} --to {day(10)}"
+    for command in commands:
+        run_printed(three_days, command)
+    assert three_days.infer_json("pending")["days"] == []
+
+
+def test_a_day_lists_its_pending_images(three_days):
+    three_days.write("UPDATE infer_images SET location = '/etc/passwd' WHERE id = 2")
+    (image,) = three_days.infer_json("pending", "--date", str(day(10)))["pending"]
+    assert (image["image_id"], image["why"], image["state"]) == ("2", "not_allowed", "pending")
+    assert "[images] roots" in image["fix"]
+    said = three_days.infer("pending", "--date", str(day(10)))
+    assert "outside the allowed roots" in said
+    assert f"then `infer backfill --from {day(10)} --to {day(10)}`" in said
+    csv = three_days.infer("pending", "--date", str(day(1)), "--csv").splitlines()
+    assert csv[0].startswith("image_id,location,")
+    assert csv[1].startswith("1,")
+
+
+def test_rejected_images_are_counted_apart(project):
+    project.add_photos(1, date=str(day(1)))
+    for name in ("broken.jpg", "gone.jpg"):
+        register(project, name, 1)
+    (project.photos / "broken.jpg").write_bytes(b"no picture")
+    (project.photos / "gone.jpg").unlink()
+    project.infer("run")
+    said = project.infer("pending", "--date", str(day(1)))
+    assert "0 pending, 1 rejected for now" in said
+    assert f"1 image rejected for good: `infer rejects --date {day(1)}` lists them" in said
+    (image,) = project.infer_json("pending", "--date", str(day(1)))["pending"]
+    assert (image["why"], image["state"], image["command"]) == ("retried", "rejected", "infer run")
+
+
+def test_a_run_names_the_days_of_what_it_rejected_and_of_what_it_does_not_reach(project):
+    project.add_photos(1, date=str(day(1)))
+    for name, ago in (("broken.jpg", 3), ("old.jpg", 20), ("older.jpg", 30)):
+        register(project, name, ago)
+    (project.photos / "broken.jpg").write_bytes(b"no picture")
+    said = project.infer("run", "--max-rejected", "0", exit_code=3)
+    assert "rejected: 1 unsupported_format" in said
+    rejects, backfill = re.findall("`(infer [^`]+)`", said)
+    assert rejects == f"infer rejects --date {day(3)}"
+    assert f"{day(3)}: 1 rejected" in run_printed(project, rejects)
+    assert backfill == f"infer backfill --from {day(30)} --to {day(20)} --model colors"
+    run_printed(project, backfill)
+    assert project.infer_json("pending")["days"] == []
+
+
+def test_a_day_whose_run_failed_says_so(project):
+    project.add_photos(1, date=str(day(1)))
+    project.write("UPDATE infer_images SET location = '/nowhere/x.jpg'")
+    project.infer("run", exit_code=2)
+    said = project.infer("pending", "--date", str(day(1)))
+    assert f"the last run of {day(1)} ended with exit code 2: no image to predict has an allowed location" in said
+
+
+def test_a_rejection_and_the_retry_that_lifts_it(project):
+    project.add_photos(1, date=str(day(9)))
+    photo = (project.photos / "0000.jpg").read_bytes()
+    (project.photos / "0000.jpg").write_bytes(b"no picture")
+    project.infer("backfill", "--from", str(day(9)), "--to", str(day(9)), "--max-rejected", "100%")
+    cause = missing(project, "1")
+    assert (cause["why"], cause["command"]) == ("rejected", "infer retry --image 1")
+    said = run_printed(project, cause["command"])
+    assert f"1 result of 1 image taken back; `infer backfill --from {day(9)} --to {day(9)}`" in said
+    assert missing(project, "1")["why"] == "not_covered"
+    project.infer("backfill", "--from", str(day(9)), "--to", str(day(9)), "--max-rejected", "100%")
+    (project.photos / "0000.jpg").write_bytes(photo)  # runs notice that by themselves
+    cause = missing(project, "1")
+    assert cause["why"] == "retried"
+    run_printed(project, cause["command"])
+    assert missing(project, "1") is None
+
+
+@pytest.mark.always
+def test_a_replaced_photo_is_predicted_again(project):
+    project.add_photos(3, date=str(day(1)))
+    project.infer("run")
+    assert missing(project, "1") is None
+    shutil.copy(project.photos / "0001.jpg", project.photos / "0000.jpg")
+    cause = missing(project, "1")
+    assert (cause["why"], cause["command"]) == ("file_changed", "infer retry --image 1")
+    assert project.infer_json("retry", "--image", "1", "--image", "2", "--image", "1") == {
+        "images": ["1", "2"],
+        "retried": 2,
+        "commands": ["infer run"],
+    }
+    project.infer("run")
+    assert project.rows("SELECT image_id, label FROM infer_predictions ORDER BY 1") == [
+        ("1", "green"),
+        ("2", "green"),
+        ("3", "blue"),
+    ]
+    assert "the counts add up" in project.infer("verify", "--date", str(day(1)))
+
+
+def test_nothing_is_deleted_for_an_image_that_no_run_would_predict(project):
+    project.add_photos(2, date=str(day(1)))
+    project.infer("run")
+    assert "no image has the id '9'" in project.infer_json("retry", "-i", "1", "-i", "9", exit_code=2)["error"]
+    flags = ("--image", "1", "--reason", "corrupt")
+    assert "exclude each other" in project.infer_json("retry", *flags, exit_code=2)["error"]
+    wrong_day = project.infer_json("retry", "--image", "1", "--date", str(day(5)), exit_code=2)
+    assert f"not of {day(5)} but of {day(1)}" in wrong_day["error"]
+    assert "no model 'nine'" in project.infer_json("retry", "--image", "1", "--model", "nine", exit_code=12)["error"]
+    project.use_models(project.folder / "nowhere")
+    assert "no model" in project.infer_json("retry", "--image", "1", exit_code=2)["error"]
+    assert len(project.results()) == 2
+
+
+def test_an_image_without_a_time(project):
+    project.add_photos(2, date=str(day(1)))
+    project.write("CREATE TABLE photos (id, location, shot_at)")
+    project.write("INSERT INTO photos SELECT id, location, CASE id WHEN 1 THEN added_at END FROM infer_images")
+    toml = project.folder / "infer.toml"
+    source = '[source]\ntable = "photos"\ntime = "shot_at"\ntime_zone = "UTC"\n'
+    toml.write_text(toml.read_text().replace("[source]\n", source))
+    cause = missing(project, "2")
+    assert (cause["why"], cause["fix"]) == ("no_time", "give it a time in column shot_at of photos")
+    assert "has no time" in project.infer_json("retry", "--image", "2", exit_code=2)["error"]
+    assert project.infer_json("pending")["without_time"] == 1
+    assert "1 image without a time: " in project.infer("pending")
+
+
+def test_without_a_model(project):
+    project.add_photos(1, date=str(day(1)))
+    (project.folder / "models").unlink()
+    (image,) = project.infer_json("pending", "--date", str(day(1)))["pending"]
+    assert image["why"] == "no_model"
+    assert image["fix"].startswith("make one with `infer model build SOURCE --name NAME`")
+    assert "no model has run" in project.infer("explain", "--image", "1")
+
+
+def test_a_file_that_is_not_registered(project):
+    project.add_photos(1, date=str(day(1)))
+    shutil.copy(project.photos / "0000.jpg", project.photos / "my new.jpg")
+    hint = project.infer_json("explain", "--image", "photos/my new.jpg", exit_code=2)["hint"]
+    run_printed(project, re.findall("`(infer [^`]+)`", hint)[0])
+    hint = project.infer_json("explain", "--image", "my new.jpg", exit_code=2)["hint"]
+    assert hint.startswith("did you mean 2 (")
+    assert "no such file here" in project.infer_json("explain", "--image", "nothing.jpg", exit_code=2)["hint"]
