@@ -48,12 +48,15 @@ def parse_date(text: str, zone: str, now: datetime | None = None) -> date:
         raise UsageError(f"not a date: {text!r}", "write it as 2026-11-20, today or yesterday") from None
 
 
-def each_date(first: date, last: date) -> Iterator[date]:
-    """Return every date from `first` to `last`, both included. Raises UsageError if `last` is before `first`."""
+def each_date(first: date, last: date, flags: tuple[str, str] = ("--from", "--to")) -> Iterator[date]:
+    """Return every date from `first` to `last`, both included. Raises UsageError if `last` is before `first`.
+
+    `flags` are those that the user gave the two dates with.
+    """
     if (last - first).days > MAX_DAYS:
-        raise UsageError(f"--from {first} to {last} are more than {MAX_DAYS:,} days", "is the year right?")
+        raise UsageError(f"{flags[0]} {first} to {last} are more than {MAX_DAYS:,} days", "is the year right?")
     if last < first:
-        raise UsageError(f"--to {last} is before --from {first}", "swap the two dates")
+        raise UsageError(f"{flags[1]} {last} is before {flags[0]} {first}", "swap the two dates")
     return (first + timedelta(days=n) for n in range((last - first).days + 1))
 
 

@@ -249,6 +249,20 @@ class DayCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class DayState:
+    """The state of a day and model, which `database.queries.day_state` decides and everything else only renders."""
+
+    state: str  # done, pending, running, failed or never run
+    level: str  # good, attention or failed
+    exit_code: int | None  # how the day ended; None while no run has ended
+    notes: tuple[str, ...]  # what is not as it should be, the gravest first
+
+    @property
+    def outcome(self) -> str:
+        return self.notes[0] if self.notes else self.state
+
+
+@dataclass(frozen=True, slots=True)
 class Alternative:
     """A change that makes some stages cheaper, measured on this machine."""
 
@@ -293,6 +307,7 @@ class RunReport:
         default_factory=dict
     )  # of a cluster, by name: images, images_per_second, stages
     stopped: str | None = None  # why the run stopped early and left images pending; exit code 3
+    bottleneck: str | None = None  # `limited_by`, or other programs; None when there were too few images to judge
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"date": self.date.isoformat()}

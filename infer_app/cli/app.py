@@ -195,18 +195,21 @@ def report(
 @app.command(rich_help_panel=INSPECT)
 def predictions(
     date: Date = "yesterday",
+    until: Annotated[
+        str | None, typer.Option("--until", metavar="DATE", help="Last day of a range that begins with --date.")
+    ] = None,
     model: ModelOrVersion = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """List the predictions of a day.
+    """List the predictions of a day or of a range of days.
 
     There is one for each image and model name, made by the newest version that has one.
     """
     from infer_app.cli.look.results import show_predictions
 
-    show_predictions(date, model, csv, as_json, config)
+    show_predictions(date, model, csv, as_json, config, until)
 
 
 @app.command(rich_help_panel=INSPECT)

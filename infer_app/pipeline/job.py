@@ -25,6 +25,7 @@ from infer_app.pipeline.execution_plan import ExecutionPlan, plan_together
 from infer_app.pipeline.executors import Executor, open_executor, read_limits
 from infer_app.pipeline.measurement import probe_decoding
 from infer_app.settings.load import LoadedSettings
+from infer_app.telemetry.log import names_and_ids
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,8 @@ class Job:
         variant = self.project.database.with_reconnect(lambda: run_store.variant_of_day(day, model.model_id))
         if variant in (None, model.variant) or not self.count_new([day], model.model_id):
             return None
-        log.info("%s of %s was started with %s and continues with it", day, model.name, variant)
+        of_model = names_and_ids([(model.name, model.model_id)])
+        log.info("%s of %s was started with %s and continues with it", day, model.name, variant, extra=of_model)
         return variant
 
 
@@ -118,9 +120,10 @@ def open_job(
 
 def _run_model(artifact: Artifact, plan: ExecutionPlan) -> RunModel:
     manifest = artifact.manifest
-    log.info("%s runs as %s, %d workers x %d threads", manifest.name, plan.variant, plan.workers, plan.threads)
+    values, of_model = (plan.variant, plan.workers, plan.threads), names_and_ids([(manifest.name, manifest.model_id)])
+    log.info("%s runs as %s, %d workers x %d threads", manifest.name, *values, extra=of_model)
     for variant, why in plan.choice.passed_over.items():
-        log.info("%s was passed over: %s", variant, why)
+        log.info("%s was passed over: %s", variant, why, extra=of_model)
     facts = json.loads(manifest.to_json())
     return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over)
 

@@ -20,8 +20,8 @@ from infer_app.pipeline.executors import Executor
 from infer_app.pipeline.job import Job
 from infer_app.pipeline.stop import Stop
 from infer_app.settings.sections import rejection_budget
-from infer_app.telemetry.bottleneck import Cost, advise, find_bottleneck, rate_limits
-from infer_app.telemetry.log import bound
+from infer_app.telemetry.bottleneck import Cost, advise, find_bottleneck, judged, rate_limits
+from infer_app.telemetry.log import bound, names_and_ids
 from infer_app.telemetry.tally import Tally
 
 log = logging.getLogger(__name__)
@@ -149,7 +149,8 @@ class ModelRun:
                 self.predicted += len(written.predictions)
                 self.reasons.update(broken.reason.value for broken in written.broken)
         if self.stopped and not was_stopped:
-            log.error("%s: %s", self.model.name, self.stopped)
+            of_model = names_and_ids([(self.model.name, self.model.model_id)])
+            log.error("%s: %s", self.model.name, self.stopped, extra=of_model)
 
 
 @contextmanager
@@ -207,7 +208,7 @@ def make_report(job: Job, day: Day, model_run: ModelRun, tally: Tally, stop: Sto
     too_many = model_run.stopped is not None or model_run.rejected > rejection_budget(
         job.max_rejected, model_run.selected
     )
-    return RunReport(
+    report = RunReport(
         date=day.date,
         model=model_run.model.name,
         model_id=model_run.model.model_id,
@@ -240,6 +241,7 @@ def make_report(job: Job, day: Day, model_run: ModelRun, tally: Tally, stop: Sto
         nodes=tally.nodes(),
         stopped=model_run.stopped,
     )
+    return judged(report)
 
 
 def _cost(executor: Executor, tally: Tally) -> Cost:

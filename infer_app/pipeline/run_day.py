@@ -24,6 +24,7 @@ from infer_app.pipeline.job import Job
 from infer_app.pipeline.model_run import ModelRun, hold_day, make_report
 from infer_app.pipeline.outage_guard import guard_against_outages
 from infer_app.pipeline.stop import Stop
+from infer_app.telemetry.log import names_and_ids
 from infer_app.telemetry.progress import Progress
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.telemetry.tally import Tally
@@ -150,7 +151,8 @@ def _log_progress(job: Job, day: Day, model_run: ModelRun) -> None:
     done = counts.predicted + counts.rejected
     verb = "resumes" if done and counts.pending else "begins"
     values = (verb, day, f"{done:,}", f"{counts.eligible:,}", model_run.model.variant, job.executor.num_workers)
-    figures = {"model": model_run.model.name, "run_id": model_run.run_id, "done": done, "eligible": counts.eligible}
+    of_model = names_and_ids([(model_run.model.name, model_run.model.model_id)])
+    figures = of_model | {"run_id": model_run.run_id, "done": done, "eligible": counts.eligible}
     level = logging.INFO if counts.pending else logging.DEBUG
     log.log(level, "%s %s: %s of %s images done, %s, %d workers", *values, extra=figures)
 

@@ -10,15 +10,16 @@ from datetime import date
 from typing import Any
 
 from infer_app.database.queries.day_queries import PendingDays
+from infer_app.database.queries.day_state import DayStates
 from infer_app.day import Day
-from infer_app.domain import RunReport
+from infer_app.domain import DayState, RunReport
 from infer_app.errors import SIGNALLED, DayHeld, InferError, Interrupted, ModelError, NothingAllowed, gravest
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.job import Job, group_by_pixels, open_job
 from infer_app.pipeline.run_day import dry_run, run_day
 from infer_app.pipeline.stop import Stop, seconds_until
 from infer_app.settings.load import LoadedSettings
-from infer_app.telemetry.log import bind
+from infer_app.telemetry.log import bind_models
 from infer_app.telemetry.metrics import ModelOutcome
 from infer_app.telemetry.progress import Progress
 from infer_app.telemetry.summary_line import Forecast, forecast
@@ -54,6 +55,7 @@ class ModelResult:
     older: PendingDays | None  # with pending images, before those
     rest: Forecast | None  # for the images that an early end left pending
     exit_code: int
+    day_state: DayState  # of the last day
 
     @property
     def last(self) -> RunReport:
@@ -61,7 +63,7 @@ class ModelResult:
 
     @property
     def outcome(self) -> ModelOutcome:
-        return ModelOutcome(self.last.model, self.exit_code, self.reports, self.num_older)
+        return ModelOutcome(self.last.model, self.exit_code, self.reports, self.num_older, self.day_state)
 
     @property
     def num_older(self) -> int:
@@ -74,6 +76,7 @@ class ModelResult:
             "older_pending": self.num_older,
             "older_pending_days": [str(self.older.first), str(self.older.last)] if self.older else None,
             "forecast": asdict(self.rest) if self.rest else None,
+            "day_state": asdict(self.day_state),
         }
         return self.last.to_json() | more
 
@@ -134,7 +137,7 @@ def run_days(
     with limits.stop() as stop:
         while left and not stop.exit_code:
             group = left.popleft()
-            bind(model=", ".join(artifact.manifest.name for artifact in group))
+            bind_models((artifact.manifest.name, artifact.manifest.model_id) for artifact in group)
             try:
                 with open_job(loaded, group, trace=trace is not None) as job:
                     results += _run_job(job, days, limits, stop, progress, trace)
@@ -198,10 +201,13 @@ def _run_job(
 def _result(
     job: Job, days: Sequence[Day], reports: list[RunReport], left_out: list[int], ended_early: bool
 ) -> ModelResult:
-    model_id = reports[-1].model_id
-    older = job.project.database.with_reconnect(lambda: job.project.day_queries.find_older_pending(days[0], model_id))
+    last, with_reconnect = reports[-1], job.project.database.with_reconnect
+    states = DayStates(job.project.day_queries, job.project.run_store, job.max_rejected)
+    older = with_reconnect(lambda: states.find_older_pending(days[0], last.model, last.model_id))
+    day_state = with_reconnect(lambda: states.read(days[-1], last.model, last.model_id, last.day))
     exit_code = gravest(left_out + [report.exit_code for report in reports])
-    return ModelResult(reports, older, _forecast_rest(job, days, reports) if ended_early else None, exit_code)
+    rest = _forecast_rest(job, days, reports) if ended_early else None
+    return ModelResult(reports, older, rest, exit_code, day_state)
 
 
 def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:

@@ -8,16 +8,15 @@ from dataclasses import dataclass
 from datetime import date
 from statistics import mean, median
 
-from infer_app.domain import TRANSIENT_REASONS, DayCounts, Reason
+from infer_app.database.queries.day_state import is_unusual
+from infer_app.domain import TRANSIENT_REASONS, DayCounts, DayState, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.reporting.drift import SURE, Drift, z_score
 from infer_app.reporting.missing_prediction import backfill_command, model_option
 from infer_app.reporting.run_figures import RunFigures
-from infer_app.settings.sections import rejection_budget
 from infer_app.telemetry.printable import percent
 
 NUM_RUNS = 7  # whose median rate a rate is compared with
-MIN_IMAGES = 64  # a shorter run is mostly start-up, its rate means nothing
 SLOWER = 0.8  # of the median rate
 
 
@@ -43,7 +42,7 @@ class Step:
 class Before:
     """Figures of the seven days before the day."""
 
-    images: Sequence[int]  # of each day with images
+    images: Sequence[int]  # of each day
     predicted: int
     rejected: int
     runs: Sequence[RunFigures]  # earlier runs, newest first
@@ -65,12 +64,8 @@ class Situation:
     last: RunFigures | None
     advice: str | None  # how to make the run faster
     labels_moved: bool
-    too_many_rejected: bool  # over all runs of the day, or in the last run alone
+    day_state: DayState
     older_days: DateRange | None = None  # of the older pending images
-
-    @property
-    def state(self) -> str:
-        return state_of(self.counts, self.last, self.too_many_rejected, self.problems, self.labels_moved)
 
 
 def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Drift | None) -> tuple[Change, ...]:
@@ -84,33 +79,12 @@ def steps(situation: Situation) -> tuple[Step, ...]:
     return tuple(_steps(situation))
 
 
-def state_of(
-    counts: DayCounts,
-    last: RunFigures | None,
-    too_many_rejected: bool,
-    problems: Sequence[str] = (),
-    labels_moved: bool = False,
-) -> str:
-    """Return failed, attention or good. The overview of all days passes neither problems nor moved labels."""
-    if problems or (last and last.state == "failed"):
-        return "failed"
-    stopped = last is not None and last.exit_code not in (None, 0)
-    return "attention" if stopped or counts.pending or labels_moved or too_many_rejected else "good"
-
-
-def has_too_many_rejected(counts: DayCounts, last: RunFigures | None, max_rejected: str) -> bool:
-    """Return whether the day, over all its runs, has more rejections than allowed, or its last run had."""
-    if last is not None and last.exit_code == EXIT_TOO_MANY_REJECTED:
-        return True
-    return counts.rejected > rejection_budget(max_rejected, counts.eligible)
-
-
 def _images(counts: DayCounts, before: Before) -> Change | None:
-    if not before.images:
+    known = [count for count in before.images if count]
+    if not known:
         return None
-    usual = mean(before.images)
-    is_notable = not usual / 2 <= counts.eligible <= 2 * usual
-    return Change("Images", f"{counts.eligible:,}", f"{usual:,.0f} a day", is_notable)
+    is_notable = is_unusual(counts.eligible, known)
+    return Change("Images", f"{counts.eligible:,}", f"{mean(known):,.0f} a day", is_notable)
 
 
 def _rejected(counts: DayCounts, before: Before) -> Change | None:
@@ -122,8 +96,8 @@ def _rejected(counts: DayCounts, before: Before) -> Change | None:
 
 
 def _rate(run: RunFigures | None, before: Before) -> Change | None:
-    rates = [one.rate for one in before.runs if one.selected >= MIN_IMAGES and one.rate][:NUM_RUNS]
-    if run is None or not run.rate or run.selected < MIN_IMAGES or not rates:
+    rates = [one.rate for one in before.runs if one.rate][:NUM_RUNS]
+    if run is None or not run.rate or not rates:
         return None
     usual = median(rates)
     return Change("Images/s", f"{run.rate:,.0f}", f"{usual:,.0f}", run.rate < SLOWER * usual)
@@ -155,8 +129,8 @@ def _steps(of: Situation) -> Iterator[Step]:
         yield Step(f"The counts do not add up: {of.problems[0]}", f"infer verify {options}")
     if of.last and of.last.state == "failed":
         yield Step(f"The last run failed: {of.last.error or 'the reason is unknown'}", "infer doctor")
-    if of.counts.pending and of.last and of.last.state == "running":
-        yield Step(f"{of.counts.pending:,} images are pending; a run is in progress or was killed", "infer status")
+    if of.counts.pending and of.day_state.state == "running":
+        yield Step(f"{of.counts.pending:,} images are pending; a run is in progress", "infer status")
     elif of.counts.pending:
         yield Step(f"{of.counts.pending:,} images are pending: run the day again", f"infer run {options}")
     if of.older_pending:
@@ -167,7 +141,7 @@ def _steps(of: Situation) -> Iterator[Step]:
         yield Step(f"{images} pending", command)
     if of.last and of.last.error and of.last.exit_code == EXIT_TOO_MANY_REJECTED:
         yield Step(f"The last run stopped: {of.last.error}")
-    elif of.too_many_rejected:
+    elif of.day_state.exit_code == EXIT_TOO_MANY_REJECTED:
         yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {options}")
     elif of.reasons:
         yield Step(_about_rejections(of), f"infer rejects {options}")

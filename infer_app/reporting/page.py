@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -20,10 +21,10 @@ from infer_app.reporting import charts
 from infer_app.reporting.report_data import DayReport
 from infer_app.reporting.run_figures import RunFigures
 from infer_app.reporting.thumbnails import NOT_TRIED
-from infer_app.telemetry.bottleneck import display_name
+from infer_app.telemetry.bottleneck import display_name, taken_by_others
 from infer_app.telemetry.printable import one_line, percent
 from infer_app.telemetry.stage_clock import STAGES
-from infer_app.telemetry.summary_line import describe_others, duration, node_costs, short_date, taken_by_others
+from infer_app.telemetry.summary_line import LEVELS, describe_others, duration, node_costs, short_date
 
 TEMPLATES = Path(__file__).with_name("templates")
 NUM_BARS = 15  # labels with a bar
@@ -60,7 +61,7 @@ class IndexRow:
     model: str
     counts: DayCounts
     state: str  # good, attention or failed
-    outcome: str  # how the last run ended, or what else is wrong with the day
+    outcome: str  # in a few words
     file: str | None  # name of its report's file, beside the overview
 
 
@@ -84,7 +85,7 @@ def render_day(
         has_index=has_index,
         costs=_costs(report),
         waits=_costs(report, waits=True),
-        others=describe_others(taken_by_others(report.speed)) if report.speed else "",
+        others=describe_others(taken_by_others(report.speed)) if report.speed and report.speed.bottleneck else "",
         least_title=least,
         most_title=most,
         environment=_environment(report),
@@ -115,10 +116,11 @@ def _render(template: str, **context: Any) -> str:
         "num_bars": NUM_BARS,
         "duration": duration,
         "display_name": display_name,
+        "levels": LEVELS,
         "short_date": short_date,
         "run_charts": _run_charts,
     }
-    environment.filters |= {"percent": percent, "name": _name, "href": _href}
+    environment.filters |= {"percent": percent, "name": _name, "href": _href, "breakable": _breakable}
     return environment.get_template(template).render(context)
 
 
@@ -136,6 +138,11 @@ def _name(location: str) -> str:
 def _href(file: str) -> str:
     """Return a relative address; even a name with a colon can't be read as a scheme."""
     return f"./{quote(file, errors='surrogatepass')}"
+
+
+def _breakable(name: str) -> Markup:
+    """Return a model's name that a browser breaks after its separators rather than within a word."""
+    return Markup("<wbr>").join(re.split(r"(?<=[-_.@])", _printable(name)))
 
 
 def _data_uri(jpeg: bytes) -> Markup:

@@ -9,11 +9,12 @@ from typing import Any
 
 from infer_app import __version__
 from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.day_state import DayStates, judge_day
 from infer_app.database.queries.figures import Figures, RejectedImage, ScoredImage
 from infer_app.day import Day
-from infer_app.domain import DayCounts, RunReport
+from infer_app.domain import DayCounts, DayState, RunReport
 from infer_app.locations import shown
-from infer_app.reporting.advice import Before, Change, Situation, Step, changes, has_too_many_rejected, steps
+from infer_app.reporting.advice import Before, Change, Situation, Step, changes, steps
 from infer_app.reporting.drift import Drift, MovedLabel, drift, moved_labels
 from infer_app.reporting.run_figures import RunFigures, day_summary_line, run_figures, run_report
 from infer_app.reporting.timeline import Timeline
@@ -66,14 +67,14 @@ class DayReport:
     model_id: str
     output: str  # classification, embedding, regression or raw; empty for a model that never ran
     made_at: str  # ISO 8601, UTC
-    state: str  # good, attention or failed
+    state: str  # good, attention or failed: the level of `day_state`, or attention if the labels have changed
     verdict: str
     counts: DayCounts
     problems: tuple[str, ...]  # inconsistencies in the day's counts
     older_pending: int
     changes: tuple[Change, ...]
     steps: tuple[Step, ...]
-    run: RunFigures | None  # the last run of the day that selected images
+    run: RunFigures | None  # the run of the day with the most images
     speed: RunReport | None  # of the same run
     reasons: dict[str, int]
     rejected: tuple[RejectedImage, ...]  # some of each reason
@@ -83,6 +84,8 @@ class DayReport:
     most: tuple[ScoredImage, ...]
     runs: tuple[RunFigures, ...]  # up to the day, oldest first
     infer_app: str  # version that wrote the report
+    day_state: DayState
+    num_runs: int  # of the day that had images
     timeline: Timeline | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -94,36 +97,38 @@ class DayReport:
 
 def gather(
     day_queries: DayQueries,
+    states: DayStates,
     figures: Figures,
     day: Day,
     model: str,
     model_id: str,
-    max_rejected: str,
     timeline: Timeline | None = None,
 ) -> DayReport:
     """Read the data of one day's report from the database."""
-    counts = day_queries.count_day(day, model_id)
-    todays = figures.runs_of_day(day.date)
-    main = next((row for row in todays if row["selected"]), todays[0] if todays else None)
+    facts = states.read_facts(day, model, model_id)
+    counts, todays = facts.counts, facts.runs
+    main = max(todays, key=lambda row: row["selected"], default=None)  # the newest of several with as many
     run, speed = (run_figures(main), run_report(main, counts)) if main else (None, None)
     last = run_figures(todays[0]) if todays else None
     runs = [run_figures(row) for row in figures.last_runs(model, day.date, NUM_RUNS)]
     labels = gather_labels(figures, day)
     moved = labels.drift_7 if labels else None
     reasons = figures.count_reasons(day)
-    older = day_queries.find_older_pending(day, model_id)
+    facts = replace(facts, problems=day_queries.find_problems(day, model_id))
+    day_state = judge_day(facts)
+    older = states.find_older_pending(day, model, model_id) if facts.older_pending else None
     situation = Situation(
         date=day.date,
         model=model,
         counts=counts,
-        problems=day_queries.find_problems(day, model_id),
-        older_pending=older.num_images if older else 0,
+        problems=facts.problems,
+        older_pending=facts.older_pending,
         older_days=(older.first, older.last) if older else None,
         reasons=reasons,
         last=last,
         advice=speed.advice if speed else None,
         labels_moved=moved is not None and moved.is_notable,
-        too_many_rejected=has_too_many_rejected(counts, last, max_rejected),
+        day_state=day_state,
     )
     return DayReport(
         date=day.date,
@@ -132,12 +137,12 @@ def gather(
         model_id=model_id,
         output=figures.manifest().get("output", {}).get("kind", ""),
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        state=situation.state,
-        verdict=day_summary_line(day.date, counts, speed, last),
+        state="attention" if situation.labels_moved and day_state.level == "good" else day_state.level,
+        verdict=day_summary_line(day.date, counts, speed, last, day_state),
         counts=counts,
         problems=tuple(situation.problems),
         older_pending=situation.older_pending,
-        changes=changes(counts, run, gather_before(figures, day, runs), moved),
+        changes=changes(counts, run, gather_before(figures, day, runs, states.count_images_before(day)), moved),
         steps=steps(situation),
         run=run,
         speed=speed,
@@ -149,6 +154,8 @@ def gather(
         most=tuple(figures.extremes(day, NUM_SHOWN, highest=True)),
         runs=tuple(reversed(runs)),
         infer_app=__version__,
+        day_state=day_state,
+        num_runs=sum(bool(row["selected"]) for row in todays),
         timeline=timeline,
     )
 
@@ -191,11 +198,10 @@ def gather_scores(figures: Figures, day: Day) -> Scores | None:
     return Scores(edges, tuple(figures.count_scores(day, edges)))
 
 
-def gather_before(figures: Figures, day: Day, runs: Sequence[RunFigures]) -> Before:
+def gather_before(figures: Figures, day: Day, runs: Sequence[RunFigures], images: Sequence[int]) -> Before:
     week = days_before(day, 7)
-    images = [figures.count_images(day.before(n)) for n in range(1, 8)]
     return Before(
-        images=[count for count in images if count],
+        images=images,
         predicted=figures.count_predicted(week),
         rejected=sum(figures.count_reasons(week).values()),
         runs=[run for run in runs if run.day < day.date and run.state == "done"],

@@ -6,7 +6,8 @@ from dataclasses import dataclass, fields
 from datetime import date, datetime
 from typing import Any
 
-from infer_app.domain import DayCounts, RunReport
+from infer_app.domain import DayCounts, DayState, RunReport
+from infer_app.telemetry.bottleneck import MIN_IMAGES, judged
 from infer_app.telemetry.summary_line import balance, short_date, summary_line
 
 
@@ -35,8 +36,8 @@ class RunFigures:
 
     @property
     def rate(self) -> float | None:
-        """Return the steady rate in images per second, or the overall rate if the steady one is unknown."""
-        return self.steady_images_per_second or self.images_per_second
+        """Return the steady rate in images per second, or the overall one; None after too few images to judge it."""
+        return (self.steady_images_per_second or self.images_per_second) if self.selected >= MIN_IMAGES else None
 
     @property
     def has_failed(self) -> bool:
@@ -62,17 +63,19 @@ def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
         "limit_images_per_second": None,
         "exit_code": 0,
     }
-    return RunReport(**(unknown | same | measured | {"date": row["day"], "run_id": row["id"], "day": counts}))
+    return judged(RunReport(**(unknown | same | measured | {"date": row["day"], "run_id": row["id"], "day": counts})))
 
 
-def day_summary_line(day: date, counts: DayCounts, report: RunReport | None, last: RunFigures | None) -> str:
+def day_summary_line(
+    day: date, counts: DayCounts, report: RunReport | None, last: RunFigures | None, state: DayState
+) -> str:
     """Return the last line of the day's run; if the last run failed or none ran, that replaces the speed."""
     line = f"{short_date(day)}: {balance(counts)}"
     if last is None or report is None:
-        return f"{line} · {'never run' if counts.eligible else 'no images'}"
-    if last.state == "running":
+        return f"{line} · {state.state if counts.eligible else 'no images'}"
+    if state.state == "running":
         return f"{line} · running since {last.started_at:%H:%M} UTC"
-    if last.state == "failed":
+    if state.state == "failed":
         return f"{line} · the last run failed{'' if last.exit_code is None else f' with exit code {last.exit_code}'}"
     return summary_line(report)
 

@@ -17,11 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from infer_app.domain import Alternative
+from infer_app.domain import Alternative, RunReport
+from infer_app.telemetry.stage_clock import WAITING_STAGES
 
 COORDINATOR = frozenset({"select", "write"})
 MIN_SPEEDUP = 1.05  # a smaller one is within the measurement's own variation
-STORAGE, DATABASE, DEVICE = "storage", "database", "device"
+MIN_IMAGES = 20  # a run of fewer is mostly start-up: its speed is judged nowhere
+MIN_TAKEN = 0.1  # share of the cores' time from which on other programs are named
+STORAGE, DATABASE, DEVICE, OTHERS = "storage", "database", "device", "other programs"
 DISPLAY_NAMES = {"read": "reading", "decode": "decoding", "transform": "resizing", "gpu-decode": "decoding on the GPU"}
 
 
@@ -89,6 +92,34 @@ def compute_speedup(cost: Cost, alternative: Alternative) -> float:
     scaled = {stage: ms * share if stage in alternative.stages else ms for stage, ms in cost.cpu_ms.items()}
     cheaper = replace(cost, cpu_ms=scaled)
     return min(rate_limits(cheaper).values()) / min(rate_limits(cost).values())
+
+
+def judged(report: RunReport) -> RunReport:
+    """Return the report with its bottleneck; after too few images without one, and without share, limit and advice.
+
+    Other programs are the bottleneck if they took at least half of the share of the limit that is missing.
+    """
+    share = report.share_of_limit
+    if report.selected < MIN_IMAGES or share is None or report.limited_by is None:
+        return replace(report, bottleneck=None, limited_by=None, share_of_limit=None, advice=None)
+    is_disturbed = taken_by_others(report) >= max(MIN_TAKEN, (1 - share) / 2)
+    return replace(report, bottleneck=OTHERS if is_disturbed else report.limited_by)
+
+
+def taken_by_others(report: RunReport) -> float:
+    """Return the share of the cores' time in which workers were ready to run but other programs ran, 0-1.
+
+    It is the wall time beyond the CPU time of the stages that wait only for a core. With more workers than cores it is
+    0, since the workers then take the cores from each other.
+    """
+    return lost_share(report.stages, report.walls) if report.num_workers <= report.num_cores else 0.0
+
+
+def lost_share(cpu: Mapping[str, float], wall: Mapping[str, float]) -> float:
+    """Return the share of the wall time of the stages that only compute in which other programs had the cores, 0-1."""
+    busy = [stage for stage in wall if stage not in WAITING_STAGES]
+    computed, passed = (sum(times.get(stage, 0.0) for stage in busy) for times in (cpu, wall))
+    return max(0.0, 1 - computed / passed) if passed else 0.0
 
 
 def display_name(bottleneck: str) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -18,9 +19,10 @@ from infer_app.telemetry.closed_streams import discard_pending_output
 from infer_app.telemetry.printable import one_line, printable
 
 JSON = "json"
-FIRST_JSON_KEYS = ("timestamp", "level", "event", "date", "model", "run_id", "chunk")
+FIRST_JSON_KEYS = ("timestamp", "level", "event", "date", "model", "model_id", "run_id", "chunk")
 FORMATTER_ATTRIBUTES = ("message", "asctime")  # set on a record by any formatter
-TEXT_KEYS = ("timestamp", "level", "event", "chunk", "exc_info")  # a run's first and last line name date and model
+TEXT_KEYS = ("timestamp", "level", "event", "chunk", "exc_info")  # a run's first and last line name the date
+SHORT_ID = 8  # characters of a model's id in a line of text
 
 
 class StderrHandler(logging.StreamHandler[Any]):
@@ -63,6 +65,17 @@ def bind(**context: str) -> None:
     contextvars.bind_contextvars(**context)
 
 
+def bind_models(models: Iterable[tuple[str, str]]) -> None:
+    """Add the names and ids of the models to every line logged from now on; lines of text show NAME@ID, cut short."""
+    bind(**names_and_ids(models))
+
+
+def names_and_ids(models: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the keys of a log line that concerns these models."""
+    known = list(models)
+    return {"model": ", ".join(name for name, _ in known), "model_id": ", ".join(model_id for _, model_id in known)}
+
+
 def _own_handlers() -> list[StderrHandler]:
     return [handler for handler in logging.getLogger().handlers if isinstance(handler, StderrHandler)]
 
@@ -92,7 +105,10 @@ def _add_extra(_: Any, __: str, line: EventDict) -> EventDict:
 
 
 def _only_text_keys(_: Any, __: str, line: EventDict) -> EventDict:
-    return {key: line[key] for key in TEXT_KEYS if key in line}
+    ids = line.get("model_id", "")
+    models = zip(line.get("model", "").split(", "), ids.split(", "), strict=False)
+    named = {"model": ", ".join(f"{name}@{model_id[:SHORT_ID]}" for name, model_id in models)} if ids else {}
+    return {key: line[key] for key in TEXT_KEYS if key in line} | named
 
 
 def _first_keys_first(_: Any, __: str, line: EventDict) -> EventDict:

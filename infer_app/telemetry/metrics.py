@@ -17,7 +17,8 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from infer_app.domain import RunReport
+from infer_app.domain import DayState, RunReport
+from infer_app.telemetry.bottleneck import MIN_IMAGES
 
 LAST_SUCCESS = "infer_last_success_timestamp_seconds"
 HELP = {
@@ -30,9 +31,11 @@ HELP = {
     "infer_images_predicted": "Images that the last run predicted.",
     "infer_images_rejected": "Images that the last run rejected, by reason.",
     "infer_images_pending": "Images without prediction or rejection after the last run, earlier days included.",
-    "infer_images_per_second": "Rate of the last run, start-up included.",
+    "infer_day_needs_attention": "0: all is well with the day of the last run, 1: it needs attention, 2: it failed.",
+    "infer_images_per_second": "Rate of the last run, start-up included, unless it had too few images.",
     "infer_limit_images_per_second": "Highest rate that this machine can reach.",
 }
+LEVELS = ("good", "attention", "failed")  # of a day, as numbers
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]  # (name, labels): value
 
 
@@ -44,6 +47,7 @@ class ModelOutcome:
     exit_code: int
     reports: Sequence[RunReport] = ()  # one for each day
     older_pending: int = 0  # pending images of earlier days
+    day_state: DayState | None = None  # of the last day
 
     @property
     def selected(self) -> int:
@@ -63,8 +67,9 @@ class ModelOutcome:
 
     @property
     def longest(self) -> RunReport | None:
-        """Return the report of the day with most images, whose rate is the most reliable; None without images."""
-        return max((report for report in self.reports if report.selected), key=lambda one: one.selected, default=None)
+        """Return the report of the day with most images, whose rate is the most reliable; None if all had too few."""
+        enough = (report for report in self.reports if report.selected >= MIN_IMAGES)
+        return max(enough, key=lambda one: one.selected, default=None)
 
 
 def read_samples(text: str) -> Samples:
@@ -115,6 +120,8 @@ def _model_samples(outcome: ModelOutcome, now: float) -> Samples:
         values["infer_images_selected"] = outcome.selected
         values["infer_images_predicted"] = outcome.predicted
         values["infer_images_pending"] = outcome.pending
+    if outcome.day_state:
+        values["infer_day_needs_attention"] = LEVELS.index(outcome.day_state.level)
     if outcome.longest:
         values["infer_images_per_second"] = outcome.longest.images_per_second
     if outcome.longest and outcome.longest.limit_images_per_second:

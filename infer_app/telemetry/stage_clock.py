@@ -72,11 +72,15 @@ class StageClock:
         )
 
 
+def queued_seconds() -> float:
+    """Return how long this thread has waited for a core since it started: other programs had them."""
+    statistics = _scheduler_statistics(threading.get_native_id())
+    return 0.0 if statistics is None else int(os.pread(statistics, 64, 0).split()[1]) / 1e9
+
+
 def _runnable_seconds() -> float:
     """Return how long this thread has run or waited for a core since it started."""
-    statistics = _scheduler_statistics(threading.get_native_id())
-    queued_ns = 0 if statistics is None else int(os.pread(statistics, 64, 0).split()[1])
-    return time.thread_time() + queued_ns / 1e9
+    return time.thread_time() + queued_seconds()
 
 
 @cache  # kept open: 2 µs per read. The key is the thread, since a forked process has different threads

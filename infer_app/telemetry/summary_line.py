@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from infer_app.domain import DayCounts, RunReport
-from infer_app.telemetry.bottleneck import display_name
-from infer_app.telemetry.stage_clock import WAITING_STAGES
+from infer_app.domain import DayCounts, DayState, RunReport
+from infer_app.telemetry.bottleneck import MIN_TAKEN, display_name, taken_by_others
 
-MIN_TAKEN = 0.1  # share of the cores' time from which on other programs are named
+LEVELS = {"good": "all is well", "attention": "needs attention", "failed": "failed"}
 
 
 def summary_line(report: RunReport) -> str:
@@ -27,27 +26,10 @@ def summary_line(report: RunReport) -> str:
 
 
 def speed(report: RunReport) -> str:
-    """Return `94 % of the limit; bottleneck: model`.
-
-    Other programs are named as the bottleneck if they took at least half of the share that is missing.
-    """
-    share = report.share_of_limit
-    if share is None or report.limited_by is None:
+    """Return `94 % of the limit; bottleneck: model`."""
+    if report.share_of_limit is None or report.bottleneck is None:
         return "too few images to judge the speed"
-    is_disturbed = taken_by_others(report) >= max(MIN_TAKEN, (1 - share) / 2)
-    bottleneck = "other programs" if is_disturbed else display_name(report.limited_by)
-    return f"{100 * share:.0f} % of the limit; bottleneck: {bottleneck}"
-
-
-def taken_by_others(report: RunReport) -> float:
-    """Return the share of the cores' time in which workers were ready to run but other programs ran, 0-1.
-
-    It is the wall time beyond the CPU time of the stages that wait only for a core. With more workers than cores it is
-    0, since the workers then take the cores from each other.
-    """
-    busy = [stage for stage in report.walls if stage not in WAITING_STAGES]
-    cpu, wall = (sum(times.get(stage, 0.0) for stage in busy) for times in (report.stages, report.walls))
-    return max(0.0, 1 - cpu / wall) if wall and report.num_workers <= report.num_cores else 0.0
+    return f"{100 * report.share_of_limit:.0f} % of the limit; bottleneck: {display_name(report.bottleneck)}"
 
 
 def balance(counts: DayCounts) -> str:
@@ -59,9 +41,14 @@ def balance(counts: DayCounts) -> str:
 
 
 def stage_costs(report: RunReport) -> str:
-    """Return `CPU ms per image: decode 1.7, model 14.1 …; waiting: read 3.2; limit 120 images/s, reached 113`."""
+    """Return `CPU ms per image: decode 1.7, model 14.1 …; waiting: read 3.2; limit 120 images/s, reached 113`.
+
+    After too few images to judge the speed, it is the costs alone.
+    """
     costs = _format_ms(report.stages)
     waits = f"; waiting: {_format_ms(report.waits)}" if _format_ms(report.waits) else ""
+    if report.bottleneck is None:
+        return f"CPU ms per image: {costs}{waits}"
     limit = f"{report.limit_images_per_second:,.0f}" if report.limit_images_per_second else "unknown"
     steady = report.steady_images_per_second
     reached = f"{report.images_per_second:,.0f}" + (f", {steady:,.0f} once the workers ran" if steady else "")
@@ -76,6 +63,11 @@ def node_costs(report: RunReport) -> dict[str, str]:
         + _format_ms(one["stages"])
         for node, one in report.nodes.items()
     }
+
+
+def describe_state(state: DayState) -> str:
+    """Return `needs attention: 12 pending`, the same text wherever a day is shown; empty if all is well."""
+    return f"{LEVELS[state.level]}: {'; '.join(state.notes)}" if state.notes else ""
 
 
 def describe_others(share: float) -> str:

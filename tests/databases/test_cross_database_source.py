@@ -144,7 +144,7 @@ def answers(tables):
         ],
         "rejections": [(row["image_id"], row["location"]) for row in day_queries.read_rejections(DAY, ID)],
         "final": list(day_queries.final_rejections(DAY, ID)),
-        "images": figures.count_images(week),
+        "images": day_queries.count_images(week),
         "labels": list(figures.count_labels(week).items()),
         "predicted": figures.count_predicted(week),
         "reasons": list(figures.count_reasons(week).items()),

@@ -257,7 +257,7 @@ def test_the_log_says_at_its_begin_and_end_what_there_is_to_know(project):
     assert "colors 3 predicted, 0 rejected, 0 pending" in last["event"]
     (model,) = last["models"]
     assert (model["model"], model["selected"], model["pending"], last["exit_code"]) == ("colors", 3, 0, 0)
-    assert model["limit_images_per_second"] > 0
+    assert model["limit_images_per_second"] is None  # so few images are no measure of speed
 
 
 @pytest.mark.parametrize(

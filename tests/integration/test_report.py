@@ -242,11 +242,12 @@ onload = () => {{
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [1100, 700, 390])
+@pytest.mark.parametrize("width", [1100, 1061, 920, 700, 390])
 def test_a_model_name_in_the_overview_is_not_broken_and_nothing_is_cut_off(tmp_path, width):
-    told = (DayCounts(123_456, 123_000, 456, 0), "attention", "too many rejected", "a.html")
-    rows = [IndexRow(date(2026, 11, 20), name, *told) for name in ("efficientnet-lite0", "a" * 128)]
+    told = (DayCounts(123_456, 123_000, 456, 0), "attention", "too many rejected: exit code 3", "a.html")
+    names = ("efficientnet-lite0", "tf_efficientnetv2_s.in21k_ft_in1k", "a" * 128)
+    rows = [IndexRow(date(2026, 11, 20), name, *told) for name in names]
     page = tmp_path / "page.html"
     page.write_text(MEASURE.format(page=html.escape(render_index(rows, "now")), width=width))
     dom, _ = browse(page, tmp_path / "profile")
-    assert json.loads(re.search("<title>(.*)</title>", dom)[1])[:3] == [width, width, 1]
+    assert json.loads(re.search("<title>(.*)</title>", dom)[1])[:4] == [width, width, 1, 1]

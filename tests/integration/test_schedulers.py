@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from infer_app.domain import DayState
 from infer_app.errors import EXIT_BUG, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, InferError
 from infer_app.telemetry.metrics import HELP, ModelOutcome, read_samples, render_metrics
 from tests.support.projects import INFER
@@ -167,7 +168,8 @@ def rules():
 def test_alerts_are_about_metrics_that_are_written(rules):
     named = {name for rule in rules for name in re.findall(r"infer_\w+", rule["expr"])}
     assert named <= set(HELP)
-    written = read_samples(render_metrics({}, Path("/p"), [ModelOutcome("a", 0)], 0, 1.0).decode())
+    outcome = ModelOutcome("a", 0, day_state=DayState("done", "good", 0, ()))
+    written = read_samples(render_metrics({}, Path("/p"), [outcome], 0, 1.0).decode())
     assert named <= {name for name, _ in written}
 
 

@@ -25,4 +25,5 @@ REPORT = RunReport(
     exit_code=0,
     limited_by="model",
     share_of_limit=0.94,
+    bottleneck="model",
 )

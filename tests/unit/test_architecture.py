@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "infer_app"
 
 # Modules that any package may import; among themselves they import only what stands before them.
-SHARED = ["errors", "machine", "atomic_file", "locations", "day", "domain"]
+SHARED = ["errors", "machine", "atomic_file", "locations", "day", "domain", "versions"]
 # What else a package may import, the lowest first; None: whatever stands before it.
 MAY_IMPORT: dict[str, set[str] | None] = {
     "images.read": set(),
@@ -40,7 +40,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "database.engine": {"settings"},
     "database.results": {"database.engine"},
     "database.listing": {"database.engine", "database.results", "settings"},
-    "database.queries": {"database.engine", "database.listing", "database.results"},
+    "database.queries": {"database.engine", "database.listing", "database.results", "settings"},
     "database": {"database.engine", "database.listing", "database.queries", "database.results", "settings"},
     "models.selection": {"models.artifact", "models.runtimes", "models.verification"},
     "models.build": {

@@ -15,7 +15,6 @@ from infer_app.cli.look.results import SHOWN_ROWS, print_csv, print_json_list, s
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.queries.day_queries import PendingDays
-from infer_app.database.queries.figures import Figures
 from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_OK
 from infer_app.reporting.missing_prediction import (
@@ -65,7 +64,7 @@ class PendingList:
 
     def last_failure(self, day: Day, version: Version) -> str | None:
         """Return how the day's last run failed, or None if it did not."""
-        runs = Figures(self.project.database, self.project.source, version[1]).runs_of_day(day.date)
+        runs = self.project.day_queries.runs_of_day(day.date, version[1])
         if not runs or runs[0]["exit_code"] in (None, EXIT_OK):
             return None
         error = f": {runs[0]['error']}" if runs[0]["error"] else ""

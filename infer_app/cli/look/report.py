@@ -6,25 +6,25 @@ import json
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from infer_app.atomic_file import replace_file
 from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.queries.day_state import DayStates
 from infer_app.database.queries.figures import Figures, days_run
 from infer_app.day import Day, parse_date
 from infer_app.errors import SIGNALLED, InferError, UsageError
 from infer_app.pipeline.executors import read_limits
-from infer_app.reporting.advice import has_too_many_rejected, state_of
 from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
 from infer_app.reporting.report_data import DayReport, gather
-from infer_app.reporting.run_figures import RunFigures, run_figures
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.reporting.timeline import Timeline, read_timeline
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
+from infer_app.telemetry.summary_line import describe_state
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +60,7 @@ class WrittenReport:
             "model": self.report.model,
             "state": self.report.state,
             "verdict": self.report.verdict,
+            "day_state": asdict(self.report.day_state),
             "file": str(self.html),
             "data": str(self.data),
         }
@@ -72,6 +73,8 @@ def report(request: ReportRequest, out: Path | None, as_json: bool) -> None:
         print(json.dumps({"date": str(written[0].report.date), "reports": [one.to_json() for one in written]}))
         return
     for one in written:
+        if one.report.day_state.notes:
+            print(describe_state(one.report.day_state))
         print(printable(one.report.verdict))
         print(f"wrote {printable(str(one.html))}")
 
@@ -87,7 +90,8 @@ def write_reports(request: ReportRequest, out: Path | None = None) -> list[Writt
         if out and len(chosen) > 1:
             raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
         usual = dict(choose_models(project, day, [name for name, _ in chosen]))
-        gathered = [_gather(project, day, *one, run.max_rejected, timeline) for one in chosen]
+        states = DayStates(project.day_queries, project.run_store, run.max_rejected)
+        gathered = [_gather(project, states, day, *one, timeline) for one in chosen]
     return [_write(loaded, one, out or _file_of(loaded, one, usual)) for one in gathered]
 
 
@@ -128,7 +132,9 @@ def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
         newest: dict[tuple[date, str], str] = {}
         for run_date, model, model_id in days_run(project.database, MAX_DAYS):
             newest.setdefault((run_date, model), model_id)
-        rows = [_index_row(loaded, project, *key, model_id) for key, model_id in newest.items()]
+        states = DayStates(project.day_queries, project.run_store, loaded.run.max_rejected)
+        oldest_first = [_index_row(loaded, project, states, *key, newest[key]) for key in sorted(newest)]
+    rows = sorted(oldest_first, key=lambda row: (-row.date.toordinal(), row.model))
     rows = [row for row in rows if row.counts.eligible or row.state != "good"]
     _save(file, render_index(rows, datetime.now(UTC).isoformat(timespec="seconds")).encode())
     return file, len(rows)
@@ -160,10 +166,10 @@ def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:
 
 
 def _gather(
-    project: ProjectDatabase, day: Day, model: str, model_id: str, max_rejected: str, timeline: Timeline | None
+    project: ProjectDatabase, states: DayStates, day: Day, model: str, model_id: str, timeline: Timeline | None
 ) -> DayReport:
     figures = Figures(project.database, project.source, model_id)
-    return gather(project.day_queries, figures, day, model, model_id, max_rejected, timeline)
+    return gather(project.day_queries, states, figures, day, model, model_id, timeline)
 
 
 def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> WrittenReport:
@@ -178,19 +184,14 @@ def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> WrittenRepo
     return WrittenReport(report, file, data)
 
 
-def _index_row(loaded: LoadedSettings, project: ProjectDatabase, day: date, model: str, model_id: str) -> IndexRow:
+def _index_row(
+    loaded: LoadedSettings, project: ProjectDatabase, states: DayStates, day: date, model: str, model_id: str
+) -> IndexRow:
     one_day = Day.of(day, loaded.run.time_zone)
     counts = project.day_queries.count_day(one_day, model_id)
-    last = run_figures(Figures(project.database, project.source, model_id).runs_of_day(day)[0])
+    state = states.read(one_day, model, model_id, counts)
     file = default_file(loaded, day, model)
-    too_many = has_too_many_rejected(counts, last, loaded.run.max_rejected)
-    state = state_of(counts, last, too_many)
-    result = "too many rejected" if too_many and not last.has_failed else _result(last)
-    return IndexRow(day, model, counts, state, result, file.name if file.exists() else None)
-
-
-def _result(run: RunFigures) -> str:
-    return f"exit code {run.exit_code}" if run.exit_code else run.state
+    return IndexRow(day, model, counts, state.level, state.outcome, file.name if file.exists() else None)
 
 
 def _save(file: Path, data: bytes) -> None:

@@ -7,14 +7,14 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.results.forget_results import forget_rejections, forget_results
-from infer_app.day import Day, parse_date
+from infer_app.day import Day, each_date, parse_date
 from infer_app.domain import DayCounts, Reason
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.locations import shown as shown_location
@@ -36,21 +36,31 @@ PREDICTION_FIELDS = (
     "output",
     "sha256",
     "created_at",
+    "date",
 )
 
 
-def show_predictions(date: str, model: str | None, as_csv: bool, as_json: bool, config: Path | None) -> None:
+def show_predictions(
+    date: str, model: str | None, as_csv: bool, as_json: bool, config: Path | None, until: str | None = None
+) -> None:
+    """Print the predictions of a day or of all days to `until`, row by row: memory does not grow with their number."""
     loaded = load_settings(config)
-    day = _day(loaded, date)
+    first = _day(loaded, date)
+    last = first if until is None else _day(loaded, until)
+    dates = each_date(first.date, last.date, ("--date", "--until"))
     with open_project_database(loaded, read_only=True) as project:
         versions = project.day_queries.models_of(model)
-        rows = (shown(row) for row in project.day_queries.read_current_predictions(day, versions))
+        rows = (
+            {"date": str(day)} | shown(row)
+            for day in (Day.of(one, first.zone) for one in dates)
+            for row in project.day_queries.read_current_predictions(day, versions)
+        )
         if as_json:
-            print_json_list({"date": str(day)}, "predictions", rows)
+            print_json_list({"date": str(first), "until": str(last)}, "predictions", rows)
         elif as_csv:
             print_csv((row | {"output": json.dumps(row["output"])} for row in rows), PREDICTION_FIELDS)
         else:
-            _print_predictions(rows, day)
+            _print_predictions(rows, str(first) if first == last else f"{first} to {last}")
 
 
 def show_rejections(date: str, model: str | None, as_json: bool, config: Path | None) -> None:
@@ -172,16 +182,18 @@ def shown(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(key: str, value: Any) -> Any:
-    if isinstance(value, datetime | date):
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC).isoformat()  # our tables hold UTC without a zone
+    if isinstance(value, date):
         return value.isoformat()
     return shown_location(value) if key == "location" and value else value
 
 
-def _print_predictions(rows: Iterator[dict[str, Any]], day: Day) -> None:
+def _print_predictions(rows: Iterator[dict[str, Any]], days: str) -> None:
     shown = [row for _, row in zip(range(SHOWN_ROWS), rows, strict=False)]
     more = sum(1 for _ in rows)
     if not shown:
-        print(f"{day}: no predictions")
+        print(f"{days}: no predictions")
         return
     cells = [
         (
@@ -194,7 +206,7 @@ def _print_predictions(rows: Iterator[dict[str, Any]], day: Day) -> None:
         )
         for row in shown
     ]
-    show_table(("id", "image", "model", "version", "label", "score"), cells, str(day))
+    show_table(("id", "image", "model", "version", "label", "score"), cells, days)
     if more:
         print(f"and {more:,} more: --csv or --json gives all of them")
 

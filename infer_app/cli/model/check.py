@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -12,20 +14,27 @@ from pathlib import Path
 from infer_app.cli.terminal.options import CheckOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
-from infer_app.domain import Broken, ImageRef, Prediction
+from infer_app.domain import Broken, ChunkResult, ImageRef, Prediction
 from infer_app.errors import UsageError
 from infer_app.models.artifact.artifact import Artifact, find_artifact
 from infer_app.models.build.callables import resolve_callable
-from infer_app.models.verification.function_check import CheckReport, compare_answers
-from infer_app.pipeline.chunking import chunks_of
+from infer_app.models.verification.function_check import CheckReport, TimedBlock, compare_answers
+from infer_app.pipeline.chunking import FEW_IMAGES, chunks_of
 from infer_app.pipeline.execution_plan import plan_run
-from infer_app.pipeline.executors import open_executor
+from infer_app.pipeline.executors import Executor, open_executor
 from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.telemetry.bottleneck import lost_share
 from infer_app.telemetry.printable import printable
+from infer_app.telemetry.stage_clock import queued_seconds
+from infer_app.telemetry.summary_line import describe_others
 
 WORST_SHOWN = 10
 SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe agree on more
-ENOUGH_FOR_A_RATE = 200  # images; with fewer, starting the workers takes most of the time
+FIRST_CHUNKS = 2  # for each worker, which both sides start with
+BLOCK_CHUNKS = 8  # for each worker, in a block, if there are as many images
+MIN_BLOCKS, MAX_BLOCKS = 2, 8
+
+Answer = Callable[[Path], object]
 
 
 def check(options: CheckOptions) -> None:
@@ -44,39 +53,81 @@ def check(options: CheckOptions) -> None:
         raise UsageError(
             f"{options.name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only"
         )
-    started = time.monotonic()
-    with redirect_stdout(sys.stderr):
-        their_answers = [(str(path), _their_answer(theirs, path)) for path in paths]
-    halfway = time.monotonic()
-    ours = _run_ours(loaded, artifact, paths, folder.resolve())
-    report = compare_answers(
-        their_answers,
-        ours,
-        artifact.labels,
-        their_seconds=halfway - started,
-        our_seconds=time.monotonic() - halfway,
-    )
+    report = _compare(loaded, artifact, theirs, paths, folder.resolve())
     print(json.dumps(report.to_json())) if options.as_json else _print_check(report)
 
 
-def _their_answer(function: Callable[[Path], object], path: Path) -> object:
-    try:
-        return function(path)
-    except Exception as error:  # the user's function may raise anything; it counts as its answer for this image
-        return error
+def _compare(
+    loaded: LoadedSettings, artifact: Artifact, theirs: Answer, paths: Sequence[Path], root: Path
+) -> CheckReport:
+    """Predict the images with both sides, block by block in turn, so that what else the machine does affects both.
 
-
-def _run_ours(
-    loaded: LoadedSettings, artifact: Artifact, paths: Sequence[Path], root: Path
-) -> list[Prediction | Broken]:
-    refs = [ImageRef(str(path), str(path)) for path in paths]
+    The first block is not timed: both sides start with it.
+    """
     roots = (root if root.is_dir() else root.parent,)
+    their_answers: list[tuple[str, object]] = []
+    ours: list[Prediction | Broken] = []
+    timed: list[TimedBlock] = []
     with open_executor(loaded, [artifact], [plan_run(loaded, artifact)], roots) as executor:
-        results = list(executor.pool.run(chunks_of(refs)))
+        started, *blocks = cut_into_blocks(paths, executor.num_workers)
+        ours += _items(_predict(executor, started))
+        their_answers += [_their_answer(theirs, path) for path in started]
+        for number, block in enumerate(blocks):
+            results, seconds = [], {}
+            lost_seconds = 0.0
+            for side in ("theirs", "ours") if number % 2 else ("ours", "theirs"):  # neither is always the first
+                began_at, queued = time.monotonic(), queued_seconds()
+                if side == "ours":
+                    results = _predict(executor, block)
+                else:
+                    their_answers += [_their_answer(theirs, path) for path in block]
+                seconds[side] = time.monotonic() - began_at
+                lost_seconds += queued_seconds() - queued if side == "theirs" else 0.0
+            if executor.num_workers <= executor.num_cores:  # more of them take the cores from each other
+                lost_seconds += seconds["ours"] * _lost_share(results)
+            ours += _items(results)
+            timed.append(TimedBlock(len(block), seconds["theirs"], seconds["ours"], lost_seconds))
+    return compare_answers(their_answers, ours, artifact.labels, blocks=timed)
+
+
+def cut_into_blocks(paths: Sequence[Path], num_workers: int) -> list[Sequence[Path]]:
+    """Return the images that both sides start with, then blocks of about equal size that are timed, at most MAX_BLOCKS.
+
+    A block has several chunks for each worker, so that the end of a block, where some of them are idle, is short.
+    """
+    num_first = min(len(paths), FIRST_CHUNKS * FEW_IMAGES * num_workers)
+    rest = paths[num_first:]
+    num_blocks = min(MAX_BLOCKS, max(MIN_BLOCKS, len(rest) // (BLOCK_CHUNKS * FEW_IMAGES * num_workers)))
+    size = math.ceil(len(rest) / num_blocks)
+    return [paths[:num_first], *(rest[first : first + size] for first in range(0, len(rest), size or 1))]
+
+
+def _predict(executor: Executor, paths: Sequence[Path]) -> list[ChunkResult]:
+    refs = [ImageRef(str(path), str(path)) for path in paths]
+    return list(executor.pool.run(chunks_of(refs, min(FEW_IMAGES, executor.chunk_size or FEW_IMAGES))))
+
+
+def _items(results: Sequence[ChunkResult]) -> list[Prediction | Broken]:
     items: list[Prediction | Broken] = []
     for result in results:
         items += [*result.predictions, *result.broken]
     return items
+
+
+def _lost_share(results: Sequence[ChunkResult]) -> float:
+    cpu, wall = Counter[str](), Counter[str]()
+    for result in results:
+        cpu.update(result.cpu_seconds)
+        wall.update(result.wall_seconds)
+    return lost_share(cpu, wall)
+
+
+def _their_answer(function: Answer, path: Path) -> tuple[str, object]:
+    with redirect_stdout(sys.stderr):
+        try:
+            return str(path), function(path)
+        except Exception as error:  # the user's function may raise anything; it counts as its answer for this image
+            return str(path), error
 
 
 def _print_check(report: CheckReport) -> None:
@@ -89,17 +140,12 @@ def _print_check(report: CheckReport) -> None:
             print(f"{kind} {printable(failure.path)}: {printable(failure.reason)}")
         if len(failures) > WORST_SHOWN:
             print(f"… and {len(failures) - WORST_SHOWN:,} more")
-    print(
-        f"yours {_rate(report.their_images_per_second)}, ours {_rate(report.our_images_per_second)}, start-up included"
-    )
+    print(_speed(report))
     if report.agreement is None:
         print("nothing could be compared")
         return
     same = report.num_compared - len(report.disagreements)
-    agreement = f"same answer on {same:,} of {report.num_compared:,} images ({100 * report.agreement:.1f} %)"
-    if report.ratio and report.num_images >= ENOUGH_FOR_A_RATE:
-        agreement += f", {report.ratio:.1f} times the rate"
-    print(agreement)
+    print(f"same answer on {same:,} of {report.num_compared:,} images ({100 * report.agreement:.1f} %)")
     if report.agreement < SUSPICIOUS:
         print(
             "so low an agreement means that the recipe differs (size, crop, interpolation, mean, std) or the order of "
@@ -107,5 +153,12 @@ def _print_check(report: CheckReport) -> None:
         )
 
 
-def _rate(images_per_second: float | None) -> str:
-    return "unknown" if images_per_second is None else f"{images_per_second:.1f} images/s"
+def _speed(report: CheckReport) -> str:
+    if report.ratio is None or report.ratio_range is None:
+        return "too few images to compare the speed"
+    others = describe_others(report.taken_by_others or 0.0)
+    return (
+        f"yours {report.their_images_per_second:.1f} images/s, ours {report.our_images_per_second:.1f}: "
+        f"{report.ratio:.1f} times the rate ({report.ratio_range[0]:.1f} to {report.ratio_range[1]:.1f}), "
+        f"measured in turn on {report.num_timed:,} images, start-up left out" + (f"; {others}" if others else "")
+    )

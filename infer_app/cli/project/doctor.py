@@ -33,6 +33,7 @@ from infer_app.pipeline.outage_guard import MAX_FAILED_READS, describe_refusal, 
 from infer_app.reporting.missing_prediction import time_column
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
+from infer_app.versions import find_mismatches, recorded_versions
 
 LITTLE_DISK_BYTES = 1 << 30
 SAMPLED_IMAGES = 20  # on each node of a cluster
@@ -80,6 +81,18 @@ def _run_check(check: Check, loaded: LoadedSettings) -> Iterator[Finding]:
 
 def _program(_: LoadedSettings) -> Iterator[Finding]:
     yield Finding("program", f"infer_app {__version__}, Python {platform.python_version()}, {usable_cores()} cores")
+
+
+def _versions(_: LoadedSettings) -> Iterator[Finding]:
+    """Compare what is installed with what this program is made for."""
+    wrong = list(find_mismatches())
+    for one in wrong:
+        found = f"{one.name} is not installed" if one.installed is None else f"{one.name} {one.installed} is untested"
+        yield Finding("versions", f"{found}: {one.required} is required", one.fix)
+    if not wrong:
+        known = recorded_versions()
+        named = ", ".join(f"{name} {known[name]}" for name in ("torch", "openvino", "pillow") if name in known)
+        yield Finding("versions", f"{named}: as required")
 
 
 def _settings(loaded: LoadedSettings) -> Iterator[Finding]:
@@ -267,6 +280,7 @@ def _some_images(source: Source, day: Day, count: int) -> list[ImageRef]:
 
 CHECKS: tuple[Check, ...] = (
     _program,
+    _versions,
     _settings,
     _decoder,
     _gpu,

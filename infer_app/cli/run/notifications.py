@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from infer_app.notify import BackgroundTask, Ping, post, wait_for
 from infer_app.pipeline.stop import Stop
 from infer_app.settings.load import LoadedSettings
 from infer_app.settings.masks import mask_address
-from infer_app.telemetry.log import bind
+from infer_app.telemetry.log import bind, bind_models
 from infer_app.telemetry.metrics import ModelOutcome, read_samples, render_metrics
-from infer_app.telemetry.summary_line import duration
+from infer_app.telemetry.summary_line import describe_state, duration
 
 log = logging.getLogger(__name__)
 
@@ -44,12 +44,16 @@ class RunSession:
     line: str = ""  # the same as one line of text
     began: float = field(default_factory=time.monotonic)
 
-    def start(self, days: Sequence[Day], models: Sequence[str], shown_url: str) -> None:
-        """Log the first line. The bound context stays, so that the log line of a fatal error has it too."""
-        self.date, self.models = str(days[-1]), models
-        bind(date=self.date, model=", ".join(models))
+    def start(self, days: Sequence[Day], models: Sequence[tuple[str, str]], shown_url: str) -> None:
+        """Log the first line; `models` are names and ids.
+
+        The bound context stays, so that the log line of a fatal error has it too.
+        """
+        self.date, self.models = str(days[-1]), [name for name, _ in models]
+        bind(date=self.date)
+        bind_models(models)
         more = f" and {len(days) - 1} days before" if len(days) > 1 else ""
-        values = (__version__, f"{days[-1]}{more}", ", ".join(models), shown_url)
+        values = (__version__, f"{days[-1]}{more}", ", ".join(self.models), shown_url)
         log.info("infer_app %s begins: %s, model %s, database %s", *values)
 
     def end(self, result: dict[str, Any], outcomes: Sequence[ModelOutcome], exit_code: int) -> None:
@@ -171,12 +175,13 @@ def _outcome_as_text(outcome: ModelOutcome) -> str:
     if not outcome.reports:
         return f"{outcome.model} was not run"
     counts = f"{outcome.predicted:,} predicted, {outcome.reasons.total():,} rejected, {outcome.pending:,} pending"
+    remarks = f" ({describe_state(outcome.day_state)})" if outcome.day_state and outcome.day_state.notes else ""
     longest = outcome.longest
     if longest is None:
-        return f"{outcome.model} {counts}"
+        return f"{outcome.model} {counts}{remarks}"
     limit = longest.limit_images_per_second
     possible = f" of {limit:,.0f} possible" if limit else ""
-    return f"{outcome.model} {counts}, {longest.images_per_second:,.0f} images/s{possible}"
+    return f"{outcome.model} {counts}, {longest.images_per_second:,.0f} images/s{possible}{remarks}"
 
 
 def _figures(outcome: ModelOutcome) -> dict[str, Any]:
@@ -190,6 +195,7 @@ def _figures(outcome: ModelOutcome) -> dict[str, Any]:
         "rejected": outcome.reasons.total(),
         "reasons": dict(outcome.reasons),
         "pending": outcome.pending,
+        "day_state": outcome.day_state and asdict(outcome.day_state),
         "images_per_second": longest and longest.images_per_second,
         "limit_images_per_second": longest and longest.limit_images_per_second,
     }

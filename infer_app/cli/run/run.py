@@ -17,7 +17,7 @@ from infer_app.errors import gravest
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.run_days import RunLimits, dry_run_days, run_days
 from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.log import bind, log_to_stderr
+from infer_app.telemetry.log import bind_models, log_to_stderr
 from infer_app.telemetry.progress import Progress
 from infer_app.telemetry.trace import Trace
 
@@ -59,10 +59,11 @@ def _run_days(
     loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions, session: RunSession, trace: Trace | None = None
 ) -> int:
     artifacts = choose_artifacts(loaded)
-    session.start(days, [artifact.manifest.name for artifact in artifacts], loaded.shown_url)
+    models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
+    session.start(days, models, loaded.shown_url)
     summary = run_days(loaded, artifacts, days, _limits(options), Progress(options.quiet), trace)
     session.end(summary.to_json(), summary.outcomes, summary.exit_code)
-    bind(model=", ".join(session.models))
+    bind_models(models)
     with tolerate_closed_stream(sys.stdout):  # at once: notifications are sent next, which may take seconds
         print_summary(summary, days, options)
     return summary.exit_code

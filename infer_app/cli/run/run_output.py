@@ -14,7 +14,7 @@ from infer_app.domain import RunReport
 from infer_app.pipeline.run_days import ModelResult, RunSummary
 from infer_app.reporting.missing_prediction import backfill_command, model_option
 from infer_app.telemetry.printable import counted
-from infer_app.telemetry.summary_line import Forecast, node_costs, speed, stage_costs, summary_line
+from infer_app.telemetry.summary_line import Forecast, describe_state, node_costs, speed, stage_costs, summary_line
 
 log = logging.getLogger(__name__)
 
@@ -47,6 +47,8 @@ def _print_result(result: ModelResult, days: Sequence[Day], nearest: date | None
         print(
             f"{counted(older.num_images, 'image')} older than the look-back {verb} pending: `{command}` predicts them"
         )
+    if result.day_state.notes:
+        print(describe_state(result.day_state))
     if last.selected:
         _print_costs(last)
     elif not last.day.eligible:

@@ -107,20 +107,29 @@ class DayQueries:
                 for images in self._source.parts(connection, day)
             )
 
-    def count_older_pending(self, day: Day, model_id: str) -> int:
-        """Count the images with neither a prediction nor a rejection among the last EXAMINED images of earlier days."""
-        found = self.find_older_pending(day, model_id)
+    def count_images(self, day: Day) -> int:
+        with self._database.read() as connection:
+            return sum(count_rows(connection, images) for images in self._source.parts(connection, day))
+
+    def count_pending(self, day: Day, *model_ids: str) -> int:
+        """Count the images with a result of none of the models."""
+        with self._database.read() as connection:
+            parts = self._source.parts(connection, day)
+            return sum(count_rows(connection, images, *_without_results(images, model_ids)) for images in parts)
+
+    def count_older_pending(self, day: Day, *model_ids: str) -> int:
+        """Count the images with a result of none of the models among the last EXAMINED images of earlier days."""
+        found = self.find_older_pending(day, *model_ids)
         return found.num_images if found else 0
 
-    def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
+    def find_older_pending(self, day: Day, *model_ids: str) -> PendingDays | None:
         """Return the number of images that `count_older_pending` counts, with the first and the last of their days."""
         num_images, dates = 0, list[date]()
         with self._database.read() as connection:
             for images in self._source.older_parts(connection, day, EXAMINED):
                 time = images.c[2]
                 pending = select(func.count(), func.min(time), func.max(time)).select_from(images)
-                without = (~known for known in _results_of(images, model_id))
-                count, *ends = connection.execute(pending.where(*without)).one()
+                count, *ends = connection.execute(pending.where(*_without_results(images, model_ids))).one()
                 num_images += count
                 dates += [self._date_of(end, day.before(1)) for end in ends if end is not None]
         return PendingDays(min(dates), max(dates), num_images) if num_images else None
@@ -231,6 +240,13 @@ class DayQueries:
         instant = read_time(time, self._source.zone)
         return days.date if instant is None else instant.astimezone(find_zone(days.zone)).date()
 
+    def runs_of_day(self, day: date, model_id: str) -> list[dict[str, Any]]:
+        """Return the day's runs of this version of the model, the newest first."""
+        wanted = select(runs).where(runs.c.model_id == model_id, runs.c.day == day)
+        newest = wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100)
+        with self._database.read() as connection:
+            return [dict(row._mapping) for row in connection.execute(newest)]
+
     def _read_joined(self, day: Day, table: Any, wanted: list[Any], model_id: str | None) -> Iterator[dict[str, Any]]:
         """Yield the rows of `table` for the day's images, with the images' locations."""
         with self._database.read() as connection:
@@ -247,3 +263,7 @@ class DayQueries:
 def _results_of(images: Subquery, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return two conditions: an image has a prediction, and an image has a rejection."""
     return has_prediction(images.c[3], model_id), has_rejection(images.c[3], model_id)
+
+
+def _without_results(images: Subquery, model_ids: Sequence[str]) -> list[ColumnElement[bool]]:
+    return [~known for model_id in model_ids for known in _results_of(images, model_id)]

@@ -51,10 +51,6 @@ class Figures:
         self._source = source
         self._model_id = model_id
 
-    def count_images(self, day: Day) -> int:
-        with self._database.read() as connection:
-            return sum(count_rows(connection, images) for images in self._source.parts(connection, day))
-
     def count_labels(self, day: Day) -> dict[str, int]:
         """Count predictions by label, the most frequent first; empty for a model without labels."""
         return self._tally(day, self._labels)
@@ -122,11 +118,6 @@ class Figures:
         did_something = or_(runs.c.selected > 0, runs.c.state != "done")
         wanted = select(runs).where(runs.c.model == model, runs.c.day <= until, did_something)
         return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit))
-
-    def runs_of_day(self, day: date) -> list[dict[str, Any]]:
-        """Return the day's runs of this version of the model, the newest first."""
-        wanted = select(runs).where(runs.c.model_id == self._model_id, runs.c.day == day)
-        return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(100))
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest as of the model's last run; empty if it never ran."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import platform
 import secrets
 import socket
 from collections.abc import Iterator, Sequence
@@ -18,7 +17,6 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, func, insert, select, update
 
-from infer_app import __version__
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S
@@ -27,6 +25,7 @@ from infer_app.database.results.upsert import keep_known, upsert
 from infer_app.day import Day
 from infer_app.domain import RunReport
 from infer_app.errors import DatabaseUnavailable, DayHeld
+from infer_app.versions import recorded_versions
 
 log = logging.getLogger(__name__)
 
@@ -82,7 +81,7 @@ class RunStore:
                 "host": socket.gethostname(),
                 "process": process_identity(os.getpid()),
                 "throughput": {"passed_over": model.passed_over},
-                "versions": {"infer_app": __version__, "python": platform.python_version()},
+                "versions": recorded_versions(),
                 "state": "running",
                 "started_at": now,
                 "heartbeat_at": now,

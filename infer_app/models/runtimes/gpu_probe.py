@@ -8,13 +8,13 @@ import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
+from infer_app.versions import TENSORRT, installed_version
+
 # Serialization format of torch-tensorrt's embedded plans, compared with == when one is loaded (core/runtime/runtime.h).
 _ABI = {"2.9": "7", "2.10": "7", "2.11": "8", "2.12": "9", "2.13": "9", "2.14": "10"}
-_TENSORRT = ("tensorrt-cu13-bindings", "tensorrt-cu13", "tensorrt")  # distributions, the most specific first
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_… (cuda.h)
 _NAME_BYTES = 256
 
@@ -58,10 +58,10 @@ def describe_host() -> Host:
     return Host(
         platform=f"{platform.system()}_{platform.machine()}".lower(),
         gpu=_first_gpu(),
-        torch=_version("torch"),
+        torch=installed_version("torch"),
         cuda=_cuda_of_torch(),
-        torch_tensorrt=_version("torch-tensorrt"),
-        tensorrt=next((found for name in _TENSORRT if (found := _version(name))), None),
+        torch_tensorrt=installed_version("torch-tensorrt"),
+        tensorrt=next((found for name in TENSORRT if (found := installed_version(name))), None),
     )
 
 
@@ -95,10 +95,4 @@ def _cuda_of_torch() -> str | None:
         text = Path(spec.origin).with_name("version.py").read_text() if spec and spec.origin else ""
         found = re.search(r"^cuda\b[^=]*=\s*['\"]([\d.]+)['\"]", text, re.MULTILINE)
         return found[1] if found else None
-    return None
-
-
-def _version(distribution: str) -> str | None:
-    with suppress(PackageNotFoundError):
-        return version(distribution)
     return None

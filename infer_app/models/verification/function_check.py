@@ -11,6 +11,8 @@ import torch
 
 from infer_app.domain import Broken, Prediction
 
+ENOUGH_FOR_A_RATE = 200  # timed images; fewer are no measure of speed
+
 
 @dataclass(frozen=True)
 class DifferentAnswer:
@@ -31,6 +33,16 @@ class Failure:
 
 
 @dataclass(frozen=True)
+class TimedBlock:
+    """A block of images that both sides predicted, one right after the other, once both had started."""
+
+    num_images: int
+    their_seconds: float
+    our_seconds: float
+    lost_seconds: float  # of both, in which other programs had the cores
+
+
+@dataclass(frozen=True)
 class CheckReport:
     """The result of `infer model check`. Keys are added, never renamed."""
 
@@ -40,9 +52,12 @@ class CheckReport:
     disagreements: tuple[DifferentAnswer, ...]  # by descending score of ours
     their_failures: tuple[Failure, ...]  # their function raised an exception or returned no valid answer
     our_rejections: tuple[Failure, ...]
-    their_images_per_second: float | None
+    their_images_per_second: float | None  # start-up left out; None if nothing was timed
     our_images_per_second: float | None
-    ratio: float | None  # ours divided by theirs
+    ratio: float | None  # ours divided by theirs; None after too few images to judge it
+    num_timed: int = 0  # images by which the rates were measured, the same for both
+    ratio_range: tuple[float, float] | None = None  # the lowest and the highest ratio of a block
+    taken_by_others: float | None = None  # share of the time in which other programs had the cores, 0-1
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -53,13 +68,13 @@ def compare_answers(
     ours: Sequence[Prediction | Broken],
     labels: Sequence[str] = (),
     *,
-    their_seconds: float | None = None,
-    our_seconds: float | None = None,
+    blocks: Sequence[TimedBlock] = (),
 ) -> CheckReport:
     """Compare answers by path, which is the location of the program's image reference.
 
     An answer of the user's function is scores (one number for each class), a label, a class index, or the exception
     that the function raised. An image with only one answer counts neither as agreement nor as disagreement.
+    `blocks` are the images that were timed, by which the rates are computed.
     """
     their_labels: dict[str, str] = {}
     failures: list[Failure] = []
@@ -71,7 +86,10 @@ def compare_answers(
     predictions = [item for item in ours if isinstance(item, Prediction)]
     compared = [(their_labels[item.ref.location], item) for item in predictions if item.ref.location in their_labels]
     disagreements = [_disagreement(label, item) for label, item in compared if label != item.output.label]
-    their_rate, our_rate = _rate(len(theirs), their_seconds), _rate(len(ours), our_seconds)
+    num_timed = sum(block.num_images for block in blocks)
+    their_seconds, our_seconds = sum(one.their_seconds for one in blocks), sum(one.our_seconds for one in blocks)
+    is_enough = num_timed >= ENOUGH_FOR_A_RATE
+    ratios = [block.their_seconds / block.our_seconds for block in blocks] if is_enough else []
     return CheckReport(
         num_images=len({path for path, _ in theirs} | {item.ref.location for item in ours}),
         num_compared=len(compared),
@@ -79,9 +97,14 @@ def compare_answers(
         disagreements=tuple(sorted(disagreements, key=lambda item: (-item.our_score, item.path))),
         their_failures=tuple(failures),
         our_rejections=tuple(_rejection(item) for item in ours if isinstance(item, Broken)),
-        their_images_per_second=their_rate,
-        our_images_per_second=our_rate,
-        ratio=our_rate / their_rate if our_rate and their_rate else None,
+        their_images_per_second=num_timed / their_seconds if blocks else None,
+        our_images_per_second=num_timed / our_seconds if blocks else None,
+        ratio=their_seconds / our_seconds if ratios else None,
+        num_timed=num_timed,
+        ratio_range=(min(ratios), max(ratios)) if ratios else None,
+        taken_by_others=(
+            sum(block.lost_seconds for block in blocks) / (their_seconds + our_seconds) if blocks else None
+        ),
     )
 
 
@@ -125,7 +148,3 @@ def _disagreement(label: str, item: Prediction) -> DifferentAnswer:
 
 def _rejection(item: Broken) -> Failure:
     return Failure(item.ref.location, f"{item.reason}: {item.detail}")
-
-
-def _rate(num_images: int, seconds: float | None) -> float | None:
-    return num_images / seconds if seconds else None

@@ -11,6 +11,7 @@ from sqlalchemy import insert
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.day_state import DayStates
 from infer_app.database.queries.figures import Figures
 from infer_app.database.results.schema import images, models, predictions, rejections, runs
 from infer_app.reporting.report_data import DayReport, gather
@@ -105,4 +106,9 @@ def make_report(database: Database, tables: ProjectDatabase, figures: Figures) -
     row = {"id": MODEL.model_id, "name": MODEL.name, "manifest": manifest, "created_at": datetime(2026, 11, 1)}
     with database.write() as connection:
         connection.execute(insert(models), row)
-    return lambda: gather(tables.day_queries, figures, DAY, MODEL.name, MODEL.model_id, "5%")
+
+    def make() -> DayReport:
+        states = DayStates(tables.day_queries, tables.run_store, "5%")
+        return gather(tables.day_queries, states, figures, DAY, MODEL.name, MODEL.model_id)
+
+    return make

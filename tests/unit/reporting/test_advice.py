@@ -3,8 +3,8 @@ from datetime import date, datetime
 
 import pytest
 
-from infer_app.domain import DayCounts, Reason
-from infer_app.reporting.advice import Before, Situation, changes, has_too_many_rejected, steps
+from infer_app.domain import DayCounts, DayState, Reason
+from infer_app.reporting.advice import Before, Situation, changes, steps
 from infer_app.reporting.drift import Drift
 from infer_app.reporting.page import MEANINGS
 from infer_app.reporting.run_figures import RunFigures
@@ -29,45 +29,34 @@ RUN = RunFigures(
     host="box",
     versions={"python": "3.11.7"},
 )
-ALL_WELL = Situation(date(2026, 11, 20), "lite0", DayCounts(1000, 1000, 0, 0), [], 0, {}, RUN, None, False, False)
+GOOD = DayState("done", "good", 0, ())
+ALL_WELL = Situation(date(2026, 11, 20), "lite0", DayCounts(1000, 1000, 0, 0), [], 0, {}, RUN, None, False, GOOD)
 BEFORE = Before([1000, 1000], predicted=1990, rejected=10, runs=[RUN, RUN, RUN])
 
 
 def test_when_all_is_well_there_is_nothing_to_do():
     assert steps(ALL_WELL) == ()
-    assert ALL_WELL.state == "good"
 
 
 @pytest.mark.parametrize(
-    ("changed", "state", "command"),
+    ("changed", "command"),
     [
-        ({"problems": ["2 images have both"]}, "failed", "infer verify --date 2026-11-20 --model lite0"),
-        ({"last": replace(RUN, state="failed", exit_code=10, error="gone")}, "failed", "infer doctor"),
-        ({"counts": DayCounts(9, 0, 0, 9)}, "attention", "infer run --date 2026-11-20 --model lite0"),
-        ({"counts": DayCounts(9, 0, 0, 9), "last": replace(RUN, state="running")}, "attention", "infer status"),
+        ({"problems": ["2 images have both"]}, "infer verify --date 2026-11-20 --model lite0"),
+        ({"last": replace(RUN, state="failed", exit_code=10, error="gone")}, "infer doctor"),
+        ({"counts": DayCounts(9, 0, 0, 9)}, "infer run --date 2026-11-20 --model lite0"),
+        ({"counts": DayCounts(9, 0, 0, 9), "day_state": replace(GOOD, state="running")}, "infer status"),
         (
             {"older_pending": 3, "older_days": (date(2026, 11, 2), date(2026, 11, 9))},
-            "good",
             "infer backfill --from 2026-11-02 --to 2026-11-09 --model lite0",
         ),
-        ({"too_many_rejected": True}, "attention", "infer rejects --date 2026-11-20 --model lite0"),
-        ({"reasons": {"truncated": 2}}, "good", "infer rejects --date 2026-11-20 --model lite0"),
-        ({"labels_moved": True}, "attention", None),
-        ({"advice": "1.4 × faster overall with --allow-int8"}, "good", None),
+        ({"day_state": replace(GOOD, exit_code=3)}, "infer rejects --date 2026-11-20 --model lite0"),
+        ({"reasons": {"truncated": 2}}, "infer rejects --date 2026-11-20 --model lite0"),
+        ({"labels_moved": True}, None),
+        ({"advice": "1.4 × faster overall with --allow-int8"}, None),
     ],
 )
-def test_what_to_do_is_one_step_with_its_command(changed, state, command):
-    situation = replace(ALL_WELL, **changed)
-    assert [step.command for step in steps(situation)] == [command]
-    assert situation.state == state
-
-
-@pytest.mark.parametrize(
-    ("rejected", "exit_code", "too_many"), [(10, 0, False), (11, 0, True), (1, 3, True), (50, None, True)]
-)
-def test_rejections_are_judged_by_the_day_whatever_its_last_run_took(rejected, exit_code, too_many):
-    counts = DayCounts(100, 100 - rejected, rejected, 0)
-    assert has_too_many_rejected(counts, replace(RUN, exit_code=exit_code), "5%") is too_many
+def test_what_to_do_is_one_step_with_its_command(changed, command):
+    assert [step.command for step in steps(replace(ALL_WELL, **changed))] == [command]
 
 
 def test_files_to_fix_are_counted_apart_from_those_that_are_retried():

@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 from infer_app.database.queries.figures import days_run
 from infer_app.database.results.schema import predictions, rejections
 from infer_app.domain import DayCounts
+from infer_app.reporting.page import render_day
 from infer_app.reporting.report_data import days_before, gather_labels, gather_scores
 from tests.conftest import DAY, MODEL
 
@@ -95,26 +96,52 @@ def test_an_image_with_both_counts_as_predicted_as_in_the_books(database, figure
 
 
 def test_a_report_of_a_day(make_report, write, add_run):
-    write(predicted=scored("cat", *[0.9] * 9), rejected=[("/x.jpg", "truncated")])
-    write(predicted=scored("cat", *[0.9] * 10), days_ago=1)
+    write(predicted=scored("cat", *[0.9] * 99), rejected=[("/x.jpg", "truncated")])
+    write(predicted=scored("cat", *[0.9] * 100), days_ago=1)
     add_run(days_ago=1)
-    add_run(selected=10, predicted=9)
+    add_run()
     add_run(run_id="later", started_at=datetime(2026, 11, 22), selected=0, predicted=0, rejected=0)
     report = make_report()
-    assert report.counts == DayCounts(10, 9, 1, 0)
+    assert report.counts == DayCounts(100, 99, 1, 0)
     assert report.verdict == (
-        "20 Nov: 10 = 9 predicted + 1 rejected + 0 pending · 10 s · 86 % of the limit; bottleneck: model"
+        "20 Nov: 100 = 99 predicted + 1 rejected + 0 pending · 10 s · 86 % of the limit; bottleneck: model"
     )
     assert report.state == "good"
     assert report.run.run_id == "run-0"
     assert [run.run_id for run in report.runs] == ["run-1", "run-0"]
     assert [(change.what, change.now, change.before) for change in report.changes] == [
-        ("Images", "10", "10 a day"),
-        ("Rejected", "10 %", "0 %"),
+        ("Images", "100", "100 a day"),
+        ("Rejected", "1.0 %", "0 %"),
+        ("Images/s", "12", "12"),
         ("Label drift", "0.00", "≤ 0.00 by chance"),
     ]
     assert [step.command for step in report.steps] == ["infer rejects --date 2026-11-20 --model stub"]
     assert report.output == "classification"
+
+
+def test_a_later_run_of_a_few_images_leaves_the_figures_of_speed_as_they_were(make_report, write, add_run):
+    write(predicted=scored("cat", *[0.9] * 118))
+    add_run(predicted=100, rejected=0)
+    add_run(run_id="retry", started_at=datetime(2026, 11, 22), selected=18, predicted=18, rejected=0, seconds=1.0)
+    report = make_report()
+    assert (report.run.run_id, report.speed.selected, report.speed.share_of_limit, report.num_runs) == (
+        "run-0",
+        100,
+        0.86,
+        2,
+    )
+    assert report.verdict.endswith("10 s · 86 % of the limit; bottleneck: model")
+    page = render_day(report, {})
+    assert "Of the run with the most images, begun 2026-11-21 02:30 UTC; 2 runs of the day had images." in page
+
+
+def test_a_day_of_one_image_has_no_speed(make_report, write, add_run):
+    write(predicted=scored("cat", 0.9))
+    add_run(selected=1, predicted=1, rejected=0)
+    page = render_day(make_report(), {})
+    assert "too few images to judge the speed" in page
+    assert "bottleneck" not in page
+    assert "images/s" not in page.partition("<main>")[2].partition("<h2>Speed")[2].partition("</section>")[0]
 
 
 def test_the_data_are_json(make_report, write, add_run):
@@ -155,4 +182,4 @@ def test_another_model_counts_for_itself(tables, figures, write):
     write(predicted=scored("cat", 0.5))
     other = type(figures)(tables.database, tables.source, "another")
     assert other.count_labels(DAY) == {}
-    assert other.count_images(DAY) == 1
+    assert other.count_predicted(DAY) == 0

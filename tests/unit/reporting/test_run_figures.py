@@ -3,7 +3,7 @@ from datetime import date, datetime
 
 import pytest
 
-from infer_app.database.queries.figures import Figures
+from infer_app.database.queries.day_state import DayFacts, judge_day
 from infer_app.domain import DayCounts
 from infer_app.reporting.run_figures import day_summary_line, run_figures, run_report
 from tests.conftest import DAY, MODEL
@@ -14,7 +14,7 @@ COUNTS = DayCounts(100, 99, 1, 0)
 @pytest.fixture
 def row(tables, add_run):
     add_run()
-    (found,) = Figures(tables.database, tables.source, MODEL.model_id).runs_of_day(DAY.date)
+    (found,) = tables.day_queries.runs_of_day(DAY.date, MODEL.model_id)
     return found
 
 
@@ -40,21 +40,39 @@ def test_a_failure_is_one_that_failed_or_ended_with_a_code(row):
     assert not replace(run, state="running", exit_code=None).has_failed
 
 
+def test_a_run_of_a_few_images_has_no_rate_and_no_bottleneck(row):
+    few = row | {"selected": 5}
+    assert run_figures(few).rate is None
+    found = run_report(few, COUNTS)
+    assert (found.bottleneck, found.limited_by, found.share_of_limit) == (None, None, None)
+
+
+def test_a_row_names_the_bottleneck_that_the_last_line_named(row):
+    busy = {"walls": {"model": 30.0}, "num_cores": 2, "num_workers": 2}
+    assert run_report(row, COUNTS).bottleneck == "model"
+    assert run_report(row | {"throughput": row["throughput"] | busy}, COUNTS).bottleneck == "other programs"
+
+
 @pytest.mark.parametrize(
-    ("changed", "end"),
+    ("changed", "pending", "end"),
     [
-        ({}, "10 s · 86 % of the limit; bottleneck: model"),
-        ({"state": "running", "started_at": datetime(2026, 11, 21, 2, 5)}, "running since 02:05 UTC"),
-        ({"state": "failed", "exit_code": 14}, "the last run failed with exit code 14"),
-        ({"state": "failed", "exit_code": None}, "the last run failed"),
+        ({}, 1, "10 s · 86 % of the limit; bottleneck: model"),
+        ({"state": "running", "started_at": datetime(2026, 11, 21, 2, 5)}, 1, "running since 02:05 UTC"),
+        ({"state": "failed", "exit_code": 14}, 1, "the last run failed with exit code 14"),
+        ({"state": "failed", "exit_code": None}, 1, "the last run failed"),
+        ({"state": "failed", "exit_code": 14}, 0, "10 s · 86 % of the limit; bottleneck: model"),
     ],
-    ids=["done", "running", "failed", "killed"],
+    ids=["done", "running", "failed", "killed", "failed with nothing left"],
 )
-def test_the_verdict_says_how_the_last_run_ended(row, changed, end):
+def test_the_verdict_says_how_the_last_run_ended(row, changed, pending, end):
     row |= changed
-    told = day_summary_line(DAY.date, COUNTS, run_report(row, COUNTS), run_figures(row))
-    assert told == f"20 Nov: 100 = 99 predicted + 1 rejected + 0 pending · {end}"
+    counts = DayCounts(99 + pending, 99, 0, pending)
+    state = judge_day(DayFacts(counts, [row], "5%", is_running=row["state"] == "running"))
+    told = day_summary_line(DAY.date, counts, run_report(row, counts), run_figures(row), state)
+    assert told == f"20 Nov: {99 + pending} = 99 predicted + 0 rejected + {pending} pending · {end}"
 
 
 def test_the_verdict_of_a_day_that_no_run_has_seen():
-    assert day_summary_line(date(2026, 11, 20), DayCounts(3, 0, 0, 3), None, None).endswith("3 pending · never run")
+    counts = DayCounts(3, 0, 0, 3)
+    told = day_summary_line(date(2026, 11, 20), counts, None, None, judge_day(DayFacts(counts, [], "5%")))
+    assert told.endswith("3 pending · never run")

@@ -5,7 +5,7 @@ import warnings
 
 import pytest
 
-from infer_app.telemetry.log import bound, log_to_stderr, logs_json
+from infer_app.telemetry.log import bind_models, bound, log_to_stderr, logs_json, names_and_ids
 
 log = logging.getLogger("infer_app.somewhere")
 
@@ -65,6 +65,21 @@ def test_for_people_the_text_and_what_it_belongs_to(capsys):
     (line,) = lines(capsys)
     assert line[20:].split() == ["[info]", "5", "done"]
     assert not logs_json()
+
+
+def test_a_line_names_the_version_of_its_model(capsys):
+    log_to_stderr()
+    bind_models([("cats", "0123456789abcdef"), ("dogs", "fedcba9876543210")])
+    log.info("begins")
+    log.info("one", extra=names_and_ids([("cats", "0123456789abcdef")]))
+    assert [line[20:].split(maxsplit=1)[1] for line in lines(capsys)] == [
+        "begins model='cats@01234567, dogs@fedcba98'",
+        "one model=cats@01234567",
+    ]
+    log_to_stderr("json")
+    log.info("begins")
+    (line,) = map(json.loads, lines(capsys))
+    assert (line["model"], line["model_id"]) == ("cats, dogs", "0123456789abcdef, fedcba9876543210")
 
 
 def test_set_again_there_is_one_line_still(capsys):

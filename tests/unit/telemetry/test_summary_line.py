@@ -4,6 +4,7 @@ from datetime import datetime
 import pytest
 
 from infer_app.domain import DayCounts
+from infer_app.telemetry.bottleneck import judged
 from infer_app.telemetry.summary_line import (
     Forecast,
     balance,
@@ -25,7 +26,7 @@ def test_the_last_line_of_a_run():
 
 @pytest.mark.parametrize("unknown", [{"share_of_limit": None}, {"limited_by": None}], ids=str)
 def test_a_handful_of_images_is_no_measure_of_speed(unknown):
-    assert summary_line(replace(REPORT, **unknown)) == (
+    assert summary_line(judged(replace(REPORT, **unknown))) == (
         "19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · too few images to judge the speed"
     )
 
@@ -56,8 +57,8 @@ def test_costs_leave_out_what_costs_nothing():
     )
     waiting = replace(REPORT, waits={"select": 0.0, "read": 3.2, "write": 0.004})
     assert "model 14.10; waiting: read 3.20; limit 16 images/s" in stage_costs(waiting)
-    unknown = replace(REPORT, limit_images_per_second=None, steady_images_per_second=None, stages={})
-    assert stage_costs(unknown) == "CPU ms per image: ; limit unknown images/s, reached 15"
+    few = judged(replace(REPORT, selected=6))
+    assert stage_costs(few) == "CPU ms per image: read 0.10, decode 1.70, model 14.10"
 
 
 @pytest.mark.parametrize(("share", "bottleneck"), [(0.94, "model"), (0.3, "other programs")])
@@ -66,7 +67,7 @@ def test_others_limit_where_they_took_most_of_what_is_missing(share, bottleneck)
     shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share)
     if share > 0.9:
         shared = replace(shared, walls=REPORT.stages)
-    assert speed(shared) == f"{100 * share:.0f} % of the limit; bottleneck: {bottleneck}"
+    assert speed(judged(shared)) == f"{100 * share:.0f} % of the limit; bottleneck: {bottleneck}"
     assert speed(replace(shared, walls={})) == f"{100 * share:.0f} % of the limit; bottleneck: model"
 
 

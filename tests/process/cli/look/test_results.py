@@ -68,6 +68,30 @@ def test_each_image_is_listed_once_for_a_name_by_the_version_that_the_view_has(d
 
 
 @pytest.mark.usefixtures("two_versions")
+def test_a_range_of_days_is_one_list_with_the_day_of_each_image(database, register, capsys):
+    register("/p/late.jpg", at=datetime(2026, 11, 22, 9))
+    with database.write() as connection:
+        row = {"image_id": "5", "model_id": DOG, "variant": "v", "label": "x", "output": "{}", "run_id": "r"}
+        connection.execute(insert(predictions), row | {"created_at": AT})
+    capsys.readouterr()
+    show_predictions("2026-11-19", "dogs", False, True, None, until="2026-11-22")
+    found = json.loads(capsys.readouterr().out)
+    assert (found["date"], found["until"]) == ("2026-11-19", "2026-11-22")
+    assert [(row["date"], row["image_id"]) for row in found["predictions"]] == [
+        ("2026-11-20", "1"),
+        ("2026-11-22", "5"),
+    ]
+    assert found["predictions"][0]["created_at"] == "2026-11-21T03:00:00+00:00"
+    show_predictions("2026-11-19", "dogs", True, False, None, until="2026-11-22")
+    text = capsys.readouterr().out
+    assert [row["date"] for row in csv.DictReader(io.StringIO(text))] == ["2026-11-20", "2026-11-22"]
+    show_predictions("2026-11-19", "dogs", False, False, None, until="2026-11-22")
+    assert "2026-11-19 to 2026-11-22" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="--until 2026-11-18 is before --date 2026-11-19"):
+        show_predictions("2026-11-19", "dogs", True, False, None, until="2026-11-18")
+
+
+@pytest.mark.usefixtures("two_versions")
 def test_a_version_is_named_by_its_id(capsys):
     assert listed(capsys, OLD) == [(image, "cats", OLD) for image in "123"]
     assert listed(capsys, NEW) == [(image, "cats", NEW) for image in "12"]

@@ -3,7 +3,13 @@ import pytest
 import torch
 
 from infer_app.domain import Broken, ImageRef, Output, Prediction, Reason
-from infer_app.models.verification.function_check import DifferentAnswer, Failure, answered_label, compare_answers
+from infer_app.models.verification.function_check import (
+    DifferentAnswer,
+    Failure,
+    TimedBlock,
+    answered_label,
+    compare_answers,
+)
 
 LABELS = ("cat", "dog", "owl")
 
@@ -60,8 +66,7 @@ def test_all_the_same_is_full_agreement():
         [("a", "cat"), ("b", [0.1, 0.9, 0.0])],
         [ours("b", "dog"), ours("a", "cat")],
         LABELS,
-        their_seconds=4.0,
-        our_seconds=1.0,
+        blocks=[TimedBlock(1, 2.0, 0.5, 0.0)],
     )
     assert report.to_json() == {
         "num_images": 2,
@@ -72,8 +77,24 @@ def test_all_the_same_is_full_agreement():
         "our_rejections": (),
         "their_images_per_second": 0.5,
         "our_images_per_second": 2.0,
-        "ratio": 4.0,
+        "ratio": None,
+        "num_timed": 1,
+        "ratio_range": None,
+        "taken_by_others": 0.0,
     }
+
+
+def test_a_ratio_is_of_as_many_images_on_both_sides_and_has_its_range():
+    blocks = [TimedBlock(100, 4.0, 1.0, 0.5), TimedBlock(100, 6.0, 1.0, 0.1)]
+    report = compare_answers([], [], blocks=blocks)
+    assert (report.num_timed, report.ratio, report.ratio_range) == (200, 5.0, (4.0, 6.0))
+    assert (report.their_images_per_second, report.our_images_per_second) == (20.0, 100.0)
+    assert report.taken_by_others == pytest.approx(0.05)
+
+
+def test_too_few_images_have_no_ratio():
+    report = compare_answers([], [], blocks=[TimedBlock(99, 4.0, 1.0, 0.0), TimedBlock(100, 4.0, 1.0, 0.0)])
+    assert (report.ratio, report.ratio_range) == (None, None)
 
 
 def test_the_disagreements_that_we_are_surest_of_come_first():

@@ -1,0 +1,182 @@
+"""The state of a day: decided here for `infer run` and its notifications, `infer status`, the report and its index."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
+from statistics import mean
+from typing import Any
+
+from infer_app.database.queries.day_queries import DayQueries, PendingDays
+from infer_app.database.results.runs import RunStore
+from infer_app.day import Day
+from infer_app.domain import DayCounts, DayState
+from infer_app.errors import EXIT_TOO_MANY_REJECTED, gravest
+from infer_app.settings.sections import rejection_budget
+
+NUM_DAYS_BEFORE = 7  # with which a day's number of images is compared
+SURE = 3.0  # standard deviations of a Poisson distribution
+
+
+@dataclass(frozen=True, slots=True)
+class DayFacts:
+    """Everything that the state of a day is decided by."""
+
+    counts: DayCounts
+    runs: Sequence[dict[str, Any]]  # rows of infer_runs of the day, the newest first
+    max_rejected: str
+    is_running: bool = False  # the newest run is alive
+    older_pending: int = 0
+    images_before: Sequence[int] = ()  # of each of the days before; empty while more images may come
+    problems: Sequence[str] = ()  # found by an audit of the rows, which only the report makes
+
+
+def judge_day(facts: DayFacts) -> DayState:
+    """Return the state of a day. Rows take precedence: a day whose images all have results is done, whatever failed."""
+    state = _state(facts)
+    exit_code, too_many = _exit_code(facts), _has_too_many_rejected(facts)
+    is_wrong = bool(facts.problems) or not facts.counts.balanced
+    notes = [
+        "the counts do not add up" if is_wrong else "",
+        _about_failure(facts, state),
+        f"too many {_rejected(facts)}: exit code {EXIT_TOO_MANY_REJECTED}" if too_many else "",
+        f"{facts.counts.pending:,} pending" if facts.counts.pending else "",
+        _about_early_end(facts),
+        _about_number(facts),
+        f"{facts.older_pending:,} of earlier days pending" if facts.older_pending else "",
+    ]
+    known = tuple(filter(None, notes))
+    level = "failed" if is_wrong or state == "failed" else "attention" if known else "good"
+    return DayState(state, level, exit_code, known)
+
+
+def is_unusual(num_images: int, before: Sequence[int]) -> bool:
+    """Return whether a day's number of images is beyond half or twice that of every day before, and beyond chance.
+
+    Days without images are not compared.
+    """
+    known = [count for count in before if count]
+    if not known or not num_images:
+        return False
+    nearest = min(max(num_images, min(known)), max(known))
+    is_far = not nearest / 2 <= num_images <= 2 * nearest
+    return is_far and abs(num_images - nearest) > SURE * math.sqrt(nearest)
+
+
+class DayStates:
+    """Reads the states of days; what several days share is counted once. Ask for the oldest day first."""
+
+    def __init__(self, day_queries: DayQueries, run_store: RunStore, max_rejected: str) -> None:
+        self._day_queries = day_queries
+        self._run_store = run_store
+        self._max_rejected = max_rejected
+        self._living: Collection[str] | None = None
+        self._num_images: dict[date, int] = {}
+        self._older: dict[str, tuple[Day, int]] = {}  # by the model's name
+
+    def read(self, day: Day, model: str, model_id: str, counts: DayCounts | None = None) -> DayState:
+        """Return the state of a day; `counts` are those of its rows if they are known already."""
+        return judge_day(self.read_facts(day, model, model_id, counts))
+
+    def read_facts(self, day: Day, model: str, model_id: str, counts: DayCounts | None = None) -> DayFacts:
+        """Read all facts but `problems`, which take longer."""
+        if self._living is None:
+            self._living = self._run_store.living_runs()
+        runs = self._day_queries.runs_of_day(day.date, model_id)
+        return DayFacts(
+            counts=counts or self._day_queries.count_day(day, model_id),
+            runs=runs,
+            max_rejected=self._max_rejected,
+            is_running=bool(runs) and runs[0]["id"] in self._living,
+            older_pending=self.count_older_pending(day, model, model_id),
+            images_before=self.count_images_before(day) if day.end <= datetime.now(UTC) else (),
+        )
+
+    def count_images_before(self, day: Day) -> list[int]:
+        """Return the numbers of images of the days before, the latest first."""
+        return [self._count_images(day.before(n)) for n in range(1, NUM_DAYS_BEFORE + 1)]
+
+    def count_older_pending(self, day: Day, model: str, model_id: str) -> int:
+        """Count the pending images before the day; after an older day was asked for, only those in between."""
+        ids = self._versions_of(model, model_id)
+        known, count = self._older.get(model, (None, 0))
+        if known is None or known.start > day.start:
+            count = self._day_queries.count_older_pending(day, *ids)
+        else:
+            count += self._day_queries.count_pending(replace(day, start=known.start, end=day.start), *ids)
+        self._older[model] = (day, count)
+        return count
+
+    def find_older_pending(self, day: Day, model: str, model_id: str) -> PendingDays | None:
+        """Return the number and the days of the images that `count_older_pending` counts."""
+        return self._day_queries.find_older_pending(day, *self._versions_of(model, model_id))
+
+    def _versions_of(self, model: str, model_id: str) -> set[str]:
+        return {model_id, *(known for name, known in self._day_queries.models_of() if name == model)}
+
+    def _count_images(self, day: Day) -> int:
+        if day.date not in self._num_images:
+            self._num_images[day.date] = self._day_queries.count_images(day)
+        return self._num_images[day.date]
+
+
+def _state(facts: DayFacts) -> str:
+    if not facts.runs:
+        return "never run"
+    if facts.is_running:
+        return "running"
+    if facts.runs[0]["state"] == "done":
+        return "pending" if facts.counts.pending else "done"
+    return "failed" if facts.counts.pending or not facts.counts.eligible else "done"
+
+
+def _decisive(facts: DayFacts) -> dict[str, Any] | None:
+    """Return the newest run that found images or didn't end well: one that found nothing new changes nothing."""
+    did_something = (run for run in facts.runs if run["selected"] or run["exit_code"] or run["state"] != "done")
+    return next(did_something, None)
+
+
+def _has_too_many_rejected(facts: DayFacts) -> bool:
+    """Return whether the day, over all its runs, has more rejections than allowed, or its decisive run had."""
+    run = _decisive(facts)
+    if run is not None and run["exit_code"] == EXIT_TOO_MANY_REJECTED:
+        return True
+    return facts.counts.rejected > rejection_budget(facts.max_rejected, facts.counts.eligible)
+
+
+def _rejected(facts: DayFacts) -> str:
+    run = _decisive(facts)
+    stopped = run is not None and run["exit_code"] == EXIT_TOO_MANY_REJECTED and run["error"]
+    return "rejected or failed" if stopped else "rejected"
+
+
+def _exit_code(facts: DayFacts) -> int | None:
+    last = facts.runs[0]["exit_code"] if facts.runs else None
+    codes = [EXIT_TOO_MANY_REJECTED] if _has_too_many_rejected(facts) else []
+    codes += [] if last is None else [last]
+    return gravest(codes) if codes else None
+
+
+def _about_failure(facts: DayFacts, state: str) -> str:
+    last = facts.runs[0] if facts.runs else None
+    if last is None or state == "running" or last["state"] == "done":
+        return ""
+    if last["exit_code"] is None:
+        return "the last run died"
+    return f"the last run failed: exit code {last['exit_code']}"
+
+
+def _about_early_end(facts: DayFacts) -> str:
+    last = facts.runs[0] if facts.runs else None
+    if last is None or last["state"] != "done" or last["exit_code"] in (None, 0, EXIT_TOO_MANY_REJECTED):
+        return ""
+    return f"the last run ended early: exit code {last['exit_code']}"
+
+
+def _about_number(facts: DayFacts) -> str:
+    if not is_unusual(facts.counts.eligible, facts.images_before):
+        return ""
+    images = "1 image" if facts.counts.eligible == 1 else f"{facts.counts.eligible:,} images"
+    return f"unusual: {images}, {mean(filter(None, facts.images_before)):,.0f} a day before"

@@ -1,0 +1,163 @@
+"""The state of a day is the same wherever it is shown: `infer run`, notifications, metrics, status and reports."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+
+from infer_app.telemetry.metrics import LEVELS, read_samples
+from tests.support.listeners import Recorder
+from tests.support.photos import jpeg
+
+pytestmark = pytest.mark.slow
+
+YESTERDAY = datetime.now(UTC).date() - timedelta(days=1)
+ALL_WELL = {"state": "done", "level": "good", "exit_code": 0, "notes": []}
+
+
+@pytest.fixture
+def server():
+    server = Recorder()
+    yield server
+    server.close()
+
+
+def add_cut(project, count: int) -> None:
+    for number in range(count):
+        (project.photos / f"cut{number}.jpg").write_bytes(jpeg()[:300])
+    project.add("photos", date="yesterday")
+
+
+def add_to_table(project, count: int, day: date) -> None:
+    """Register images of an earlier day."""
+    for number in range(count):
+        project.write(
+            "INSERT INTO infer_images (location, added_at) VALUES (?, ?)",
+            f"{project.photos}/{day}-{number}.jpg",
+            f"{day} 12:00:00.000000",
+        )
+
+
+def all_done(project):
+    project.add_photos(5, "yesterday")
+    return 0, ALL_WELL
+
+
+def too_many_rejected(project):
+    project.add_photos(5, "yesterday")
+    add_cut(project, 11)
+    return 3, {"state": "done", "level": "attention", "exit_code": 3, "notes": ["too many rejected: exit code 3"]}
+
+
+def too_many_rejected_and_late_images(project):
+    too_many_rejected(project)
+    project.infer("run", exit_code=3)
+    (project.photos / "late.jpg").write_bytes(jpeg())
+    project.add("photos", date="yesterday")
+    return 0, {"state": "done", "level": "attention", "exit_code": 3, "notes": ["too many rejected: exit code 3"]}
+
+
+def nothing_new_after_too_many_rejected(project):
+    too_many_rejected(project)
+    project.infer("run", exit_code=3)
+    return 0, {"state": "done", "level": "attention", "exit_code": 3, "notes": ["too many rejected: exit code 3"]}
+
+
+def pending(project):
+    project.add_photos(5, "yesterday")
+    project.flags = ("--limit", "3")
+    return 0, {"state": "pending", "level": "attention", "exit_code": 0, "notes": ["2 pending"]}
+
+
+def out_of_time(project):
+    project.add_photos(5, "yesterday")
+    project.flags = ("--max-duration", "0")
+    notes = ["5 pending", "the last run ended early: exit code 75"]
+    return 75, {"state": "pending", "level": "attention", "exit_code": 75, "notes": notes}
+
+
+def storage_gone(project):
+    project.add_photos(5, "yesterday")
+    shutil.move(project.photos, project.folder / "away")
+    notes = ["the last run failed: exit code 14", "5 pending"]
+    return 14, {"state": "failed", "level": "failed", "exit_code": 14, "notes": notes}
+
+
+def an_unusual_number(project):
+    project.add_photos(2, "yesterday")
+    for number in (1, 2):
+        add_to_table(project, 57, YESTERDAY - timedelta(days=number))
+    project.infer("run", "--lookback", "0")
+    project.flags = ("--lookback", "0")
+    project.write(
+        "INSERT INTO infer_predictions (image_id, model_id, run_id, variant, label, score, output, created_at)"
+        " SELECT CAST(i.id AS TEXT), p.model_id, p.run_id, p.variant, p.label, p.score, '{}', p.created_at"
+        " FROM infer_images i, infer_predictions p WHERE i.id > 2 AND p.image_id = '1'"
+    )
+    notes = ["unusual: 2 images, 57 a day before"]
+    return 0, {"state": "done", "level": "attention", "exit_code": 0, "notes": notes}
+
+
+def earlier_days_pending(project):
+    project.add_photos(5, "yesterday")
+    add_to_table(project, 141, YESTERDAY - timedelta(days=30))
+    notes = ["141 of earlier days pending"]
+    return 0, {"state": "done", "level": "attention", "exit_code": 0, "notes": notes}
+
+
+CASES = [
+    all_done,
+    too_many_rejected,
+    too_many_rejected_and_late_images,
+    nothing_new_after_too_many_rejected,
+    pending,
+    out_of_time,
+    storage_gone,
+    an_unusual_number,
+    earlier_days_pending,
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
+def test_everything_that_shows_a_day_says_the_same_of_it(project, server, case):
+    project.flags = ()
+    exit_code, expected = case(project)
+    remarks = "; ".join(expected["notes"])
+    told = {"INFER_WEBHOOK__URL": f"{server.url}/hook", "INFER_PING__URL": f"{server.url}/ping"}
+    told["INFER_METRICS__TEXTFILE"] = "infer.prom"
+    ran = project.infer_json("run", *project.flags, "--report", exit_code=exit_code, **told)
+    log = project.errors
+    heard = {one.path: one.body for one in server.heard}
+    (ping,) = (body for path, body in heard.items() if path.startswith("/ping") and not path.endswith("/start"))
+    webhook = json.loads(heard["/hook"])
+    assert webhook["exit_code"] == ran["exit_code"] == exit_code
+    if exit_code != 14:  # an error is all that a failed run prints
+        assert ran["day_state"] == webhook["day_state"] == expected
+        assert remarks in log
+        assert remarks in ping
+        metrics = read_samples((project.folder / "infer.prom").read_text())
+        (level,) = (value for (name, _), value in metrics.items() if name == "infer_day_needs_attention")
+        assert LEVELS[int(level)] == expected["level"]
+    (row,) = [row for row in project.infer_json("status")["days"] if row["date"] == str(YESTERDAY)]
+    assert row["day_state"] == expected
+    assert row["state"] == expected["state"]
+    line = next(line for line in project.infer("status", COLUMNS="200").splitlines() if str(YESTERDAY) in line)
+    assert remarks in line
+    (told,) = project.infer_json("report")["reports"]
+    assert (told["day_state"], told["state"]) == (expected, expected["level"])
+    data = json.loads((project.folder / "reports" / f"{YESTERDAY}-colors.json").read_text())
+    assert data["day_state"] == expected
+    counts = {name: row[name] for name in ("eligible", "predicted", "rejected", "pending")}
+    assert data["counts"] == counts
+    page = html.unescape((project.folder / "reports" / f"{YESTERDAY}-colors.html").read_text())
+    assert ("all is well" in page) is (expected["level"] == "good")
+    assert remarks in page
+    project.infer("report", "--index")
+    index = html.unescape((project.folder / "reports/index.html").read_text())
+    (found,) = re.findall(rf">{YESTERDAY}</a>.*?<span class=\"state (\w+)\">(.*?)</span>", index, re.DOTALL)
+    assert found == (expected["level"], expected["notes"][0] if expected["notes"] else expected["state"])
