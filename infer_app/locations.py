@@ -16,6 +16,8 @@ HTTP_PORTS = {"http": 80, "https": 443}
 PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "az": ("adlfs", "azure"), "abfs": ("adlfs", "azure")}
 SCHEMES = (*HTTP_PORTS, *PACKAGES)
 
+IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+
 _MAX_ESCAPES = 3  # no file name needs %2525252e
 _HTTP = re.compile(
     r"(?P<host>[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?|\[[0-9a-f:.]+\])"
@@ -93,14 +95,19 @@ class PathMapping:
     """A mapping of recorded folders to those of this machine, for example in a container."""
 
     folders: tuple[tuple[str, str], ...] = ()  # (recorded, local), absolute, without a trailing slash
+    base: str = ""  # the absolute folder, as recorded, that relative locations start at; "": there is none
 
     @classmethod
-    def of(cls, folders: Mapping[str, str]) -> PathMapping:
-        return cls(tuple((recorded.rstrip("/"), local.rstrip("/")) for recorded, local in folders.items()))
+    def of(cls, folders: Mapping[str, str], base: str = "") -> PathMapping:
+        return cls(tuple((recorded.rstrip("/"), local.rstrip("/")) for recorded, local in folders.items()), base)
 
     def to_local(self, path: str) -> str:
         """Return the local path of a recorded path. Any `..` in it is kept, and is checked before the file is read."""
         return _moved(path, self.folders)
+
+    def resolved(self, location: str) -> str | None:
+        """Return the local path of a relative location, or None without a base."""
+        return self.to_local(f"{self.base.rstrip('/')}/{location}") if self.base else None
 
     def recorded(self, path: str) -> str:
         """Return the path under which a local file is recorded."""
@@ -128,8 +135,12 @@ def is_remote(location: str) -> bool:
 
 
 def is_local(location: str) -> bool:
-    """Return whether the location is a file of this machine."""
-    return location.startswith(("/", "file://"))
+    """Return whether the location is a file of this machine: a path, absolute or relative, or a file:// URI."""
+    return "://" not in location or location.startswith("file://")
+
+
+def is_relative(location: str) -> bool:
+    return "://" not in location and not location.startswith("/")
 
 
 def parse_url(text: str) -> RemoteUrl:

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# The daily job: predicts yesterday's new images. Silent when all went well; otherwise it prints what
-# happened, which cron mails, and ends with the exit code of `infer run`.
+# The daily job: predicts yesterday's new images, and registers first what is new in the folders of `[images] watch`.
+# Silent when all went well; otherwise it prints what happened, which cron mails, and ends with the exit code of
+# `infer run`. A run that went well but has something to look at, such as images that stopped coming, is mailed too.
 #
 #   daily.sh [PROJECT] [flags of `infer run`]
 #   daily.sh /srv/photos-project --finish-by 06:00
@@ -27,6 +28,8 @@ main() {
     run_to_log "$infer" run --date yesterday --quiet "$@" || exit_code=$?
     if ((exit_code != 0)); then
         report_failure "$exit_code" "$infer" run --date yesterday --quiet "$@"
+    else
+        report_attention "$infer" run --date yesterday --quiet "$@"
     fi
     exit "$exit_code"
 }
@@ -62,6 +65,14 @@ run_to_log() {
         wait "$infer_pid" 2>/dev/null || exit_code=$?
     done
     return "$exit_code"
+}
+
+# Libraries may write to a successful run's log: only the lines that infer marks are mailed.
+report_attention() {
+    if grep -q '^attention: ' -- "$log"; then
+        echo "$(printf '%q ' "$@")in $PWD on $(uname -n)"
+        grep '^attention: ' -- "$log"
+    fi
 }
 
 report_failure() {

@@ -96,15 +96,18 @@ def init(
         ),
     ] = None,
 ) -> None:
-    """Write a commented infer.toml here; keep an existing one."""
+    """Write a commented infer.toml here; keep an existing one.
+
+    Without a database it is for a folder of photos, whose new images each run registers.
+    """
     if database is not None or source is not None:
         from infer_app.cli.project.proposal import init_from
 
         init_from(database, source)
         return
-    from infer_app.cli.project.project import write_config
+    from infer_app.cli.project.project import init as init_project
 
-    write_config()
+    init_project()
 
 
 @app.command(rich_help_panel=RUN)

@@ -16,11 +16,15 @@ from infer_app.domain import NOT_READ, READ_FAILURES, Broken, ChunkResult, Reaso
 from infer_app.errors import NothingAllowed, StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, local_path
-from infer_app.locations import PathMapping, find_allowed_prefix, is_remote, shown, storage_of
+from infer_app.locations import PathMapping, find_allowed_prefix, is_relative, is_remote, shown, storage_of
 
 NO_ANSWER = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # the server may be down
 MAX_FAILED_READS = 200  # in a row
 CHECK_INTERVAL_S = 30.0  # between two checks of a place that is available
+SET_BASE = (
+    'name the folder that relative locations start at in infer.toml, for example [source] base = "/srv/photos";'
+    " or make them absolute paths or URLs by [source] query"
+)
 
 
 def guard_against_outages(
@@ -145,8 +149,8 @@ def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
         return f'if it is meant: [remote] allow_private_hosts = ["{place.root.host}"]'
     if is_remote(location):
         return f'allow its place in infer.toml: [remote] allow = ["{storage_of(location)}/"]'
-    if not Path(location).is_absolute():
-        return "a location must be an absolute path or a URL: make it one in the table, or by [source] query"
+    if is_relative(location):
+        return SET_BASE
     if ".." in Path(location).parts:
         return "write the location without .. in the table, if what it leads to is meant"
     return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
 
+from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_queries import PendingDays
 from infer_app.database.queries.day_state import DayStates
 from infer_app.day import Day
@@ -74,7 +75,7 @@ class ModelResult:
             "exit_code": self.exit_code,
             "lookback": [report.to_json() for report in self.reports[:-1]],
             "older_pending": self.num_older,
-            "older_pending_days": [str(self.older.first), str(self.older.last)] if self.older else None,
+            "older_pending_dates": [str(self.older.first), str(self.older.last)] if self.older else None,
             "forecast": asdict(self.rest) if self.rest else None,
             "day_state": asdict(self.day_state),
         }
@@ -105,6 +106,7 @@ class RunSummary:
     failures: list[FailedModel]
     outcomes: list[ModelOutcome]  # of all models, also of those that were not started
     nearest: date | None  # the nearest day with images, if the last day has none
+    gap: ArrivalGap | None = None  # if images have stopped coming
 
     @property
     def exit_code(self) -> int:
@@ -133,6 +135,7 @@ def run_days(
     results: list[ModelResult] = []
     failures: list[FailedModel] = []
     nearest: date | None = None
+    gap: ArrivalGap | None = None
     left = deque(group_by_pixels(artifacts))
     with limits.stop() as stop:
         while left and not stop.exit_code:
@@ -141,7 +144,8 @@ def run_days(
             try:
                 with open_job(loaded, group, trace=trace is not None) as job:
                     results += _run_job(job, days, limits, stop, progress, trace)
-                    nearest = _nearest_date(job, days[-1]) if not results[-1].last.day.eligible else None
+                    if not results[-1].last.day.eligible:
+                        nearest, gap = _nearest_date(job, days[-1]), _gap(job, days[-1])
             except (DayHeld, ModelError) as error:
                 if len(group) > 1:  # one of them failed: run each by itself
                     left.extendleft([artifact] for artifact in reversed(group))
@@ -155,9 +159,8 @@ def run_days(
     if not results:
         raise Interrupted(stop.exit_code - SIGNALLED)
     outcomes = [result.outcome for result in results] + [failure.outcome for failure in failures]
-    return RunSummary(
-        results, failures, outcomes + [ModelOutcome(name, stop.exit_code) for name in not_started], nearest
-    )
+    outcomes += [ModelOutcome(name, stop.exit_code) for name in not_started]
+    return RunSummary(results, failures, outcomes, nearest, gap)
 
 
 def dry_run_days(
@@ -218,6 +221,10 @@ def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) 
 
 def _nearest_date(job: Job, day: Day) -> date | None:
     return job.project.source.database.with_reconnect(lambda: job.project.source.nearest_date(day))
+
+
+def _gap(job: Job, day: Day) -> ArrivalGap | None:
+    return job.project.source.database.with_reconnect(lambda: job.project.day_queries.find_gap(day))
 
 
 def _count_pending(job: Job, days: Sequence[Day]) -> int:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import date
 from statistics import mean, median
 
+from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_state import is_unusual
 from infer_app.domain import TRANSIENT_REASONS, DayCounts, DayState, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
@@ -66,6 +67,7 @@ class Situation:
     labels_moved: bool
     day_state: DayState
     older_days: DateRange | None = None  # of the older pending images
+    gap: ArrivalGap | None = None  # if images have stopped coming
 
 
 def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Drift | None) -> tuple[Change, ...]:
@@ -129,6 +131,9 @@ def _steps(of: Situation) -> Iterator[Step]:
         yield Step(f"The counts do not add up: {of.problems[0]}", f"infer verify {options}")
     if of.last and of.last.state == "failed":
         yield Step(f"The last run failed: {of.last.error or 'the reason is unknown'}", "infer doctor")
+    if of.gap is not None:
+        text = str(of.gap)
+        yield Step(text[0].upper() + text[1:])
     if of.counts.pending and of.day_state.state == "running":
         yield Step(f"{of.counts.pending:,} images are pending; a run is in progress", "infer status")
     elif of.counts.pending:

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from infer_app import __version__
+from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.day_state import DayStates, judge_day
 from infer_app.database.queries.figures import Figures, RejectedImage, ScoredImage
@@ -87,6 +88,7 @@ class DayReport:
     day_state: DayState
     num_runs: int  # of the day that had images
     timeline: Timeline | None = None
+    gap: ArrivalGap | None = None  # if images have stopped coming
 
     def to_json(self) -> dict[str, Any]:
         found = asdict(self)
@@ -114,7 +116,8 @@ def gather(
     labels = gather_labels(figures, day)
     moved = labels.drift_7 if labels else None
     reasons = figures.count_reasons(day)
-    facts = replace(facts, problems=day_queries.find_problems(day, model_id))
+    gap = None if counts.eligible else day_queries.find_gap(day)
+    facts = replace(facts, problems=day_queries.find_problems(day, model_id), gap=str(gap or ""))
     day_state = judge_day(facts)
     older = states.find_older_pending(day, model, model_id) if facts.older_pending else None
     situation = Situation(
@@ -129,6 +132,7 @@ def gather(
         advice=speed.advice if speed else None,
         labels_moved=moved is not None and moved.is_notable,
         day_state=day_state,
+        gap=gap,
     )
     return DayReport(
         date=day.date,
@@ -157,6 +161,7 @@ def gather(
         day_state=day_state,
         num_runs=sum(bool(row["selected"]) for row in todays),
         timeline=timeline,
+        gap=situation.gap,
     )
 
 

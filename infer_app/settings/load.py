@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -32,7 +32,8 @@ DEFAULT_CONFIG = Path("infer.toml")
 READ_TIMEOUT_SHARE = 0.9  # of the time limit: a read must end before, because a worker that reaches the limit is killed
 _KEYS = [f"{name}.{key}" for name, field in Settings.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]
 _PRECEDENCE = {"environment": 1, "flag": 2}  # the file has 0
-_SEPARATORS = {"images.roots": os.pathsep, "run.models": ",", "remote.allow": ",", "remote.allow_private_hosts": ","}
+_PATHS = dict.fromkeys(("images.roots", "images.watch"), os.pathsep)
+_SEPARATORS = _PATHS | dict.fromkeys(("run.models", "remote.allow", "remote.allow_private_hosts"), ",")
 
 
 class LoadedSettings(Settings, BaseSettings):
@@ -152,11 +153,41 @@ class LoadedSettings(Settings, BaseSettings):
 
     @cached_property
     def roots(self) -> tuple[Path, ...]:
-        return tuple(map(self.resolve, self.images.roots))
+        """Return the folders that images may be read from: [images] roots, else [source] base, and those watched."""
+        roots = tuple(map(self.resolve, self.images.roots))
+        if not roots and self.base is not None:
+            roots = (Path(self.path_map.to_local(f"{self.base}/")),)
+        inside = [folder for folder in self._watch if not any(folder.is_relative_to(root) for root in roots)]
+        return (*roots, *inside)
+
+    @cached_property
+    def watched(self) -> tuple[Path, ...]:
+        """Return the folders whose new images a run registers, without those inside another one.
+
+        Raises UsageError if the images are not listed in our own table, where alone they can be registered.
+        """
+        if self._watch and not self.lists_own_images:
+            raise UsageError(
+                "[images] watch registers files in our own list, but [source] names a table or database of your own",
+                "leave out [images] watch, or the keys of [source]",
+            )
+        return tuple(one for one in self._watch if not any(one.is_relative_to(other) for other in self._watch - {one}))
+
+    @cached_property
+    def _watch(self) -> Set[Path]:
+        return dict.fromkeys(self._absolute(folder) for folder in self.images.watch).keys()
+
+    @cached_property
+    def base(self) -> Path | None:
+        """Return the folder that relative locations start at."""
+        return None if self.source.base is None else self._absolute(self.source.base)
+
+    def _absolute(self, path: Path) -> Path:
+        return Path(os.path.abspath(self.resolve(path)))  # noqa: PTH100 - without `..`, with the user's links
 
     @cached_property
     def path_map(self) -> PathMapping:
-        return PathMapping.of(self.images.map)
+        return PathMapping.of(self.images.map, "" if self.base is None else str(self.base))
 
     @cached_property
     def remote_access(self) -> RemoteAccess:

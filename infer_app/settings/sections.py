@@ -41,6 +41,12 @@ def _require_list(names: object) -> object:
     return names
 
 
+def _require_folder(path: object) -> object:
+    if "://" in str(path):
+        raise ValueError("it is a folder of this machine; for URLs write a query: 'https://…/' || name")
+    return path
+
+
 def _check_prefixes(texts: tuple[str, ...]) -> tuple[str, ...]:
     for text in texts:
         try:
@@ -81,14 +87,18 @@ class SourceSettings(Section):
     table: str = "infer_images"  # a table or view, as `schema.name` if needed
     query: str | None = None  # a SELECT used instead of `table`
     id: str = "id"  # the column that identifies an image
-    location: str = "location"  # the column with its absolute path or URL
+    location: str = "location"  # the column with its path or URL
+    base: Annotated[Path, BeforeValidator(_require_folder)] | None = None  # the folder that relative locations start at
     bytes: str | None = None  # a column that contains the image itself, instead of its location
     time: str = "added_at"  # the column that determines an image's day
     time_zone: Zone | None = None  # of a `time` column that has none; our own table is in UTC
 
 
 class ImagesSettings(Section):
-    roots: tuple[Path, ...] = ()  # folders that images may be read from
+    watch: Annotated[
+        tuple[Path, ...], BeforeValidator(_require_list)
+    ] = ()  # folders whose new images a run registers first, by the files' own dates; they may be read
+    roots: tuple[Path, ...] = ()  # folders that images may be read from; none: [source] base, if there is one
     map: Annotated[dict[str, str], AfterValidator(_check_folders)] = {}  # recorded folders and where they are here
     max_bytes: int = Field(256 * MIB, gt=0)  # of a file; a larger one is rejected without being read
     max_pixels: int = Field(64_000_000, gt=0)  # width times height; a larger image is rejected without being decoded

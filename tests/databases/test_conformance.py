@@ -20,10 +20,12 @@ from infer_app.cli.project.proposal import init_from
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing import source as source_module
-from infer_app.database.listing.image_registry import add_images, count_images
+from infer_app.database.listing.image_registry import ImageFile, add_images, count_images, has_images_in
+from infer_app.database.listing.image_registry import register as register_files
 from infer_app.database.listing.propose_mapping import propose
 from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_ids, check_source
+from infer_app.database.queries.arrivals import ArrivalGap, read_gap
 from infer_app.database.queries.day_queries import DayQueries, PendingDays
 from infer_app.database.results import bulk, migrate
 from infer_app.database.results.dry_run_database import open_dry_run_database
@@ -404,6 +406,48 @@ def test_several_may_register_the_same_files_at_once(url, database):
     with ThreadPoolExecutor(4) as threads:
         list(threads.map(add, [1, 1, 1, 1]))
     assert count_images(database) == 700
+
+
+def test_files_are_registered_under_their_own_dates_and_replaced_ones_are_noticed(database):
+    times = [datetime(2026, 11, 20, 23, 59, 59, 999999), datetime(2026, 11, 3), datetime(1960, 1, 1)]
+    seconds = [time.replace(tzinfo=UTC).timestamp() for time in times]
+    files = [ImageFile(f"/ä{n}.jpg", 7, second) for n, second in enumerate([*seconds, None, 4e9])]
+
+    def add(*found, dry_run=False):
+        done = list(register_files(database, found, None, dry_run=dry_run))
+        return sum(len(one.new) for one in done), sum(len(one.changed) for one in done)
+
+    assert add(*files, dry_run=True) == (5, 0)
+    assert count_images(database) == 0
+    assert [add(*files) for _ in range(2)] == [(5, 0), (0, 0)]
+    columns = select(images.c.added_at, images.c.size, images.c.modified).order_by(images.c.location)
+    with database.read() as connection:
+        rows = [tuple(row) for row in connection.execute(columns)]
+        now = datetime.now(UTC).replace(tzinfo=None)
+    first = datetime(1970, 1, 1)  # nothing is older
+    assert rows[:3] == [(time, 7, second) for time, second in zip([times[0], times[1], first], seconds, strict=True)]
+    assert all(now - timedelta(minutes=5) < row[0] <= now + timedelta(minutes=5) for row in rows[3:])
+    replaced = [files[0]._replace(size=8), files[1]._replace(modified=1e9), files[2]]
+    assert [add(*replaced, dry_run=True), add(*replaced), add(*replaced)] == [(0, 2), (0, 2), (0, 0)]
+    with database.read() as connection:
+        assert [row[:2] for row in connection.execute(columns)][:2] == [(times[0], 8), (times[1], 7)]
+    assert has_images_in(database, "/")
+    assert not has_images_in(database, "/ä")
+
+
+def test_the_days_of_older_pending_images_and_a_gap_are_read(tables, database, register):
+    for n in (*range(3, 12), 40):
+        register(f"/{n}.jpg", at=datetime(2026, 11, 20, 12) - timedelta(days=n))
+    day_queries = tables.day_queries
+    found = day_queries.find_older_pending(DAY.before(5), ID)
+    assert (found.first, found.last) == (date(2026, 10, 11), date(2026, 11, 14))
+    assert day_queries.find_older_pending(DAY.before(60), ID) is None
+    ids = [ref.image_id for ref in tables.source.select_new(DAY.before(40), ID)]
+    commit(database, predicted(*ids))
+    found = day_queries.find_older_pending(DAY.before(5), ID)
+    assert (found.first, found.last) == (date(2026, 11, 9), date(2026, 11, 14))
+    assert read_gap(tables.source, DAY) == ArrivalGap(date(2026, 11, 17), 3, 9)
+    assert read_gap(tables.source, DAY.before(2)) is None
 
 
 # Days

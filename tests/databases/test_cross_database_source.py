@@ -15,6 +15,7 @@ from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.source import Source, find_by_id, find_similar
 from infer_app.database.listing.source_checks import check_ids, check_source
 from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.arrivals import read_gap
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.disagreement import Disagreement
 from infer_app.database.queries.figures import Figures
@@ -138,6 +139,7 @@ def answers(tables):
         "older days": list(day_queries.read_older_pending_days(DAY, ID)),
         "pending": list(day_queries.read_pending(DAY, ID)),
         "pending days": list(day_queries.read_pending_days(week, ID)),
+        "gap": read_gap(source, DAY.before(-9)),
         "problems": sorted(day_queries.find_problems(DAY, ID)),
         "predictions": [
             (row["image_id"], row["model_id"], row["location"]) for row in day_queries.read_predictions(DAY)

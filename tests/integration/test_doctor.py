@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import tomlkit
 
 from tests.support.projects import DATE
 
@@ -33,7 +34,7 @@ def findings(project, check, exit_code=0):
 @pytest.mark.parametrize(
     ("locations", "said", "fix"),
     [
-        (["0000.jpg", "0001.jpg"], "image 1, 0000.jpg: not an absolute path", "must be an absolute path or a URL"),
+        (["0000.jpg", "0001.jpg"], "image 1, 0000.jpg: not an absolute path", '[source] base = "/srv/photos"'),
         (
             ["/elsewhere/a.jpg"],
             "image 1, /elsewhere/a.jpg: outside the allowed roots",
@@ -50,6 +51,50 @@ def test_doctor_fails_where_a_run_finds_no_allowed_location(lab, locations, said
     assert (said in told, fix in hint, exit_code) == (True, True, 2)
     error = project.infer_json("run", "--date", DATE, exit_code=2)
     assert (error["error"], error["hint"]) == (told.removeprefix(f"{DATE}: "), hint)
+
+
+def without_roots(project):
+    config = project.folder / "infer.toml"
+    settings = tomlkit.parse(config.read_text())
+    settings["images"]["roots"] = []
+    config.write_text(tomlkit.dumps(settings))
+
+
+def test_doctor_without_roots_fails_with_the_words_of_the_run(lab):
+    project = lab("0000.jpg", "0001.jpg")
+    without_roots(project)
+    ((told, hint, _),) = findings(project, "locations", exit_code=2)
+    assert "(allowed: nothing)" in told
+    assert '[source] base = "/srv/photos"' in hint
+    assert project.infer_json("run", "--date", DATE, exit_code=2)["hint"] == hint
+
+
+def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab, monkeypatch):
+    project = lab("0000.jpg", "../photos/0001.jpg", "gone.jpg", "../infer.toml")
+    without_roots(project)
+    monkeypatch.setenv("INFER_SOURCE__BASE", "photos")
+    ((told, _, exit_code),) = findings(project, "locations")
+    assert ("image 4, ../infer.toml, read as" in told, exit_code) == (True, 0)
+    run = project.infer_json("run", "--date", DATE)
+    assert (run["predicted"], run["reasons"]) == (2, {"location_not_allowed": 1, "not_found": 1})
+    assert project.rows("SELECT image_id, location FROM infer_rejections ORDER BY 1") == [
+        ("3", "gone.jpg"),
+        ("4", "../infer.toml"),
+    ]
+    (project.photos / "gone.jpg").write_bytes((project.photos / "0000.jpg").read_bytes())
+    assert project.infer_json("run", "--date", DATE)["predicted"] == 1
+    assert "allowed   yes" in project.infer("explain", "--image", "3")
+    project.infer("report", "--date", DATE)
+    assert project.infer_json("bench", "--date", DATE, "--only", "turbo")["num_images"] == 4
+
+
+def test_a_base_that_is_not_there_ends_as_storage_that_is_gone(lab, monkeypatch):
+    project = lab("0000.jpg")
+    without_roots(project)
+    monkeypatch.setenv("INFER_SOURCE__BASE", "nowhere")
+    ((told, _, exit_code),) = findings(project, "roots", exit_code=14)
+    assert ("nowhere: No such file" in told, exit_code) == (True, 14)
+    project.infer("run", "--date", DATE, exit_code=14)
 
 
 def test_doctor_notes_images_that_a_run_would_reject_and_passes(lab):

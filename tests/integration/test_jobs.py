@@ -86,6 +86,14 @@ def test_a_success_that_talks_stays_silent(stub_infer):
     assert (job.returncode, job.stdout, job.stderr) == (0, "", "")
 
 
+def test_what_a_good_night_wants_to_be_looked_at_is_mailed(stub_infer):
+    project = stub_infer("echo out; echo 'attention: no images for 3 days'; echo err >&2")
+    job = daily("--limit", "7", DAILY_PROJECT=str(project))
+    command, *attention = job.stdout.splitlines()
+    assert command.startswith(f"{project}/.venv/bin/infer run --date yesterday --quiet --limit 7 in {project} on ")
+    assert (job.returncode, attention, job.stderr) == (0, ["attention: no images for 3 days"], "")
+
+
 def test_sigterm_reaches_infer_once_and_its_exit_code_comes_back(stub_infer):
     until_told = "touch started; until [[ $stop ]]; do sleep 0.1; done; exit 143"
     project = stub_infer(f"trap 'echo stopping; stop=yes' TERM; {until_told}")

@@ -298,5 +298,5 @@ def test_tables_of_the_first_version_are_refused_until_they_are_upgraded(project
             connection.execute(f"ALTER TABLE infer_runs DROP COLUMN {column}")
         connection.execute("UPDATE infer_migrations SET version_num = '0001'")
     assert run(project, exit_code=11)["hint"] == "run `infer db upgrade`"
-    assert "version 0003, was 0001" in project.infer("db", "upgrade")
+    assert "version 0004, was 0001" in project.infer("db", "upgrade")
     assert run(project)["predicted"] == NUM_PHOTOS

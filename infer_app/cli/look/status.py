@@ -46,6 +46,8 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                 if facts.counts.eligible or last:
                     rows.append((day, name, facts.counts, last, judge_day(facts)))
         rows.reverse()  # the newest day first
+        gap = project.day_queries.find_gap(today.before(1))
+    attention = [str(gap)] if gap else []
     if as_json:
         found = [
             {
@@ -61,7 +63,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
             }
             for day, name, counts, last, state in rows
         ]
-        print(json.dumps({"days": found}))
+        print(json.dumps({"days": found, "attention": attention}))
         return
     cells = [
         (day, name, _shown_state(state), *_numbers(counts), _remarks(last, state))
@@ -71,6 +73,8 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
         show_table(("day", "model", "state", "images", "predicted", "rejected", "pending", "remarks"), cells)
     else:
         print(f"no images and no runs in the last {days} days")
+    for text in attention:
+        print(f"attention: {text}")
 
 
 def _shown_state(state: DayState) -> Text:

@@ -98,6 +98,7 @@ def _versions(_: LoadedSettings) -> Iterator[Finding]:
 def _settings(loaded: LoadedSettings) -> Iterator[Finding]:
     changed = sum(1 for _, _, origin in loaded.flattened() if origin != "default")
     yield Finding("settings", f"{loaded.path}, {changed} set")
+    _ = loaded.watched  # raises UsageError if it contradicts [source]
 
 
 def _decoder(_: LoadedSettings) -> Iterator[Finding]:
@@ -126,7 +127,7 @@ def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator
     yesterday = Day.of(parse_date("yesterday", zone), zone)
     nearest = source.nearest_date(yesterday.before(-1))
     described = f"latest images on {nearest}" if nearest else "no images yet"
-    fix = "" if nearest else "`infer images add FOLDER`, or name your own table in [source]"
+    fix = "" if nearest else _how_to_list(loaded)
     timeless = source.count_without_time()
     if timeless:
         found = f"{timeless:,} {'image has' if timeless == 1 else 'images have'} no time, so no run covers them"
@@ -134,8 +135,14 @@ def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator
     settings = loaded.source
     name = settings.table if settings.query is None else "the query of [source]"
     yield Finding("source", f"{name}: {described}; days begin in {zone}", fix)
-    if loaded.roots or loaded.remote_access.places:  # without any, no image may be read, which _roots reports
+    if loaded.roots or loaded.remote_access.places or not loaded.lists_own_images:  # otherwise _roots reports it
         yield from _locations(loaded, source, nearest)
+
+
+def _how_to_list(loaded: LoadedSettings) -> str:
+    if loaded.watched:
+        return f"put images into {loaded.watched[0]}: `infer run` registers them"
+    return "`infer images add FOLDER`, or name your own table in [source]"
 
 
 def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> Iterator[Finding]:
@@ -160,18 +167,19 @@ def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> 
 
 
 def _roots(loaded: LoadedSettings) -> Iterator[Finding]:
-    if not loaded.roots and not loaded.remote_access.places and loaded.source.bytes is None:
-        yield Finding("roots", "none: no image may be read", "`infer images add FOLDER`, or set [images] roots", 2)
+    if not loaded.roots and not loaded.remote_access.places and loaded.lists_own_images:
+        yield Finding("roots", "none: no image may be read", "`infer images add FOLDER`, or set [images] watch", 2)
     for root in loaded.roots:
         try:
             empty = next(root.iterdir(), None) is None
         except OSError as error:
-            raise StorageUnavailable(
-                f"{root}: {error.strerror}", "is the image storage mounted and readable?"
-            ) from None
+            hint = "is the image storage mounted and readable? infer.toml names it in [images], or in [source] base"
+            raise StorageUnavailable(f"{root}: {error.strerror}", hint) from None
         if empty:
-            raise StorageUnavailable(f"{root} is empty", "is the image storage mounted?")
-        yield Finding("roots", f"{root} is there")
+            hint = "put your images there; if they should be there, is the image storage mounted?"
+            raise StorageUnavailable(f"{root} is empty", hint)
+        is_watched = root in loaded.watched
+        yield Finding("roots", f"{root} is there" + (", and a run registers what is new in it" if is_watched else ""))
 
 
 def _map(loaded: LoadedSettings) -> Iterator[Finding]:

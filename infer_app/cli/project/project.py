@@ -28,6 +28,7 @@ from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_ur
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
+PHOTOS = "photos"  # the folder that a new project watches
 TEMPLATE = """\
 # Settings of infer_app. Paths are relative to this file. Every key can be overridden by a variable
 # (INFER_RUN__LOOKBACK=1) and most by a flag; `infer config show --origin` shows what is in force.
@@ -45,13 +46,17 @@ url = "sqlite:///infer.db"
 # table = "photos"
 # id = "photo_id"
 # location = "path"
+# base = "/srv/photos"        # the folder that relative locations start at; it may be read unless roots are set
 # bytes = "picture"           # a column that holds the image itself, instead of its location
 # time = "uploaded_at"        # decides an image's day
 # time_zone = "UTC"           # of a time column that has none
 # query = "SELECT id, path AS location, taken AS added_at FROM photos WHERE site = 7"
 
 [images]
-# Folders that images may be read from. `infer images add` adds the folders it is given.
+# Folders, subfolders included, whose new images each run registers first, in the table that `infer images add` fills.
+# A file's own date decides its day.
+# watch = ["photos"]
+# Folders that images may be read from, besides those watched. `infer images add` adds the folders it is given.
 roots = []
 # map = { "/srv/photos" = "/photos" }  # what is recorded in the first folder lies in the second here, as in a container
 # max_bytes = 268435456
@@ -101,6 +106,26 @@ folder = "models"
 [webhook]
 # url = "https://…"           # POST of what --json prints
 """
+
+
+def watching(folder: str) -> str:
+    """Return the template with a folder whose new images each run registers."""
+    return TEMPLATE.replace('# watch = ["photos"]', f'watch = ["{folder}"]')
+
+
+def init(folder: Path | None = None) -> None:
+    """Write infer.toml for a folder of photos, which is made if it is missing; keep an existing file."""
+    photos = (folder or Path()) / PHOTOS
+    is_new = not ((folder or Path()) / DEFAULT_CONFIG).exists()
+    write_config(folder, watching(PHOTOS))
+    if is_new:
+        try:
+            photos.mkdir(exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"can't make {photos}: {error.strerror}", "name another folder in [images] watch"
+            ) from None
+        print(f"put your photos into {photos}: each `infer run` registers what is new there ([images] watch)")
 
 
 def write_config(folder: Path | None = None, settings: str = TEMPLATE, mode: int = 0o666) -> Path:

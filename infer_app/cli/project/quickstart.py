@@ -20,7 +20,7 @@ from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.pipeline.execution_plan import measure_speeds_here
-from infer_app.settings.load import load_settings
+from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 
 MODEL = "efficientnet-lite0"
 # The network's own preprocessing: a square of 7/8 of the shorter side, bicubic, (x - 127) / 128.
@@ -34,9 +34,28 @@ def make_demo(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"can't make {folder}: {error.strerror}", "name a folder that can be made") from None
-    config = project.write_config(folder)
+    config = folder / DEFAULT_CONFIG
+    is_new = not config.exists()
+    try:
+        _make(folder)
+    except BaseException:  # a half-made project would look like one that works
+        if is_new:
+            config.unlink(missing_ok=True)
+        raise
+    _show(config)
+    (page,) = write_reports(ReportRequest("yesterday", [MODEL], None, config))
+    print(f"\nThe day on one page: {page.html}")
+    infer = "infer" if shutil.which("infer") else Path(sys.argv[0]).absolute()
+    print(f"\nNext, in {folder}:")
+    print(f"  {infer} run --date yesterday        # again: nothing new, nothing changes")
+    print(f"  {infer} run --date today --dry-run  # after you copied photos into photos/: how long will they take?")
+    print(f"  {infer} run --date today            # registers and predicts them")
+
+
+def _make(folder: Path) -> None:
+    config = project.write_config(folder, project.watching(project.PHOTOS))
     loaded = load_settings(config)
-    demo_assets.copy_photos(folder / "photos")
+    demo_assets.copy_photos(folder / project.PHOTOS)
     demo_assets.write_labels(folder / "imagenet-labels.txt")
     request = BuildRequest(
         source="infer_app.cli.project.demo_assets:efficientnet_lite0",
@@ -50,21 +69,13 @@ def make_demo(folder: Path) -> None:
     artifact = add_variants(build_model(request, loaded.models_folder), None, print)
     measure_speeds_here(artifact)
     print(f"model {MODEL} {artifact.manifest.model_id} with {len(artifact.manifest.golden)} golden images")
-    project.add([folder / "photos"], "yesterday", config)
+    project.add([folder / project.PHOTOS], "yesterday", config)
     exit_code = run_command.run(RunOptions(model=[MODEL], config=config))
     if exit_code:
         raise InferError(
             f"the run ended with exit code {exit_code}",
             f"`infer doctor --config {shlex.quote(str(config))}` checks what a run needs",
         )
-    _show(config)
-    (page,) = write_reports(ReportRequest("yesterday", [MODEL], None, config))
-    print(f"\nThe day on one page: {page.html}")
-    infer = "infer" if shutil.which("infer") else Path(sys.argv[0]).absolute()
-    print(f"\nNext, in {folder}:")
-    print(f"  {infer} run --date yesterday        # again: nothing new, nothing changes")
-    print(f"  {infer} images add FOLDER           # your own photos, for today")
-    print(f"  {infer} run --date today --dry-run  # how long will they take on this machine?")
 
 
 def _show(config: Path) -> None:

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from infer_app.cli.run.notifications import RunSession, notifying
-from infer_app.cli.run.run_output import print_dry_run_summary, print_summary
+from infer_app.cli.run.registration import register_new
+from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.cli.terminal.options import BackfillOptions, DaysOptions, RunOptions
 from infer_app.day import Day, each_date, parse_date
@@ -61,18 +62,22 @@ def _run_days(
     artifacts = choose_artifacts(loaded)
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
     session.start(days, models, loaded.shown_url)
+    registration = register_new(loaded, days)
     summary = run_days(loaded, artifacts, days, _limits(options), Progress(options.quiet), trace)
-    session.end(summary.to_json(), summary.outcomes, summary.exit_code)
+    output = RunOutput(summary, days, options, registration)
+    session.end(output.to_json(), summary.outcomes, summary.exit_code)
     bind_models(models)
     with tolerate_closed_stream(sys.stdout):  # at once: notifications are sent next, which may take seconds
-        print_summary(summary, days, options)
+        output.print()
     return summary.exit_code
 
 
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, trace: Trace | None) -> int:
-    measured = dry_run_days(loaded, choose_artifacts(loaded), days, _limits(options), Progress(options.quiet), trace)
+    artifacts = choose_artifacts(loaded)
+    registration = register_new(loaded, days, dry_run=True)
+    measured = dry_run_days(loaded, artifacts, days, _limits(options), Progress(options.quiet), trace)
     exit_code = gravest([report.exit_code for reports, _ in measured for report in reports])
-    print_dry_run_summary(measured, exit_code, options.as_json)
+    print_dry_run_summary(measured, exit_code, options.as_json, registration)
     return exit_code
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import asdict
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
+from typing import Any
 
-from infer_app.cli.terminal.options import DaysOptions
+from infer_app.cli.run.registration import Registration, describe
+from infer_app.cli.terminal.options import DaysOptions, RunOptions
 from infer_app.day import Day
 from infer_app.domain import RunReport
 from infer_app.pipeline.run_days import ModelResult, RunSummary
@@ -19,44 +22,79 @@ from infer_app.telemetry.summary_line import Forecast, describe_state, node_cost
 log = logging.getLogger(__name__)
 
 
-def print_summary(summary: RunSummary, days: Sequence[Day], options: DaysOptions) -> None:
-    """Print the results of each model, or one JSON object; log the models that were not run."""
-    for failure in summary.failures:
-        log.error("%s was not run: %s (%s)", failure.name, failure.error, failure.error.hint)
-    if options.as_json:
-        print(json.dumps(summary.to_json()))
-        return
-    if options.quiet and summary.exit_code == 0:
-        return
-    for result in summary.results:
-        if len(summary.results) + len(summary.failures) > 1:
-            print(f"{result.last.model}:")
-        _print_result(result, days, summary.nearest)
+@dataclass(frozen=True, slots=True)
+class RunOutput:
+    """What `infer run` and `infer backfill` print at the end."""
 
+    summary: RunSummary
+    days: Sequence[Day]
+    options: DaysOptions
+    registration: Registration | None
 
-def _print_result(result: ModelResult, days: Sequence[Day], nearest: date | None) -> None:
-    last = result.last
-    for report in result.reports[:-1]:
-        if report.selected or report.day.pending:
-            _print_rejected(report)
-            print(summary_line(report))
-    _print_rejected(last)
-    if older := result.older:
-        command = backfill_command(older.first, older.last, model_option(last.model))
-        verb = "is" if older.num_images == 1 else "are"
-        print(
-            f"{counted(older.num_images, 'image')} older than the look-back {verb} pending: `{command}` predicts them"
-        )
-    if result.day_state.notes:
-        print(describe_state(result.day_state))
-    if last.selected:
-        _print_costs(last)
-    elif not last.day.eligible:
-        no_images = f"no images on {days[-1]}; the nearest day that has any is {nearest}"
-        print(no_images if nearest else "there are no images at all")
-    if result.rest:
-        print(f"if it goes on now: {result.rest.describe(_now())}")
-    print(summary_line(last))
+    def to_json(self) -> dict[str, Any]:
+        registered = self.registration and self.registration.to_json()
+        return self.summary.to_json() | {"registered": registered, "attention": list(self._attention())}
+
+    def print(self) -> None:
+        """Print the results of each model, or one JSON object; log the models that were not run."""
+        summary = self.summary
+        for failure in summary.failures:
+            log.error("%s was not run: %s (%s)", failure.name, failure.error, failure.error.hint)
+        if self.options.as_json:
+            print(json.dumps(self.to_json()))
+            return
+        for text in self._attention():  # also if --quiet: jobs/daily.sh passes these lines on
+            print(f"attention: {text}")
+        if self.options.quiet and summary.exit_code == 0:
+            return
+        for result in summary.results:
+            if len(summary.results) + len(summary.failures) > 1:
+                print(f"{result.last.model}:")
+            self._print_result(result)
+
+    def _attention(self) -> Iterator[str]:
+        if self.registration is not None:
+            yield from describe(self.registration, self._backfill)
+        if self.summary.gap is not None and isinstance(self.options, RunOptions):
+            yield str(self.summary.gap)
+        if self.registration is not None and not self.registration.earlier:
+            yield from (text for result in self.summary.results for text in self._about_older(result))
+
+    def _about_older(self, result: ModelResult) -> Iterator[str]:
+        if older := result.older:
+            verb = "is" if older.num_images == 1 else "are"
+            command = backfill_command(older.first, older.last, self._options(result.last.model))
+            images = counted(older.num_images, "image")
+            yield f"{images} older than the look-back {verb} pending: `{command}` predicts them"
+
+    def _options(self, model: str | None = None) -> str:
+        names = self.options.model or ([model] if model else [])
+        config = f" --config {shlex.quote(str(self.options.config))}" if self.options.config else ""
+        return "".join(map(model_option, names)) + config
+
+    def _backfill(self, first: date, last: date) -> str:
+        return backfill_command(first, last, self._options())
+
+    def _print_result(self, result: ModelResult) -> None:
+        last = result.last
+        for report in result.reports[:-1]:
+            if report.selected or report.day.pending:
+                _print_rejected(report)
+                print(summary_line(report))
+        _print_rejected(last)
+        if self.registration is None:
+            for text in self._about_older(result):
+                print(text)
+        if result.day_state.notes:
+            print(describe_state(result.day_state))
+        if last.selected:
+            _print_costs(last)
+        elif not last.day.eligible:
+            no_images = f"no images on {self.days[-1]}; the nearest day that has any is {self.summary.nearest}"
+            print(no_images if self.summary.nearest else "there are no images at all")
+        if result.rest:
+            print(f"if it goes on now: {result.rest.describe(_now())}")
+        print(summary_line(last))
 
 
 def _print_rejected(report: RunReport) -> None:
@@ -79,7 +117,10 @@ def _now() -> datetime:
 
 
 def print_dry_run_summary(
-    measured: Sequence[tuple[Sequence[RunReport], Forecast]], exit_code: int, as_json: bool
+    measured: Sequence[tuple[Sequence[RunReport], Forecast]],
+    exit_code: int,
+    as_json: bool,
+    registration: Registration | None = None,
 ) -> None:
     """Print the reports and the forecast of each group of models, or one JSON object."""
     if as_json:
@@ -89,8 +130,12 @@ def print_dry_run_summary(
             for report in reports
         ]
         several = {"models": models} if len(models) > 1 else {}
-        print(json.dumps(models[0] | {"exit_code": exit_code} | several))
+        registered = {"registered": registration and registration.to_json()}
+        print(json.dumps(models[0] | {"exit_code": exit_code} | registered | several))
         return
+    if registration is not None and registration.added:
+        new = f"{registration.added:,} new {'image is' if registration.added == 1 else 'images are'}"
+        print(f"dry run, nothing registered: {new} not in these figures; `infer run` registers them first")
     for reports, rest in measured:
         if len(measured) > 1:
             print(f"{' and '.join(report.model for report in reports)}:")

@@ -27,7 +27,6 @@ from sqlalchemy import (
     case,
     func,
     inspect,
-    literal_column,
     null,
     select,
 )
@@ -36,14 +35,13 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.time_column import read_time
-from infer_app.locations import is_local
+from infer_app.locations import IMAGE_SUFFIXES, as_location, is_relative, is_remote
 
 SAMPLE_ROWS = 200  # read of each table
 SHOWN = 5
-FOLDER = "/srv/photos"  # placeholder for the folder that relative locations are relative to
 MAX_CHARS = 4096  # read of a text: the longest path
 _SMALL = (Boolean, Date, DateTime, Enum, Integer, Numeric, Uuid)  # types without large values
-_IMAGE = re.compile(r"\.(jpe?g|png|webp|bmp|gif|tiff?)([?#].*)?$", re.IGNORECASE)
+_IMAGE = re.compile(rf"({'|'.join(map(re.escape, IMAGE_SUFFIXES))})([?#].*)?$", re.IGNORECASE)
 _OWN = "infer_"
 _SYSTEM_SCHEMAS = ("information_schema", "pg_catalog", "pg_toast", "mysql", "performance_schema", "sys")
 # The day of an image is that of its arrival. The time when it was taken differs, and is often unknown.
@@ -82,7 +80,6 @@ class Proposal:
     index: str | None  # the statement that creates the missing index for reading a day
     folder: str | None  # that contains all local locations of the sample
     not_local: str | None  # a location that is no absolute path: relative or a URL
-    query: str  # lists the images with absolute paths, if their locations are relative to FOLDER
     share: float  # of the sampled locations that name an image file
 
 
@@ -130,11 +127,10 @@ def _inspect(connection: Connection, name: str, schema: str | None) -> Proposal 
         location=location,
         time=time,
         other_times=tuple(other_times),
-        samples=tuple((row[identity], str(row[location]), row[time.name]) for row in rows[:SHOWN]),
+        samples=tuple((row[identity], as_location(row[location]), row[time.name]) for row in rows[:SHOWN]),
         index=_missing_index(connection, table, time.name, identity),
         folder=_common_folder(seen),
-        not_local=next((location for location in seen if not is_local(location)), None),
-        query=_absolute_query(connection, table, identity, location, time.name),
+        not_local=next((one for one in seen if is_relative(one) or is_remote(one)), None),
         share=share,
     )
 
@@ -213,13 +209,6 @@ def _missing_index(connection: Connection, table: Table, time: str, identity: st
     quote = connection.dialect.identifier_preparer.quote
     where = ".".join(quote(part) for part in (table.schema, table.name) if part)
     return f"CREATE INDEX {quote(f'ix_{table.name}_{time}')} ON {where} ({quote(time)}, {quote(identity)});"
-
-
-def _absolute_query(connection: Connection, table: Table, identity: str, location: str, time: str) -> str:
-    """Return a SELECT of id, location and time under their own names, with FOLDER before each location."""
-    absolute = literal_column(f"'{FOLDER}/'", String).concat(table.c[location]).label(location)
-    query = select(table.c[identity], absolute, table.c[time])
-    return " ".join(str(query.compile(dialect=connection.dialect)).split())
 
 
 def _common_folder(locations: Sequence[str]) -> str | None:

@@ -149,6 +149,18 @@ class Source:
         nearest = min(found, key=lambda time: abs(time - day.start), default=None)
         return None if nearest is None else nearest.astimezone(find_zone(day.zone)).date()
 
+    def latest_date(self, day: Day) -> date | None:
+        """Return the date, in the day's zone, of the latest image up to the end of the day, or None."""
+        with self.database.read() as connection:
+            _, end = self._bounds(connection, day)
+            times = select(self.time).select_from(self.relation).where(self.time < end)
+            latest = read_time(connection.scalar(times.order_by(self.time.desc()).limit(1)), self.zone)
+        return None if latest is None else latest.astimezone(find_zone(day.zone)).date()
+
+    def has_images(self, day: Day) -> bool:
+        with self.database.read() as connection:
+            return connection.execute(self.in_day(connection, day).limit(1)).first() is not None
+
     def _older_bounds(self, connection: Connection, day: Day, num_images: int) -> Bounds:
         start, _ = self._bounds(connection, day)
         times = select(self.time).select_from(self.relation).where(self.time < start)

@@ -14,6 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Subquery, func, or_, select
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.listing.time_column import read_time
+from infer_app.database.queries.arrivals import ArrivalGap, read_gap
 from infer_app.database.queries.audit import audit
 from infer_app.database.results.conditions import (
     count_rows,
@@ -159,6 +160,10 @@ class DayQueries:
                     failure = None if row[3] is None else StoredFailure(*row[3:])
                     time = read_time(row[2], self._source.zone)
                     yield PendingImage(row[0], as_location(row[1]), time, failure)
+
+    def find_gap(self, day: Day) -> ArrivalGap | None:
+        """Return since when images have stopped coming, if they had come regularly."""
+        return read_gap(self._source, day)
 
     def find_problems(self, day: Day, model_id: str) -> list[str]:
         """Return a message for each problem with the day's rows; an empty list means that the counts add up."""

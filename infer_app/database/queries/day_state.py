@@ -31,6 +31,7 @@ class DayFacts:
     older_pending: int = 0
     images_before: Sequence[int] = ()  # of each of the days before; empty while more images may come
     problems: Sequence[str] = ()  # found by an audit of the rows, which only the report makes
+    gap: str = ""  # since when no images have come, of a day without images; only the report asks
 
 
 def judge_day(facts: DayFacts) -> DayState:
@@ -45,6 +46,7 @@ def judge_day(facts: DayFacts) -> DayState:
         f"{facts.counts.pending:,} pending" if facts.counts.pending else "",
         _about_early_end(facts),
         _about_number(facts),
+        facts.gap,
         f"{facts.older_pending:,} of earlier days pending" if facts.older_pending else "",
     ]
     known = tuple(filter(None, notes))

@@ -22,7 +22,7 @@ from infer_app.database.results.vectors import Vectors
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSION = "0003"  # that of the newest migration
+VERSION = "0004"  # that of the newest migration
 MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
@@ -35,6 +35,7 @@ images = Table(
     Column("added_at", Microseconds, nullable=False),
     Column("size", BigInteger),  # bytes
     Column("sha256", String(64)),
+    Column("modified", Double),  # seconds since the epoch, of the file when it was registered or last looked at
     UniqueConstraint("location", name="uq_infer_images_location"),
     Index("ix_infer_images_added_at_id", "added_at", "id"),  # the key that a day's pages are read by
 )

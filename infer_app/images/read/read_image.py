@@ -152,7 +152,10 @@ def local_path(location: str, path_map: PathMapping = NO_MAPPING) -> str:
     if "://" in location:
         scheme = location.split("://", 1)[0]
         raise BadImage(Reason.LOCATION_NOT_ALLOWED, f"scheme {scheme!r} is not known")
-    raise BadImage(Reason.LOCATION_NOT_ALLOWED, "not an absolute path")
+    path = path_map.resolved(location)
+    if path is None:
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, "not an absolute path")
+    return path
 
 
 def _path_of_uri(uri: str) -> str:

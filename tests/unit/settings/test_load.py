@@ -203,3 +203,27 @@ def test_the_rest_of_a_password_with_an_unescaped_at_is_not_taken_for_a_host_and
         print(loaded.shown_url)
     assert "canary" not in f"{caught.value.message} {caught.value.hint}"
     assert "%40" in caught.value.hint
+
+
+def test_watched_folders_and_the_base_may_be_read_unless_roots_are_set(tmp_path):
+    config = write(tmp_path, '[images]\nwatch = ["photos", "photos/2026", "../more", "photos"]\n')
+    loaded = load(config)
+    assert loaded.watched == (tmp_path / "photos", tmp_path.parent / "more")
+    assert loaded.roots == (tmp_path / "photos", tmp_path / "photos/2026", tmp_path.parent / "more")
+    config = write(tmp_path, '[source]\nbase = "shots"\n')
+    assert load(config).roots == (tmp_path / "shots",)
+    assert load(config, environ={"INFER_IMAGES__ROOTS": "/a"}).roots == (Path("/a"),)
+    mapped = load(config, environ={"INFER_IMAGES__MAP": f"{tmp_path}/shots=/shots"})
+    assert mapped.roots == (Path("/shots"),)
+    assert mapped.path_map.resolved("a/b.jpg") == "/shots/a/b.jpg"
+
+
+def test_a_base_is_a_folder(tmp_path):
+    with pytest.raises(UsageError, match="it is a folder of this machine"):
+        load(write(tmp_path, '[source]\nbase = "s3://shots/"\n'))
+
+
+def test_watching_needs_our_own_list(tmp_path):
+    loaded = load(write(tmp_path, '[images]\nwatch = ["photos"]\n[source]\nquery = "SELECT 1"\n'))
+    with pytest.raises(UsageError, match=r"\[images\] watch registers files in our own list"):
+        _ = loaded.watched

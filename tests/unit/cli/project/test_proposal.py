@@ -1,13 +1,17 @@
-import re
+import shlex
 import sqlite3
+from pathlib import Path
 
 import pytest
+from infer_app.pipeline.executor_factory import read_limits
 
-from infer_app.cli.project.project import upgrade
+from infer_app.cli.project.doctor import examine
+from infer_app.cli.project.project import upgrade, write_config
 from infer_app.cli.project.proposal import init_from
 from infer_app.database.project_database import open_project_database
-from infer_app.domain import ImageRef
-from infer_app.errors import DatabaseUnavailable
+from infer_app.errors import DatabaseUnavailable, UsageError
+from infer_app.images.read.read_image import read_image
+from infer_app.pipeline.outage_guard import SET_BASE
 from infer_app.settings.load import load_settings
 from tests.conftest import DAY
 
@@ -27,19 +31,77 @@ def init(tmp_path, capsys):
     return propose
 
 
-def test_relative_locations_get_a_query_that_makes_them_absolute(init, tmp_path):
-    told = init("a.jpg", "2026/b.jpg")
-    assert "locations such as a.jpg are no absolute paths" in told
-    query, roots = re.search(r"\[source\] (query = .*)\n +\[images\] (roots = .*)", told).groups()
+def test_relative_locations_are_resolved_against_the_folder_that_has_their_files(init, tmp_path):
+    for name in ("x/decoy/a.jpg", "x/shots/a.jpg", "x/shots/2026/b.jpg"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"1")
+    told = init("a.jpg", "2026/b.jpg", "c.jpg")
+    assert 'locations are relative: [source] base = "x/shots" is where their files were found' in told
+    assert told.count("not found") == 1
+    assert f"{tmp_path}/x/shots/2026/b.jpg"[-20:] in told.replace("\n", "")
     config = tmp_path / "infer.toml"
-    written = config.read_text().replace("\n[source]\n", f"\n[source]\n{query}\n").replace("roots = []", roots)
-    config.write_text(written)
     loaded = load_settings(config)
     upgrade(None, config)
     with open_project_database(loaded, read_only=True) as project:
         found = list(project.source.select_new(DAY, ""))
-    assert found == [ImageRef("1", "/srv/photos/a.jpg"), ImageRef("2", "/srv/photos/2026/b.jpg")]
-    assert [str(root) for root in loaded.roots] == ["/srv/photos"]
+    assert [ref.location for ref in found] == ["a.jpg", "2026/b.jpg", "c.jpg"]  # as they are recorded
+    assert loaded.roots == (tmp_path / "x/shots",)
+    read = read_image("2026/b.jpg", read_limits(loaded))
+    assert read.data == b"1"
+
+
+def test_relative_locations_without_files_get_a_commented_base_and_the_words_of_doctor(init, tmp_path, capsys):
+    told = init("a.jpg", "2026/b.jpg")
+    assert f"locations such as a.jpg are relative, and no folder here has their files: {SET_BASE}" in told
+    assert '# base = "/srv/photos"' in (tmp_path / "infer.toml").read_text()
+    upgrade(None, tmp_path / "infer.toml")
+    assert examine(None, False, tmp_path / "infer.toml") == 2
+    assert f"fix: {SET_BASE}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("where", ["variable", "infer.toml"])
+def test_the_roots_that_are_set_already_are_searched_too(init, tmp_path, monkeypatch, where):
+    elsewhere = tmp_path / "far/away/from/all/of/it"
+    elsewhere.mkdir(parents=True)
+    (elsewhere / "a.jpg").write_bytes(b"1")
+    if where == "variable":
+        monkeypatch.setenv("INFER_IMAGES__ROOTS", str(elsewhere))
+        assert 'base = "far/away/from/all/of/it"' in init("a.jpg")
+        return
+    (tmp_path / "infer.toml").write_text(f'[images]\nroots = ["{elsewhere}"]\n')
+    with pytest.raises(UsageError):
+        init("a.jpg")
+
+
+def test_an_infer_toml_that_differs_is_kept_and_shown_and_ends_in_an_error(init, tmp_path, capsys):
+    config = tmp_path / "infer.toml"
+    write_config(tmp_path)
+    before = config.read_text()
+    with pytest.raises(UsageError, match=r"infer\.toml exists and differs in 6 lines") as caught:
+        init("/srv/photos/a.jpg")
+    told = capsys.readouterr().out
+    assert 'has       url = "sqlite:///infer.db"\n    proposed  url = "sqlite:////' in told
+    assert 'has       no table\n    proposed  table = "the shots"' in told
+    assert "`mv " in caught.value.hint
+    assert config.read_text() == before
+    _, old, new = shlex.split(caught.value.hint.split("`")[1])
+    Path(old).rename(new)
+    init_from(f"sqlite:///{tmp_path / 'lab.db'}", folder=tmp_path)
+    init_from(f"sqlite:///{tmp_path / 'lab.db'}", folder=tmp_path)  # it says the same: nothing to do
+    assert "exists and says the same" in capsys.readouterr().out
+
+
+def test_the_password_of_an_infer_toml_that_differs_is_not_shown(init, tmp_path, capsys):
+    (tmp_path / "infer.toml").write_text('[database]\nurl = "postgresql://me:geheim@host/lab"\n')
+    with pytest.raises(UsageError):
+        init("/srv/photos/a.jpg")
+    assert "geheim" not in capsys.readouterr().out
+
+
+def test_an_infer_toml_that_can_not_be_read_is_not_replaced(init, tmp_path):
+    (tmp_path / "infer.toml").write_text("[database\n")
+    with pytest.raises(UsageError, match="exists and can't be read"):
+        init("/srv/photos/a.jpg")
 
 
 @pytest.mark.parametrize(
@@ -56,6 +118,7 @@ def test_what_has_no_folder_is_told_how_to_allow_it(init, locations, said):
 
 
 def test_a_file_that_is_not_there_is_named_and_not_made(tmp_path):
-    with pytest.raises(DatabaseUnavailable, match=r"nothere\.db does not exist"):
+    with pytest.raises(DatabaseUnavailable, match=r"nothere\.db does not exist") as caught:
         init_from(f"sqlite:///{tmp_path / 'nothere.db'}", folder=tmp_path)
+    assert "`infer init` without --database" in caught.value.hint
     assert list(tmp_path.iterdir()) == []

@@ -2,8 +2,10 @@ import sys
 
 import pytest
 
+from infer_app.cli.project import demo_assets, project
 from infer_app.cli.project.quickstart import make_demo
 from infer_app.errors import UsageError
+from infer_app.settings.load import load_settings
 
 
 @pytest.mark.parametrize(
@@ -15,3 +17,28 @@ def test_a_quickstart_without_its_packages_writes_nothing(tmp_path, monkeypatch,
         make_demo(tmp_path / "demo")
     assert "infer_app[demo]" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("had_one", [False, True])
+def test_a_quickstart_that_fails_leaves_no_infer_toml_behind(tmp_path, monkeypatch, had_one):
+    def fail(_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(demo_assets, "check_installed", lambda: None)
+    monkeypatch.setattr(demo_assets, "copy_photos", fail)
+    if had_one:
+        project.write_config(tmp_path)
+    with pytest.raises(OSError, match="the disk is full"):
+        make_demo(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == (["infer.toml"] if had_one else [])
+
+
+def test_a_project_for_photos_watches_a_folder_that_is_made(tmp_path, capsys):
+    project.init(tmp_path)
+    assert load_settings(tmp_path / "infer.toml").watched == (tmp_path / "photos",)
+    assert (tmp_path / "photos").is_dir()
+    assert "put your photos into" in capsys.readouterr().out
+    (tmp_path / "photos").rmdir()
+    project.init(tmp_path)
+    assert "exists and was not changed" in capsys.readouterr().out
+    assert not (tmp_path / "photos").exists()

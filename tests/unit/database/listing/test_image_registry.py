@@ -3,7 +3,14 @@ from datetime import datetime
 from sqlalchemy import select
 
 from infer_app.database.listing import image_registry
-from infer_app.database.listing.image_registry import add_images, count_images, find_images
+from infer_app.database.listing.image_registry import (
+    FolderScan,
+    add_images,
+    count_images,
+    find_images,
+    register,
+    suffix_of,
+)
 from infer_app.database.results.schema import images
 
 NOON = datetime(2026, 11, 20, 12)
@@ -62,3 +69,30 @@ def test_names_are_stored_as_the_text_they_are(database, tmp_path):
     (path,) = make(tmp_path, "'; DROP TABLE infer_images; --\"é\n.jpg")
     add_images(database, [path], NOON)
     assert [row.location for row in registered(database)] == [str(path)]
+
+
+def test_a_scan_yields_size_and_time_and_keeps_what_it_can_not_read(tmp_path):
+    make(tmp_path, "a.jpg", "b/c.JPG", "b/.hidden/d.jpg")
+    (tmp_path / "loop").symlink_to(tmp_path)  # a link to a folder is not followed
+    (tmp_path / "gone.jpg").symlink_to(tmp_path / "nowhere")
+    (tmp_path / "circle.jpg").symlink_to(tmp_path / "circle.jpg")
+    scan = FolderScan(str(tmp_path))
+    facts = {name: (tmp_path / name).stat() for name in ("a.jpg", "b/c.JPG")}
+    assert sorted(scan) == [(str(tmp_path / name), 5, one.st_mtime) for name, one in facts.items()]
+    missing = FolderScan(str(tmp_path / "missing"))
+    assert list(missing) == []
+    assert missing.unreadable == [f"{tmp_path / 'missing'}: No such file or directory"]
+
+
+def test_suffixes_are_those_of_the_name():
+    assert [suffix_of(name) for name in ("a.JPG", "a", "a.b.png", "a.")] == [".jpg", "", ".png", "."]
+
+
+def test_looking_at_known_files_writes_nothing(database, tmp_path, monkeypatch):
+    make(tmp_path, "1.jpg", "2.jpg")
+    assert sum(len(one.new) for one in register(database, FolderScan(str(tmp_path / "x")), None)) == 0
+    scan = FolderScan(str(tmp_path))
+    photos = [file for file in scan if file.location.endswith(".jpg")]
+    assert sum(len(one.new) for one in register(database, photos, None)) == 2
+    monkeypatch.setattr(database, "write", None)
+    assert [(one.num_images, one.new, one.changed) for one in register(database, photos, None)] == [(2, [], [])]

@@ -1,7 +1,9 @@
 import pytest
+from PIL import Image
 
 from infer_app.domain import Reason
 from infer_app.images.decode.formats import check_png_end, sniff, webp_size
+from infer_app.locations import IMAGE_SUFFIXES
 from tests.support.jpegs import encoded, exif, picture
 from tests.support.refusals import refusal
 
@@ -30,6 +32,11 @@ NO_IMAGES = {
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_format_is_told_by_its_content(name: str):
     assert sniff(encoded(picture(), FORMATS[name])) == name
+
+
+def test_the_suffixes_of_watched_folders_are_those_of_formats_that_are_decoded():
+    Image.init()
+    assert {Image.EXTENSION[suffix] for suffix in IMAGE_SUFFIXES} == set(FORMATS.values())
 
 
 @pytest.mark.parametrize("signature", [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"])
