@@ -208,7 +208,8 @@ def predictions(
 ) -> None:
     """List the predictions of a day or of a range of days.
 
-    There is one for each image and model name, made by the newest version that has one.
+    There is one for each image and model name: that of the version in use or, where it has none, of the version that
+    was in use before.
     """
     from infer_app.cli.look.results import show_predictions
 
@@ -280,7 +281,10 @@ def explain(
 
 @app.command(rich_help_panel=INSPECT)
 def compare(
-    models: Annotated[tuple[str, str], typer.Option("--models", metavar="A B", help="Two models, each by name or id.")],
+    models: Annotated[
+        tuple[str, str],
+        typer.Option("--models", metavar="A B", help="Two models or two versions of one, each as NAME or NAME@ID."),
+    ],
     date: Date = "yesterday",
     limit: Annotated[
         int, typer.Option("--limit", min=1, metavar="N", help="Show at most this many label pairs and images.")

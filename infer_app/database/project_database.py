@@ -12,6 +12,7 @@ from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_source
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.migrate import check_schema, upgrade
+from infer_app.database.results.model_versions import all_in_use, read_versions
 from infer_app.database.results.runs import RunStore
 from infer_app.errors import DatabaseUnavailable
 from infer_app.settings.load import LoadedSettings
@@ -50,6 +51,19 @@ def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> It
             upgrade(database)
         check_schema(database)
         yield database
+
+
+def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
+    """Return the id of the version in use of each name; empty if there is no database file yet.
+
+    Raises DatabaseUnavailable or SchemaOutdated.
+    """
+    with Database(loaded.database_url, read_only=True) as database:
+        if database.sqlite_file is not None and not database.sqlite_file.exists():
+            return {}
+        check_schema(database)
+        with database.read() as connection:
+            return all_in_use(read_versions(connection))
 
 
 @contextmanager

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 
-from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.project_database import ProjectDatabase, open_project_database, read_in_use
 from infer_app.database.results.runs import RunModel
 from infer_app.day import Day
 from infer_app.domain import Alternative, Recipe
-from infer_app.errors import UsageError
+from infer_app.errors import ModelError, UsageError
 from infer_app.handlers.handler_spec import CacheSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.locations import RemoteAccess
-from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts
+from infer_app.model_names import short_name
+from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts, versions_of
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.selection.variant_selection import AUTO
 from infer_app.pipeline.execution_plan import ExecutionPlan, plan_together
@@ -105,7 +106,7 @@ def open_job(
         @contextmanager
         def open_with(resume_variant: Sequence[str | None]) -> Iterator[Job]:
             plans = plan_together(loaded, artifacts, resume_variant)
-            models = tuple(_run_model(*one) for one in zip(artifacts, plans, strict=True))
+            models = tuple(_run_model(loaded, *one) for one in zip(artifacts, plans, strict=True))
             alternatives = plans[0].alternatives if len(plans) == 1 else ()
             resume = open_with if run.variant == AUTO else None
             read = read_limits(loaded)
@@ -118,14 +119,22 @@ def open_job(
             yield job
 
 
-def _run_model(artifact: Artifact, plan: ExecutionPlan) -> RunModel:
+def _run_model(loaded: LoadedSettings, artifact: Artifact, plan: ExecutionPlan) -> RunModel:
     manifest = artifact.manifest
     values, of_model = (plan.variant, plan.workers, plan.threads), names_and_ids([(manifest.name, manifest.model_id)])
     log.info("%s runs as %s, %d workers x %d threads", manifest.name, *values, extra=of_model)
     for variant, why in plan.choice.passed_over.items():
         log.info("%s was passed over: %s", variant, why, extra=of_model)
     facts = json.loads(manifest.to_json())
-    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over)
+    may_be_put_in_use = _runs_unasked(loaded, artifact)
+    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over, may_be_put_in_use)
+
+
+def _runs_unasked(loaded: LoadedSettings, artifact: Artifact) -> bool:
+    """Return whether a plain run takes this version while none of its name is in use; others are only tried."""
+    is_flag = "flag" in (loaded.origins.get("run.model"), loaded.origins.get("run.models"))
+    oldest = versions_of(loaded.models_folder, artifact.manifest.name)[-1]
+    return oldest.folder == artifact.folder or (bool(loaded.model_names) and not is_flag)
 
 
 def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
@@ -149,29 +158,71 @@ def _check_places(remote: RemoteAccess) -> None:
             check_installed(place)
 
 
-def choose_artifacts(loaded: LoadedSettings) -> list[Artifact]:
-    """Return the models named in the settings, else the only one there is. Raises UsageError if there are several."""
+def choose_names(loaded: LoadedSettings) -> list[str]:
+    """Return what the settings name, as NAME, NAME@ID or ID, else the names of all models.
+
+    Raises UsageError if there is no model.
+    """
     if names := loaded.model_names:
-        return [find_artifact(loaded.models_folder, name) for name in names]
+        return list(names)
     artifacts, damaged = scan_artifacts(loaded.models_folder)
     found = sorted({artifact.manifest.name for artifact in artifacts})
     if damaged and not found:
         raise damaged[0]
-    for error in damaged:
-        log.warning("left out: %s (%s)", error, error.hint)
     if not found:
         raise UsageError(f"no model in {loaded.models_folder}", "make one with `infer model build SOURCE --name NAME`")
-    if len(found) > 1:
-        raise UsageError(f"which model? there are {', '.join(found)}", 'name one with --model or [run] model = "…"')
-    return [find_artifact(loaded.models_folder, found[0])]
+    return found
+
+
+def choose_artifacts(
+    loaded: LoadedSettings, in_use: Mapping[str, str] | None = None, failures: dict[str, ModelError] | None = None
+) -> list[Artifact]:
+    """Return the models named in the settings, else one of each name; a name means its version in use.
+
+    `in_use` is read from the database unless it is given. Raises what `read_in_use` raises, and ModelError or
+    UsageError for a model that isn't there; if the settings name none, `failures` gets the errors by name, as long as
+    there is another model.
+    """
+    known = read_in_use(loaded) if in_use is None else in_use
+    names = choose_names(loaded)
+    if not loaded.model_names:
+        for error in scan_artifacts(loaded.models_folder)[1]:
+            log.warning("left out: %s (%s)", error, error.hint)
+    found = []
+    for name in names:
+        try:
+            found.append(find_artifact(loaded.models_folder, name, known))
+            _log_choice(loaded, found[-1], name, known)
+        except ModelError as error:
+            if failures is None or loaded.model_names:
+                raise
+            failures[name] = error
+    if failures and not found:
+        raise next(iter(failures.values()))
+    twice = [name for name, count in Counter(artifact.manifest.name for artifact in found).items() if count > 1]
+    if twice:
+        raise UsageError(f"two versions of {twice[0]} in one run", "run one, then the other")
+    return found
+
+
+def _log_choice(loaded: LoadedSettings, artifact: Artifact, wanted: str, in_use: Mapping[str, str]) -> None:
+    """Log which version runs where that is not plain: no version is in use, or another one is."""
+    name, model_id = artifact.manifest.name, artifact.manifest.model_id
+    this = short_name(name, model_id)
+    others = len(versions_of(loaded.models_folder, name)) > 1
+    if name not in in_use and wanted == name and others:
+        log.info("no version of %s is in use yet: the oldest, %s, is taken", name, this)
+    elif in_use.get(name, model_id) != model_id:
+        using = short_name(name, in_use[name])
+        log.info("%s is tried, %s stays in use; to switch: `infer model use %s`", this, using, this)
 
 
 def choose_artifact(loaded: LoadedSettings) -> Artifact:
-    """Return the model of a command that takes one. Raises UsageError if several are named."""
+    """Return the model of a command that takes one. Raises UsageError if there are several."""
     artifacts = choose_artifacts(loaded)
     if len(artifacts) > 1:
         names = ", ".join(artifact.manifest.name for artifact in artifacts)
-        raise UsageError(f"several models are set ({names}), this command takes one", "name it with --model")
+        raise UsageError(f"there are several models ({names}), this command takes one", "name it with --model")
     return artifacts[0]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from typing import Any
@@ -127,13 +127,15 @@ def run_days(
     limits: RunLimits,
     progress: Progress,
     trace: Trace | None = None,
+    not_found: Mapping[str, ModelError] | None = None,
 ) -> RunSummary:
     """Run the models over the days, oldest first; a model that can't run or whose day is held doesn't stop the others.
 
-    Raises the error of the first model if none was run, and Interrupted if a signal came before the first.
+    `not_found` has by name the errors of models that should run too and aren't there. Raises the error of the first
+    model if none was run, and Interrupted if a signal came before the first.
     """
     results: list[ModelResult] = []
-    failures: list[FailedModel] = []
+    failures = [FailedModel(name, error) for name, error in (not_found or {}).items()]
     nearest: date | None = None
     gap: ArrivalGap | None = None
     left = deque(group_by_pixels(artifacts))
@@ -206,7 +208,7 @@ def _result(
 ) -> ModelResult:
     last, with_reconnect = reports[-1], job.project.database.with_reconnect
     states = DayStates(job.project.day_queries, job.project.run_store, job.max_rejected)
-    older = with_reconnect(lambda: states.find_older_pending(days[0], last.model, last.model_id))
+    older = with_reconnect(lambda: job.project.day_queries.find_older_pending(days[0], last.model_id))
     day_state = with_reconnect(lambda: states.read(days[-1], last.model, last.model_id, last.day))
     exit_code = gravest(left_out + [report.exit_code for report in reports])
     rest = _forecast_rest(job, days, reports) if ended_early else None

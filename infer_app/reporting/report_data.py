@@ -119,7 +119,7 @@ def gather(
     gap = None if counts.eligible else day_queries.find_gap(day)
     facts = replace(facts, problems=day_queries.find_problems(day, model_id), gap=str(gap or ""))
     day_state = judge_day(facts)
-    older = states.find_older_pending(day, model, model_id) if facts.older_pending else None
+    older = day_queries.find_older_pending(day, model_id) if facts.older_pending else None
     situation = Situation(
         date=day.date,
         model=model,

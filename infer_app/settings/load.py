@@ -122,7 +122,7 @@ class LoadedSettings(Settings, BaseSettings):
 
     @property
     def model_names(self) -> tuple[str, ...]:
-        """Return the models to run, from whichever of `model` and `models` has precedence; none: the only one.
+        """Return the models to run, from whichever of `model` and `models` has precedence; none: all names.
 
         Raises UsageError if both are set at the same level, or if a model is named twice.
         """

@@ -132,7 +132,7 @@ class ModelsSettings(Section):
 
 
 class RunSettings(Section):
-    model: str | None = None  # the name of the model; not needed if there is only one
+    model: str | None = None  # a name, which means its version in use, or name@id for one version; left out: all names
     models: Annotated[
         tuple[str, ...], BeforeValidator(_require_list)
     ] = ()  # instead of `model`: several in one run, which reads and decodes images once for all

@@ -31,6 +31,7 @@ from infer_app.database.results import bulk, migrate
 from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.forget_results import forget_rejections
 from infer_app.database.results.migrate import check_schema, upgrade
+from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
 from infer_app.database.results.schema import (
     MAX_ID,
@@ -126,56 +127,83 @@ def relations(database):
         return {*inspector.get_table_names(), *inspector.get_view_names()}
 
 
-def test_the_view_shows_the_newest_model_of_a_name_and_so_do_the_books(database, register):
+def model_version(number):
+    return type(MODEL)(MODEL.name, f"{number}" * 16, "cpu-torchscript", {"a": "😀"})
+
+
+def test_the_view_shows_the_version_in_use_and_so_do_the_books(database, register):
+    """Image 1 was seen by the first version only, and image 3 by one that was only tried."""
     run_store, day_queries = RunStore(database), DayQueries(database, Source(database, SourceSettings()))
-    register("/1.jpg", "/2.jpg")
-    for number in (1, 2):
-        model = type(MODEL)(MODEL.name, f"{number}" * 16, "cpu-torchscript", {"a": "😀"})
+    register("/1.jpg", "/2.jpg", "/3.jpg")
+    for number, seen in ((1, "12"), (2, "2"), (3, "123")):
+        model = model_version(number)
+        if number == 2:
+            switch_version(database, model.name, model.model_id, model.manifest)
         run_store.open_run(DAY, model, "cpu", "cpu")
-        commit(database, predicted("1", "2") if number == 1 else predicted("2"), model_id=model.model_id)
+        commit(database, predicted(*seen), model_id=model.model_id)
     with database.read() as connection:
         found = connection.execute(text("SELECT image_id, model_id FROM infer_current_predictions ORDER BY image_id"))
         assert [tuple(row) for row in found] == [("1", "1" * 16), ("2", "2" * 16)]
-    listed = day_queries.read_current_predictions(DAY, day_queries.models_of())
+    listed = day_queries.read_current_predictions(DAY, day_queries.models_in_use())
     assert [(row["image_id"], row["model_id"]) for row in listed] == [("1", "1" * 16), ("2", "2" * 16)]
 
 
-def test_the_version_that_was_run_last_is_the_current_one(database):
-    """Whatever the clock said: here version 2 was first run in the year 2099, and the others within one tick."""
+def test_a_switch_puts_one_version_in_use_and_a_run_none(database):
+    """Whatever the clock said: here version 2 was put in use in the year 2099, and the others within one tick."""
     run_store, day_queries = RunStore(database), DayQueries(database, Source(database, SourceSettings()))
-
-    def run(version):
-        model = type(MODEL)(MODEL.name, version * 16, "cpu-torchscript", {})
-        run_store.open_run(DAY.before(len(day_queries.last_runs(100))), model, "cpu", "cpu")
-        commit(database, predicted("1"), model_id=model.model_id)
-
-    def current():
-        with database.read() as connection:
-            found = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars().all()
-        assert [model_id for _, model_id in day_queries.models_of()][:1] == found
-        return found[0][0]
-
-    run("2")
+    for number in "213":
+        run_store.open_run(DAY, model_version(number), "cpu", "cpu")
+        commit(database, predicted("1"), model_id=number * 16)
+    assert day_queries.ids_in_use() == {"2" * 16}
     with database.write() as connection:
-        connection.execute(update(models).values(created_at=datetime(2099, 1, 1)))
-    for version in "1213321":
-        run(version)
-        assert current() == version
+        connection.execute(update(models).where(models.c.id == "2" * 16).values(in_use_since=datetime(2099, 1, 1)))
+    before = "2"
+    for number in "12133214":
+        model = model_version(number)
+        former = switch_version(database, model.name, model.model_id, model.manifest)
+        assert former.model_id == before * 16
+        before = number
+        run_store.open_run(DAY.before(len(day_queries.last_runs(100))), model_version("3"), "cpu", "cpu")
+        with database.read() as connection:
+            shown = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars().all()
+        assert day_queries.ids_in_use() == {number * 16}
+        assert day_queries.models_of()[0][1] == number * 16
+        assert shown == [number * 16 if number != "4" else "1" * 16]  # version 4 never ran
 
 
-def test_a_run_that_is_refused_leaves_the_current_version_as_it_was(database):
-    run_store, day_queries = RunStore(database), DayQueries(database, Source(database, SourceSettings()))
-    first, second = (type(MODEL)(MODEL.name, version * 16, "cpu-torchscript", {}) for version in "12")
-    for model in (first, second):
-        run_store.open_run(DAY, model, "cpu", "cpu")
-    with pytest.raises(DayHeld):
-        run_store.open_run(DAY, first, "cpu", "cpu")
-    assert day_queries.models_of()[0] == (MODEL.name, second.model_id)
+def test_two_switches_at_once_leave_one_version_in_use(database):
+    def switch(number):
+        model = model_version(number)
+        with Database(database.url) as own:
+            switch_version(own, model.name, model.model_id, model.manifest)
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(switch, "1234" * 5))
+    with database.read() as connection:
+        in_use = connection.execute(select(models.c.id).where(models.c.in_use_since.is_not(None))).all()
+    assert len(in_use) == 1
+
+
+def test_a_first_run_and_a_switch_at_once_leave_one_version_in_use(database):
+    def start(number):
+        name, model = f"name-{number // 2}", model_version(1 + number % 2)
+        with Database(database.url) as own:
+            if number % 2:
+                switch_version(own, name, model.model_id, model.manifest)
+            else:
+                RunStore(own).open_run(DAY.before(number), replace(model, name=name), "cpu", "cpu")
+
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(start, range(20)))
+    with database.read() as connection:
+        in_use = connection.scalars(select(models.c.name).where(models.c.in_use_since.is_not(None))).all()
+    assert sorted(in_use) == [f"name-{number}" for number in range(10)]
 
 
 def test_versions_of_one_moment_are_told_in_the_order_of_the_view(database):
     """As a database of an earlier release may have them."""
-    row = {"name": MODEL.name, "manifest": {}, "created_at": datetime(2026, 1, 1)}
+    moment = datetime(2026, 1, 1)
+    row = {"name": MODEL.name, "manifest": {}, "created_at": moment, "used_until": moment}
     with database.write() as connection:
         connection.execute(insert(models), [row | {"id": version * 16} for version in "132"])
     for version in "123":
@@ -761,15 +789,14 @@ def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, m
     assert sum(f"is held by run {run_id}" in outcome for outcome in outcomes) == 1
 
 
-def test_a_start_that_is_refused_makes_no_version_current(database):
+def test_a_start_that_is_refused_puts_no_version_in_use(database):
     """As of a model that runs by another name, under which it was never run before."""
-    run_store, older = RunStore(database), replace(MODEL, name="other", model_id="older")
-    run_store.open_run(DAY, older, "cpu", "cpu")
+    run_store = RunStore(database)
     run_store.open_run(DAY, MODEL, "cpu", "cpu")
     with pytest.raises(DayHeld):
         run_store.open_run(DAY, replace(MODEL, name="other"), "cpu", "cpu")
     day_queries = DayQueries(database, Source(database, SourceSettings()))
-    assert day_queries.models_of("other")[0] == ("other", "older")
+    assert day_queries.models_in_use() == [(MODEL.name, MODEL.model_id)]
 
 
 def test_a_row_that_a_dead_run_left_is_closed_by_the_next(database):

@@ -15,9 +15,13 @@ from itertools import pairwise
 
 import pytest
 import torch
+from alembic import command
 from PIL import Image
 from torch import nn
 
+from infer_app.database.engine.connect import Database
+from infer_app.database.results import migrate
+from infer_app.database.results.schema import VERSION
 from tests.support.projects import DATE
 
 pytestmark = pytest.mark.alone
@@ -293,10 +297,10 @@ def test_a_trace_that_can_not_be_written_is_told_before_the_run(project):
 
 
 def test_tables_of_the_first_version_are_refused_until_they_are_upgraded(project):
-    with sqlite3.connect(project.folder / "infer.db") as connection:
-        for column in ("throughput", "last_commit"):
-            connection.execute(f"ALTER TABLE infer_runs DROP COLUMN {column}")
-        connection.execute("UPDATE infer_migrations SET version_num = '0001'")
+    config = migrate._config()
+    with Database(f"sqlite:///{project.folder / 'infer.db'}") as database, database.write() as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0001")
     assert run(project, exit_code=11)["hint"] == "run `infer db upgrade`"
-    assert "version 0004, was 0001" in project.infer("db", "upgrade")
+    assert f"version {VERSION}, was 0001" in project.infer("db", "upgrade")
     assert run(project)["predicted"] == NUM_PHOTOS

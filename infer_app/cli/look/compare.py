@@ -43,7 +43,10 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
     with open_project_database(loaded, read_only=True) as project:
         a, b = (_version(project, day, name) for name in names)
         if a.model_id == b.model_id:
-            raise UsageError(f"{names[0]} and {names[1]} are the same model", "name two, or the ids of two versions")
+            raise UsageError(
+                f"{names[0]} and {names[1]} are the same version",
+                "name two: `infer model list` prints the versions, as NAME@ID",
+            )
         if a.kind != b.kind:
             raise UsageError(
                 f"{a.model} gives {a.kind}, {b.model} gives {b.kind}: they can't be compared",
@@ -62,15 +65,15 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
 
 
 def _version(project: ProjectDatabase, day: Day, name: str) -> Version:
-    """Return the newest version of that name, or the version of that id, that has predictions on the day."""
-    for model, model_id in project.day_queries.models_of(name):
+    """Return the version that `name` names; of a NAME the first in the order of use that has predictions on the day."""
+    for model, model_id in project.day_queries.models_in_use(name):
         figures = Figures(project.database, project.source, model_id)
         if figures.count_predicted(day):
             kind = figures.manifest().get("output", {}).get("kind", "classification")
             return Version(model, model_id, kind)
     raise UsageError(
         f"{name} has predicted no image of {day}",
-        f"`infer run --date {day} --model {shlex.quote(name)}` predicts them, `infer status` lists days",
+        f"`infer run --date {day} --lookback 0 --model {shlex.quote(name)}` predicts them, `infer status` lists days",
     )
 
 

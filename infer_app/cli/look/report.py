@@ -17,6 +17,7 @@ from infer_app.database.queries.day_state import DayStates
 from infer_app.database.queries.figures import Figures, days_run
 from infer_app.day import Day, parse_date
 from infer_app.errors import SIGNALLED, InferError, UsageError
+from infer_app.model_names import SHOWN_ID
 from infer_app.pipeline.executors import read_limits
 from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
 from infer_app.reporting.report_data import DayReport, gather
@@ -129,11 +130,10 @@ def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
     """Write the overview with a link to each report beside it; return its file and its number of days."""
     file = loaded.resolve(Path(FOLDER)) / INDEX
     with open_project_database(loaded, read_only=True) as project:
-        newest: dict[tuple[date, str], str] = {}
-        for run_date, model, model_id in days_run(project.database, MAX_DAYS):
-            newest.setdefault((run_date, model), model_id)
+        dates = sorted({run_date for run_date, _, _ in days_run(project.database, MAX_DAYS)})
+        in_use = project.day_queries.ids_in_use()
         states = DayStates(project.day_queries, project.run_store, loaded.run.max_rejected)
-        oldest_first = [_index_row(loaded, project, states, *key, newest[key]) for key in sorted(newest)]
+        oldest_first = [row for run_date in dates for row in _index_rows(loaded, project, states, run_date, in_use)]
     rows = sorted(oldest_first, key=lambda row: (-row.date.toordinal(), row.model))
     rows = [row for row in rows if row.counts.eligible or row.state != "good"]
     _save(file, render_index(rows, datetime.now(UTC).isoformat(timespec="seconds")).encode())
@@ -141,18 +141,19 @@ def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
 
 
 def choose_models(project: ProjectDatabase, day: Day, wanted: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Return (name, id) of each wanted model: for a name the version that ran last on the day, else its newest.
+    """Return (name, id) of each wanted model: for a name the version that did the day.
 
     If none is wanted, return those that ran on the day, else all. Raises UsageError if no model has run.
     """
-    known = project.day_queries.models_of()
-    of_day = [(model, model_id) for _, model, model_id in days_run(project.database, MAX_DAYS, day.date)]
-    by_name = dict(reversed(known)) | dict(reversed(of_day))
-    names = wanted or list(dict(of_day) or dict(known))
-    if not names:
+    queries = project.day_queries
+    if wanted:
+        return list(dict.fromkeys(version for name in wanted for version in queries.models_of_day(day, name)))
+    known = queries.models_of_day(day)
+    ran = {name for _, name, _ in days_run(project.database, MAX_DAYS, day.date)}
+    chosen = [version for version in known if version[0] in ran] or known
+    if not chosen:
         raise UsageError("no model has run on this database", "`infer run` first")
-    chosen = [(name, by_name[name]) if name in by_name else project.day_queries.models_of(name)[0] for name in names]
-    return list(dict.fromkeys(chosen))
+    return sorted(chosen)
 
 
 def _file_of(loaded: LoadedSettings, report: DayReport, usual: Mapping[str, str]) -> Path:
@@ -184,14 +185,21 @@ def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> WrittenRepo
     return WrittenReport(report, file, data)
 
 
-def _index_row(
-    loaded: LoadedSettings, project: ProjectDatabase, states: DayStates, day: date, model: str, model_id: str
-) -> IndexRow:
-    one_day = Day.of(day, loaded.run.time_zone)
-    counts = project.day_queries.count_day(one_day, model_id)
-    state = states.read(one_day, model, model_id, counts)
-    file = default_file(loaded, day, model)
-    return IndexRow(day, model, counts, state.level, state.outcome, file.name if file.exists() else None)
+def _index_rows(
+    loaded: LoadedSettings, project: ProjectDatabase, states: DayStates, run_date: date, in_use: set[str]
+) -> list[IndexRow]:
+    """Return a row for each name that ran on the day, by the version that did the day."""
+    day, rows = Day.of(run_date, loaded.run.time_zone), []
+    for model, model_id in sorted(project.day_queries.models_of_day(day)):
+        if not project.day_queries.runs_of_day(run_date, model_id):
+            continue
+        counts = project.day_queries.count_day(day, model_id)
+        state = states.read(day, model, model_id, counts)
+        file = default_file(loaded, run_date, model)
+        with_version = "" if model_id in in_use else f" with version {model_id[:SHOWN_ID]}"
+        shown_file = file.name if file.exists() else None
+        rows.append(IndexRow(run_date, model, counts, state.level, state.outcome + with_version, shown_file))
+    return rows
 
 
 def _save(file: Path, data: bytes) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -13,11 +14,13 @@ from typing import Any
 
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.queries.figures import days_run
 from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.day import Day, each_date, parse_date
 from infer_app.domain import DayCounts, Reason
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.locations import shown as shown_location
+from infer_app.model_names import Version, short_name
 from infer_app.reporting.image_report import find_day
 from infer_app.reporting.missing_prediction import NextRun
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -25,6 +28,7 @@ from infer_app.telemetry.printable import counted
 from infer_app.telemetry.summary_line import balance
 
 SHOWN_ROWS = 50
+MAX_VERSIONS = 1000  # of a day
 PREDICTION_FIELDS = (
     "image_id",
     "location",
@@ -49,7 +53,7 @@ def show_predictions(
     last = first if until is None else _day(loaded, until)
     dates = each_date(first.date, last.date, ("--date", "--until"))
     with open_project_database(loaded, read_only=True) as project:
-        versions = project.day_queries.models_of(model)
+        versions = project.day_queries.models_in_use(model)
         rows = (
             {"date": str(day)} | shown(row)
             for day in (Day.of(one, first.zone) for one in dates)
@@ -67,7 +71,7 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
     loaded = load_settings(config)
     day = _day(loaded, date)
     with open_project_database(loaded, read_only=True) as project:
-        wanted = _model_ids(project, model)
+        wanted = {model_id for _, model_id in project.day_queries.models_of_day(day, model)}
         rows = (shown(row) for row in project.day_queries.read_rejections(day) if row["model_id"] in wanted)
         if as_json:
             print_json_list({"date": str(day)}, "rejections", rows)
@@ -90,14 +94,19 @@ def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bo
     day = _day(loaded, date)
     with open_project_database(loaded) as project:
         retried = 0
-        for model_id in _model_ids(project, model):
+        versions = project.day_queries.models_of_day(day, model)
+        for model_id in {model_id for _, model_id in versions}:
             rows = project.day_queries.read_rejections(day, model_id)
             ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
             retried += forget_rejections(project.database, ids, model_id)
+        in_use = project.day_queries.ids_in_use()
     if as_json:
         print(json.dumps({"date": str(day), "retried": retried}))
     else:
-        print(f"{day}: {counted(retried, 'rejection')} taken back; `infer run --date {day}` tries their images again")
+        tried = [short_name(*version) for version in versions if version[1] not in in_use]
+        flags = "".join(f" --model {shlex.quote(name)}" for name in tried)
+        images = f"`infer run --date {day}{flags}` tries their images again"
+        print(f"{day}: {counted(retried, 'rejection')} taken back; {images}")
 
 
 def retry_images(image_ids: list[str], date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
@@ -130,11 +139,13 @@ class VerifiedCounts:
     model_id: str | None
     counts: DayCounts
     problems: list[str]
+    in_use: bool = True  # the version in use of its name
 
     def to_json(self) -> dict[str, Any]:
         return {
             "model": self.model,
             "model_id": self.model_id,
+            "in_use": self.in_use,
             **asdict(self.counts),
             "balanced": self.counts.balanced and not self.problems,
             "problems": self.problems,
@@ -142,6 +153,7 @@ class VerifiedCounts:
 
     def __str__(self) -> str:
         model = f"{self.model} {self.model_id}" if self.model else "(no model has run)"
+        model += "" if self.in_use else " (not in use)"
         return "\n  wrong: ".join([f"{model}: {balance(self.counts)}", *self.problems])
 
 
@@ -151,11 +163,16 @@ def verify_counts(date: str, model: str | None, as_json: bool, config: Path | No
     day = _day(loaded, date)
     with open_project_database(loaded, read_only=True) as project:
         day_queries = project.day_queries
+        in_use = day_queries.ids_in_use()
         checked = [
             VerifiedCounts(
-                name, model_id, day_queries.count_day(day, model_id), day_queries.find_problems(day, model_id)
+                name,
+                model_id,
+                day_queries.count_day(day, model_id),
+                day_queries.find_problems(day, model_id),
+                model_id in in_use,
             )
-            for name, model_id in day_queries.models_of(model)
+            for name, model_id in _versions_to_verify(project, day, model)
         ]
         checked = checked or [VerifiedCounts(None, None, day_queries.count_day(day, ""), [])]
     balanced = not any(one.problems for one in checked)
@@ -173,8 +190,13 @@ def _day(loaded: LoadedSettings, text: str) -> Day:
     return Day.of(parse_date(text, zone), zone)
 
 
-def _model_ids(project: ProjectDatabase, wanted: str | None) -> set[str]:
-    return {model_id for _, model_id in project.day_queries.models_of(wanted)}
+def _versions_to_verify(project: ProjectDatabase, day: Day, wanted: str | None) -> list[Version]:
+    """Return the version that each name did the day with and, unless one is wanted, the others that ran on the day."""
+    did_day = project.day_queries.models_of_day(day, wanted)
+    if wanted is not None:
+        return did_day
+    ran = [(name, model_id) for _, name, model_id in days_run(project.database, MAX_VERSIONS, day.date)]
+    return list(dict.fromkeys([*did_day, *ran]))
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.day_state import DayStates, judge_day
 from infer_app.day import Day, parse_date
 from infer_app.domain import DayCounts, DayState
+from infer_app.model_names import SHOWN_ID
 from infer_app.settings.load import load_settings
 
 STATES = {  # symbol and colour
@@ -28,23 +29,20 @@ STATES = {  # symbol and colour
 
 
 def show_status(days: int, as_json: bool, config: Path | None) -> None:
-    """Show the last days of each model's current version: images, results and the last run."""
+    """Show the last days of each model, by the version that did the day: images, results and the last run."""
     loaded = load_settings(config)
     zone = loaded.run.time_zone
     today = Day.of(parse_date("today", zone), zone)
     with open_project_database(loaded, read_only=True) as project:
-        current: dict[str, str] = {}
-        for name, model_id in project.day_queries.models_of():
-            current.setdefault(name, model_id)
-        current = current or {"(no model has run)": ""}
+        in_use = project.day_queries.ids_in_use()
         states = DayStates(project.day_queries, project.run_store, loaded.run.max_rejected)
         rows = []
         for day in (today.before(n) for n in reversed(range(days))):
-            for name, model_id in reversed(current.items()):
+            for name, model_id in reversed(project.day_queries.models_of_day(day) or [("(no model has run)", "")]):
                 facts = states.read_facts(day, name, model_id)
                 last = next(iter(facts.runs), None)
                 if facts.counts.eligible or last:
-                    rows.append((day, name, facts.counts, last, judge_day(facts)))
+                    rows.append((day, name, model_id, facts.counts, last, judge_day(facts)))
         rows.reverse()  # the newest day first
         gap = project.day_queries.find_gap(today.before(1))
     attention = [str(gap)] if gap else []
@@ -53,6 +51,8 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
             {
                 "date": str(day),
                 "model": name,
+                "model_id": model_id or None,
+                "in_use": model_id in in_use,
                 "state": state.state,
                 "eligible": counts.eligible,
                 "predicted": counts.predicted,
@@ -61,13 +61,19 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                 "last_run": None if last is None else shown(last),
                 "day_state": asdict(state),
             }
-            for day, name, counts, last, state in rows
+            for day, name, model_id, counts, last, state in rows
         ]
         print(json.dumps({"days": found, "attention": attention}))
         return
     cells = [
-        (day, name, _shown_state(state), *_numbers(counts), _remarks(last, state))
-        for day, name, counts, last, state in rows
+        (
+            day,
+            name,
+            _shown_state(state, model_id in in_use or last is None, model_id),
+            *_numbers(counts),
+            _remarks(last, state),
+        )
+        for day, name, model_id, counts, last, state in rows
     ]
     if cells:
         show_table(("day", "model", "state", "images", "predicted", "rejected", "pending", "remarks"), cells)
@@ -77,13 +83,14 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
         print(f"attention: {text}")
 
 
-def _shown_state(state: DayState) -> Text:
+def _shown_state(state: DayState, is_in_use: bool, model_id: str) -> Text:
     """Return the state with its symbol and colour; a day that is done and has remarks is not shown as a good one."""
     symbol, style = STATES[state.state]
     if state.state == "done" and state.level != "good":
         symbol, style = ("!", "yellow") if state.level == "attention" else ("✗", "bold red")
+    shown_state = state.state + ("" if is_in_use else f" with version {model_id[:SHOWN_ID]}")
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    return Text(f"{symbol} {state.state}" if is_unicode else state.state, style)
+    return Text(f"{symbol} {shown_state}" if is_unicode else shown_state, style)
 
 
 def _numbers(counts: DayCounts) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from infer_app.cli.model.model import models_folder, print_progress, recipe_as_text
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
+from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
 from infer_app.cli.terminal.options import BuildOptions
 from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
@@ -27,6 +28,7 @@ from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.selection.tuning import load_tuning
 from infer_app.pipeline.execution_plan import measure_speeds
 from infer_app.pipeline.measurement import measure_layouts
+from infer_app.settings.load import load_settings
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -34,6 +36,8 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 def build(options: BuildOptions) -> None:
     """Build a model artifact with the variants asked for; an unchanged artifact is kept as it is."""
+    if options.use:
+        load_settings(options.config)  # without a project there is no database that could record it
     calibration = _calibration(options)
     gpu = _gpu_variants(options, describe_host())
     request = _build_request(options)
@@ -49,15 +53,21 @@ def build(options: BuildOptions) -> None:
         if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), print_progress)
     manifest = artifact.manifest
+    if not options.as_json:
+        if is_same:
+            print(f"{manifest.name} {manifest.model_id} is there already, its files are unchanged: {artifact.folder}")
+        else:
+            print(f"built {manifest.name} {manifest.model_id} in {time.monotonic() - started:.1f} s: {artifact.folder}")
+            _print_built(artifact)
+    switch = put_in_use(artifact, options.config) if options.use else None
+    next_run = RunAfterBuild.of(artifact, options.config)
     if options.as_json:
         built = {"model": manifest.name, "model_id": manifest.model_id, "folder": str(artifact.folder)}
-        print(json.dumps(built | {"reused": is_reused, "variants": list(manifest.variants)}))
-    elif is_same:
-        print(f"{manifest.name} {manifest.model_id} is there already, its files are unchanged: {artifact.folder}")
-        print(f"the next run of {manifest.name} takes it")
-    else:
-        print(f"built {manifest.name} {manifest.model_id} in {time.monotonic() - started:.1f} s: {artifact.folder}")
-        _print_built(artifact)
+        runs_next = {"in_use": next_run.takes_it, "next_run": next_run.model_id}
+        print(json.dumps(built | {"reused": is_reused, "variants": list(manifest.variants)} | runs_next))
+        return
+    for line in [*(switch.lines() if switch else ()), *next_run.lines()]:
+        print(line)
 
 
 def make_recipe(options: BuildOptions) -> Recipe:

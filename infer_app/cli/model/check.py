@@ -11,12 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from infer_app.cli.model.model import find_model
 from infer_app.cli.terminal.options import CheckOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
 from infer_app.domain import Broken, ChunkResult, ImageRef, Prediction
 from infer_app.errors import UsageError
-from infer_app.models.artifact.artifact import Artifact, find_artifact
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.build.callables import resolve_callable
 from infer_app.models.verification.function_check import CheckReport, TimedBlock, compare_answers
 from infer_app.pipeline.chunking import FEW_IMAGES, chunks_of
@@ -41,7 +42,7 @@ def check(options: CheckOptions) -> None:
     """Predict the same files with both: the user's function one by one, the model through the executor."""
     loaded = load_settings(options.config, {"run": {"workers": options.workers}})
     folder = options.images
-    artifact = find_artifact(loaded.models_folder, options.name)
+    artifact = find_model(options.name, options.config)
     with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
         theirs = resolve_callable(options.against)
     if not folder.exists():

@@ -1,4 +1,4 @@
-"""`infer model list`, `show`, `tune` and `verify`."""
+"""`infer model show`, `tune` and `verify`, and how the commands of `infer model` find a model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
-from infer_app.cli.terminal.output import show_table
+from infer_app.database.project_database import read_in_use
+from infer_app.errors import InferError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.read.read_image import ReadLimits
-from infer_app.models.artifact.artifact import find_artifact, list_artifacts, scan_artifacts
+from infer_app.models.artifact.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.runtimes.variants import runnable
 from infer_app.models.selection.tuning import load_all
@@ -23,26 +24,8 @@ from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.telemetry.printable import one_line
 
 
-def list_models(as_json: bool, config: Path | None) -> None:
-    """List the models, and on standard error those that are damaged."""
-    folder = models_folder(config)
-    artifacts, damaged = scan_artifacts(folder)
-    found = [artifact.manifest for artifact in artifacts]
-    for error in damaged:
-        print_progress(one_line(f"damaged: {error} ({error.hint})"))
-    if as_json:
-        keys = ("name", "model_id", "created_at", "source")
-        models = [{key: getattr(manifest, key) for key in keys} for manifest in found]
-        print(json.dumps({"models": models, "damaged": [str(error) for error in damaged]}))
-    elif found:
-        cells = [(m.name, m.model_id, m.created_at, m.output.kind, m.recipe.kind, m.source) for m in found]
-        show_table(("model", "id", "built", "output", "recipe", "source"), cells)
-    else:
-        print(f"no models in {folder}: make one with `infer model build SOURCE --name NAME`")
-
-
 def show(name: str, as_json: bool, config: Path | None) -> None:
-    artifact = find_artifact(models_folder(config), name)
+    artifact = find_model(name, config)
     manifest, tunings = artifact.manifest, load_all(artifact.folder)
     if as_json:
         print(json.dumps(json.loads(manifest.to_json()) | {"tuning": [asdict(tuning) for tuning in tunings]}, indent=2))
@@ -58,7 +41,7 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
 
 def tune(name: str, config: Path | None) -> None:
     """Measure the variants and layouts again on this machine, and show them."""
-    artifact = find_artifact(models_folder(config), name)
+    artifact = find_model(name, config)
     show_tuning(measure_layouts(artifact, measure_speeds(artifact), print_progress))
 
 
@@ -77,7 +60,7 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
     """Verify one model or all. Raises ModelError for the first whose files or golden outputs differ from the build."""
     loaded = load_settings(config)
     folder, images = loaded.models_folder, loaded.images
-    artifacts = list_artifacts(folder) if name is None else [find_artifact(folder, name)]
+    artifacts = list_artifacts(folder) if name is None else [find_model(name, config)]
     for artifact in artifacts:
         artifact.verify()
         with redirect_stdout(sys.stderr):
@@ -93,8 +76,29 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
         print(json.dumps({"verified": [artifact.manifest.model_id for artifact in artifacts]}))
 
 
+def find_model(wanted: str, config: Path | None) -> Artifact:
+    """Return the model that NAME, NAME@ID or ID names; a NAME means its version in use."""
+    return find_artifact(models_folder(config), wanted, known_in_use(config))
+
+
+def known_in_use(config: Path | None) -> dict[str, str]:
+    """Return the id of the version in use of each name; empty, with a note, if the database can't be read."""
+    if not has_project(config):
+        return {}
+    try:
+        return read_in_use(load_settings(config))
+    except InferError as error:
+        print_progress(one_line(f"which versions are in use is not known: {error} ({error.hint})"))
+        return {}
+
+
+def has_project(config: Path | None) -> bool:
+    """Return whether there is an infer.toml; without one there is no database."""
+    return config is not None or DEFAULT_CONFIG.exists()
+
+
 def models_folder(config: Path | None) -> Path:
     """Return the folder of infer.toml; without one ./models, so that a model can be built before a project is made."""
-    if config is None and not DEFAULT_CONFIG.exists():
+    if not has_project(config):
         return Path("models").absolute()
     return load_settings(config).models_folder

@@ -6,9 +6,18 @@ from typing import Annotated
 
 import typer
 
-from infer_app.cli.terminal.options import BuildOptions, CheckOptions, Config, Json, ModelName, with_options
+from infer_app.cli.terminal.options import (
+    MODEL_HELP,
+    BuildOptions,
+    CheckOptions,
+    Config,
+    Json,
+    ModelName,
+    ModelToUse,
+    with_options,
+)
 
-model_app = typer.Typer(help="Build, check and list models.", no_args_is_help=True)
+model_app = typer.Typer(help="Build, check and list models, and choose the version in use.", no_args_is_help=True)
 
 
 @model_app.command("build")
@@ -37,10 +46,36 @@ def model_check(options: CheckOptions) -> None:
 
 @model_app.command("list")
 def model_list(as_json: Json = False, config: Config = None) -> None:
-    """List the models that were built, the newest of each name first."""
-    from infer_app.cli.model.model import list_models
+    """List the models by name, the newest version first: which is in use, since when, with how many predictions."""
+    from infer_app.cli.model.version_commands import list_models
 
     list_models(as_json, config)
+
+
+@model_app.command("use")
+def model_use(model: ModelToUse, as_json: Json = False, config: Config = None) -> None:
+    """Put a version of a model in use, or go back to an earlier one.
+
+    Runs, the view infer_current_predictions and all commands follow it from then on.
+    """
+    from infer_app.cli.model.version_commands import use
+
+    use(model, as_json, config)
+
+
+@model_app.command("remove")
+def model_remove(
+    model: ModelName,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also remove the version in use, if it is the only one of its name.")
+    ] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Remove the files of a version of a model; its predictions stay."""
+    from infer_app.cli.model.version_commands import remove
+
+    remove(model, force, as_json, config)
 
 
 @model_app.command("show")
@@ -67,7 +102,7 @@ def model_tune(name: ModelName, config: Config = None) -> None:
 
 @model_app.command("verify")
 def model_verify(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Name of a model.  [default: all]")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: all]")] = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:

@@ -14,6 +14,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from infer_app import __version__
+from infer_app.cli.model.model import known_in_use
 from infer_app.database.listing.image_registry import count_images
 from infer_app.database.listing.source import Source
 from infer_app.database.project_database import open_project_database, open_results_database, open_source
@@ -229,7 +230,7 @@ def _tensorrt(host: Host) -> Iterator[Finding]:
 
 
 def _model(loaded: LoadedSettings) -> Iterator[Finding]:
-    for artifact in choose_artifacts(loaded):
+    for artifact in choose_artifacts(loaded, known_in_use(loaded.path)):
         artifact.verify()
         if artifact.manifest.recipe.decode == "gpu":
             from infer_app.images.decode.gpu_decoder import GpuDecoder  # torch

@@ -80,7 +80,7 @@ folder = "models"
 # folder = ".infer-cache"
 
 [run]
-# model = "name"              # needed once there is more than one
+# model = "name"              # only this one; left out: all. A name means its version in use, name@id one version
 # models = ["one", "two"]     # or several in one run; those of one recipe share reading and decoding
 # time_zone = "UTC"           # in which a day begins and ends
 # lookback = 3                # days before the day that are checked again for late images

@@ -17,6 +17,7 @@ from infer_app import __version__
 from infer_app.atomic_file import replace_file
 from infer_app.day import Day
 from infer_app.errors import EXIT_BUG, SIGNALLED, InferError, Interrupted
+from infer_app.model_names import plain_name
 from infer_app.notify import BackgroundTask, Ping, post, wait_for
 from infer_app.pipeline.stop import Stop
 from infer_app.settings.load import LoadedSettings
@@ -91,7 +92,7 @@ def notifying(loaded: LoadedSettings, notify: bool) -> Iterator[RunSession]:
     url = loaded.ping.url
     ping = Ping(url.get_secret_value()) if url and notify else None
     try:
-        session.models = loaded.model_names
+        session.models = list(map(plain_name, loaded.model_names))
         yield session
     except BaseException as error:
         if session.exit_code is None:

@@ -166,8 +166,8 @@ def describe(found: Registration, backfill: Callable[[date, date], str]) -> Iter
         )
     if found.num_changed:
         yield (
-            f"{found.num_changed:,} registered files were replaced; what was predicted from the former ones stays:"
-            f" infer explain --image {found.changed[0]}"
+            f"{found.num_changed:,} registered files were replaced; their predictions stay until"
+            f" they are retried, the first by `infer retry --image {found.changed[0]}`"
         )
     for problem in found.unreadable[:SHOWN_PROBLEMS]:
         yield f"not registered, since it can't be read: {printable(problem)}"

@@ -14,7 +14,7 @@ from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.cli.terminal.options import BackfillOptions, DaysOptions, RunOptions
 from infer_app.day import Day, each_date, parse_date
-from infer_app.errors import gravest
+from infer_app.errors import ModelError, gravest
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.run_days import RunLimits, dry_run_days, run_days
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -59,11 +59,12 @@ def _load(options: DaysOptions) -> LoadedSettings:
 def _run_days(
     loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions, session: RunSession, trace: Trace | None = None
 ) -> int:
-    artifacts = choose_artifacts(loaded)
+    not_found: dict[str, ModelError] = {}
+    artifacts = choose_artifacts(loaded, failures=not_found)
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
-    session.start(days, models, loaded.shown_url)
+    session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
     registration = register_new(loaded, days)
-    summary = run_days(loaded, artifacts, days, _limits(options), Progress(options.quiet), trace)
+    summary = run_days(loaded, artifacts, days, _limits(options), Progress(options.quiet), trace, not_found)
     output = RunOutput(summary, days, options, registration)
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
     bind_models(models)

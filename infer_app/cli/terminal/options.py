@@ -23,36 +23,42 @@ Date = Annotated[
     str, typer.Option("--date", "-d", metavar="DATE", help="The day: today, yesterday or a date such as 2026-11-20.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
+MODEL_HELP = "Name of a model, which means its version in use, or name@id for one version."
 Models = Annotated[
     list[str] | None,
     typer.Option(
         "--model",
         "-m",
-        metavar="NAME",
-        help="Name of a model; may be repeated: models of one recipe share reading and decoding.  "
-        "[default: [run] models, else the only model]",
+        metavar="NAME[@ID]",
+        help=f"{MODEL_HELP} May be repeated: models of one recipe share reading and decoding.  "
+        "[default: [run] models, else all]",
     ),
 ]
 Model = Annotated[
     str | None,
-    typer.Option("--model", "-m", metavar="NAME", help="Name of a model.  [default: [run] model, else the only model]"),
+    typer.Option("--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: [run] model, else all]"),
+]
+OneModel = Annotated[
+    str | None,
+    typer.Option(
+        "--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: [run] model, else the only name]"
+    ),
 ]
 ModelOrVersion = Annotated[
     str | None,
-    typer.Option(
-        "--model", "-m", metavar="NAME", help="Name of a model, or the id of one of its versions.  [default: all]"
-    ),
+    typer.Option("--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: all]"),
 ]
 ModelsOrVersions = Annotated[
     list[str] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="NAME",
-        help="Name of a model, or the id of a version; may be repeated.  [default: all that ran]",
+    typer.Option("--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP} May be repeated.  [default: all that ran]"),
+]
+ModelName = Annotated[str, typer.Argument(metavar="NAME[@ID]", help=MODEL_HELP)]
+ModelToUse = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME[@ID]", help="Name of a model, which means its newest version, or name@id for another one."
     ),
 ]
-ModelName = Annotated[str, typer.Argument(metavar="NAME", help="Name of a model.")]
 AllowInt8 = Annotated[
     bool | None,
     typer.Option(
@@ -231,7 +237,7 @@ class BenchOptions:
         typer.Option("--images", metavar="PATH", help="Folder of images.  [default: the images of --date]"),
     ] = None
     date: Date = "yesterday"
-    model: Model = None
+    model: OneModel = None
     limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Take at most this many images.")] = 1000
     only: Annotated[
         list[str] | None,
@@ -371,6 +377,13 @@ class BuildOptions:
             help="GPU variant to build on this machine; may be repeated.  [default: none]",
         ),
     ] = None
+    use: Annotated[
+        bool,
+        typer.Option(
+            "--use",
+            help="Put this version in use, as `infer model use NAME` does.  [default: only the first of its name]",
+        ),
+    ] = False
     tune: Annotated[bool, typer.Option(help="Measure on this machine how many processes and threads are fastest.")] = (
         True
     )

@@ -24,11 +24,13 @@ from infer_app.database.results.conditions import (
     is_settled,
     join_results,
 )
-from infer_app.database.results.schema import models, predictions, rejections, runs
+from infer_app.database.results.model_versions import RecordedVersion, read_versions
+from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.day import Day, find_zone
 from infer_app.domain import TRANSIENT_REASONS, DayCounts, FileFacts, Reason
 from infer_app.errors import UsageError
 from infer_app.locations import as_location
+from infer_app.model_names import Version, plain_name, short_name, versions_named
 
 EXAMINED = 500_000  # images: examining each of ten million would take longer than most runs
 
@@ -108,6 +110,13 @@ class DayQueries:
                 for images in self._source.parts(connection, day)
             )
 
+    def versions_of(self, model_id: str) -> list[str]:
+        """Return a version with the others of its name that were in use: what those have done is not pending."""
+        recorded = self._recorded(None)
+        names = {one.name for one in recorded if one.model_id == model_id}
+        others = {one.model_id for one in recorded if one.name in names and one.was_in_use}
+        return sorted({model_id, *others})
+
     def count_images(self, day: Day) -> int:
         with self._database.read() as connection:
             return sum(count_rows(connection, images) for images in self._source.parts(connection, day))
@@ -118,19 +127,19 @@ class DayQueries:
             parts = self._source.parts(connection, day)
             return sum(count_rows(connection, images, *_without_results(images, model_ids)) for images in parts)
 
-    def count_older_pending(self, day: Day, *model_ids: str) -> int:
-        """Count the images with a result of none of the models among the last EXAMINED images of earlier days."""
-        found = self.find_older_pending(day, *model_ids)
+    def count_older_pending(self, day: Day, model_id: str) -> int:
+        """Count the images without a result of any of `versions_of` among the last EXAMINED images of earlier days."""
+        found = self.find_older_pending(day, model_id)
         return found.num_images if found else 0
 
-    def find_older_pending(self, day: Day, *model_ids: str) -> PendingDays | None:
+    def find_older_pending(self, day: Day, model_id: str) -> PendingDays | None:
         """Return the number of images that `count_older_pending` counts, with the first and the last of their days."""
-        num_images, dates = 0, list[date]()
+        num_images, dates, versions = 0, list[date](), self.versions_of(model_id)
         with self._database.read() as connection:
             for images in self._source.older_parts(connection, day, EXAMINED):
                 time = images.c[2]
                 pending = select(func.count(), func.min(time), func.max(time)).select_from(images)
-                count, *ends = connection.execute(pending.where(*_without_results(images, model_ids))).one()
+                count, *ends = connection.execute(pending.where(*_without_results(images, versions))).one()
                 num_images += count
                 dates += [self._date_of(end, day.before(1)) for end in ends if end is not None]
         return PendingDays(min(dates), max(dates), num_images) if num_images else None
@@ -172,25 +181,79 @@ class DayQueries:
         with self._database.read() as connection:
             return problems + list(audit(connection, self._source, day, model_id))
 
-    def models_of(self, wanted: str | None = None) -> list[tuple[str, str]]:
-        """Return (name, id) of the models that ever ran, the most recent first: the first of each name is current.
+    def models_of(self, wanted: str | None = None) -> list[Version]:
+        """Return (name, id) of the recorded versions: of each name first the one in use, then those used before it.
 
-        `wanted`: a name, or the id of a version. Raises UsageError if no such model has run.
+        `wanted`: NAME, NAME@ID or ID. Raises UsageError if no such model has run.
         """
-        ordered = select(models.c.name, models.c.id).order_by(models.c.created_at.desc(), models.c.id.desc())
+        return [(one.name, one.model_id) for one in self._recorded(wanted)]
+
+    def models_in_use(self, wanted: str | None = None) -> list[Version]:
+        """Return the versions whose predictions count for `wanted`, in the order in which the view prefers them.
+
+        For a name, or all, they are those in use or formerly in use; for NAME@ID or ID that version. Raises UsageError
+        if no such model has run, or none of the name was ever in use.
+        """
+        return [(one.name, one.model_id) for one in self._counting(wanted)]
+
+    def models_of_day(self, day: Day, wanted: str | None = None) -> list[Version]:
+        """Return for each name the version that the day was done with: the one in use if it ran on the day.
+
+        A version that has tried only some of the day's images before it was put in use did not do the day. If none of
+        a name ran on the day, it is the one in use. `wanted` is as for `models_in_use`.
+        """
+        by_name: dict[str, list[RecordedVersion]] = {}
+        for version in self._counting(wanted):
+            by_name.setdefault(version.name, []).append(version)
+        started = select(runs.c.model_id, func.max(runs.c.started_at)).where(runs.c.day == day.date)
         with self._database.read() as connection:
-            known = [(row.name, row.id) for row in connection.execute(ordered)]
-        found = [version for version in known if wanted is None or wanted in version]
-        if wanted is not None and not found:
-            names = ", ".join(sorted({name for name, _ in known}))
-            hint = f"those that have: {names}" if names else "`infer run` first"
-            raise UsageError(f"no model {wanted!r} has run on this database", hint)
-        return found
+            ran = {row[0]: row[1] for row in connection.execute(started.group_by(runs.c.model_id))}
+        chosen = []
+        for versions in by_name.values():
+            on_day = [one for one in versions if one.model_id in ran]
+            if len(on_day) > 1:
+                done = (one for one in on_day if self._did_day(day, one, ran[one.model_id]))
+                on_day = [next(done, on_day[0])]
+            chosen.append((on_day or versions)[0])
+        return [(one.name, one.model_id) for one in chosen]
+
+    def _did_day(self, day: Day, version: RecordedVersion, started_at: datetime) -> bool:
+        was_in_use = version.in_use_since is not None and started_at >= version.in_use_since
+        return was_in_use or not self.count_day(day, version.model_id).pending
+
+    def _counting(self, wanted: str | None) -> list[RecordedVersion]:
+        found = self._recorded(wanted)
+        used = [one for one in found if one.was_in_use]
+        if used or wanted is None or wanted != found[0].name:
+            return used or (found if wanted is not None else [])
+        tried = short_name(found[0].name, found[0].model_id)
+        raise UsageError(
+            f"no version of {wanted} is in use yet, {tried} was only tried",
+            f"name the version, {tried}, or put it in use: `infer model use {tried}`",
+        )
+
+    def ids_in_use(self) -> set[str]:
+        """Return the ids of the versions in use."""
+        return {one.model_id for one in self._recorded(None) if one.in_use_since}
+
+    def _recorded(self, wanted: str | None) -> list[RecordedVersion]:
+        with self._database.read() as connection:
+            known = read_versions(connection)
+        if wanted is None:
+            return known
+        named = set(versions_named(wanted, [(one.name, one.model_id) for one in known]))
+        if named:
+            return [one for one in known if (one.name, one.model_id) in named]
+        name = plain_name(wanted)
+        ids = ", ".join(short_name(one.name, one.model_id) for one in known if one.name == name)
+        names = ", ".join(sorted({one.name for one in known}))
+        hint = f"those that have: {ids or names}" if known else "`infer run` first"
+        raise UsageError(f"no model {wanted!r} has run on this database", hint)
 
     def read_current_predictions(self, day: Day, versions: Sequence[tuple[str, str]]) -> Iterator[dict[str, Any]]:
         """Yield one prediction of each image for each name: that of the first version that has one.
 
-        `versions`: as `models_of` returns them. With all of them the result equals infer_current_predictions.
+        `versions`: as `models_in_use` returns them. With all of them the result equals infer_current_predictions.
         """
         for _, rows in groupby(self.read_predictions(day), key=itemgetter("image_id")):
             by_version = {row["model_id"]: row for row in rows}

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime
 from statistics import mean
 from typing import Any
 
-from infer_app.database.queries.day_queries import DayQueries, PendingDays
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
 from infer_app.domain import DayCounts, DayState
@@ -102,21 +102,14 @@ class DayStates:
 
     def count_older_pending(self, day: Day, model: str, model_id: str) -> int:
         """Count the pending images before the day; after an older day was asked for, only those in between."""
-        ids = self._versions_of(model, model_id)
         known, count = self._older.get(model, (None, 0))
         if known is None or known.start > day.start:
-            count = self._day_queries.count_older_pending(day, *ids)
+            count = self._day_queries.count_older_pending(day, model_id)
         else:
-            count += self._day_queries.count_pending(replace(day, start=known.start, end=day.start), *ids)
+            between = replace(day, start=known.start, end=day.start)
+            count += self._day_queries.count_pending(between, *self._day_queries.versions_of(model_id))
         self._older[model] = (day, count)
         return count
-
-    def find_older_pending(self, day: Day, model: str, model_id: str) -> PendingDays | None:
-        """Return the number and the days of the images that `count_older_pending` counts."""
-        return self._day_queries.find_older_pending(day, *self._versions_of(model, model_id))
-
-    def _versions_of(self, model: str, model_id: str) -> set[str]:
-        return {model_id, *(known for name, known in self._day_queries.models_of() if name == model)}
 
     def _count_images(self, day: Day) -> int:
         if day.date not in self._num_images:

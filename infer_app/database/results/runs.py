@@ -15,13 +15,13 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any
 
-from sqlalchemy import Connection, Row, func, insert, select, update
+from sqlalchemy import Connection, Row, insert, select, update
 
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S
+from infer_app.database.results.model_versions import ensure_row, put_first_in_use
 from infer_app.database.results.schema import models, runs
-from infer_app.database.results.upsert import keep_known, upsert
 from infer_app.day import Day
 from infer_app.domain import RunReport
 from infer_app.errors import DatabaseUnavailable, DayHeld
@@ -33,7 +33,6 @@ RENEW_EVERY_S = 15.0
 # The owner of a running row may be on another host or in another container, where its process can't be checked. It
 # counts as dead if its heartbeat is older than this. If it is alive after all, its next commit fails and it stops.
 LEASE_S = 90.0
-BEFORE_ALL = datetime(1970, 1, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,7 @@ class RunModel:
     variant: str
     manifest: dict[str, Any]
     passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen
+    may_be_put_in_use: bool = True  # by its run, if no version of its name is in use
 
 
 class RunStore:
@@ -59,7 +59,7 @@ class RunStore:
         A repeated call with the same `run_id` changes nothing: the answer to the first one may have been lost.
         """
         run_id = run_id or new_run_id()
-        self._ensure_model_row(model)
+        ensure_row(self._database, model.name, model.model_id, model.manifest)
         with self._database.write() as connection:
             self._lock_model(connection, model)
             if connection.scalar(select(runs.c.id).where(runs.c.id == run_id)):
@@ -133,15 +133,6 @@ class RunStore:
                 if _is_alive(row, now)
             }
 
-    def _ensure_model_row(self, model: RunModel) -> None:
-        """Commit a row for the model if there is none with this name, so that there is a row to lock.
-
-        Its time is before that of any version that ran: only a run that acquires its day makes a version current.
-        """
-        row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": BEFORE_ALL}
-        with self._database.write() as connection:
-            connection.execute(keep_known(self._database.dialect.name, models), row)
-
     def _lock_model(self, connection: Connection, model: RunModel) -> None:
         """Lock the model's rows, which keeps other runs of it from acquiring a day until the transaction ends.
 
@@ -153,12 +144,11 @@ class RunStore:
         connection.execute(rows).all()
 
     def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
-        """Make the model the current version of its name, even if the clock was set back."""
-        others = select(func.max(models.c.created_at)).where(models.c.name == model.name, models.c.id != model.model_id)
-        latest = connection.scalar(others)
-        began_at = now if latest is None else max(now, latest + timedelta(microseconds=1))
-        row = {"id": model.model_id, "name": model.name, "manifest": model.manifest, "created_at": began_at}
-        connection.execute(upsert(self._database.dialect.name, models), row)
+        """Record the run's time and manifest, and put the version in use if no version of its name is."""
+        row = models.c.id == model.model_id, models.c.name == model.name
+        connection.execute(update(models).where(*row).values(manifest=model.manifest, created_at=now))
+        if model.may_be_put_in_use:
+            put_first_in_use(connection, model.name, model.model_id, now)
 
     def _take_over(self, connection: Connection, day: Day, model: RunModel, now: datetime) -> None:
         running = select(runs).where(

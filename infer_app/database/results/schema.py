@@ -22,7 +22,7 @@ from infer_app.database.results.vectors import Vectors
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSION = "0004"  # that of the newest migration
+VERSION = "0005"  # that of the newest migration
 MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
@@ -46,9 +46,10 @@ models = Table(
     Column("id", String(64), primary_key=True),
     Column("name", String(128), primary_key=True),
     Column("manifest", JSON, nullable=False),
-    # When its last run began: of the rows with one name the latest is the current version. Earlier releases stored the
-    # time of the first run.
+    # When its last run began; 1970 for a version that never ran. Earlier releases stored the time of the first run.
     Column("created_at", Microseconds, nullable=False),
+    Column("in_use_since", Microseconds),  # NULL unless it is the version in use of its name
+    Column("used_until", Microseconds),  # when it last ceased to be the version in use; NULL if that never happened
 )
 
 predictions = Table(

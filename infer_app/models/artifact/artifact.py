@@ -5,9 +5,12 @@ Loading a model runs code, so files are only used through `Artifact.read`, which
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import hashlib
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from infer_app.atomic_file import replace_file
 from infer_app.errors import ModelError, UsageError
+from infer_app.model_names import Version, plain_name, short_name, versions_named
 from infer_app.models.artifact.manifest import LABELS_FILE, PREPROCESS_FILE, Manifest, parse_labels
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
 
@@ -30,11 +34,15 @@ __all__ = [
     "Tolerance",
     "check_name",
     "find_artifact",
+    "find_folder",
+    "find_newest",
     "list_artifacts",
     "open_artifact",
     "record_variant",
+    "remove_folder",
     "save_manifest",
     "scan_artifacts",
+    "versions_of",
 ]
 
 MANIFEST_FILE = "manifest.json"
@@ -114,12 +122,57 @@ def open_artifact(folder: Path) -> Artifact:
     return Artifact(folder, Manifest.from_json(text, str(path)))
 
 
-def find_artifact(models_folder: Path, name: str) -> Artifact:
-    """Return the newest model of a name. Raises ModelError that lists the names that exist."""
+def find_artifact(models_folder: Path, wanted: str, in_use: Mapping[str, str] | None = None) -> Artifact:
+    """Return the model that NAME, NAME@ID or ID names; NAME means the version in use, or the oldest if none is.
+
+    `in_use` has the id of the version in use by name. Raises ModelError that lists the names that exist.
+    """
+    name = plain_name(wanted)
     check_name(name)
-    if versions := _undamaged(*_scan_versions(models_folder / name)):
-        return versions[0]
-    raise _no_such_model(models_folder, name)
+    known = _known_versions(models_folder)
+    found = versions_named(wanted, known)
+    if not found:
+        raise _no_such_model(models_folder, wanted, [version for version in known if version[0] == name])
+    if found[0][0] != wanted:
+        return open_artifact(models_folder / found[0][0] / found[0][1])
+    if model_id := (in_use or {}).get(name):
+        if (name, model_id) not in found:
+            raise _not_there(models_folder, name, model_id, found)
+        return open_artifact(models_folder / name / model_id)
+    return _undamaged(*_scan_versions(models_folder / name))[-1]
+
+
+def versions_of(models_folder: Path, name: str) -> list[Artifact]:
+    """Return the versions of a name that can be opened, the newest first."""
+    return _scan_versions(models_folder / name)[0]
+
+
+def find_newest(models_folder: Path, name: str) -> Artifact:
+    """Return the version of a name that was built last. Raises ModelError if one of them can't be opened."""
+    find_artifact(models_folder, name)
+    return _undamaged(*_scan_versions(models_folder / name))[0]
+
+
+def find_folder(models_folder: Path, wanted: str) -> Path:
+    """Return the folder of one version, also of a damaged one. Raises UsageError for a name with several versions."""
+    check_name(plain_name(wanted))
+    known = _known_versions(models_folder)
+    found = versions_named(wanted, known)
+    if not found:
+        raise _no_such_model(models_folder, wanted, [version for version in known if version[0] == plain_name(wanted)])
+    if len(found) > 1:
+        listed = ", ".join(short_name(*version) for version in found)
+        raise UsageError(f"{wanted} has {len(found)} versions", f"name one of them: {listed}")
+    return models_folder / found[0][0] / found[0][1]
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a model's folder, and that of its name if it was the last; a reader sees all of the model or nothing."""
+    removed = Path(tempfile.mkdtemp(prefix=".removed-", dir=folder.parent))
+    folder.replace(removed)
+    shutil.rmtree(removed)
+    with contextlib.suppress(OSError):  # it has other versions
+        folder.parent.rmdir()
 
 
 def list_artifacts(models_folder: Path) -> list[Artifact]:
@@ -230,12 +283,29 @@ def _model_folders(name_folder: Path) -> list[Path]:
     return sorted(path for path in name_folder.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
-def _no_such_model(models_folder: Path, name: str) -> ModelError:
+def _known_versions(models_folder: Path) -> list[Version]:
+    """List (name, id) of all models, also of those that can't be opened: a folder is named after its model."""
+    return [(path.parent.name, path.name) for folder in _names(models_folder) for path in _model_folders(folder)]
+
+
+def _no_such_model(models_folder: Path, wanted: str, versions: list[Version]) -> ModelError:
+    name = plain_name(wanted)
+    if versions:
+        there = ", ".join(short_name(*version) for version in versions)
+        return ModelError(f"no model {wanted!r} in {models_folder}", f"{name} has the versions {there}")
     names = [path.name for path in _names(models_folder) if _model_folders(path)]
     if not names:
         return ModelError(
-            f"no model {name!r}: {models_folder} has none yet", f"make one: `infer model build SOURCE --name {name}`"
+            f"no model {wanted!r}: {models_folder} has none yet", f"make one: `infer model build SOURCE --name {name}`"
         )
     close = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {close[0]}?" if close else "see `infer model list`"
-    return ModelError(f"no model {name!r} in {models_folder}: there are {', '.join(names)}", hint)
+    return ModelError(f"no model {wanted!r} in {models_folder}: there are {', '.join(names)}", hint)
+
+
+def _not_there(models_folder: Path, name: str, model_id: str, there: list[Version]) -> ModelError:
+    commands = " or ".join(f"`infer model use {short_name(*version)}`" for version in there)
+    return ModelError(
+        f"{short_name(name, model_id)}, the version in use, is not in {models_folder}",
+        f"restore its folder from a backup, or put another version in use: {commands}",
+    )

@@ -24,7 +24,6 @@ from infer_app.models.artifact.artifact import (
     Artifact,
     Preprocess,
     check_name,
-    find_artifact,
     load_function,
     open_artifact,
     save_manifest,
@@ -104,19 +103,10 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     manifest = _manifest(request, source, golden, outputs, files)
     folder = models_folder / request.name / manifest.model_id
     if existing := _intact_artifact(folder):
-        return _as_newest(existing, manifest.created_at)
+        return existing
     with _new_folder(folder) as building:
         _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
-
-
-def _as_newest(artifact: Artifact, created_at: str) -> Artifact:
-    """Make a model that was built again the newest of its name; its id and its files stay the same."""
-    if find_artifact(artifact.folder.parent.parent, artifact.manifest.name).folder == artifact.folder:
-        return artifact
-    manifest = replace(artifact.manifest, created_at=created_at)
-    save_manifest(artifact.folder, manifest)
-    return replace(artifact, manifest=manifest)
 
 
 def _check_request(request: BuildRequest) -> None:

@@ -104,6 +104,7 @@ def add_run(database: Database) -> Callable[..., None]:
 def make_report(database: Database, tables: ProjectDatabase, figures: Figures) -> Callable[[], DayReport]:
     manifest = {"output": {"kind": "classification"}}
     row = {"id": MODEL.model_id, "name": MODEL.name, "manifest": manifest, "created_at": datetime(2026, 11, 1)}
+    row |= {"in_use_since": datetime(2026, 11, 1)}
     with database.write() as connection:
         connection.execute(insert(models), row)
 

@@ -25,16 +25,15 @@ def two_versions(database, register, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "infer.toml").touch()
     register(*(f"/p/{number}.jpg" for number in range(1, 5)))
-    versions = [("cats", OLD, 1), ("cats", NEW, 3), ("dogs", DOG, 2)]
+    versions = [("cats", OLD, 1, "used_until"), ("cats", NEW, 3, "in_use_since"), ("dogs", DOG, 2, "in_use_since")]
     result = {"run_id": "r", "created_at": AT}
     rejected = {"image_id": "4", "reason": "corrupt", "detail": "", "stage": "decode", "attempts": 1}
     rejected |= {"location": "/p/4.jpg", "decoder": "d", "size": 1, "sha256": "0" * 64}
     with database.write() as connection:
-        made = [
-            {"id": model_id, "name": name, "manifest": {}, "created_at": datetime(2026, 11, day)}
-            for name, model_id, day in versions
-        ]
-        connection.execute(insert(models), made)
+        for name, model_id, day, mark in versions:
+            at = datetime(2026, 11, day)
+            row = {"id": model_id, "name": name, "manifest": {}, "created_at": at, mark: at}
+            connection.execute(insert(models), row)
         seen = [(image, OLD) for image in "123"] + [(image, NEW) for image in "12"] + [("1", DOG)]
         row = {"variant": "v", "label": "x", "output": "{}"} | result
         connection.execute(insert(predictions), [row | {"image_id": i, "model_id": m} for i, m in seen])
@@ -95,12 +94,13 @@ def test_a_range_of_days_is_one_list_with_the_day_of_each_image(database, regist
 def test_a_version_is_named_by_its_id(capsys):
     assert listed(capsys, OLD) == [(image, "cats", OLD) for image in "123"]
     assert listed(capsys, NEW) == [(image, "cats", NEW) for image in "12"]
+    assert listed(capsys, f"cats@{OLD[:4]}") == listed(capsys, OLD[:8]) == listed(capsys, OLD)
 
 
 @pytest.mark.usefixtures("two_versions")
 def test_one_model_under_two_names_is_listed_for_each(database, capsys):
     with database.write() as connection:
-        row = {"id": DOG, "name": "hounds", "manifest": {}, "created_at": AT}
+        row = {"id": DOG, "name": "hounds", "manifest": {}, "created_at": AT, "in_use_since": AT}
         connection.execute(insert(models), row)
     assert listed(capsys, "hounds") == [("1", "hounds", DOG)]
     assert listed(capsys, "dogs") == [("1", "dogs", DOG)]

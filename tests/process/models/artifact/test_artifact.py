@@ -8,10 +8,12 @@ from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import (
     find_artifact,
+    find_folder,
+    find_newest,
     list_artifacts,
     open_artifact,
     record_variant,
-    save_manifest,
+    remove_folder,
 )
 from infer_app.models.build.build_model import build_model
 from tests.support.networks import RECIPE, built, request
@@ -84,13 +86,58 @@ def test_open_without_a_manifest_is_a_model_error(tmp_path):
         open_artifact(tmp_path)
 
 
-def test_find_takes_the_newest_of_a_name(tmp_path):
-    older = built(tmp_path)
-    newer = built(tmp_path, recipe=Recipe("stretch", RECIPE.size))
-    models = tmp_path / "models"
-    assert find_artifact(models, "colours") == newer
-    save_manifest(older.folder, replace(older.manifest, created_at="2999-01-01T00:00:00+00:00"))
-    assert find_artifact(models, "colours").manifest.model_id == older.manifest.model_id
+@pytest.fixture
+def two_versions(tmp_path):
+    """The ids of the older and the newer version of `colours`."""
+    return [built(tmp_path).manifest.model_id, built(tmp_path, recipe=Recipe("stretch", RECIPE.size)).manifest.model_id]
+
+
+def found(tmp_path, wanted, in_use=None):
+    return find_artifact(tmp_path / "models", wanted, in_use).manifest.model_id
+
+
+def test_a_name_means_the_version_in_use_else_the_oldest(tmp_path, two_versions):
+    older, newer = two_versions
+    assert found(tmp_path, "colours") == older
+    assert found(tmp_path, "colours", {"colours": newer, "other": older}) == newer
+    assert find_newest(tmp_path / "models", "colours").manifest.model_id == newer
+
+
+def test_a_version_is_named_by_the_beginning_of_its_id(tmp_path, two_versions):
+    older, newer = two_versions
+    for model_id in two_versions:
+        for wanted in (f"colours@{model_id}", f"colours@{model_id[:4]}", model_id, model_id[:8]):
+            assert found(tmp_path, wanted, {"colours": newer}) == model_id
+    with pytest.raises(UsageError, match="at least 4 characters"):
+        found(tmp_path, f"colours@{older[:3]}")
+    with pytest.raises(ModelError, match="no model 'colours@0000'") as caught:
+        found(tmp_path, "colours@0000")
+    assert (
+        caught.value.hint
+        == f"colours has the versions {', '.join(f'colours@{one[:8]}' for one in sorted(two_versions))}"
+    )
+
+
+def test_a_version_in_use_that_is_not_there_is_no_other(tmp_path, two_versions):
+    with pytest.raises(ModelError, match="colours@00000000, the version in use, is not in") as caught:
+        found(tmp_path, "colours", {"colours": "0" * 16})
+    assert all(f"`infer model use colours@{model_id[:8]}`" in caught.value.hint for model_id in two_versions)
+
+
+def test_a_damaged_version_is_found_to_be_removed_and_stops_no_other(tmp_path, two_versions):
+    older, newer = two_versions
+    folder = tmp_path / "models" / "colours" / newer
+    (folder / "manifest.json").write_text("{")
+    assert found(tmp_path, "colours", {"colours": older}) == older
+    with pytest.raises(ModelError, match="not JSON"):
+        find_newest(tmp_path / "models", "colours")
+    with pytest.raises(UsageError, match="2 versions"):
+        find_folder(tmp_path / "models", "colours")
+    assert find_folder(tmp_path / "models", f"colours@{newer}") == folder
+    remove_folder(folder)
+    assert found(tmp_path, "colours") == older
+    remove_folder(find_folder(tmp_path / "models", "colours"))
+    assert list((tmp_path / "models").iterdir()) == []
 
 
 def test_list_gives_all_models_by_name_the_newest_of_a_name_first(tmp_path):
@@ -98,16 +145,6 @@ def test_list_gives_all_models_by_name_the_newest_of_a_name_first(tmp_path):
     two = built(tmp_path, name="a")
     three = built(tmp_path, name="b", recipe=Recipe("stretch", RECIPE.size))
     assert list_artifacts(tmp_path / "models") == [two, three, one]
-
-
-def test_the_first_of_a_name_in_the_list_is_the_one_that_is_found(tmp_path):
-    """Also where two were built at the same moment."""
-    built(tmp_path)
-    built(tmp_path, recipe=Recipe("stretch", RECIPE.size))
-    models = tmp_path / "models"
-    for artifact in list_artifacts(models):
-        save_manifest(artifact.folder, replace(artifact.manifest, created_at="2026-01-01T00:00:00+00:00"))
-    assert list_artifacts(models)[0] == find_artifact(models, "colours")
 
 
 def test_list_of_a_folder_that_is_not_there_is_empty(tmp_path):

@@ -25,7 +25,7 @@ def predicted(database, register, monkeypatch, tmp_path):
     def one(name, model_id, results, kind="classification", at=AT):
         manifest = {"output": {"kind": kind}}
         with database.write() as connection:
-            row = {"id": model_id, "name": name, "manifest": manifest, "created_at": at}
+            row = {"id": model_id, "name": name, "manifest": manifest, "created_at": at, "used_until": at}
             connection.execute(insert(models), row)
             for image_id, what in results.items():
                 connection.execute(insert(predictions), _row(image_id, model_id, what))
@@ -73,7 +73,7 @@ def test_the_newest_version_that_has_the_day_or_the_one_of_an_id(predicted, caps
     found = compared(capsys, "a", "b")
     assert (found["a"]["model_id"], found["agree"]) == ("new", 1)
     assert compared(capsys, "old", "a")["disagree"] == 1
-    with pytest.raises(UsageError, match="the same model"):
+    with pytest.raises(UsageError, match="the same version"):
         compared(capsys, "a", "new")
 
 

@@ -24,13 +24,14 @@ def ran(database):
         run = dict.fromkeys(texts, "x") | {"id": f"{model_id} {at}", "day": day, "model": name, "model_id": model_id}
         times = dict.fromkeys(["interval_start", "interval_end", "started_at", "heartbeat_at"], at)
         with database.write() as connection:
-            connection.execute(insert(models), {"id": model_id, "name": name, "manifest": {}, "created_at": at})
+            row = {"id": model_id, "name": name, "manifest": {}, "created_at": at, "used_until": at}
+            connection.execute(insert(models), row)
             connection.execute(insert(runs), run | times | {"versions": {}, "state": "done"})
 
     return one
 
 
-def test_of_each_name_the_version_that_ran_on_the_day_last(tables, ran):
+def test_of_each_name_the_version_that_did_the_day(tables, ran):
     ran("cats", "old", DAY.date)
     ran("cats", "new", DAY.date)
     ran("cats", "newer", OTHER_DAY)

@@ -7,9 +7,11 @@ from sqlalchemy import insert, text, update
 from infer_app.database.listing.source import Source
 from infer_app.database.queries import day_queries as books_module
 from infer_app.database.queries.day_queries import DayQueries, PendingDays, PendingImage, StoredFailure, StoredRejection
+from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.errors import UsageError
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 
@@ -244,11 +246,12 @@ def test_a_users_own_table_is_joined_by_its_own_columns(database, write):
     assert [row["location"] for row in day_queries.read_predictions(DAY)] == ["/x.jpg"]
 
 
-def test_models_and_runs_are_told_newest_first(day_queries, tables):
+def test_models_are_told_in_the_order_of_use_and_runs_newest_first(day_queries, tables):
     assert day_queries.models_of() == []
     ids = [tables.run_store.open_run(DAY, replace(MODEL, model_id=name), "cpu", "cpu") for name in ("a", "b", "c")]
     tables.run_store.open_run(DAY, replace(MODEL, name="other", model_id="d"), "cpu", "cpu")
-    assert day_queries.models_of("stub") == [("stub", "c"), ("stub", "b"), ("stub", "a")]
+    assert day_queries.models_of("stub") == [("stub", "a"), ("stub", "c"), ("stub", "b")]
+    assert day_queries.models_in_use() == [("other", "d"), ("stub", "a")]
     assert day_queries.models_of()[0] == ("other", "d")
     assert len(day_queries.last_runs(10)) == 4
     assert {run["id"] for run in day_queries.last_runs(10)} > set(ids)
@@ -268,3 +271,48 @@ def test_an_id_that_is_no_number_is_counted_as_it_is(database, day_queries, regi
     }
     spoil(database, insert(predictions).values(row))
     assert day_queries.count_day(DAY, ID) == DayCounts(1, 0, 0, 1)
+
+
+def run_again(tables, model_id, day=DAY, **changes):
+    model = replace(MODEL, model_id=model_id, **changes)
+    run_id = tables.run_store.open_run(day, model, "cpu", "cpu")
+    with tables.database.write() as connection:
+        connection.execute(update(runs).where(runs.c.id == run_id).values(state="done"))
+
+
+def test_a_day_was_done_by_the_version_in_use_else_by_the_one_before_it(tables, day_queries, register, write):
+    """Not by one that only tried some of its images before it was put in use."""
+    register("/1.jpg", "/2.jpg")
+    write("1", "2")
+    run_again(tables, "second", may_be_put_in_use=False)
+    write("1", model_id="second")
+    assert day_queries.models_of_day(DAY) == [("stub", ID)]
+    switch_version(tables.database, "stub", "second", {})
+    assert day_queries.models_of_day(DAY) == [("stub", ID)]
+    assert day_queries.models_of_day(DAY.before(1)) == [("stub", "second")]  # none ran
+    assert day_queries.models_of_day(DAY, "stub@second") == [("stub", "second")]
+    run_again(tables, "second")  # as where it was stopped: the day is its own now
+    assert day_queries.models_of_day(DAY) == [("stub", "second")]
+    switch_version(tables.database, "stub", ID, {})
+    assert day_queries.models_of_day(DAY) == [("stub", ID)]
+
+
+def test_a_name_of_which_no_version_is_in_use_is_not_shown(tables, day_queries):
+    run_again(tables, "tried", name="new", may_be_put_in_use=False)
+    assert day_queries.models_in_use() == day_queries.models_of_day(DAY) == []
+    assert day_queries.models_of_day(DAY, "new@tried") == [("new", "tried")]
+    with pytest.raises(UsageError, match="no version of new is in use yet, new@tried was only tried") as caught:
+        day_queries.models_in_use("new")
+    assert caught.value.hint.endswith("infer model use new@tried")
+
+
+def test_what_another_version_in_use_has_done_is_not_pending(tables, day_queries, register, write):
+    register("/1.jpg", "/2.jpg", "/3.jpg")
+    write("1")
+    write("2", reason=Reason.CORRUPT)
+    run_again(tables, "tried", may_be_put_in_use=False)
+    write("1", "2", "3", model_id="tried")
+    switch_version(tables.database, "stub", "second", {})
+    assert day_queries.count_older_pending(DAY.before(-1), "second") == 1
+    assert day_queries.count_older_pending(DAY.before(-1), "tried") == 0
+    assert day_queries.count_day(DAY, "second").pending == 3

@@ -107,6 +107,37 @@ def test_tables_of_the_first_version_keep_their_rows(fresh):
     assert (row.id, row.selected, row.stages, row.throughput) == ("1", 3, {"model": 14.1}, None)
 
 
+def test_the_version_that_ran_last_is_in_use_after_the_upgrade(fresh):
+    """And the view shows what it showed before; a version that never ran is not in use."""
+    to_revision(fresh, command.upgrade, "0003")
+    times = {"old": "2026-01-01", "new": "2026-01-03", "mid": "2026-01-02", "never": "1970-01-02"}
+    row = "INSERT INTO infer_models (id, name, manifest, created_at) VALUES (:id, :name, '{}', :at)"
+    made = "INSERT INTO infer_predictions (image_id, model_id, run_id, variant, output, created_at)"
+    made += " VALUES (:image, :model, 'r', 'v', '{}', '2026-01-01 00:00:00.000000')"
+    with fresh.write() as connection:
+        for id_, at in times.items():
+            connection.execute(text(row), {"id": id_, "name": "m", "at": f"{at} 00:00:00.000000"})
+        connection.execute(text(row), {"id": "other", "name": "o", "at": "2025-01-01 00:00:00.000000"})
+        for image, model in (("1", "old"), ("1", "new"), ("2", "old"), ("2", "mid"), ("1", "other")):
+            connection.execute(text(made), {"image": image, "model": model})
+
+    def shown():
+        with fresh.read() as connection:
+            view = text("SELECT model, image_id, model_id, variant FROM infer_current_predictions ORDER BY 1, 2")
+            return connection.execute(view).all()
+
+    before = shown()
+    upgrade(fresh)
+    assert shown() == before
+    with fresh.read() as connection:
+        found = {row.id: row for row in connection.execute(select(models))}
+    assert {id_ for id_, row in found.items() if row.in_use_since} == {"new", "other"}
+    assert {id_ for id_, row in found.items() if row.used_until} == {"old", "mid"}
+    assert found["new"].in_use_since == datetime(2026, 1, 3)
+    to_revision(fresh, command.downgrade, "0003")
+    assert shown() == before
+
+
 def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):
     """A table of the user's has the name of our last one."""
     with fresh.write() as connection:
@@ -138,15 +169,19 @@ def test_all_the_way_down_and_up_again(database):
     assert relations(database) == before
 
 
-def test_current_predictions_are_those_of_the_newest_model_that_made_one(database):
-    """Of each image and model name one row: image 2 was never seen by the newest model."""
+def test_current_predictions_are_those_of_the_version_in_use_and_of_those_before_it(database):
+    """Of each image and model name one row: image 2 was never seen by the version in use."""
     days = {"old": 1, "new": 2, "newest": 3}
-    made = [{"id": f"m-{age}", "name": "m", "manifest": {}, "created_at": datetime(2026, 1, days[age])} for age in days]
-    made.append({"id": "other", "name": "other", "manifest": {}, "created_at": datetime(2025, 1, 1)})
+    made = [{"id": f"m-{age}", "name": "m", "used_until": datetime(2026, 1, days[age])} for age in days]
+    made[-1] |= {"used_until": datetime(2025, 1, 1), "in_use_since": datetime(2026, 1, 9)}
+    made.append({"id": "other", "name": "other", "in_use_since": datetime(2025, 1, 1)})
+    made += [{"id": "m-tried", "name": "m"}, {"id": "tried", "name": "only tried"}]
     rows = [("1", "m-old"), ("1", "m-new"), ("1", "m-newest"), ("2", "m-old"), ("2", "m-new"), ("1", "other")]
+    rows += [("1", "m-tried"), ("3", "m-tried"), ("1", "tried")]
     rest = {"run_id": "r", "variant": "v", "score": 0.5, "output": "{}", "created_at": datetime(2026, 1, 4)}
     with database.write() as connection:
-        connection.execute(insert(models), made)
+        for row in made:
+            connection.execute(insert(models), row | {"manifest": {}, "created_at": datetime(2026, 2, 1)})
         connection.execute(
             insert(predictions),
             [{"image_id": image, "model_id": model, "label": model} | rest for image, model in rows],
@@ -165,7 +200,11 @@ def test_two_models_of_one_moment_give_one_row(database):
     rest = {"run_id": "r", "variant": "v", "output": "{}", "created_at": moment}
     with database.write() as connection:
         connection.execute(
-            insert(models), [{"id": id_, "name": "m", "manifest": {}, "created_at": moment} for id_ in ("a", "b")]
+            insert(models),
+            [
+                {"id": id_, "name": "m", "manifest": {}, "created_at": moment, "used_until": moment}
+                for id_ in ("a", "b")
+            ],
         )
         connection.execute(insert(predictions), [{"image_id": "1", "model_id": id_} | rest for id_ in ("a", "b")])
         view = table("infer_current_predictions", column("model_id"))

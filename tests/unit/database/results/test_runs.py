@@ -292,8 +292,9 @@ def test_a_model_has_the_time_and_the_manifest_of_its_last_run(database, run_sto
     assert started_at >= first.created_at
     with database.read() as connection:
         assert connection.execute(select(models)).all() == [
-            (MODEL.model_id, "stub", {"variants": {"new": {}}}, started_at)
+            (MODEL.model_id, "stub", {"variants": {"new": {}}}, started_at, first.in_use_since, None)
         ]
+    assert first.in_use_since == first.created_at
 
 
 def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, run_store):

@@ -1,0 +1,253 @@
+"""`infer model list`, `use` and `remove`, and what a build says about the next run."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from infer_app.cli.model.model import has_project, known_in_use, models_folder, print_progress
+from infer_app.cli.terminal.output import show_table
+from infer_app.database.project_database import open_results_database
+from infer_app.database.results.model_versions import (
+    RecordedVersion,
+    check_not_running,
+    count_predictions,
+    read_versions,
+    switch_version,
+    take_out_of_use,
+)
+from infer_app.database.results.runs import RunStore
+from infer_app.errors import InferError, ModelError, UsageError
+from infer_app.model_names import plain_name, short_name
+from infer_app.models.artifact.artifact import (
+    Artifact,
+    find_artifact,
+    find_folder,
+    find_newest,
+    remove_folder,
+    scan_artifacts,
+    versions_of,
+)
+from infer_app.settings.load import load_settings
+from infer_app.telemetry.printable import one_line
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """A change of the version in use; without one, `before` is the version itself or None."""
+
+    name: str
+    model_id: str
+    before: RecordedVersion | None
+    config: Path | None
+
+    def lines(self) -> Iterator[str]:
+        this = short_name(self.name, self.model_id)
+        if self.before is None:
+            yield f"{this} is in use now; no version of {self.name} was before"
+        elif self.before.model_id == self.model_id:
+            yield f"{this} is in use already, since {self.before.in_use_since:%Y-%m-%d %H:%M} UTC"
+        else:
+            former = short_name(self.name, self.before.model_id)
+            yield f"{this} is in use now, before it was {former}"
+            yield f"to go back: {_command('model use', former, self.config)}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunAfterBuild:
+    """The version of a model that the next plain run takes, as far as it is known."""
+
+    artifact: Artifact
+    model_id: str
+    is_there: bool
+    set_models: tuple[str, ...]  # in the settings, instead of all names
+    config: Path | None
+
+    @classmethod
+    def of(cls, artifact: Artifact, config: Path | None) -> RunAfterBuild:
+        name, folder = artifact.manifest.name, artifact.folder.parent.parent
+        ids = [one.manifest.model_id for one in versions_of(folder, name)]
+        model_id = known_in_use(config).get(name, ids[-1])
+        set_models = load_settings(config).model_names if has_project(config) else ()
+        return cls(artifact, model_id, model_id in ids, set_models, config)
+
+    @property
+    def takes_it(self) -> bool:
+        return self.model_id == self.artifact.manifest.model_id
+
+    def lines(self) -> Iterator[str]:
+        name = self.artifact.manifest.name
+        this, other = short_name(name, self.artifact.manifest.model_id), short_name(name, self.model_id)
+        yield from _what_settings_say(name, self.set_models)
+        if self.takes_it:
+            yield f"the next run of {name} takes this version"
+        elif not self.is_there:
+            yield f"the next run of {name} fails: {other}, the version in use, is not in the folder of models"
+            yield f"put this one in use: {_command('model use', this, self.config)}"
+        else:
+            yield f"the next run of {name} still takes {other}; the new version is not in use yet"
+            yield f"try it:  {_command('run --date yesterday --lookback 0 --model', this, self.config)}"
+            yield f"compare: {_command(f'compare --date yesterday --models {other}', this, self.config)}"
+            yield f"use it:  {_command('model use', this, self.config)}"
+
+
+def list_models(as_json: bool, config: Path | None) -> None:
+    """List the models and which are in use, and on standard error those that are damaged."""
+    folder = models_folder(config)
+    artifacts, damaged = scan_artifacts(folder)
+    for error in damaged:
+        print_progress(one_line(f"damaged: {error} ({error.hint})"))
+    recorded, counts = _read_records(config)
+    by_version = {(one.name, one.model_id): one for one in recorded}
+    names_in_use = {one.name for one in recorded if one.in_use_since}
+    found = [artifact.manifest for artifact in artifacts]
+    here = {(manifest.name, manifest.model_id) for manifest in found}
+    removed = [one for one in sorted(recorded, key=lambda one: one.name) if (one.name, one.model_id) not in here]
+    removed = [one for one in removed if counts.get(one.model_id)]
+    if as_json:
+        keys = ("name", "model_id", "created_at", "source")
+        models = [
+            {key: getattr(manifest, key) for key in keys}
+            | _usage(by_version.get((manifest.name, manifest.model_id)), counts)
+            for manifest in found
+        ]
+        gone = [{"name": one.name, "model_id": one.model_id} | _usage(one, counts) for one in removed]
+        print(json.dumps({"models": models, "damaged": [str(error) for error in damaged], "removed": gone}))
+        return
+    if not found:
+        print(f"no models in {folder}: make one with `infer model build SOURCE --name NAME`")
+    oldest = {manifest.name: manifest.model_id for manifest in found}  # the last of a name
+    cells = []
+    for manifest in found:
+        known = by_version.get((manifest.name, manifest.model_id))
+        runs_first = manifest.name not in names_in_use and oldest[manifest.name] == manifest.model_id
+        use = "from its first run on" if runs_first else _use_as_text(known)
+        built = (f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}", manifest.output.kind)
+        count = f"{counts.get(manifest.model_id, 0):,}"
+        cells.append((manifest.name, manifest.model_id, use, count, *built, manifest.recipe.kind, manifest.source))
+    for one in removed:
+        count = f"{counts[one.model_id]:,}"
+        cells.append((one.name, one.model_id, _use_as_text(one), count, "not in the folder", "", "", ""))
+    if cells:
+        show_table(("model", "id", "in use", "predictions", "built", "output", "recipe", "source"), cells)
+
+
+def use(wanted: str, as_json: bool, config: Path | None) -> None:
+    """Put a version in use; of a NAME the newest."""
+    folder = models_folder(config)
+    named = find_artifact(folder, wanted)
+    artifact = find_newest(folder, wanted) if named.manifest.name == wanted else named
+    switch = put_in_use(artifact, config)
+    if as_json:
+        former = switch.before.model_id if switch.before else None
+        print(json.dumps({"model": switch.name, "model_id": switch.model_id, "before": former}))
+        return
+    for line in [*switch.lines(), *_what_settings_say(switch.name, load_settings(config).model_names)]:
+        print(line)
+
+
+def put_in_use(artifact: Artifact, config: Path | None) -> Switch:
+    """Put a version in use. Raises ModelError if its files are not as they were built."""
+    artifact.verify()
+    manifest = artifact.manifest
+    with open_results_database(load_settings(config)) as database:
+        facts = json.loads(manifest.to_json())
+        before = switch_version(database, manifest.name, manifest.model_id, facts)
+    return Switch(manifest.name, manifest.model_id, before, config)
+
+
+def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None:
+    """Remove the files of a version; its predictions stay. Raises UsageError for the one that the next run takes."""
+    folder = find_folder(models_folder(config), wanted)
+    name, model_id = folder.parent.name, folder.name
+    this = short_name(name, model_id)
+    with open_results_database(load_settings(config)) if has_project(config) else nullcontext() as database:
+        recorded: Sequence[RecordedVersion] = ()
+        if database is not None:
+            with database.read() as connection:
+                recorded = read_versions(connection)
+                check_not_running(connection, model_id, RunStore(database).living_runs())
+        _check_removable(folder, recorded, force, config)
+        count = count_predictions(database).get(model_id, 0) if database is not None else 0
+        if database is not None:
+            database.transact(lambda connection: take_out_of_use(connection, name, model_id))
+        try:
+            remove_folder(folder)
+        except OSError as error:
+            raise ModelError(f"{folder}: {error.strerror}", "it must be writable") from error
+    if as_json:
+        print(json.dumps({"model": name, "model_id": model_id, "predictions": count}))
+    else:
+        print(f"removed {this}; its {count:,} predictions stay in the database" if count else f"removed {this}")
+
+
+def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], force: bool, config: Path | None) -> None:
+    """Raise UsageError if the next run takes this version, unless it is the only one and its removal is forced."""
+    name, model_id = folder.parent.name, folder.name
+    versions = [one.manifest.model_id for one in versions_of(folder.parent.parent, name)]
+    in_use = next((one.model_id for one in recorded if one.name == name and one.in_use_since), None)
+    taken = in_use or (versions[-1] if versions else None)
+    if taken != model_id:
+        return
+    this, others = short_name(name, model_id), [one for one in versions if one != model_id]
+    if others:
+        first = _command("model use", short_name(name, others[0]), config)
+        raise UsageError(f"{this} is the version in use", f"put another one in use first: {first}")
+    if not force:
+        command = _command("model remove --force", this, config)
+        raise UsageError(f"{this} is in use and the only version of {name}", f"if no run needs it any more: {command}")
+
+
+def _what_settings_say(name: str, set_models: tuple[str, ...]) -> Iterator[str]:
+    """Yield a line if a plain `infer run` does not run the version in use of this name."""
+    listed = ", ".join(set_models)
+    if pinned := [one for one in set_models if plain_name(one) == name and one != name]:
+        yield f"the settings pin {pinned[0]}: a plain `infer run` runs that, whatever version is in use"
+    elif set_models and name not in set_models:
+        yield f"the settings name {listed}: a plain `infer run` does not run {name}, `infer run --model {name}` does"
+
+
+def _read_records(config: Path | None) -> tuple[list[RecordedVersion], dict[str, int]]:
+    """Return the recorded versions and numbers of predictions; none, with a note, if the database can't be read."""
+    if not has_project(config):
+        return [], {}
+    loaded = load_settings(config)
+    try:
+        with open_results_database(loaded, read_only=True) as database:
+            with database.read() as connection:
+                versions = read_versions(connection)
+            return versions, count_predictions(database)
+    except InferError as error:
+        print_progress(one_line(f"which versions are in use is not known: {error} ({error.hint})"))
+        return [], {}
+
+
+def _usage(one: RecordedVersion | None, counts: dict[str, int]) -> dict[str, Any]:
+    since = one.in_use_since if one else None
+    until = one.used_until if one else None
+    return {
+        "in_use": since is not None,
+        "in_use_since": since and since.replace(tzinfo=UTC).isoformat(),
+        "used_until": until and until.replace(tzinfo=UTC).isoformat(),
+        "predictions": counts.get(one.model_id, 0) if one else 0,
+    }
+
+
+def _use_as_text(one: RecordedVersion | None) -> str:
+    if one is None or not one.was_in_use:
+        return ""
+    if one.in_use_since:
+        return f"since {one.in_use_since:%Y-%m-%d %H:%M} UTC"
+    return f"until {one.used_until:%Y-%m-%d %H:%M} UTC"
+
+
+def _command(verb: str, model: str, config: Path | None) -> str:
+    """Return a command that can be run as it is printed."""
+    flag = f" --config {shlex.quote(str(config))}" if config else ""
+    return f"infer {verb} {model}{flag}"

@@ -1,0 +1,211 @@
+"""The life of a model: a second version is built, tried, compared, put in use, rolled back and removed.
+
+After each step the view, every command that looks at results and a plain run are asked, and must agree.
+"""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from infer_app.cli.look.compare import compare
+from infer_app.cli.look.explain import show_image
+from infer_app.cli.look.report import ReportRequest, write_index, write_reports
+from infer_app.cli.look.results import show_predictions, show_rejections, verify_counts
+from infer_app.cli.look.status import show_status
+from infer_app.cli.model.version_commands import list_models, use
+from infer_app.errors import ModelError, UsageError
+from infer_app.pipeline.job import choose_artifacts
+from infer_app.settings.load import load_settings
+from tests.databases.conftest import ServerProject
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
+YESTERDAY, EARLIER = (f"{datetime.now(UTC) - timedelta(days=days):%Y-%m-%d}" for days in (1, 6))
+FIRST = (  # as that of `built_models`
+    *("model", "build", "colors.ts", "--name", "colors", "--labels", "labels.txt", "--no-tune"),
+    *("--recipe", "stretch", "--size", "16", "--mean", "0,0,0", "--std", "1,1,1"),
+)
+SECOND = (*FIRST, "--interpolation", "bilinear")
+DAY_FLAGS = ("--date", YESTERDAY, "--lookback", "0", "--variant", "cpu-torchscript")
+
+
+class Life:
+    """A project and what all that can be asked says about its two days."""
+
+    def __init__(self, project: ServerProject, capsys: pytest.CaptureFixture[str]) -> None:
+        self.project, self.capsys = project, capsys
+        self.config = project.folder / "infer.toml"
+
+    def told(self, command, *arguments):
+        self.capsys.readouterr()
+        command(*arguments)
+        return json.loads(self.capsys.readouterr().out)
+
+    def run(self, *more, exit_code=0):
+        return self.project.infer_json("run", *DAY_FLAGS, *more, exit_code=exit_code)
+
+    def check(self, in_use: str, days: dict[str, str], name: str = "colors") -> None:
+        """Ask everything: `days` has the version that did each day."""
+        self.project.rows("SELECT 1")
+        view = self.project.rows(
+            "SELECT image_id, model_id FROM infer_current_predictions WHERE model = 'colors' ORDER BY 1"
+        )
+        known = self.told(list_models, True, self.config)["models"]
+        assert [one["model_id"] for one in known if one["in_use"] and one["name"] == name] == [in_use]
+        recorded = self.project.rows("SELECT id FROM infer_models WHERE in_use_since IS NOT NULL AND name = 'colors'")
+        assert recorded == [(in_use,)]
+        (chosen,) = choose_artifacts(load_settings(self.config, {"run": {"model": name}}))
+        assert chosen.manifest.model_id == in_use
+        status = {one["date"]: one for one in self.told(show_status, 10, True, self.config)["days"]}
+        shown = []
+        for day, version in days.items():
+            assert (status[day]["model_id"], status[day]["state"]) == (version, "done")
+            assert status[day]["in_use"] is (version == in_use)
+            (report,) = write_reports(ReportRequest(day, None, None, self.config))
+            assert (report.report.model_id, report.report.counts.predicted) == (version, status[day]["predicted"])
+            verified = self.told(verify_counts, day, name, True, self.config)
+            assert [(one["model_id"], one["pending"]) for one in verified["models"]] == [(version, 0)]
+            everything = self.told(verify_counts, day, None, True, self.config)
+            assert everything["balanced"] is True
+            assert everything["models"][0]["model_id"] == version
+            rejected = self.told(show_rejections, day, name, True, self.config)["rejections"]
+            assert {row["model_id"] for row in rejected} <= {version}
+            assert len(rejected) == status[day]["rejected"]
+            shown += self.predictions(day)
+        assert sorted(shown) == view
+        first = self.told(show_image, "1", None, name, False, True, self.config)["models"][0]
+        assert first["model_id"] == in_use or first["state"] == "pending"
+        write_index(load_settings(self.config))
+        index = (self.project.folder / "reports" / "index.html").read_text()
+        for day, version in days.items():
+            assert day in index
+            assert version == in_use or f"with version {version[:8]}" in index
+
+    def predictions(self, day, model=None):
+        """(image, version) of `--csv`, which must be those of `--json` and each image's once."""
+        found = self.told(show_predictions, day, model, False, True, self.config)["predictions"]
+        show_predictions(day, model, True, False, self.config)
+        rows = list(csv.DictReader(io.StringIO(self.capsys.readouterr().out)))
+        listed = [(row["image_id"], row["model_id"]) for row in found]
+        assert listed == [(row["image_id"], row["model_id"]) for row in rows]
+        assert len({image for image, _ in listed}) == len(listed)
+        return listed
+
+
+@pytest.fixture
+def life(project, built_models, capsys):
+    """A project with a model of its own, what that was built from, and two days of three photos, one broken."""
+    project.use_models(built_models, copied=True)
+    for name in ("colors.ts", "labels.txt"):
+        (project.folder / name).write_bytes((built_models.parent / name).read_bytes())
+    project.add_photos(3, EARLIER)
+    for number in range(3, 7):
+        photo = project.photos / f"{number:04}.jpg"
+        photo.write_bytes((project.photos / "0001.jpg").read_bytes() if number < 6 else b"broken")
+    project.add("photos", date=YESTERDAY)
+    return Life(project, capsys)
+
+
+def test_a_second_version_is_built_tried_used_rolled_back_and_removed(life):
+    project = life.project
+    assert life.run("--date", EARLIER)["predicted"] == 3
+    first = life.run()["model_id"]
+    life.check(first, {EARLIER: first, YESTERDAY: first})
+
+    built = project.infer(*SECOND)
+    second = next(path.name for path in (project.folder / "models" / "colors").iterdir() if path.name != first)
+    assert f"the next run of colors still takes colors@{first[:8]}" in built
+    assert built.splitlines()[-1] == f"use it:  infer model use colors@{second[:8]}"
+    life.check(first, {EARLIER: first, YESTERDAY: first})
+    assert life.run()["selected"] == 0
+
+    before = project.rows("SELECT * FROM infer_current_predictions ORDER BY image_id")
+    tried = life.run("--model", f"colors@{second[:8]}", "--limit", "2")
+    assert (tried["model_id"], tried["predicted"], tried["older_pending"]) == (second, 2, 0)
+    assert project.rows("SELECT * FROM infer_current_predictions ORDER BY image_id") == before
+    life.check(first, {EARLIER: first, YESTERDAY: first})
+    assert {model_id for _, model_id in life.predictions(YESTERDAY, f"colors@{second[:6]}")} == {second}
+    pair = (f"colors@{first[:8]}", second)
+    compared = life.told(compare, YESTERDAY, pair, 10, True, life.config)
+    assert (compared["a"]["model_id"], compared["b"]["model_id"], compared["both"]) == (first, second, 2)
+
+    used = life.told(use, "colors", True, life.config)
+    assert used == {"model": "colors", "model_id": second, "before": first}
+    shown = {row[1] for row in project.rows("SELECT image_id, model_id FROM infer_current_predictions")}
+    assert shown == {first, second}  # the two that were tried are those of the version in use
+    assert life.run()["model_id"] == second
+    life.check(second, {EARLIER: first, YESTERDAY: second})
+    assert life.run()["older_pending"] == 0
+    life.check(second, {EARLIER: first, YESTERDAY: second})
+
+    rebuilt = project.infer(*FIRST)
+    assert "is there already" in rebuilt
+    assert f"the next run of colors still takes colors@{second[:8]}" in rebuilt
+    life.check(second, {EARLIER: first, YESTERDAY: second})
+
+    told = project.infer("model", "use", f"colors@{first[:4]}")
+    assert told.splitlines() == [
+        f"colors@{first[:8]} is in use now, before it was colors@{second[:8]}",
+        f"to go back: infer model use colors@{second[:8]}",
+    ]
+    life.check(first, {EARLIER: first, YESTERDAY: first})
+    assert life.run()["selected"] == 0
+    life.check(first, {EARLIER: first, YESTERDAY: first})
+
+    error = project.infer_json("model", "remove", f"colors@{first[:8]}", exit_code=2)
+    assert error["hint"] == f"put another one in use first: infer model use colors@{second[:8]}"
+    assert "2 versions" in project.infer_json("model", "remove", "colors", exit_code=2)["error"]
+    removed = project.infer("model", "remove", f"colors@{second[:8]}")
+    assert removed == f"removed colors@{second[:8]}; its 3 predictions stay in the database\n"
+    life.check(first, {EARLIER: first, YESTERDAY: first})
+    assert len(life.predictions(YESTERDAY, f"colors@{second[:8]}")) == 3
+    gone = life.told(list_models, True, life.config)["removed"]
+    assert [(one["model_id"], one["predictions"]) for one in gone] == [(second, 3)]
+
+    with pytest.raises(ModelError, match="no model"):
+        use(f"colors@{second[:8]}", False, life.config)
+    with pytest.raises(UsageError, match="at least 4"):
+        use(f"colors@{second[:3]}", False, life.config)
+
+
+def test_the_only_version_is_removed_by_force_and_the_next_one_that_is_built_is_used(life):
+    project = life.project
+    first = life.run()["model_id"]
+    hint = project.infer_json("model", "remove", "colors", exit_code=2)["hint"]
+    assert hint == f"if no run needs it any more: infer model remove --force colors@{first[:8]}"
+    view = project.rows("SELECT * FROM infer_current_predictions ORDER BY image_id")
+    project.infer("model", "remove", "--force", f"colors@{first[:8]}")
+    assert project.rows("SELECT * FROM infer_current_predictions ORDER BY image_id") == view
+    assert len(life.predictions(YESTERDAY)) == 3
+    assert "no model" in project.infer_json("run", *DAY_FLAGS, exit_code=2)["error"]
+    assert project.infer(*SECOND).splitlines()[-1] == "the next run of colors takes this version"
+    second = life.run()["model_id"]
+    assert second != first
+    assert {row[0] for row in project.rows("SELECT model_id FROM infer_current_predictions")} == {second}
+
+
+def test_a_second_name_runs_beside_the_first(life):
+    project = life.project
+    first = life.run()["model_id"]
+    dark = [{"colors": "dark", "0,0,0": "0.5,0.5,0.5"}.get(word, word) for word in FIRST]
+    assert project.infer(*dark).splitlines()[-1] == "the next run of dark takes this version"
+    ran = life.run()
+    assert [(one["model"], one["exit_code"]) for one in ran["models"]] == [("colors", 0), ("dark", 0)]
+    assert ran["models"][0]["model_id"] == first
+    rows = project.rows("SELECT name, id FROM infer_models WHERE in_use_since IS NOT NULL ORDER BY name")
+    assert rows == [("colors", first), ("dark", ran["models"][1]["model_id"])]
+
+
+def test_a_version_in_use_that_is_not_there_stops_the_run_and_is_named_with_the_way_out(life, tmp_path):
+    project = life.project
+    first = life.run()["model_id"]
+    second = project.infer_json(*SECOND, "--use")["model_id"]
+    (project.folder / "models" / "colors" / second).rename(tmp_path / "away")
+    error = life.run(exit_code=12)
+    assert f"colors@{second[:8]}, the version in use, is not in" in error["error"]
+    assert f"`infer model use colors@{first[:8]}`" in error["hint"]
+    project.infer("model", "use", f"colors@{first[:8]}")
+    assert life.run()["model_id"] == first

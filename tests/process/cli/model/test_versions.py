@@ -1,0 +1,147 @@
+"""`infer model list`, `use` and `remove` over two versions, and what a build says about the next run."""
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from infer_app.cli.model.model import find_model
+from infer_app.cli.model.version_commands import RunAfterBuild, list_models, put_in_use, remove, use
+from infer_app.database.results.runs import RunModel, RunStore
+from infer_app.domain import Recipe
+from infer_app.errors import DatabaseUnavailable, DayHeld, ModelError, UsageError
+from infer_app.pipeline.job import choose_artifacts
+from infer_app.settings.load import load_settings
+from tests.conftest import DAY
+from tests.support.networks import SIZE, built
+
+
+@pytest.fixture
+def versions(tmp_path, monkeypatch):
+    """The older and the newer version of `colours` in ./models."""
+    monkeypatch.chdir(tmp_path)
+    return [built(tmp_path), built(tmp_path, recipe=Recipe("stretch", SIZE))]
+
+
+@pytest.fixture
+def in_project(database, tmp_path):
+    """The same with an infer.toml and a database; in_project("…") sets its text."""
+    (tmp_path / "infer.toml").touch()
+    return (tmp_path / "infer.toml").write_text
+
+
+def run(database, artifact, **changes):
+    manifest = artifact.manifest
+    return RunStore(database).open_run(
+        DAY, RunModel(manifest.name, manifest.model_id, "v", {}, **changes), "cpu", "cpu"
+    )
+
+
+def short(artifact):
+    return f"colours@{artifact.manifest.model_id[:8]}"
+
+
+def listed(capsys):
+    capsys.readouterr()
+    list_models(True, None)
+    return json.loads(capsys.readouterr().out)["models"]
+
+
+def said_of(artifact):
+    return list(RunAfterBuild.of(artifact, None).lines())
+
+
+def test_without_a_project_the_oldest_is_run_next(versions):
+    older, newer = versions
+    assert find_model("colours", None).folder == older.folder
+    assert said_of(older) == ["the next run of colours takes this version"]
+    assert said_of(newer)[0] == f"the next run of colours still takes {short(older)}; the new version is not in use yet"
+    assert said_of(newer)[-1] == f"use it:  infer model use {short(newer)}"
+    for act in (lambda: use("colours", False, None), lambda: put_in_use(newer, None)):
+        with pytest.raises(UsageError, match="no infer.toml"):
+            act()
+    with pytest.raises(UsageError, match="is the version in use"):
+        remove(short(older), False, False, None)
+    remove(short(newer), False, False, None)
+    assert not newer.folder.exists()
+
+
+@pytest.mark.usefixtures("in_project")
+def test_the_list_has_the_newest_first_and_which_is_in_use_since_when(versions, database, capsys):
+    older, newer = versions
+    assert [(one["model_id"], one["in_use"]) for one in listed(capsys)] == [
+        (newer.manifest.model_id, False),
+        (older.manifest.model_id, False),
+    ]
+    list_models(False, None)
+    assert "from its first run on" in capsys.readouterr().out
+    run(database, older)
+    found = {one["model_id"]: one for one in listed(capsys)}
+    assert [found[one.manifest.model_id]["in_use"] for one in versions] == [True, False]
+    since = datetime.fromisoformat(found[older.manifest.model_id]["in_use_since"])
+    assert abs((datetime.now(UTC) - since).total_seconds()) < 600
+    use("colours", False, None)
+    list_models(False, None)
+    lines = capsys.readouterr().out.splitlines()
+    assert "since 20" in next(line for line in lines if newer.manifest.model_id in line)
+    assert "until 20" in next(line for line in lines if older.manifest.model_id in line)
+
+
+@pytest.mark.usefixtures("in_project")
+def test_a_version_that_is_used_already_stays(versions, capsys):
+    _, newer = versions
+    use("colours", False, None)
+    assert capsys.readouterr().out == f"{short(newer)} is in use now; no version of colours was before\n"
+    use(short(newer), False, None)
+    assert "is in use already, since 20" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("in_project")
+def test_a_damaged_version_is_not_put_in_use(versions, database):
+    older, newer = versions
+    run(database, older)
+    (newer.folder / "labels.txt").write_text("other\n")
+    with pytest.raises(ModelError, match=r"labels\.txt: changed since it was built"):
+        use("colours", False, None)
+    assert find_model("colours", None).folder == older.folder
+
+
+@pytest.mark.usefixtures("in_project")
+def test_a_version_that_runs_is_not_removed(versions, database):
+    older, newer = versions
+    run(database, older)
+    run_id = run(database, newer)
+    with pytest.raises(DayHeld, match=f"run {run_id} is active with this version"):
+        remove(short(newer), False, False, None)
+    assert newer.folder.exists()
+
+
+@pytest.mark.usefixtures("versions", "in_project")
+def test_a_version_that_is_only_tried_is_not_put_in_use(versions, database):
+    _, newer = versions
+    run(database, newer, may_be_put_in_use=False)
+    assert said_of(newer)[0].endswith("the new version is not in use yet")
+
+
+def test_what_the_settings_name_is_told(versions, in_project, capsys):
+    older, newer = versions
+    in_project(f'[run]\nmodel = "{short(older)}"\n')
+    use("colours", False, None)
+    pinned = f"the settings pin {short(older)}: a plain `infer run` runs that, whatever version is in use"
+    assert capsys.readouterr().out.splitlines()[-1] == pinned
+    (chosen,) = choose_artifacts(load_settings(None))
+    assert chosen.folder == older.folder
+    in_project('[run]\nmodel = "other"\n')
+    assert said_of(newer)[0].startswith("the settings name other: a plain `infer run` does not run colours")
+
+
+def test_a_database_that_is_away_hides_what_is_in_use_and_changes_nothing(versions, in_project, capsys):
+    older, newer = versions
+    in_project('[database]\nurl = "sqlite:///not/there.db"\n[source]\ntable = "photos"\n')
+    assert find_model("colours", None).folder == older.folder
+    assert [one["in_use"] for one in listed(capsys)] == [False, False]
+    with pytest.raises(DatabaseUnavailable):
+        use("colours", False, None)
+    with pytest.raises(DatabaseUnavailable):
+        remove(short(newer), False, False, None)
+    assert newer.folder.exists()
