@@ -255,7 +255,7 @@ class DayState:
     state: str  # done, pending, running, failed or never run
     level: str  # good, attention or failed
     exit_code: int | None  # how the day ended; None while no run has ended
-    notes: tuple[str, ...]  # what is not as it should be, the gravest first
+    notes: tuple[str, ...]  # what is not as it should be, the most severe first
 
     @property
     def outcome(self) -> str:

@@ -85,9 +85,9 @@ EXIT_TIME_BUDGET = 75
 SIGNALLED = 128  # exit codes above this are 128 + the signal's number
 
 # In order of severity. A run over several days ends with the most severe code of its days.
-_GRAVITY = (EXIT_OK, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 13, 14, 11, 10, 12, 2, EXIT_BUG)
+_BY_SEVERITY = (EXIT_OK, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 13, 14, 11, 10, 12, 2, EXIT_BUG)
 
 
-def gravest(exit_codes: list[int]) -> int:
+def most_severe(exit_codes: list[int]) -> int:
     """Return the most severe exit code of several days; signals are more severe than all others."""
-    return max(exit_codes, key=lambda code: _GRAVITY.index(code) if code in _GRAVITY else code, default=EXIT_OK)
+    return max(exit_codes, key=lambda code: _BY_SEVERITY.index(code) if code in _BY_SEVERITY else code, default=EXIT_OK)

@@ -13,7 +13,7 @@ import typer
 from infer_app import __version__
 from infer_app.cli.model.model_app import model_app
 from infer_app.cli.project.groups import cache_app, config_app, db_app, images_app
-from infer_app.cli.terminal.help import INSPECT, MAINTAIN, MODELS, RUN, GroupedHelp
+from infer_app.cli.terminal.help import INSPECT, MAINTAIN, MODELS, RUN, App, GroupedHelp
 from infer_app.cli.terminal.options import (
     BackfillOptions,
     BenchOptions,
@@ -31,11 +31,11 @@ from infer_app.cli.terminal.options import (
 )
 from infer_app.errors import UsageError
 
-app = typer.Typer(
+app = App(
     name="infer",
     cls=GroupedHelp,
     help="Predict a database's new images every day and write the results back: nothing lost, nothing twice.",
-    epilog="Documentation: docs/index.md in the source, docs/tutorial.md to begin with, docs/exit-codes.md.",
+    epilog="Documentation: docs/index.md in the repository; docs/tutorial.md to begin with.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

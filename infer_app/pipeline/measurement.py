@@ -19,6 +19,7 @@ from infer_app.models.selection.tuning import Layout, Speed, Tuning
 from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
 from infer_app.pipeline.execution_plan import keep_tuning
 from infer_app.pipeline.executors import open_cpu_pool
+from infer_app.plurals import counted
 from infer_app.workers.isolated_call import run_in_process
 
 log = logging.getLogger(__name__)
@@ -39,7 +40,9 @@ def measure_layouts(artifact: Artifact, tuning: Tuning, report_progress: Callabl
             rate, worker_bytes = _measure_layout(artifact, variant, tuning.speeds[variant], workers, threads)
             layouts.append(Layout(workers, threads, round(rate, 1)))
             tuning = replace(tuning, worker_bytes=max(worker_bytes, tuning.worker_bytes or 0))
-            report_progress(f"{variant}: {workers} workers x {threads} threads: {rate:.0f} images/s")
+            report_progress(
+                f"{variant}: {counted(workers, 'worker')} x {counted(threads, 'thread')}: {rate:.0f} images/s"
+            )
         fastest_first = sorted(layouts, key=lambda layout: layout.images_per_second or 0.0, reverse=True)
         tuning = replace(tuning, layouts={**tuning.layouts, variant: tuple(fastest_first)})
     keep_tuning(artifact, tuning, num_cores)

@@ -14,7 +14,7 @@ from infer_app.database.queries.day_queries import PendingDays
 from infer_app.database.queries.day_state import DayStates
 from infer_app.day import Day
 from infer_app.domain import DayState, RunReport
-from infer_app.errors import SIGNALLED, DayHeld, InferError, Interrupted, ModelError, NothingAllowed, gravest
+from infer_app.errors import SIGNALLED, DayHeld, InferError, Interrupted, ModelError, NothingAllowed, most_severe
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.job import Job, group_by_pixels, open_job
 from infer_app.pipeline.run_day import dry_run, run_day
@@ -111,7 +111,7 @@ class RunSummary:
     @property
     def exit_code(self) -> int:
         codes = [result.exit_code for result in self.results]
-        return gravest(codes + [failure.error.exit_code for failure in self.failures])
+        return most_severe(codes + [failure.error.exit_code for failure in self.failures])
 
     def to_json(self) -> dict[str, Any]:
         """Return what `infer run --json` prints: the first model's figures, and all models if there are several."""
@@ -210,7 +210,7 @@ def _result(
     states = DayStates(job.project.day_queries, job.project.run_store, job.max_rejected)
     older = with_reconnect(lambda: job.project.day_queries.find_older_pending(days[0], last.model_id))
     day_state = with_reconnect(lambda: states.read(days[-1], last.model, last.model_id, last.day))
-    exit_code = gravest(left_out + [report.exit_code for report in reports])
+    exit_code = most_severe(left_out + [report.exit_code for report in reports])
     rest = _forecast_rest(job, days, reports) if ended_early else None
     return ModelResult(reports, older, rest, exit_code, day_state)
 

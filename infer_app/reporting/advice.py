@@ -12,6 +12,7 @@ from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_state import is_unusual
 from infer_app.domain import TRANSIENT_REASONS, DayCounts, DayState, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
+from infer_app.plurals import counted
 from infer_app.reporting.drift import SURE, Drift, z_score
 from infer_app.reporting.missing_prediction import backfill_command, model_option
 from infer_app.reporting.run_figures import RunFigures
@@ -127,6 +128,7 @@ def _environment(run: RunFigures) -> dict[str, str]:
 
 def _steps(of: Situation) -> Iterator[Step]:
     options = f"--date {of.date} --model {shlex.quote(of.model)}"
+    pending = f"{counted(of.counts.pending, 'image')} {'is' if of.counts.pending == 1 else 'are'} pending"
     if of.problems:
         yield Step(f"The counts do not add up: {of.problems[0]}", f"infer verify {options}")
     if of.last and of.last.state == "failed":
@@ -135,9 +137,9 @@ def _steps(of: Situation) -> Iterator[Step]:
         text = str(of.gap)
         yield Step(text[0].upper() + text[1:])
     if of.counts.pending and of.day_state.state == "running":
-        yield Step(f"{of.counts.pending:,} images are pending; a run is in progress", "infer status")
+        yield Step(f"{pending}; a run is in progress", "infer status")
     elif of.counts.pending:
-        yield Step(f"{of.counts.pending:,} images are pending: run the day again", f"infer run {options}")
+        yield Step(f"{pending}: run the day again", f"infer run {options}")
     if of.older_pending:
         images = (
             "1 image of an earlier day is" if of.older_pending == 1 else f"{of.older_pending:,} of earlier days are"

@@ -17,6 +17,7 @@ from markupsafe import Markup
 
 from infer_app.domain import DayCounts, Reason
 from infer_app.locations import shown as shown_location
+from infer_app.plurals import counted
 from infer_app.reporting import charts
 from infer_app.reporting.report_data import DayReport
 from infer_app.reporting.run_figures import RunFigures
@@ -162,7 +163,7 @@ def _environment(report: DayReport) -> dict[str, str]:
     if (run := report.run) and (speed := report.speed):
         known |= {"run": run.run_id, "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC", "host": run.host}
         known |= {"variant": run.variant, "executor": f"{run.executor} on {run.device}"}
-        known |= {"workers": f"{speed.num_workers} on {speed.num_cores} cores"} if speed.num_workers else {}
+        known |= {"workers": f"{speed.num_workers} on {counted(speed.num_cores, 'core')}"} if speed.num_workers else {}
         known |= {f"node {node}": costs for node, costs in node_costs(speed).items()}
         known |= run.versions
         known |= {f"{variant} not used": why for variant, why in speed.passed_over.items()}

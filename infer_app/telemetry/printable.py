@@ -17,11 +17,6 @@ def one_line(text: str, max_length: int | None = None) -> str:
     return printable(clipped).replace("\n", "\\n")
 
 
-def counted(number: int, noun: str) -> str:
-    """Format a number with its noun: `1 image`, `2,000 images`."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def percent(share: float) -> str:
     """Format a share with two significant digits: `0.25 %`, `4.3 %`, `62 %`."""
     if not share or share >= 0.1:

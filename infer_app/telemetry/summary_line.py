@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from infer_app.domain import DayCounts, DayState, RunReport
+from infer_app.plurals import counted
 from infer_app.telemetry.bottleneck import MIN_TAKEN, display_name, taken_by_others
 
 LEVELS = {"good": "all is well", "attention": "needs attention", "failed": "failed"}
@@ -59,7 +60,7 @@ def stage_costs(report: RunReport) -> str:
 def node_costs(report: RunReport) -> dict[str, str]:
     """Return `120 images, 14 images/s, CPU ms per image: decode 1.7, model 14.1` for each node of a cluster."""
     return {
-        node: f"{one['images']:,} images, {one['images_per_second']:,.0f} images/s, CPU ms per image: "
+        node: f"{counted(one['images'], 'image')}, {one['images_per_second']:,.0f} images/s, CPU ms per image: "
         + _format_ms(one["stages"])
         for node, one in report.nodes.items()
     }

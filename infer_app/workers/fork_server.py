@@ -81,7 +81,7 @@ def _lock(folder: Path) -> int:
 
 def _remove_abandoned(parent: Path) -> None:
     for lock in parent.glob(f"pymp-*/{LOCK}"):
-        with suppress(OSError):  # locked by a living run, another user's, or just removed
+        with suppress(OSError):  # locked by an active run, another user's, or just removed
             descriptor = os.open(lock, os.O_RDWR)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

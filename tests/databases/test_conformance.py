@@ -711,10 +711,10 @@ def test_the_books_are_counted_from_rows(tables, database, register):
         row |= {"run_id": "?", "reason": "odd", "detail": "", "stage": "", "attempts": 1, "location": "", "decoder": ""}
         connection.execute(insert(rejections), row)
     assert sorted(day_queries.find_problems(DAY, ID)) == [
-        "1 images have a prediction and a rejection",
-        "1 predictions name a run that is not in infer_runs",
-        "1 rejections have a reason outside the list",
-        "1 rejections name a run that is not in infer_runs",
+        "1 image with both a prediction and a rejection",
+        "1 prediction of a run that is not in infer_runs",
+        "1 rejection of a run that is not in infer_runs",
+        "1 rejection with a reason outside the list",
     ]
     assert day_queries.last_runs(5)[0]["predicted"] == 3
 

@@ -101,7 +101,7 @@ def test_doctor_notes_images_that_a_run_would_reject_and_passes(lab):
     project = lab("/elsewhere/a\n.jpg", None)
     project.write("INSERT INTO shots SELECT id + 10, location, ? FROM infer_images", DATE)
     ((told, hint, exit_code),) = findings(project, "locations")
-    assert told.startswith(f"{DATE}: 2 of 4 images have no allowed location, for example image 1, /elsewhere/a\n.jpg")
+    assert told.startswith(f"{DATE}: no allowed location: 2 of 4 images, for example image 1, /elsewhere/a\n.jpg")
     assert (bool(hint), exit_code) == (True, 0)
     assert r"for example image 1, /elsewhere/a\n.jpg: outside" in project.infer("doctor")
     assert project.infer_json("run", "--date", DATE)["rejected"] == 2

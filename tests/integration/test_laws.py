@@ -144,7 +144,7 @@ def test_retry_makes_the_rejected_pending_again(project):
     run(project)
     assert project.infer_json("retry", "--date", DATE, "--reason", "empty") == {"date": DATE, "retried": 0}
     told = project.infer("retry", "--date", DATE)  # of images that two models rejected there are two
-    assert told == f"{DATE}: 1 rejection taken back; `infer run --date {DATE}` tries their images again\n"
+    assert told == f"{DATE}: 1 rejection removed; `infer run --date {DATE}` tries again\n"
     assert project.infer_json("verify", "--date", DATE)["models"][0]["pending"] == 1
     assert run(project)["selected"] == 1
 

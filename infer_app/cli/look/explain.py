@@ -15,7 +15,7 @@ from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.image_history import ModelHistory
 from infer_app.day import Day, parse_date
 from infer_app.domain import FileFacts
-from infer_app.errors import gravest
+from infer_app.errors import most_severe
 from infer_app.locations import shown as shown_location
 from infer_app.reporting.image_report import Explanation, FileNow, Replay, explain, is_same_file, replay
 from infer_app.settings.load import load_settings
@@ -37,7 +37,7 @@ def show_image(
     else:
         for line in _lines(found, replays):
             print(printable(line).replace("\n", "\\n"))
-    return gravest([one.exit_code for one in replays if one])
+    return most_severe([one.exit_code for one in replays if one])
 
 
 def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]:

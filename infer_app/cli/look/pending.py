@@ -17,6 +17,7 @@ from infer_app.database.project_database import ProjectDatabase, open_project_da
 from infer_app.database.queries.day_queries import PendingDays
 from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_OK
+from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import (
     Cause,
     NextRun,
@@ -28,7 +29,7 @@ from infer_app.reporting.missing_prediction import (
     time_column,
 )
 from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.printable import counted, one_line, printable
+from infer_app.telemetry.printable import one_line, printable
 
 Row = dict[str, Any]
 NO_MODEL = ("", "")

@@ -21,10 +21,10 @@ from infer_app.domain import DayCounts, Reason
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version, short_name
+from infer_app.plurals import counted
 from infer_app.reporting.image_report import find_day
 from infer_app.reporting.missing_prediction import NextRun
 from infer_app.settings.load import LoadedSettings, load_settings
-from infer_app.telemetry.printable import counted
 from infer_app.telemetry.summary_line import balance
 
 SHOWN_ROWS = 50
@@ -106,7 +106,7 @@ def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bo
         tried = [short_name(*version) for version in versions if version[1] not in in_use]
         flags = "".join(f" --model {shlex.quote(name)}" for name in tried)
         images = f"`infer run --date {day}{flags}` tries their images again"
-        print(f"{day}: {counted(retried, 'rejection')} taken back; {images}")
+        print(f"{day}: {counted(retried, 'rejection')} removed; {images}")
 
 
 def retry_images(image_ids: list[str], date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
@@ -128,7 +128,7 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
         print(json.dumps({"images": wanted, "retried": retried, "commands": commands}))
         return
     then = " and ".join(f"`{command}`" for command in commands)
-    print(f"{counted(retried, 'result')} of {counted(len(wanted), 'image')} taken back; {then} predicts again")
+    print(f"{counted(retried, 'result')} of {counted(len(wanted), 'image')} removed; {then} predicts again")
 
 
 @dataclass(frozen=True, slots=True)

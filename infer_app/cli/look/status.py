@@ -17,6 +17,7 @@ from infer_app.database.queries.day_state import DayStates, judge_day
 from infer_app.day import Day, parse_date
 from infer_app.domain import DayCounts, DayState
 from infer_app.model_names import SHOWN_ID
+from infer_app.plurals import counted
 from infer_app.settings.load import load_settings
 
 STATES = {  # symbol and colour
@@ -78,7 +79,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
     if cells:
         show_table(("day", "model", "state", "images", "predicted", "rejected", "pending", "remarks"), cells)
     else:
-        print(f"no images and no runs in the last {days} days")
+        print(f"no images and no runs in the last {counted(days, 'day')}")
     for text in attention:
         print(f"attention: {text}")
 

@@ -28,6 +28,7 @@ from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.selection.tuning import load_tuning
 from infer_app.pipeline.execution_plan import measure_speeds
 from infer_app.pipeline.measurement import measure_layouts
+from infer_app.plurals import counted
 from infer_app.settings.load import load_settings
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
@@ -175,7 +176,8 @@ def _calibration(options: BuildOptions) -> Calibration | None:
 def _print_built(artifact: Artifact) -> None:
     manifest = artifact.manifest
     print(f"recipe: {recipe_as_text(manifest)}")
-    print(f"{manifest.num_outputs} outputs per image, {len(manifest.golden)} golden images prove it before every run")
+    golden = counted(len(manifest.golden), "golden image")
+    print(f"{counted(manifest.num_outputs, 'output')} per image; verified on {golden} before every run")
     show_variants(manifest)
     show_requirements(manifest)
     show_decoding(manifest)

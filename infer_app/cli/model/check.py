@@ -23,6 +23,7 @@ from infer_app.models.verification.function_check import CheckReport, TimedBlock
 from infer_app.pipeline.chunking import FEW_IMAGES, chunks_of
 from infer_app.pipeline.execution_plan import plan_run
 from infer_app.pipeline.executors import Executor, open_executor
+from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.bottleneck import lost_share
 from infer_app.telemetry.printable import printable
@@ -146,7 +147,7 @@ def _print_check(report: CheckReport) -> None:
         print("nothing could be compared")
         return
     same = report.num_compared - len(report.disagreements)
-    print(f"same answer on {same:,} of {report.num_compared:,} images ({100 * report.agreement:.1f} %)")
+    print(f"same answer on {same:,} of {counted(report.num_compared, 'image')} ({100 * report.agreement:.1f} %)")
     if report.agreement < SUSPICIOUS:
         print(
             "so low an agreement means that the recipe differs (size, crop, interpolation, mean, std) or the order of "

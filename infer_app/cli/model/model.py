@@ -20,6 +20,7 @@ from infer_app.models.runtimes.variants import runnable
 from infer_app.models.selection.tuning import load_all
 from infer_app.pipeline.execution_plan import measure_speeds
 from infer_app.pipeline.measurement import measure_layouts
+from infer_app.plurals import counted
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.telemetry.printable import one_line
 
@@ -31,7 +32,8 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
         print(json.dumps(json.loads(manifest.to_json()) | {"tuning": [asdict(tuning) for tuning in tunings]}, indent=2))
         return
     print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
-    print(f"recipe: {recipe_as_text(manifest)}; {manifest.output.kind}, {manifest.num_outputs} outputs per image")
+    outputs = counted(manifest.num_outputs, "output")
+    print(f"recipe: {recipe_as_text(manifest)}; {manifest.output.kind}, {outputs} per image")
     show_variants(manifest)
     show_requirements(manifest)
     show_decoding(manifest)
@@ -68,10 +70,8 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
             models = tuple(ModelSpec(artifact.folder, variant) for variant in variants)
             OpenCpuHandler(HandlerSpec(models, ReadLimits((), images.max_bytes), images.max_pixels))()
         if not as_json:
-            files = len(artifact.manifest.files)
-            print(
-                f"{artifact.manifest.name} {artifact.manifest.model_id}: {files} files and the golden images as built"
-            )
+            files = counted(len(artifact.manifest.files), "file")
+            print(f"{artifact.manifest.name} {artifact.manifest.model_id}: {files} and the golden images as built")
     if as_json:
         print(json.dumps({"verified": [artifact.manifest.model_id for artifact in artifacts]}))
 

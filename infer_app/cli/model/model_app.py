@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from infer_app.cli.terminal.help import App
 from infer_app.cli.terminal.options import (
     MODEL_HELP,
     BuildOptions,
@@ -17,7 +18,7 @@ from infer_app.cli.terminal.options import (
     with_options,
 )
 
-model_app = typer.Typer(help="Build, check and list models, and choose the version in use.", no_args_is_help=True)
+model_app = App(help="Build, check and list models, and choose the version in use.", no_args_is_help=True)
 
 
 @model_app.command("build")

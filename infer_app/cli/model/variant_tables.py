@@ -10,6 +10,7 @@ from infer_app.models.build.decoding_agreement import describe_agreement
 from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.models.selection.tuning import Tuning
 from infer_app.models.verification.golden import Parity
+from infer_app.plurals import counted
 
 
 def show_variants(manifest: Manifest) -> None:
@@ -61,7 +62,7 @@ def show_tuning(tuning: Tuning) -> None:
 
 def _parity_cells(images: str, parity: dict[str, Any]) -> tuple[str, str, str, str]:
     return (
-        f"{parity['num_images']} {images} images",
+        counted(parity["num_images"], f"{images} image"),
         f"{parity['label_agreement']:.1%}",
         f"{parity['cosine']:.6f}",
         f"{parity['worst_difference']:.2g}",

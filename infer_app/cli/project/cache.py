@@ -11,6 +11,7 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.errors import UsageError
 from infer_app.images.cache import pixel_cache
 from infer_app.images.cache.pixel_cache import Kept
+from infer_app.plurals import counted
 from infer_app.settings.load import load_settings
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB")
@@ -36,7 +37,7 @@ def show_status(as_json: bool, config: Path | None) -> None:
         ]
         show_table(("recipe", "id", "images", "size", "oldest (UTC)"), cells)
     bound = f"at most {_size(max_bytes)}" if max_bytes else 'off: [cache] max_size = "10GB" turns it on'
-    print(f"{folder}: {sum(one.images for one in kept):,} images, {_size(on_disk)} on disk; {bound}")
+    print(f"{folder}: {counted(sum(one.images for one in kept), 'image')}, {_size(on_disk)} on disk; {bound}")
 
 
 def clear(as_json: bool, config: Path | None) -> None:
@@ -48,7 +49,7 @@ def clear(as_json: bool, config: Path | None) -> None:
     if as_json:
         print(json.dumps({"folder": str(folder), **asdict(removed)}))
         return
-    print(f"{folder}: removed {removed.images:,} images, {_size(removed.bytes)} on disk")
+    print(f"{folder}: removed {counted(removed.images, 'image')}, {_size(removed.bytes)} on disk")
 
 
 def _describe(kept: Kept) -> str:

@@ -20,7 +20,7 @@ from infer_app.database.listing.source import Source
 from infer_app.database.project_database import open_project_database, open_results_database, open_source
 from infer_app.day import Day, parse_date
 from infer_app.domain import ImageRef
-from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, UsageError, gravest
+from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, UsageError, most_severe
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.decode.decoder import decoder_name, has_turbo
@@ -31,6 +31,7 @@ from infer_app.pipeline.execution_plan import broken_tensorrt, plan_run
 from infer_app.pipeline.executors import check_nodes, read_limits
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.outage_guard import MAX_FAILED_READS, describe_refusal, how_to_allow, nothing_allowed
+from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import time_column
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
@@ -56,11 +57,11 @@ Check = Callable[[LoadedSettings], Iterator[Finding]]
 def examine(
     model: str | None, as_json: bool, config: Path | None, executor: str | None = None, ray_address: str | None = None
 ) -> int:
-    """Print the findings; return the gravest exit code that a run would end with."""
+    """Print the findings; return the most severe exit code that a run would end with."""
     loaded = load_settings(config, {"run": {"model": model, "executor": executor}, "ray": {"address": ray_address}})
     with redirect_stdout(sys.stderr):  # output of the user's preprocess module must not mix with ours
         findings = [finding for check in CHECKS for finding in _run_check(check, loaded)]
-    exit_code = gravest([finding.exit_code for finding in findings])
+    exit_code = most_severe([finding.exit_code for finding in findings])
     if as_json:
         print(json.dumps({"findings": [asdict(finding) for finding in findings], "exit_code": exit_code}))
         return exit_code
@@ -81,7 +82,9 @@ def _run_check(check: Check, loaded: LoadedSettings) -> Iterator[Finding]:
 
 
 def _program(_: LoadedSettings) -> Iterator[Finding]:
-    yield Finding("program", f"infer_app {__version__}, Python {platform.python_version()}, {usable_cores()} cores")
+    yield Finding(
+        "program", f"infer_app {__version__}, Python {platform.python_version()}, {counted(usable_cores(), 'core')}"
+    )
 
 
 def _versions(_: LoadedSettings) -> Iterator[Finding]:
@@ -160,7 +163,7 @@ def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> 
             error = nothing_allowed(refused, limits)
             yield Finding("locations", f"{day}: {error}", error.hint, error.exit_code)
         elif refused:
-            found = f"{len(refused):,} of {len(refs):,} images have no allowed location, for example"
+            found = f"no allowed location: {len(refused):,} of {counted(len(refs), 'image')}, for example"
             fix = how_to_allow(refused[0], limits)
             yield Finding("locations", f"{day}: {found} {describe_refusal(refused[0], limits)}", fix)
     if num_images and not num_refused:
@@ -274,11 +277,12 @@ def _ray(loaded: LoadedSettings) -> Iterator[Finding]:
         if answer.infer_app != __version__:
             yield Finding("ray", found, f"install infer_app {__version__} there, as here", UsageError.exit_code)
         elif answer.unreachable:
-            found += f"; {len(answer.unreachable)} of {answer.num_tried} images can't be read: {answer.unreachable[0]}"
+            tried = counted(answer.num_tried, "image")
+            found += f"; can't read {len(answer.unreachable)} of {tried}: {answer.unreachable[0]}"
             fix = "mount the image storage on every node, or use one that all reach ([remote])"
             yield Finding("ray", found, fix, StorageUnavailable.exit_code)
         else:
-            yield Finding("ray", f"{found}, reads {answer.num_tried} of {answer.num_tried} images")
+            yield Finding("ray", f"{found}, reads {answer.num_tried} of {counted(answer.num_tried, 'image')}")
 
 
 def _some_images(source: Source, day: Day, count: int) -> list[ImageRef]:

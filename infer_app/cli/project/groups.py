@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from infer_app.cli.terminal.help import App
 from infer_app.cli.terminal.options import Config, Json
 
-images_app = typer.Typer(help="Register images in infer_app's own table.", no_args_is_help=True)
-db_app = typer.Typer(help="Create or upgrade infer_app's tables.", no_args_is_help=True)
-cache_app = typer.Typer(help="Show or clear the cache of decoded pixels ([cache]).", no_args_is_help=True)
-config_app = typer.Typer(help="Show the settings in force.", no_args_is_help=True)
+images_app = App(help="Register images in infer_app's own table.", no_args_is_help=True)
+db_app = App(help="Create or upgrade infer_app's tables.", no_args_is_help=True)
+cache_app = App(help="Show or clear the cache of decoded pixels ([cache]).", no_args_is_help=True)
+config_app = App(help="Show the settings in force.", no_args_is_help=True)
 
 
 @images_app.command("add")

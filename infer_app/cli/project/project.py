@@ -25,6 +25,7 @@ from infer_app.database.results.schema import VERSION
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
+from infer_app.plurals import counted
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
@@ -169,7 +170,7 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
             for found in _list_images(url, place, loaded.remote_access):
                 added += add_objects(project.database, found, added_at)
                 known += len(found)
-    print(f"{added:,} images added for {date or 'today'}, {known - added:,} were known already")
+    print(f"{counted(added, 'image')} added for {date or 'today'}, {known - added:,} known already")
     for file in files:
         if not is_utf8(str(file)):
             print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")

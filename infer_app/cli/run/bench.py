@@ -23,6 +23,7 @@ from infer_app.images.read.read_image import local_path
 from infer_app.locations import PathMapping
 from infer_app.machine import usable_cores
 from infer_app.pipeline.job import choose_artifact
+from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
@@ -100,7 +101,8 @@ def _check_names(only: Sequence[str]) -> None:
 
 def _print_head(request: BenchmarkRequest, broken: dict[str, str]) -> None:
     print(
-        f"{len(request.paths):,} images, {request.num_workers} workers; each strategy is a process of its own",
+        f"{counted(len(request.paths), 'image')}, {counted(request.num_workers, 'worker')}; "
+        "each strategy is a process of its own",
         flush=True,
     )
     if len(request.paths) < FEW_IMAGES:

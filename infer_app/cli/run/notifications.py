@@ -20,6 +20,7 @@ from infer_app.errors import EXIT_BUG, SIGNALLED, InferError, Interrupted
 from infer_app.model_names import plain_name
 from infer_app.notify import BackgroundTask, Ping, post, wait_for
 from infer_app.pipeline.stop import Stop
+from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings
 from infer_app.settings.masks import mask_address
 from infer_app.telemetry.log import bind, bind_models
@@ -53,7 +54,7 @@ class RunSession:
         self.date, self.models = str(days[-1]), [name for name, _ in models]
         bind(date=self.date)
         bind_models(models)
-        more = f" and {len(days) - 1} days before" if len(days) > 1 else ""
+        more = f" and {counted(len(days) - 1, 'day')} before" if len(days) > 1 else ""
         values = (__version__, f"{days[-1]}{more}", ", ".join(self.models), shown_url)
         log.info("infer_app %s begins: %s, model %s, database %s", *values)
 

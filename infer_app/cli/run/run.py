@@ -14,7 +14,7 @@ from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.cli.terminal.options import BackfillOptions, DaysOptions, RunOptions
 from infer_app.day import Day, each_date, parse_date
-from infer_app.errors import ModelError, gravest
+from infer_app.errors import ModelError, most_severe
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.run_days import RunLimits, dry_run_days, run_days
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -39,7 +39,7 @@ def run(options: RunOptions) -> int:
 
 
 def backfill(options: BackfillOptions) -> int:
-    """Run every day of the range, oldest first; return the gravest exit code."""
+    """Run every day of the range, oldest first; return the most severe exit code."""
     loaded = _load(options)
     zone = loaded.run.time_zone
     dates = each_date(parse_date(options.first, zone), parse_date(options.last, zone))
@@ -77,7 +77,7 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
     artifacts = choose_artifacts(loaded)
     registration = register_new(loaded, days, dry_run=True)
     measured = dry_run_days(loaded, artifacts, days, _limits(options), Progress(options.quiet), trace)
-    exit_code = gravest([report.exit_code for reports, _ in measured for report in reports])
+    exit_code = most_severe([report.exit_code for reports, _ in measured for report in reports])
     print_dry_run_summary(measured, exit_code, options.as_json, registration)
     return exit_code
 

@@ -1,26 +1,60 @@
-"""The help page of `infer`: its commands in groups, each with the whole first sentence of its help."""
+"""The help pages of `infer`: whole summaries of the commands, in groups, and arguments without Python's type names."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from typer.core import TyperGroup
+import typer
+from typer.core import TyperCommand, TyperGroup
 
 RUN, INSPECT, MODELS, MAINTAIN = GROUPS = ("Run", "Inspect results", "Models", "Maintain")
 WHOLE = 1000  # characters, more than any first sentence has
+_TYPE_NAME = re.compile(r" <[^<>]+>$")  # that recent versions of typer append to an argument's metavar
 
 
-class GroupedHelp(TyperGroup):
-    """List each command under the heading of its rich_help_panel, in plain text: importing rich takes 0.1 s."""
+class PlainCommand(TyperCommand):
+    """Show an argument by its metavar alone: `PATH` and not `PATH <list[str]>`."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        for heading, kind in (("Arguments", "argument"), ("Options", "option")):
+            params = [param for param in self.get_params(ctx) if param.param_type_name == kind]
+            if records := [record for param in params if (record := param.get_help_record(ctx))]:
+                with formatter.section(heading):
+                    formatter.write_dl([(_TYPE_NAME.sub("", name), text) for name, text in records])
+
+
+class WholeSummaries(TyperGroup):
+    """List each command with the whole first sentence of its help, which typer cuts at the width of the terminal.
+
+    Plain text: importing rich takes 0.1 s.
+    """
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
+        self._list_commands("Commands", list(self.commands), formatter)
+
+    def _list_commands(self, heading: str, names: Iterable[str], formatter: Any) -> None:
         width = max(map(len, self.commands))
+        with formatter.section(heading):
+            formatter.write_dl([(name.ljust(width), self.commands[name].get_short_help_str(WHOLE)) for name in names])
+
+
+class GroupedHelp(WholeSummaries):
+    """List each command under the heading of its rich_help_panel."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
         for group in GROUPS:
-            with formatter.section(group):
-                formatter.write_dl(
-                    [
-                        (name.ljust(width), command.get_short_help_str(WHOLE))
-                        for name, command in self.commands.items()
-                        if getattr(command, "rich_help_panel", None) == group
-                    ]
-                )
+            commands = self.commands.items()
+            names = [name for name, command in commands if getattr(command, "rich_help_panel", None) == group]
+            self._list_commands(group, names, formatter)
+
+
+class App(typer.Typer):
+    """A typer app whose commands have the help pages of this file."""
+
+    def __init__(self, *, cls: type[TyperGroup] = WholeSummaries, **settings: Any) -> None:
+        super().__init__(cls=cls, **settings)
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
+        return super().command(name, cls=PlainCommand, **settings)

@@ -15,6 +15,7 @@ from infer_app.database.results.conditions import count_rows, has_prediction, ha
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.domain import Reason
+from infer_app.plurals import counted
 
 # Reasons that are found in the bytes of a file, so its size and checksum must be known.
 READ_REASONS = (Reason.UNSUPPORTED_FORMAT, Reason.TRUNCATED, Reason.CORRUPT, Reason.NON_FINITE_OUTPUT)
@@ -52,12 +53,12 @@ def without_run(table: Table, scope: Scope) -> Select[Any]:
     return scope.rows_of(table).where(table.c.run_id.not_in(select(runs.c.id)))
 
 
-CHECKS: dict[str, Callable[[Scope], Select[Any]]] = {
-    "images have a prediction and a rejection": with_both,
-    "rejections have a reason outside the list": with_unknown_reason,
-    "rejections lack the size or checksum of the file": without_facts,
-    "predictions name a run that is not in infer_runs": partial(without_run, predictions),
-    "rejections name a run that is not in infer_runs": partial(without_run, rejections),
+CHECKS: dict[tuple[str, str], Callable[[Scope], Select[Any]]] = {
+    ("image", "with both a prediction and a rejection"): with_both,
+    ("rejection", "with a reason outside the list"): with_unknown_reason,
+    ("rejection", "without the size or checksum of the file"): without_facts,
+    ("prediction", "of a run that is not in infer_runs"): partial(without_run, predictions),
+    ("rejection", "of a run that is not in infer_runs"): partial(without_run, rejections),
 }
 
 
@@ -67,34 +68,34 @@ def audit(connection: Connection, source: Source, day: Day, model_id: str) -> It
         key = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
         if set(key) != {column.name for column in table.primary_key}:
             yield f"{table.name} has lost its primary key: an image may have two rows of one model"
-    found: Counter[str] = Counter()
+    found: Counter[tuple[str, str]] = Counter()
     predicted_by, rejected_by = Counter[str](), Counter[str]()
     for images in source.parts(connection, day):
         scope = Scope(images, model_id)
-        for message, find in CHECKS.items():
-            found[message] += count_rows(connection, find(scope).subquery())
+        for problem, find in CHECKS.items():
+            found[problem] += count_rows(connection, find(scope).subquery())
         predicted_by.update(_rows_by_run(connection, scope, predictions))
         rejected_by.update(_rows_by_run(connection, scope, rejections))
     of_day = select(runs).where(runs.c.day == day.date, runs.c.model_id == model_id)
     for run in connection.execute(of_day):
         found.update(_problems_of(run, predicted_by[run.id], rejected_by[run.id]))
-    yield from (f"{count:,} {message}" for message, count in found.items() if count)
+    yield from (f"{counted(count, noun)} {fault}" for (noun, fault), count in found.items() if count)
 
 
 def _rows_by_run(connection: Connection, scope: Scope, table: Table) -> dict[str, int]:
     run_id, number = table.c.run_id, func.count()
-    counted = scope.rows_of(table, run_id, number).group_by(run_id)
-    return {row[0]: row[1] for row in connection.execute(counted)}
+    by_run = scope.rows_of(table, run_id, number).group_by(run_id)
+    return {row[0]: row[1] for row in connection.execute(by_run)}
 
 
-def _problems_of(run: Row[Any], predicted: int, rejected: int) -> Iterator[str]:
-    """Yield a message if a run's counters disagree with the number of its rows.
+def _problems_of(run: Row[Any], predicted: int, rejected: int) -> Iterator[tuple[str, str]]:
+    """Yield a noun and what is wrong with it if a run's counters disagree with the number of its rows.
 
     Rows may be overwritten or deleted later, but each row that is written is counted by its run.
     """
     if run.selected != run.predicted + run.rejected:
-        yield "runs selected fewer or more images than they predicted and rejected"
+        yield "run", "that selected fewer or more images than predicted and rejected"
     if run.state == "done" and (run.exit_code is None or run.ended_at is None):
-        yield "runs are done and have no exit code or end"
+        yield "run", "done without an exit code or an end"
     if run.predicted < predicted or run.rejected < rejected:
-        yield "runs wrote more rows than they counted"
+        yield "run", "that wrote more rows than counted"

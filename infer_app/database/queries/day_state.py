@@ -13,7 +13,7 @@ from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
 from infer_app.domain import DayCounts, DayState
-from infer_app.errors import EXIT_TOO_MANY_REJECTED, gravest
+from infer_app.errors import EXIT_TOO_MANY_REJECTED, most_severe
 from infer_app.settings.sections import rejection_budget
 
 NUM_DAYS_BEFORE = 7  # with which a day's number of images is compared
@@ -151,7 +151,7 @@ def _exit_code(facts: DayFacts) -> int | None:
     last = facts.runs[0]["exit_code"] if facts.runs else None
     codes = [EXIT_TOO_MANY_REJECTED] if _has_too_many_rejected(facts) else []
     codes += [] if last is None else [last]
-    return gravest(codes) if codes else None
+    return most_severe(codes) if codes else None
 
 
 def _about_failure(facts: DayFacts, state: str) -> str:

@@ -54,7 +54,7 @@ class RunStore:
         self._database = database
 
     def open_run(self, day: Day, model: RunModel, executor: str, device: str, run_id: str | None = None) -> str:
-        """Acquire the day for this model and return the id of the new run. Raises DayHeld if a living run holds it.
+        """Acquire the day for this model and return the id of the new run. Raises DayHeld if an active run holds it.
 
         A repeated call with the same `run_id` changes nothing: the answer to the first one may have been lost.
         """
@@ -136,7 +136,7 @@ class RunStore:
     def _lock_model(self, connection: Connection, model: RunModel) -> None:
         """Lock the model's rows, which keeps other runs of it from acquiring a day until the transaction ends.
 
-        At READ COMMITTED a check for a living run and an insert of a new one do not exclude each other. Two runs may
+        At READ COMMITTED a check for an active run and an insert of a new one do not exclude each other. Two runs may
         use different names for the model. The one whose row was committed later then sees the other's row, and both
         lock it. In SQLite the transaction itself is exclusive.
         """

@@ -1,8 +1,8 @@
 """Decode an image to RGB pixels or raise BadImage: no other exception, and no filler for missing pixels.
 
-All formats follow one rule: colours as by Pillow's convert("RGB") (alpha is dropped), 16 bits scaled to 8, the first
+All formats follow one rule: colours as by Pillow's convert("RGB") (alpha is dropped), the upper 8 of 16 bits, the first
 frame of an animation, EXIF orientation applied unless the recipe ignores it. (A TIFF's orientation is part of the
-format and always applied.)
+format and always applied.) docs/pictures.md has every case.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from infer_app.images.transform.geometry import Picture, Pixels, scale_for
 # DecodeLimits.max_pixels, which is compared with the header before any pixel is decoded.
 Image.MAX_IMAGE_PIXELS = None
 
+_NEW_SUBFILE_TYPE, _SUB_IFDS, _DNG_VERSION = 254, 330, 50706  # tags of a TIFF
 MAX_SCANS = 500  # of a JPEG, as in libjpeg-turbo; each costs a pass over the whole image
 
 # Opened by their class and not by Image.open, so that no file is opened by a plugin for another format.
@@ -155,10 +156,19 @@ def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLi
         with _PLUGINS[kind](BytesIO(data)) as image:
             _check_pixels(*image.size, limits)
             if isinstance(image, TiffImagePlugin.TiffImageFile):
+                _refuse_raw_photo(image)
                 _check_pixels(*_tile_size(image), limits)
             if scale > 1:
                 image.draft(image.mode, (image.width // scale, image.height // scale))
             return rgb_of(image, recipe.exif)
+
+
+def _refuse_raw_photo(image: TiffImagePlugin.TiffImageFile) -> None:
+    """Raise BadImage for a raw photo in TIFF's form (DNG, NEF, ARW): its first picture is a small preview."""
+    tags = image.tag_v2
+    is_preview = tags.get(_NEW_SUBFILE_TYPE, 0) & 1
+    if _DNG_VERSION in tags or (is_preview and _SUB_IFDS in tags):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "a raw photo (DNG, NEF, ARW); its preview is not predicted")
 
 
 def _tile_size(image: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:

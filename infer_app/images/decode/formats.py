@@ -17,10 +17,46 @@ _SIGNATURES = {
     b"II+\0": "tiff",  # BigTIFF
     b"MM\0+": "tiff",
 }
+# What people take for images, so that a rejection names it. The third column is where the signature begins.
+_REFUSED = (
+    ("a Canon raw photo (CR2)", b"II*\0\x10\0\0\0CR\x02\0", 0),
+    ("a Panasonic raw photo (RW2)", b"IIU\0", 0),
+    ("an Olympus raw photo (ORF)", b"IIRO", 0),
+    ("an Olympus raw photo (ORF)", b"IIRS", 0),
+    ("a Fujifilm raw photo (RAF)", b"FUJIFILMCCD-RAW", 0),
+    ("a PDF", b"%PDF", 0),
+    ("PostScript (EPS)", b"%!PS", 0),
+    ("PostScript (EPS)", b"\xc5\xd0\xd3\xc6", 0),
+    ("a Photoshop file (PSD)", b"8BPS", 0),
+    ("JPEG 2000", b"\0\0\0\x0cjP  ", 0),
+    ("JPEG 2000", b"\xff\x4f\xff\x51", 0),
+    ("JPEG XL", b"\0\0\0\x0cJXL ", 0),
+    ("JPEG XL", b"\xff\x0a", 0),
+    ("a DICOM file", b"DICM", 128),
+    ("a ZIP archive", b"PK\x03\x04", 0),
+    ("a Git LFS pointer instead of the file", b"version https://git-lfs", 0),
+)
+# Brands of the ISO base media file format, whose files begin with a box `ftyp`: its size, "ftyp", the main brand, four
+# bytes of version, further brands.
+_BRANDS = {
+    b"avif": "AVIF",
+    b"avis": "AVIF",
+    b"heic": "HEIC",
+    b"heix": "HEIC",
+    b"heim": "HEIC",
+    b"heis": "HEIC",
+    b"hevc": "HEIC",
+    b"hevx": "HEIC",
+    b"crx ": "a Canon raw photo (CR3)",
+    b"mif1": "HEIF",  # the last, because AVIF and HEIC files have it too
+    b"msf1": "HEIF",
+}
 
 
 def sniff(data: bytes) -> str:
-    """Return jpeg, png, webp, bmp, gif or tiff. Raises BadImage for any other content (EPS, PDF, SVG, …)."""
+    """Return jpeg, png, webp, bmp, gif or tiff. Raises BadImage for other content, and names it where it is known."""
+    if other := _name_of_other(data):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"{other}; only JPEG, PNG, WebP, BMP, GIF and TIFF are read")
     for signature, name in _SIGNATURES.items():
         if data.startswith(signature):
             return name
@@ -29,6 +65,23 @@ def sniff(data: bytes) -> str:
     if any(signature.startswith(data) for signature in (*_SIGNATURES, b"RIFF")):
         raise BadImage(Reason.TRUNCATED, f"ends after {len(data)} bytes, inside the signature")
     raise BadImage(Reason.UNSUPPORTED_FORMAT, f"not a JPEG, PNG, WebP, BMP, GIF or TIFF: begins {data[:8].hex(' ')}")
+
+
+def _name_of_other(data: bytes) -> str | None:
+    """Return the name of a format that is known and not read; None for all other content."""
+    if data[4:8] == b"ftyp" and len(data) >= 12:
+        box = data[8 : min(max(int.from_bytes(data[:4], "big"), 12), 256)]
+        brands = [box[at : at + 4] for at in range(0, len(box), 4)]
+        return next(
+            (name for brand, name in _BRANDS.items() if brand in brands), "a video, or another file of the MP4 family"
+        )
+    for name, signature, start in _REFUSED:
+        if data.startswith(signature, start):
+            return name
+    text = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n").lower()
+    if text.startswith((b"<svg", b"<?xml", b"<!--")) and b"<svg" in text:
+        return "SVG"
+    return "an HTML page" if text.startswith((b"<!doctype html", b"<html")) else None
 
 
 def is_jpeg(data: bytes) -> bool:

@@ -19,6 +19,7 @@ from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
 from infer_app.models.runtimes.torchscript import load_torchscript, trace_module
 from infer_app.models.runtimes.variants import GPU_VARIANTS, full_name, is_tensorrt, missing_here, precision_of
 from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
+from infer_app.plurals import counted
 from infer_app.workers.isolated_call import run_in_process
 
 MIN_COSINE = 0.999  # minimum of each golden image: half precision keeps about three digits
@@ -91,7 +92,7 @@ def add_gpu_variants(
         _check_parity(variant, parity)
         details = {"parity": parity.to_json(), "tolerance": asdict(_tolerance(parity)), **built.details}
         artifact = record_variant(artifact, variant, details, built.files)
-        report(f"{variant}: worst cosine {parity.cosine:.6f} on {parity.num_images} golden images")
+        report(f"{variant}: worst cosine {parity.cosine:.6f} on {counted(parity.num_images, 'golden image')}")
     return artifact
 
 

@@ -16,6 +16,7 @@ from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.torchscript import load_torchscript, run_source
 from infer_app.models.verification.golden import predict_all
+from infer_app.plurals import counted
 
 MIN_IMAGES = 20
 MAX_IMAGES = 400  # of which half calibrate
@@ -60,7 +61,8 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
     pixels = [found for path in files if (found := _pixels(path, manifest.recipe, preprocess)) is not None]
     if len(pixels) < MIN_IMAGES:
         raise UsageError(
-            f"{calibration.folder} has {len(pixels)} images that can be decoded, calibration needs {MIN_IMAGES}",
+            f"{calibration.folder} has {counted(len(pixels), 'image')} that can be decoded, "
+            f"calibration needs {MIN_IMAGES}",
             "use a few hundred images like those of a daily run",
         )
     evaluation = torch.stack(pixels[1::2])

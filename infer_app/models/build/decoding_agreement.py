@@ -20,6 +20,7 @@ from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels
 from infer_app.models.verification.golden import CHECK_BATCH, Parity, measure_parity, predict_all
+from infer_app.plurals import counted
 
 
 def decoding_agreement(
@@ -98,7 +99,7 @@ def describe_agreement(parity: Parity | None, output_kind: str, decode: str = "s
     kind = "large enough to be shrunk" if decode == "scaled" else "of the kind that a GPU decodes"
     if parity is None:
         return f"decode {decode}: no image was {kind}: give photos like those of a daily run with --calibrate"
-    images = f"{parity.num_images:,} image{'s' if parity.num_images > 1 else ''} {kind}"
+    images = f"{counted(parity.num_images, 'image')} {kind}"
     if output_kind == "classification":
         return f"decode {decode}: {parity.label_agreement:.1%} of labels as with exact decoding, of {images}"
     if output_kind == "regression":

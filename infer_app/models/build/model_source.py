@@ -24,6 +24,7 @@ from infer_app.models.runtimes.torchscript import first_line, trace_module
 
 _INSTALLED = ("site-packages", "dist-packages")
 _NUM_NAMED = 3  # missing or unexpected keys that an error names
+_WRITE_FUNCTION = "write a function that returns the torch module: docs/how-to/coming-from.md"
 _WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "ema")
 
 
@@ -41,6 +42,8 @@ def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: 
     path = Path(source)
     if path.is_file():
         return _read_file(path, weights)
+    if path.is_dir():
+        raise UsageError(f"{source} is a folder and not a TorchScript file", _WRITE_FUNCTION)
     if ":" not in source:
         raise UsageError(f"no file {source}", "give a TorchScript file, or a callable as package.module:function")
     function = resolve_callable(source)
@@ -105,6 +108,8 @@ def _is_module(path: Path) -> bool:
 def _read_file(path: Path, weights: Path | None) -> ModelSource:
     if weights is not None:
         raise UsageError("--weights belongs to a callable; a TorchScript file brings its own", "leave --weights out")
+    if path.suffix in (".onnx", ".xml"):
+        raise UsageError(f"{path}: ONNX and OpenVINO files can't be read as a source", _WRITE_FUNCTION)
     data = path.read_bytes()
     return ModelSource("torchscript", data, hashlib.sha256(data).hexdigest())
 

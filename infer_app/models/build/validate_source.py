@@ -13,6 +13,7 @@ from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.torchscript import first_line, run_source
+from infer_app.plurals import counted
 
 BATCH_TOLERANCE = 1e-4  # relative to the largest output: rounding by another order of additions stays well below
 _OTHER_BATCHES = (4, 8, 16, 32, 64)  # common batch sizes of traces
@@ -76,7 +77,10 @@ def check_meaning(outputs: Tensor, spec: OutputSpec, num_labels: int | None) -> 
         )
     num_outputs = as_rows(outputs).shape[1]
     if num_labels is not None and num_labels != num_outputs:
-        raise ModelError(f"{num_labels} labels for {num_outputs} outputs", "class i is line i of the labels file")
+        raise ModelError(
+            f"{counted(num_labels, 'label')} for {counted(num_outputs, 'output')}",
+            "class i is line i of the labels file",
+        )
     if spec.kind == "classification" and spec.activation != "sigmoid":
         _check_classes(as_rows(outputs), spec)
 
@@ -105,7 +109,7 @@ def _failure(run: _Run, batch: Tensor) -> Exception | None:
             "wrap it in a module that returns the one tensor to be stored",
         )
     if output.dim() == 0 or output.shape[0] != batch.shape[0]:
-        return ValueError(f"{batch.shape[0]} images give an output of {tuple(output.shape)}")
+        return ValueError(f"{counted(batch.shape[0], 'image')} gave an output of {tuple(output.shape)}")
     return None
 
 

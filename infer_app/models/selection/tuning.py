@@ -21,6 +21,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from infer_app.atomic_file import replace_file
 from infer_app.models.artifact.artifact import TUNING_FOLDER
+from infer_app.plurals import counted
 
 _LIBRARIES = ("torch", "openvino")
 
@@ -109,7 +110,7 @@ def save_tuning(artifact_folder: Path, num_cores: int, tuning: Tuning) -> bool:
 
 def host_name(num_cores: int) -> str:
     """Return the host's name, for example `AMD EPYC, 2 cores`."""
-    return f"{_processor()}, {num_cores} core{'s' * (num_cores != 1)}"
+    return f"{_processor()}, {counted(num_cores, 'core')}"
 
 
 def library_versions() -> dict[str, str]:

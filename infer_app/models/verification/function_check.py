@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from infer_app.domain import Broken, Prediction
+from infer_app.plurals import counted
 
 ENOUGH_FOR_A_RATE = 200  # timed images; fewer are no measure of speed
 
@@ -136,7 +137,7 @@ def _label_of_scores(values: np.ndarray, labels: Sequence[str]) -> str:
     if scores.size == 0 or scores.size != max(values.shape) or values.dtype.kind not in "iuf":
         raise ValueError(f"{values.dtype} of shape {values.shape} is not one score for each class")
     if labels and scores.size != len(labels):
-        raise ValueError(f"{scores.size} scores for {len(labels)} labels")
+        raise ValueError(f"{counted(scores.size, 'score')} for {counted(len(labels), 'label')}")
     if not np.isfinite(scores).all():
         raise ValueError("scores are not finite")
     return _label_of_index(np.asarray(scores.argmax()), labels)

@@ -168,8 +168,8 @@ def test_layouts_are_measured_with_real_workers_and_the_fastest_comes_first(arti
     assert min(rates) > 1
     assert 5 << 20 < tuning.worker_bytes < 1 << 30
     assert [line.rpartition(": ")[0] for line in said] == [
-        f"{OPENVINO_FP32}: 2 workers x 1 threads",
-        f"{OPENVINO_FP32}: 1 workers x 2 threads",
+        f"{OPENVINO_FP32}: 2 workers x 1 thread",
+        f"{OPENVINO_FP32}: 1 worker x 2 threads",
     ]
     assert load_tuning(artifact.folder, 2) == tuning
 

@@ -4,7 +4,7 @@ from datetime import datetime
 
 import pytest
 
-from infer_app.errors import Interrupted, UsageError, gravest
+from infer_app.errors import Interrupted, UsageError, most_severe
 from infer_app.pipeline.stop import Stop, seconds_until
 
 
@@ -49,7 +49,7 @@ def test_finish_by_is_the_next_such_time():
 
 
 def test_the_gravest_exit_code_of_several_days():
-    assert gravest([]) == 0
-    assert gravest([0, 3, 75]) == 3
-    assert gravest([0, 12, 13]) == 12
-    assert gravest([3, 143]) == 143
+    assert most_severe([]) == 0
+    assert most_severe([0, 3, 75]) == 3
+    assert most_severe([0, 12, 13]) == 12
+    assert most_severe([3, 143]) == 143

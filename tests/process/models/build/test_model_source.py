@@ -208,9 +208,14 @@ def test_weights_beside_a_torchscript_file_make_no_sense(user):
         ("user_net:broken", ModelError, "OSError: no weights here"),
         ("user_net:mak", UsageError, "has no 'mak'"),
         ("no/such/file.pt", UsageError, "no file no/such/file.pt"),
+        ("my-vit", UsageError, "my-vit is a folder and not a TorchScript file"),
+        ("network.onnx", UsageError, "ONNX and OpenVINO files can't be read"),
     ],
 )
-def test_what_is_no_source_is_refused(user, source, error, message):
+def test_what_is_no_source_is_refused(user, monkeypatch, source, error, message):
+    monkeypatch.chdir(user)
+    (user / "my-vit").mkdir()
+    (user / "network.onnx").write_bytes(b"\x08\x09")
     with pytest.raises(error, match=message) as caught:
         read(source)
     assert caught.value.hint

@@ -51,7 +51,7 @@ def test_a_baked_in_batch_is_refused_and_named(batch):
 
 def test_a_squeezed_output_is_refused_for_one_image():
     script = traced(Returns(lambda x: x.mean((1, 2, 3), keepdim=True).squeeze()))
-    with pytest.raises(ModelError, match="runs on 2 at a time but not on 1: 1 images give an output of"):
+    with pytest.raises(ModelError, match="runs on 2 at a time but not on 1: 1 image gave an output of"):
         try_source(script, SPEC, random_pixels(4))
 
 

@@ -138,7 +138,7 @@ def test_a_prediction_beside_a_rejection_is_found(database, day_queries, registe
     write("1")
     write("2", reason=Reason.CORRUPT)
     spoil(database, update(rejections).values(image_id="1"))
-    assert day_queries.find_problems(DAY, ID) == ["1 images have a prediction and a rejection"]
+    assert day_queries.find_problems(DAY, ID) == ["1 image with both a prediction and a rejection"]
     assert day_queries.count_day(DAY, ID) == DayCounts(2, 1, 0, 1)
 
 
@@ -147,14 +147,14 @@ def test_a_reason_outside_the_list_is_found(database, day_queries, register, wri
     write("1", reason=Reason.CORRUPT)
     write("2", reason=Reason.NOT_FOUND)
     spoil(database, update(rejections).where(rejections.c.image_id == "1").values(reason="bad luck"))
-    assert day_queries.find_problems(DAY, ID) == ["1 rejections have a reason outside the list"]
+    assert day_queries.find_problems(DAY, ID) == ["1 rejection with a reason outside the list"]
 
 
 def test_a_prediction_of_an_unknown_run_is_found(database, day_queries, register, write):
     register("/1.jpg", "/2.jpg")
     write("1", "2")
     spoil(database, update(predictions).where(predictions.c.image_id == "1").values(run_id="nobody"))
-    assert day_queries.find_problems(DAY, ID) == ["1 predictions name a run that is not in infer_runs"]
+    assert day_queries.find_problems(DAY, ID) == ["1 prediction of a run that is not in infer_runs"]
 
 
 def test_a_rejection_without_the_facts_of_its_file_is_found(database, day_queries, register, write):
@@ -162,15 +162,15 @@ def test_a_rejection_without_the_facts_of_its_file_is_found(database, day_querie
     write("1", reason=Reason.TRUNCATED)
     write("2", reason=Reason.NOT_FOUND)  # of which nothing could be read
     spoil(database, update(rejections).values(sha256=None))
-    assert day_queries.find_problems(DAY, ID) == ["1 rejections lack the size or checksum of the file"]
+    assert day_queries.find_problems(DAY, ID) == ["1 rejection without the size or checksum of the file"]
 
 
 @pytest.mark.parametrize(
     ("values", "wrong"),
     [
-        ({"selected": 7}, "runs selected fewer or more images than they predicted and rejected"),
-        ({"selected": 1, "predicted": 1}, "runs wrote more rows than they counted"),
-        ({"state": "done"}, "runs are done and have no exit code or end"),
+        ({"selected": 7}, "run that selected fewer or more images than predicted and rejected"),
+        ({"selected": 1, "predicted": 1}, "run that wrote more rows than counted"),
+        ({"state": "done"}, "run done without an exit code or an end"),
     ],
     ids=str,
 )
@@ -303,7 +303,7 @@ def test_a_name_of_which_no_version_is_in_use_is_not_shown(tables, day_queries):
     assert day_queries.models_of_day(DAY, "new@tried") == [("new", "tried")]
     with pytest.raises(UsageError, match="no version of new is in use yet, new@tried was only tried") as caught:
         day_queries.models_in_use("new")
-    assert caught.value.hint.endswith("infer model use new@tried")
+    assert caught.value.hint.endswith("`infer model use new@tried`")
 
 
 def test_what_another_version_in_use_has_done_is_not_pending(tables, day_queries, register, write):

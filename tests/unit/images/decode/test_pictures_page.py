@@ -1,0 +1,220 @@
+"""docs/pictures.md: every line of its tables, with a file made for it."""
+
+import re
+import zlib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from infer_app.domain import Recipe
+from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.settings.sections import ImagesSettings
+from tests.support import jpegs
+from tests.support.jpegs import encoded, exif, picture
+from tests.support.rasters import claiming, png, png_of_16_bits, tiff
+from tests.support.refusals import refusal
+
+PAGE = Path(__file__).parents[4] / "docs" / "pictures.md"
+LIMITS = DecodeLimits(max_pixels=10**6)
+WHOLE = Recipe("stretch", size=8)
+IGNORE = Recipe("stretch", size=8, exif="ignore")
+SCALED = Recipe("resize-crop", size=64, resize=64, decode="scaled")
+COLOR = (200, 100, 50)
+
+
+def decoded(data: bytes, recipe: Recipe = WHOLE) -> np.ndarray:
+    return decode_image(data, recipe, LIMITS).rgb
+
+
+def plain(mode: str = "RGB", color: object = COLOR) -> Image.Image:
+    return Image.new(mode, (8, 4), color)
+
+
+def is_filled(data: bytes, color: tuple[int, int, int], tolerance: int = 0) -> bool:
+    pixels = decoded(data).astype(int)
+    return bool((np.abs(pixels - np.array(color)) <= tolerance).all())
+
+
+def is_exact(*files: bytes) -> bool:
+    return all(np.array_equal(decoded(data), np.asarray(picture())) for data in files)
+
+
+def is_close(*files: bytes) -> bool:
+    return all(np.abs(decoded(data).astype(int) - np.asarray(picture())).mean() < 25 for data in files)
+
+
+def as_tiff(compression: str, image: Image.Image | None = None) -> bytes:
+    return encoded(image or picture(), "TIFF", compression=compression)
+
+
+def frames(format: str, **options: object) -> bytes:
+    return encoded(plain(), format, save_all=True, append_images=[plain(color=(0, 0, 255))], **options)
+
+
+def deep(value: int, channels: int = 1) -> np.ndarray:
+    return np.full((4, 8, channels), value, np.uint16)
+
+
+def deep_tiff(value: int, channels: int = 1) -> bytes:
+    return tiff(8, 4, 16, channels, deep(value, channels).astype("<u2").tobytes())
+
+
+def interlaced() -> bytes:
+    """A PNG of one pixel, whose only pass of seven has that pixel."""
+    data = bytearray(png(1, 1, 8, 2, bytes(COLOR)))
+    data[28] = 1
+    data[29:33] = zlib.crc32(data[12:29]).to_bytes(4, "big")
+    return bytes(data)
+
+
+def lacks_end_marker() -> bool:
+    cut = jpegs.baseline()[:-2]
+    if has_turbo():
+        return np.array_equal(decoded(cut), decoded(jpegs.baseline()))
+    return refusal(decoded, cut).reason == "truncated"
+
+
+def is_turned_unless_ignored() -> bool:
+    stored = encoded(picture().transpose(Image.Transpose.ROTATE_90), "PNG", exif=exif(6))
+    return is_exact(stored) and decoded(stored, IGNORE).shape == (24, 16, 3)
+
+
+def is_scaled(width: int, scale: int) -> bool:
+    made = decode_image(encoded(picture(width, width)), SCALED, LIMITS)
+    return made.scale == scale and made.rgb.shape[:2] == (width // scale, width // scale)
+
+
+READ: dict[str, Callable[[], bool]] = {
+    "JPEG: baseline, progressive": lambda: is_close(jpegs.baseline(), jpegs.progressive()),
+    "JPEG whose end marker alone is missing": lacks_end_marker,
+    "PNG, interlaced or not": lambda: is_exact(encoded(picture(), "PNG")) and is_filled(interlaced(), COLOR),
+    "WebP, lossy or lossless": lambda: (
+        is_exact(encoded(picture(), "WEBP", lossless=True)) and is_close(encoded(picture(), "WEBP"))
+    ),
+    "BMP": lambda: is_exact(encoded(picture(), "BMP")),
+    "GIF": lambda: is_filled(encoded(plain(), "GIF"), COLOR),
+    "TIFF: uncompressed, LZW, Deflate, PackBits, JPEG, CCITT": lambda: (
+        is_exact(*map(as_tiff, ("raw", "tiff_lzw", "tiff_adobe_deflate", "packbits")))
+        and is_close(as_tiff("jpeg"))
+        and is_filled(as_tiff("group4", plain("1", 1)), (255, 255, 255))
+    ),
+    "BigTIFF": lambda: is_exact(encoded(picture(), "TIFF", big_tiff=True)),
+    "grey, or black and white": lambda: (
+        is_filled(encoded(plain("L", 124), "PNG"), (124, 124, 124))
+        and is_filled(encoded(plain("1", 1), "PNG"), (255, 255, 255))
+    ),
+    "palette": lambda: is_filled(encoded(plain().quantize(4), "PNG"), COLOR),
+    "alpha channel, transparent colour": lambda: (
+        is_filled(encoded(plain("RGBA", (*COLOR, 0)), "PNG"), COLOR)
+        and is_filled(encoded(plain(), "PNG", transparency=COLOR), COLOR)
+    ),
+    "CMYK: JPEG or TIFF": lambda: (
+        is_filled(encoded(plain("CMYK", (0, 255, 255, 0))), (255, 0, 0))
+        and is_filled(encoded(plain("CMYK", (0, 255, 255, 0)), "TIFF"), (255, 0, 0))
+    ),
+    "YCCK JPEG, as Adobe's programs write it": lambda: decoded(jpegs.ycck()).shape == (16, 24, 3),
+    "ICC profile, such as Adobe RGB or Display P3": lambda: (
+        is_filled(encoded(plain(), "PNG", icc_profile=b"any"), COLOR)
+        and np.array_equal(decoded(encoded(picture(), icc_profile=b"any")), decoded(encoded(picture())))
+    ),
+    "16 bits per channel: PNG or TIFF, grey or colour": lambda: (
+        all(is_filled(png_of_16_bits(deep(value, 3)), (value >> 8,) * 3) for value in (0, 255, 256, 65_535))
+        and all(is_filled(deep_tiff(value), (value >> 8,) * 3) for value in (0, 255, 256, 65_535))
+        and is_filled(png_of_16_bits(deep(65_535)), (255, 255, 255))
+        and is_filled(deep_tiff(65_535, 3), (255, 255, 255))
+    ),
+    "12-bit data in a file of 16 bits, values up to 4,095": lambda: (
+        is_filled(png_of_16_bits(deep(4095)), (15, 15, 15)) and is_filled(deep_tiff(4095 * 16), (255, 255, 255))
+    ),
+    "whole numbers of 32 bits, all between 0 and 65,535": lambda: is_filled(
+        encoded(plain("I", 65_535), "TIFF"), (255, 255, 255)
+    ),
+    "EXIF orientation 2 to 8": is_turned_unless_ignored,
+    "damaged EXIF data": lambda: is_exact(encoded(picture(), "PNG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")),
+    "TIFF's own orientation": lambda: decoded(tiff(8, 4, 8, 3, bytes(96), t274=6), IGNORE).shape == (8, 4, 3),
+    "animated GIF, WebP or PNG": lambda: all(
+        is_filled(data, COLOR) for data in (frames("GIF"), frames("WEBP", lossless=True), frames("PNG"))
+    ),
+    "TIFF with several pages": lambda: is_filled(frames("TIFF"), COLOR),
+    "MPO, a JPEG with further pictures behind it": lambda: is_filled(frames("MPO"), COLOR, tolerance=3),
+    "JPEG at least 4 times the model's input, `--decode scaled`": lambda: (
+        is_scaled(4 * 64, 2) and is_scaled(8 * 64, 4) and is_scaled(3 * 64, 1)
+    ),
+    "any other file, `--decode scaled`": lambda: all(
+        np.array_equal(decoded(encoded(picture(512, 512), format), SCALED), np.asarray(picture(512, 512)))
+        for format in ("PNG", "BMP", "TIFF")
+    ),
+}
+REJECTED: dict[str, Iterable[bytes]] = {
+    "HEIC, HEIF": [b"\0\0\0\x1cftypheic\0\0\0\0mif1heic", b"\0\0\0\x1cftypmif1\0\0\0\0mif1heic"],
+    "AVIF": [b"\0\0\0\x1cftypavif\0\0\0\0mif1avif", b"\0\0\0\x1cftypmif1\0\0\0\0mif1avif"],
+    "JPEG XL": [b"\xff\x0a" + bytes(10), b"\0\0\0\x0cJXL \r\n\x87\n"],
+    "JPEG 2000": [b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51" + bytes(10)],
+    "raw photo: CR2": [b"II*\0\x10\0\0\0CR\x02\0" + bytes(50)],
+    "raw photo: CR3": [b"\0\0\0\x18ftypcrx \0\0\0\1crx isom"],
+    "raw photo: RAF": [b"FUJIFILMCCD-RAW 0201"],
+    "raw photo: DNG, NEF, ARW": [tiff(8, 4, 8, 3, bytes(96), t50706=1025), tiff(8, 4, 8, 3, bytes(96), t254=1, t330=8)],
+    "SVG": [b'<svg xmlns="x"/>', b'<?xml version="1.0"?>\n<!-- made by hand -->\n<svg xmlns="x"/>'],
+    "PDF": [b"%PDF-1.7\n"],
+    "DICOM": [bytes(128) + b"DICM"],
+    "video: MP4, QuickTime": [b"\0\0\0\x18ftypisom\0\0\0\1isommp42", b"\0\0\0\x14ftypqt  \0\0\0\0qt  "],
+    "an error page of a web server": [b"<!DOCTYPE html><title>404</title>", b"\n<html><body>Not found"],
+    "any other content": [b"abc"],
+    "TIFF of floating-point numbers": [encoded(plain("F", 0.5), "TIFF")],
+    "TIFF of more than 16 bits": [encoded(plain("I", 65_536), "TIFF"), encoded(plain("I", -1), "TIFF")],
+    "TIFF of 2 or of 5 channels": [tiff(8, 4, 8, 2, bytes(64)), tiff(8, 4, 8, 5, bytes(160))],
+    "JPEG of 12 bits": [b"\xff\xd8\xff\xc1\0\x0b\x0c\0\x08\0\x08\x01\x01\x11\0\xff\xda"],
+    "lossless JPEG": [b"\xff\xd8\xff\xc3\0\x0b\x08\0\x08\0\x08\x01\x01\x11\0\xff\xda"],
+    "a file without a byte": [b""],
+    "JPEG that ends early": [jpegs.baseline()[:-40]],
+    "PNG that ends early": [encoded(picture(), "PNG")[:-12]],
+    "PNG with damaged data": [encoded(picture(), "PNG")[:60] + b"xxxx" + encoded(picture(), "PNG")[64:]],
+    "more bytes than `[images] max_bytes`": [],  # asserted below: it is found when the file is read
+    "more pixels than `[images] max_pixels`": [claiming("png", 2000, 2000), claiming("tiff", 2000, 2000)],
+}
+NEEDS_TURBO = {"JPEG that ends early"}  # the words are libjpeg-turbo's
+
+
+def rows(columns: int) -> dict[str, list[str]]:
+    """The lines of the page's tables that have this many columns, by their first cell."""
+    cells = [line.strip("| \n").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    return {line[0]: line[1:] for line in cells if len(line) == columns and line[0] not in ("file", "picture")}
+
+
+def test_every_line_of_the_page_has_a_case():
+    assert rows(2).keys() == READ.keys()
+    assert rows(3).keys() == REJECTED.keys()
+
+
+@pytest.mark.parametrize("line", READ)
+def test_what_the_page_says_is_read(line: str):
+    assert READ[line]()
+
+
+@pytest.mark.parametrize("line", REJECTED)
+def test_what_the_page_says_is_rejected(line: str):
+    if line in NEEDS_TURBO and not has_turbo():
+        pytest.skip("no libturbojpeg.so.0 on this machine")
+    reason, detail = rows(3)[line]
+    for data in REJECTED[line]:
+        refused = refusal(decoded, data)
+        assert (f"`{refused.reason}`", refused.detail) == (reason, detail)
+
+
+def test_a_file_of_too_many_bytes_is_rejected_unread(tmp_path: Path):
+    (tmp_path / "photo.jpg").write_bytes(bytes(2000))
+    with pytest.raises(BadImage) as caught:
+        read_image(str(tmp_path / "photo.jpg"), ReadLimits((tmp_path,), max_bytes=1000))
+    reason, detail = rows(3)["more bytes than `[images] max_bytes`"]
+    assert (f"`{caught.value.reason}`", caught.value.detail) == (reason, detail)
+
+
+def test_the_page_names_the_limits_in_force():
+    images = ImagesSettings()
+    assert (images.max_bytes, images.max_pixels) == (256 * 2**20, 64_000_000)
+    assert re.search(r"`max_bytes` is 256 MiB and `max_pixels` 64 million", PAGE.read_text())
