@@ -15,6 +15,7 @@ CGROUPS = Path("/sys/fs/cgroup")
 PROC = Path("/proc")
 ASSUMED_WORKER_BYTES = 400 << 20  # until one is measured: torch, OpenVINO and a model of average size
 KEPT_FREE = 0.1  # share of the memory for the coordinator, the page cache and other programs
+BF16_FLAGS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})  # as in /proc/cpuinfo
 _UNLIMITED = 1 << 30
 
 
@@ -39,6 +40,17 @@ def cap_by_memory(num_workers: int, worker_bytes: int | None) -> int:
         return num_workers
     fits = int(memory * (1 - KEPT_FREE)) // (worker_bytes or ASSUMED_WORKER_BYTES)
     return max(1, min(num_workers, fits))
+
+
+def computes_bf16() -> bool:
+    """Return whether the CPU has instructions for bfloat16: Intel's AMX or AVX-512, or ARM's. Nothing is emulated."""
+    flags = {
+        flag
+        for key, _, values in (line.partition(":") for line in _read(PROC / "cpuinfo").splitlines())
+        if key.strip() in ("flags", "Features")
+        for flag in values.split()
+    }
+    return bool(BF16_FLAGS & flags)
 
 
 def _cpu_quota() -> int:

@@ -59,7 +59,7 @@ def plan_run(
         raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
     if run.executor == "cpu" or (run.executor == "ray" and not loaded.ray.num_gpus):
         device = "cpu"
-    request = VariantRequest(run.variant, run.allow_int8, resume_variant, device or run.device)
+    request = VariantRequest(run.variant, run.precision, run.allow_int8, resume_variant, device or run.device)
     plan = plan_execution(artifact, request, run.workers)
     return replace(plan, workers=run.workers) if run.executor == "ray" else plan  # each node has its own cores
 
@@ -165,14 +165,16 @@ def keep_tuning(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:
 
 
 def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[Alternative]:
-    """Yield int8 if it agrees enough, was measured here and isn't allowed yet."""
+    """Yield the other precisions that agree enough and were measured here, if a lower one than the variant's."""
     for other, details in artifact.manifest.variants.items():
-        if not details.get("meets_bar") or PRECISIONS.get(other) == PRECISIONS[variant]:
+        if PRECISIONS[variant] != "fp32" or PRECISIONS.get(other, "fp32") == "fp32" or not details.get("meets_bar"):
             continue
         if other in tuning.speeds and variant in tuning.speeds:
-            kept = details.get("calibration", {}).get("label_agreement", 0.0)
+            kept = details.get("calibration", {}).get("label_agreement")
+            what = f"kept {kept:.1%} of the labels where it was compared" if kept else "not compared on your images yet"
+            precision = "int8" if PRECISIONS[other] == "int8" else "half"
             yield Alternative(
-                f"--allow-int8 (kept {kept:.1%} of the labels when it was built)",
+                f"--precision {precision} ({what})",
                 ("model",),
                 tuning.speeds[other].ms_per_image,
                 tuning.speeds[variant].ms_per_image,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -16,7 +17,7 @@ from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.selection.tuning import Layout, Speed, Tuning
-from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
+from infer_app.models.selection.variant_selection import CPU_PRECISIONS, VariantRequest, choose_variant
 from infer_app.pipeline.execution_plan import keep_tuning
 from infer_app.pipeline.executors import open_cpu_pool
 from infer_app.plurals import counted
@@ -66,9 +67,12 @@ def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alter
 
 
 def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:
-    """Return the variants that `auto` chooses with and without int8 allowed."""
-    requests = (VariantRequest(device="cpu"), VariantRequest(device="cpu", allow_int8=True))
-    chosen = dict.fromkeys(choose_variant(artifact.manifest, tuning.speeds, request).variant for request in requests)
+    """Return the variant that `auto` chooses in each precision."""
+    chosen = []
+    for precision in CPU_PRECISIONS:
+        with suppress(ModelError):  # the model has no such variant, or this CPU can't run it
+            request = VariantRequest(device="cpu", precision=precision)
+            chosen.append(choose_variant(artifact.manifest, tuning.speeds, request).variant)
     return [variant for variant in chosen if variant in tuning.speeds]
 
 

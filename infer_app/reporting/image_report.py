@@ -226,8 +226,8 @@ def _with_variant(loaded: LoadedSettings, artifact: Artifact, variant: str) -> t
     try:
         plan_run(wanted, artifact)
     except (ModelError, UsageError) as error:
-        allow_int8 = precision_of(variant) == "int8"
-        return _changed(wanted, variant="auto", allow_int8=allow_int8), error.message
+        precision = {"fp32": "full", "int8": "int8"}.get(precision_of(variant), "half")
+        return _changed(wanted, variant="auto", precision=precision), error.message
     return wanted, None
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from infer_app.machine import usable_cores
+from infer_app.machine import computes_bf16, usable_cores
 from infer_app.models.artifact.artifact import find_artifact
 from infer_app.models.selection.tuning import Speed, new_tuning, save_tuning
 from tests.conftest import need
@@ -17,6 +17,7 @@ from tests.support.projects import DATE, Project
 
 pytestmark = pytest.mark.slow
 TORCHSCRIPT, FP32, INT8 = "cpu-torchscript", "cpu-openvino-fp32", "cpu-openvino-int8"
+HALF = ["cpu-openvino-bf16"] if computes_bf16() else []  # by the machine that runs the tests
 SPEEDS = {TORCHSCRIPT: Speed(4, 14.0), FP32: Speed(2, 11.5), INT8: Speed(8, 6.0)}
 BUILD = ("--name", "colors", "--labels", "labels.txt", "--recipe", "stretch", "--size", "16")
 BUILD += ("--mean", "0,0,0", "--std", "1,1,1")
@@ -89,13 +90,13 @@ COLORS = [("red", "green", "blue")[i % 3] for i in range(12)]
 
 
 def test_a_build_makes_the_variants_and_shows_what_each_keeps(workshop):
-    assert workshop.built["variants"] == [TORCHSCRIPT, FP32, INT8]
+    assert workshop.built["variants"] == [TORCHSCRIPT, FP32, *HALF, INT8]
     shown = workshop.infer_json("model", "show", "colors")
-    assert list(shown["variants"]) == [TORCHSCRIPT, FP32, INT8]
+    assert list(shown["variants"]) == [TORCHSCRIPT, FP32, *HALF, INT8]
     assert shown["variants"][INT8]["calibration"]["num_images"] == 12
     assert (shown["model_id"], shown["tuning"]) == (workshop.built["model_id"], [])
     table = workshop.infer("model", "show", "colors")
-    for text in (TORCHSCRIPT, FP32, INT8, "labels kept", "4 golden images", "12 calibration images"):
+    for text in (TORCHSCRIPT, FP32, INT8, "labels kept", "4 golden images", "12 judged images"):
         assert text in table
     assert workshop.infer_json("model", "verify", "colors") == {"verified": [workshop.built["model_id"]]}
 
@@ -132,7 +133,7 @@ def test_a_variant_that_the_model_has_not_is_a_wrong_flag(project):
     for variant in ("cpu-onnx", INT8):
         error = run(project, "--variant", variant, exit_code=2)
         assert error["error"] == f"colors has no variant '{variant}'"
-        assert error["hint"] == f"it has {TORCHSCRIPT}, {FP32}; or auto"
+        assert error["hint"] == f"it has {', '.join([TORCHSCRIPT, FP32, *HALF])}; or auto"
 
 
 def test_where_openvino_is_broken_fp32_runs_as_torchscript(unmeasured, broken_openvino):
@@ -164,7 +165,7 @@ def test_a_model_with_torchscript_only_runs_and_gains_the_other_variant_when_it_
     assert run(unmeasured)["variant"] == TORCHSCRIPT
     assert (variants_of(unmeasured), labels_of(unmeasured)) == ([(TORCHSCRIPT, 12)], COLORS)
     second = unmeasured.infer_json(*command)
-    assert (second["variants"], second["reused"]) == ([TORCHSCRIPT, FP32], True)
+    assert (second["variants"], second["reused"]) == ([TORCHSCRIPT, FP32, *HALF], True)
     assert second["model_id"] == first["model_id"]
 
 
@@ -191,7 +192,7 @@ def test_a_build_measures_this_machine_once_and_model_tune_measures_it_again(unm
     shutil.rmtree(unmeasured.folder / "models")
     unmeasured.infer("model", "build", "colors.ts", *BUILD)
     (tuning,) = unmeasured.infer_json("model", "show", "colors")["tuning"]
-    assert set(tuning["speeds"]) == {TORCHSCRIPT, FP32}
+    assert set(tuning["speeds"]) == {TORCHSCRIPT, FP32, *HALF}
     fastest = min(tuning["speeds"], key=lambda variant: tuning["speeds"][variant]["ms_per_image"])
     (layout,) = tuning["layouts"].pop(fastest)
     assert (layout["workers"], layout["threads"], tuning["layouts"]) == (1, 1, {})

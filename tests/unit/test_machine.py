@@ -160,3 +160,20 @@ def test_where_nothing_is_known_of_the_memory_nothing_is_capped(box):
 def test_this_machine_has_a_core_and_some_memory():
     assert usable_cores() >= 1
     assert usable_memory() > 0
+
+
+@pytest.mark.parametrize(
+    ("line", "computes"),
+    [
+        ("flags\t\t: fpu avx512f avx512_bf16 avx2", True),
+        ("flags\t\t: fpu amx_bf16 amx_tile", True),
+        ("Features\t: fp asimd bf16", True),
+        ("flags\t\t: fpu avx512f avx512_vnni", False),
+        ("model name\t: amx_bf16 in a name", False),
+        ("", False),
+    ],
+)
+def test_bf16_is_read_from_the_flags_of_the_cpu(line, computes, tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text(f"processor\t: 0\n{line}\n")
+    monkeypatch.setattr(machine, "PROC", tmp_path)
+    assert machine.computes_bf16() is computes

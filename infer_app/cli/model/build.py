@@ -161,16 +161,23 @@ def _calibration(options: BuildOptions) -> Calibration | None:
     """Return how int8 is calibrated, None without --calibrate. Raises UsageError for a share that is none, and
     ModelError without NNCF.
     """
-    text = options.min_agreement
-    try:
-        share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        raise UsageError(f"--min-agreement {text!r} is no share", "for example 97%") from None
+    share = parse_share(options.min_agreement)
     if options.calibrate is None:
         return None
     if not openvino.can_quantise():
         raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
     return Calibration(options.calibrate, share)
+
+
+def parse_share(text: str) -> float:
+    """Return the share of --min-agreement, 0-1. Raises UsageError."""
+    try:
+        share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        raise UsageError(f"--min-agreement {text!r} is no share", "for example 97%") from None
+    if not 0 < share <= 1:
+        raise UsageError(f"--min-agreement {text!r} is no share", "for example 0.97, or 97%")
+    return share
 
 
 def _print_built(artifact: Artifact) -> None:

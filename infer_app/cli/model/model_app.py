@@ -13,6 +13,7 @@ from infer_app.cli.terminal.options import (
     CheckOptions,
     Config,
     Json,
+    JudgeOptions,
     ModelName,
     ModelToUse,
     with_options,
@@ -43,6 +44,18 @@ def model_check(options: CheckOptions) -> None:
     from infer_app.cli.model.check import check
 
     check(options)
+
+
+@model_app.command("judge")
+@with_options(JudgeOptions)
+def model_judge(options: JudgeOptions) -> None:
+    """Judge half precision and int8 on images of a day.
+
+    Prints how many labels each variant keeps. A run uses only variants that keep enough.
+    """
+    from infer_app.cli.model.judge_command import judge
+
+    judge(options)
 
 
 @model_app.command("list")

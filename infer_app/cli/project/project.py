@@ -86,8 +86,8 @@ folder = "models"
 # time_zone = "UTC"           # in which a day begins and ends
 # lookback = 3                # days before the day that are checked again for late images
 # variant = "auto"            # the fastest here that is as exact as the model's source
-# allow_int8 = false          # auto may take the int8 variant: `infer model build` with --calibrate makes it
-#                             # and prints how many labels it keeps
+# precision = "full"          # half: bf16 on a CPU that computes it, fp16 on a GPU; int8 is made by `infer model build`
+#                             # with --calibrate. `infer model judge` prints how many labels each keeps on your images
 # workers = 0                 # 0: as many processes as `infer model tune` found best here
 # chunk_size = 0              # images in one transaction; 0: as many as a worker does in a quarter of a second
 # wait = false                # true: wait for another run that holds the day, instead of ending with exit code 13

@@ -59,11 +59,20 @@ ModelToUse = Annotated[
         metavar="NAME[@ID]", help="Name of a model, which means its newest version, or name@id for another one."
     ),
 ]
+Precision = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        metavar="full|half|int8",
+        help="Precision of the model; half: bf16 on a CPU that computes it, fp16 or bf16 on a GPU.  "
+        "[default: [run] precision, else full on a CPU and half on a GPU]",
+    ),
+]
 AllowInt8 = Annotated[
     bool | None,
     typer.Option(
         "--allow-int8/--no-allow-int8",
-        help="Let the variant auto be the int8 variant.  [default: [run] allow_int8, else no]",
+        help="Use int8 if the model has a good int8 variant; --precision int8 replaces it.  [default: no]",
     ),
 ]
 Workers = Annotated[
@@ -175,6 +184,7 @@ class DaysOptions:
     max_duration: MaxDuration = None
     max_rejected: MaxRejected = None
     variant: Variant = None
+    precision: Precision = None
     allow_int8: AllowInt8 = None
     workers: Workers = None
     wait: Wait = None
@@ -190,6 +200,7 @@ class DaysOptions:
             "models": self.model or None,
             "max_rejected": self.max_rejected,
             "variant": self.variant,
+            "precision": self.precision,
             "allow_int8": self.allow_int8,
             "workers": self.workers,
             "wait": self.wait,
@@ -261,6 +272,22 @@ class CheckOptions:
     images: Annotated[Path, typer.Option(metavar="PATH", help="Folder of your images.")]
     limit: Limit = None
     workers: Workers = None
+    as_json: Json = False
+    config: Config = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeOptions:
+    """The options of `infer model judge`."""
+
+    name: ModelName
+    date: Annotated[str, typer.Option(metavar="DATE", help="Day whose images are used: YYYY-MM-DD, or yesterday.")] = (
+        "yesterday"
+    )
+    count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of images, chosen at random.")] = 256
+    min_agreement: Annotated[
+        str, typer.Option(metavar="SHARE", help="Share of the labels that a variant must keep for a run to use it.")
+    ] = "97%"
     as_json: Json = False
     config: Config = None
 

@@ -18,6 +18,7 @@ from infer_app.models.runtimes.torchscript import load_torchscript, run_source
 from infer_app.models.verification.golden import predict_all
 from infer_app.plurals import counted
 
+MIN_AGREEMENT = 0.97
 MIN_IMAGES = 20
 MAX_IMAGES = 400  # of which half calibrate
 _REFERENCE_BATCH = 8  # images
@@ -28,7 +29,7 @@ class Calibration:
     """A folder of representative images, and the share of their labels that int8 must keep, 0-1."""
 
     folder: Path
-    min_agreement: float = 0.97
+    min_agreement: float = MIN_AGREEMENT
 
     def __post_init__(self) -> None:
         if not self.folder.is_dir():
@@ -66,11 +67,13 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
             "use a few hundred images like those of a daily run",
         )
     evaluation = torch.stack(pixels[1::2])
-    source = load_torchscript(artifact.read(manifest.model_file))
-    expected = predict_all(
-        lambda batch: as_rows(run_source(source, manifest.input_spec, batch)), evaluation, _REFERENCE_BATCH
-    )
-    return CalibrationImages(torch.stack(pixels[::2]), evaluation, expected)
+    return CalibrationImages(torch.stack(pixels[::2]), evaluation, expected_outputs(artifact, evaluation))
+
+
+def expected_outputs(artifact: Artifact, pixels: Tensor) -> Tensor:
+    """Return the source's outputs for (n, size, size, 3) uint8: (n, D) float32."""
+    source, spec = load_torchscript(artifact.read(artifact.manifest.model_file)), artifact.manifest.input_spec
+    return predict_all(lambda batch: as_rows(run_source(source, spec, batch)), pixels, _REFERENCE_BATCH)
 
 
 def _pixels(path: Path, recipe: Recipe, preprocess: Preprocess | None) -> Tensor | None:

@@ -9,14 +9,15 @@ from typing import Any
 import torch
 
 from infer_app.errors import ModelError
+from infer_app.machine import computes_bf16
 from infer_app.models.artifact.artifact import Artifact, record_variant
 from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.build.calibration import Calibration, CalibrationImages, load_calibration
+from infer_app.models.build.calibration import MIN_AGREEMENT, Calibration, CalibrationImages, load_calibration
 from infer_app.models.build.decoding_agreement import decoding_agreement
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, PRECISIONS, TORCHSCRIPT
 from infer_app.models.selection.measure import measure_models, one_thread
 from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
 
@@ -44,7 +45,8 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, report: Re
     """
     if calibration is not None and artifact.manifest.recipe.decode != "exact":
         artifact = _record_decoding(artifact, calibration)
-    if calibration is None and OPENVINO_FP32 in artifact.manifest.variants:
+    known = {OPENVINO_FP32, OPENVINO_BF16} if computes_bf16() else {OPENVINO_FP32}
+    if calibration is None and known <= artifact.manifest.variants.keys():
         return artifact
     try:
         graph = openvino.convert(artifact)
@@ -56,9 +58,12 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, report: Re
     images = load_calibration(artifact, calibration) if calibration else None
     fp32 = openvino.compile_graph(graph, artifact.manifest.recipe.size)
     artifact = _record_fp32(artifact, graph, fp32, images)
-    if calibration is None or images is None:
+    min_agreement = calibration.min_agreement if calibration else MIN_AGREEMENT
+    if computes_bf16():
+        artifact = _add_bf16(artifact, graph, images, min_agreement, report)
+    if images is None:
         return artifact
-    return _add_int8(artifact, graph, images, calibration.min_agreement, report)
+    return _add_int8(artifact, graph, images, min_agreement, report)
 
 
 def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
@@ -76,6 +81,50 @@ def _record_fp32(artifact: Artifact, graph: Any, model: FixedBatch, images: Cali
     return record_variant(artifact, OPENVINO_FP32, details, openvino.serialise(graph))
 
 
+def _add_bf16(
+    artifact: Artifact, graph: Any, images: CalibrationImages | None, min_agreement: float, report: Report
+) -> Artifact:
+    """Record the variant that computes the fp32 graph in bf16; its labels are judged only on the user's images."""
+    model = openvino.compile_graph(graph, artifact.manifest.recipe.size, precision="bf16")
+    judged = None
+    if images is not None:
+        judged = judge_on(artifact, model, images)
+    details = _judged_details(artifact, model, OPENVINO_BF16, judged, min_agreement, report)
+    return record_variant(artifact, OPENVINO_BF16, details, {})
+
+
+def _judged_details(
+    artifact: Artifact,
+    model: FixedBatch,
+    variant: str,
+    judged: Parity | None,
+    min_agreement: float,
+    report: Report,
+) -> dict[str, Any]:
+    """Return the manifest's entry of a variant of another precision: how exact it is, and how fast on this machine."""
+    golden = _golden_parity(artifact, model)
+    with one_thread():
+        fp32 = {name: [open_variant(artifact, name)] for name in (TORCHSCRIPT, OPENVINO_FP32)}
+        speeds = measure_models({variant: [model], **fp32}, golden_pixels(artifact))
+    own_ms = speeds.pop(variant).ms_per_image
+    fp32_ms = min(speed.ms_per_image for speed in speeds.values())
+    meets_bar = judged is None or agreement_score(artifact, judged) >= min_agreement
+    if judged is not None and not meets_bar:
+        report(
+            f"{variant}: {agreement_score(artifact, judged):.1%} kept, {min_agreement:.1%} are needed: no run will "
+            f"take it by itself; --variant {variant} still does"
+        )
+    return {
+        "parity": golden.to_json(),
+        **({} if judged is None else {"calibration": judged.to_json()}),
+        "tolerance": asdict(_tolerance(golden)),
+        "min_agreement": min_agreement,
+        "meets_bar": meets_bar,
+        "ms_when_built": {PRECISIONS[variant]: own_ms, "fp32": fp32_ms},
+        "is_faster": own_ms < fp32_ms,
+    }
+
+
 def _add_int8(
     artifact: Artifact, graph: Any, images: CalibrationImages, min_agreement: float, report: Report
 ) -> Artifact:
@@ -83,33 +132,13 @@ def _add_int8(
         raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
     best = None
     for candidate in _quantised(artifact, graph, images):
-        if best is None or _score(artifact, candidate.parity) > _score(artifact, best.parity):
+        if best is None or agreement_score(artifact, candidate.parity) > agreement_score(artifact, best.parity):
             best = candidate
-        if _score(artifact, candidate.parity) >= min_agreement:
+        if agreement_score(artifact, candidate.parity) >= min_agreement:
             break
     assert best is not None  # because KEEP_FLOAT is not empty
-    golden = _golden_parity(artifact, best.model)
-    with one_thread():
-        fp32 = {variant: [open_variant(artifact, variant)] for variant in (TORCHSCRIPT, OPENVINO_FP32)}
-        speeds = measure_models({OPENVINO_INT8: [best.model], **fp32}, golden_pixels(artifact))
-    int8_ms = speeds.pop(OPENVINO_INT8).ms_per_image
-    fp32_ms = min(speed.ms_per_image for speed in speeds.values())
-    meets_bar = _score(artifact, best.parity) >= min_agreement
-    details = {
-        "parity": golden.to_json(),
-        "calibration": best.parity.to_json(),
-        "tolerance": asdict(_tolerance(golden)),
-        "min_agreement": min_agreement,
-        "meets_bar": meets_bar,
-        "ms_when_built": {"int8": int8_ms, "fp32": fp32_ms},
-        "is_faster": int8_ms < fp32_ms,
-        "first_convolutions_in_fp32": best.keep_float,
-    }
-    if not meets_bar:
-        report(
-            f"{OPENVINO_INT8}: {_score(artifact, best.parity):.1%} kept, {min_agreement:.1%} are needed: auto will not "
-            f"take it; --variant {OPENVINO_INT8} still does"
-        )
+    details = _judged_details(artifact, best.model, OPENVINO_INT8, best.parity, min_agreement, report)
+    details["first_convolutions_in_fp32"] = best.keep_float
     return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph))
 
 
@@ -122,11 +151,17 @@ def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Ite
             quantised,
             model,
             keep_float,
-            measure_parity(images.expected, predict_all(model, images.evaluation, model.batch_size)),
+            judge_on(artifact, model, images),
         )
 
 
-def _score(artifact: Artifact, parity: Parity) -> float:
+def judge_on(artifact: Artifact, model: FixedBatch, images: CalibrationImages) -> Parity:
+    """Compare a model's outputs with the source's, on images that it was not fitted to."""
+    actual = predict_all(model, images.evaluation, model.batch_size)
+    return measure_parity(images.expected, actual, artifact.manifest.output)
+
+
+def agreement_score(artifact: Artifact, parity: Parity) -> float:
     """Return what must reach the minimum: the share of kept labels, or the worst cosine if there are no classes."""
     return parity.label_agreement if artifact.manifest.output.kind == "classification" else parity.cosine
 
@@ -134,9 +169,7 @@ def _score(artifact: Artifact, parity: Parity) -> float:
 def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:
     details = {"parity": _golden_parity(artifact, model).to_json()}
     if images is not None:
-        details["calibration"] = measure_parity(
-            images.expected, predict_all(model, images.evaluation, model.batch_size)
-        ).to_json()
+        details["calibration"] = judge_on(artifact, model, images).to_json()
     return details
 
 

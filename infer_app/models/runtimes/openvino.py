@@ -20,6 +20,7 @@ from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import trace_normalised
+from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32
 
 MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # in variants/<variant>/
 BATCH_SIZE = 2  # images; tuning may find a faster one
@@ -80,25 +81,29 @@ def build_openvino_variant(
     artifact: Artifact, variant: str, batch_size: int = BATCH_SIZE, num_threads: int = 1
 ) -> FixedBatch:
     """Compile a stored variant for this processor. Raises ModelError if OpenVINO can't be loaded or can't read it."""
-    xml, weights = (artifact.read(f"variants/{variant}/{name}") for name in (MODEL_XML, MODEL_BIN))
+    stored = OPENVINO_FP32 if variant == OPENVINO_BF16 else variant  # bf16 is the fp32 graph, computed otherwise
+    xml, weights = (artifact.read(f"variants/{stored}/{name}") for name in (MODEL_XML, MODEL_BIN))
     openvino = _openvino()
     try:
         graph = _core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
     except RuntimeError as error:
         raise ModelError(f"{variant}: OpenVINO {openvino.__version__} can't read it: {_last_line(error)}") from error
-    return compile_graph(graph, artifact.manifest.recipe.size, batch_size, num_threads)
+    precision = "bf16" if variant == OPENVINO_BF16 else "f32"
+    return compile_graph(graph, artifact.manifest.recipe.size, batch_size, num_threads, precision)
 
 
-def compile_graph(graph: Any, size: int, batch_size: int = BATCH_SIZE, num_threads: int = 1) -> FixedBatch:
+def compile_graph(
+    graph: Any, size: int, batch_size: int = BATCH_SIZE, num_threads: int = 1, precision: str = "f32"
+) -> FixedBatch:
     """Compile the graph for one batch size, to run on `num_threads` threads of the CPU.
 
-    Full precision is requested, because the default on a processor with bfloat16 would be that. Threads are not pinned
+    `precision`, f32 or bf16, is always requested, because the default depends on the processor. Threads are not pinned
     to cores, because two processes would both be pinned to the first core.
     """
     graph = graph.clone()
     graph.reshape([batch_size, size, size, 3])
     options = {
-        "INFERENCE_PRECISION_HINT": "f32",
+        "INFERENCE_PRECISION_HINT": precision,
         "ENABLE_CPU_PINNING": False,
         "INFERENCE_NUM_THREADS": num_threads,
         "NUM_STREAMS": 1,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from infer_app.errors import ModelError
+from infer_app.machine import computes_bf16
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 
 if TYPE_CHECKING:
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 
 TORCHSCRIPT = "cpu-torchscript"
 OPENVINO_FP32 = "cpu-openvino-fp32"
+OPENVINO_BF16 = "cpu-openvino-bf16"
 OPENVINO_INT8 = "cpu-openvino-int8"
 TRT_FP16, TRT_BF16 = "trt-fp16", "trt-bf16"
 CUDA_FP16, CUDA_BF16 = "cuda-fp16", "cuda-bf16"
@@ -21,9 +23,11 @@ GPU_VARIANTS = (TRT_FP16, TRT_BF16, CUDA_FP16, CUDA_BF16)  # in auto's order of 
 PRECISIONS = {
     TORCHSCRIPT: "fp32",
     OPENVINO_FP32: "fp32",
+    OPENVINO_BF16: "bf16",
     OPENVINO_INT8: "int8",
     **{variant: variant.rpartition("-")[2] for variant in GPU_VARIANTS},
 }
+HALF = ("fp16", "bf16")
 UNKNOWN = "this version of infer_app does not know it"
 
 _SHORT = {"trt": TRT_FP16, "cuda": CUDA_FP16}
@@ -59,6 +63,8 @@ def missing_for(variant: str, requires: Mapping[str, Any] | None = None, host: H
     """
     if variant not in PRECISIONS:
         return UNKNOWN
+    if variant == OPENVINO_BF16 and not computes_bf16():
+        return "this CPU does not compute bf16: that takes AMX, AVX512-BF16 or ARM's bf16"
     if device_of(variant) == "cuda":
         host = host or describe_host()
         return missing_here(variant, host) or (_other_machine(requires or {}, host) if is_tensorrt(variant) else None)

@@ -132,7 +132,7 @@ def _processor() -> str:
         pairs = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
         lines = {key.strip(): value.strip() for key, _, value in pairs}
         instructions = [
-            name for name in ("avx512_vnni", "amx_tile", "avx512f", "avx2") if name in lines.get("flags", "")
+            name for name in ("amx_tile", "avx512_vnni", "avx512f", "avx2") if name in lines.get("flags", "")
         ]
         return " ".join([lines.get("model name", platform.machine()), *instructions[:1]])
     return platform.processor() or platform.machine()

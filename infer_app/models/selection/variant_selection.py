@@ -9,10 +9,20 @@ from typing import Any
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.runtimes.variants import GPU_VARIANTS, PRECISIONS, device_of, full_name, missing_for, precision_of
+from infer_app.models.runtimes.variants import (
+    GPU_VARIANTS,
+    OPENVINO_BF16,
+    OPENVINO_INT8,
+    PRECISIONS,
+    device_of,
+    full_name,
+    missing_for,
+    precision_of,
+)
 from infer_app.models.selection.tuning import Speed
 
 AUTO = "auto"
+CPU_PRECISIONS = {"full": "fp32", "half": "bf16", "int8": "int8"}
 
 Missing = Callable[[str, Mapping[str, Any]], str | None]
 
@@ -22,7 +32,8 @@ class VariantRequest:
     """The variant that the user requests and allows, and the one that the day requires."""
 
     variant: str = AUTO
-    allow_int8: bool = False
+    precision: str | None = None  # full, half or int8; None: full on a CPU, and on a GPU the half that was built
+    allow_int8: bool = False  # in place of full precision, if the model has a good int8 variant
     resume_variant: str | None = None  # a day that is resumed keeps the variant it began with
     device: str = AUTO  # auto, cpu or cuda
 
@@ -45,10 +56,10 @@ def choose_variant(
 ) -> VariantSelection:
     """Select the requested variant; or else TensorRT's, CUDA's, or the fastest of the CPU's, in this order.
 
-    On a CPU exactly one precision is allowed. Whether that is int8 or fp32 was decided when the model was built and is
-    part of the model, so that neither a noisy measurement nor a variant that can't run here changes the precision. GPU
-    variants have half precision; they exist only if they were built and met their minimum. A day keeps the precision
-    that it began with. Raises UsageError for a variant that the model does not have, ModelError if none can run here.
+    On a CPU exactly one precision is allowed, which the request and the build decide, so that neither a noisy
+    measurement nor a variant that can't run here changes it. GPU variants have half precision; they exist only if they
+    were built and met their minimum. A day keeps the precision that it began with. Raises UsageError for a variant that
+    the model does not have, ModelError if none can run here.
     """
     if request.variant != AUTO:
         return VariantSelection(_requested_variant(manifest, request, missing), {})
@@ -64,12 +75,12 @@ def choose_variant(
 
 
 def requested_precision(manifest: Manifest, request: VariantRequest) -> str:
-    """Return the precision of a CPU variant: that of the variant a day began with, or else the allowed one."""
-    return (
-        precision_of(request.resume_variant)
-        if request.resume_variant
-        else allowed_precision(manifest, request.allow_int8)
-    )
+    """Return the precision of a CPU variant: that of the variant a day began with, or else the requested one."""
+    if request.resume_variant:
+        return precision_of(request.resume_variant)
+    if request.precision is not None:
+        return CPU_PRECISIONS[request.precision]
+    return allowed_precision(manifest, request.allow_int8)
 
 
 def allowed_precision(manifest: Manifest, allow_int8: bool) -> str:
@@ -104,10 +115,18 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
             if has_some
             else f"make one on the machine with the GPU: {_build_command(manifest, 'trt')}",
         )
-    return ModelError(
-        f"{manifest.name}: no {requested_precision(manifest, request)} variant can run here ({reasons})",
-        "fix that, or choose the other precision yourself with --variant",
-    )
+    precision, name = requested_precision(manifest, request), manifest.name
+    hints = {
+        "bf16": f"`infer model judge {name}` adds it on a CPU that computes bf16; or take --precision full",
+        "int8": "build the model again with --calibrate; or take --precision full",
+    }
+    is_made = any(precision_of(variant) == precision for variant in manifest.variants if variant in PRECISIONS)
+    hint = "fix that, or choose the other precision yourself with --variant"
+    if request.resume_variant is None and not is_made:
+        hint = hints.get(precision, hint)
+    elif request.precision in ("half", "int8"):
+        hint = f"`infer model show {name}` prints what it changes; take --precision full, or choose it with --variant"
+    return ModelError(f"{manifest.name}: no {precision} variant can run here ({reasons})", hint)
 
 
 def _build_command(manifest: Manifest, variant: str) -> str:
@@ -140,18 +159,20 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     details = manifest.variants[variant]
     if why := _other_precision(manifest, variant, request):
         return why
-    if precision_of(variant) == "int8":
+    if variant in (OPENVINO_BF16, OPENVINO_INT8):
         return None if details.get("meets_bar") else "it changes too many labels"
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 
 
 def _other_precision(manifest: Manifest, variant: str, request: VariantRequest) -> str | None:
     """Return why a precision is not allowed; half precision is allowed unless the day began with another one."""
-    own = precision_of(variant)
-    precision = requested_precision(manifest, request)
-    if own == precision or (device_of(variant) == "cuda" and request.resume_variant is None):
+    own, precision = precision_of(variant), requested_precision(manifest, request)
+    is_half_on_gpu = device_of(variant) == "cuda" and request.precision in (None, "half")
+    if own == precision or (is_half_on_gpu and request.resume_variant is None):
         return None
-    return "int8 is not allowed: --allow-int8" if own == "int8" and not request.allow_int8 else f"{precision} is chosen"
+    if request.resume_variant or own == "fp32" or (own == "int8" and request.allow_int8):
+        return f"{precision} is chosen"
+    return f"{own} is not chosen: --precision {'int8' if own == 'int8' else 'half'}"
 
 
 def _requires(manifest: Manifest, variant: str) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
 from infer_app.models.artifact.specs import OutputSpec, Tolerance
-from infer_app.models.verification.outputs import decode_outputs
+from infer_app.models.verification.outputs import class_scores, decode_outputs
 
 CHECK_BATCH = 4  # images
 LABEL_MARGIN = 0.05  # relative to the largest output: 2 levels of a pixel may swap two classes that are closer
@@ -33,13 +33,18 @@ class Parity:
     label_agreement: float  # share of images whose largest output is the same, 0-1
     worst_difference: float  # absolute
     relative_difference: float  # worst_difference divided by the largest expected output
+    worst_score_difference: float | None = None  # of the expected label's score, 0-1; None without classes
+    p99_score_difference: float | None = None  # its 99th percentile
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-def measure_parity(expected: Tensor, actual: Tensor) -> Parity:
-    """Compare (n, D) outputs. NaN in either gives NaN figures, which pass no tolerance."""
+def measure_parity(expected: Tensor, actual: Tensor, output: OutputSpec | None = None) -> Parity:
+    """Compare (n, D) outputs, and their scores if `output` is a classification.
+
+    NaN in either gives NaN figures, which pass no tolerance.
+    """
     expected, actual = expected.double(), actual.double()
     worst = (actual - expected).abs().max().item()
     scale = expected.abs().max().item()
@@ -49,7 +54,20 @@ def measure_parity(expected: Tensor, actual: Tensor) -> Parity:
         label_agreement=(expected.argmax(1) == actual.argmax(1)).double().mean().item(),
         worst_difference=worst,
         relative_difference=worst / max(scale, 1e-12),
+        **_score_differences(expected, actual, output),
     )
+
+
+def _score_differences(expected: Tensor, actual: Tensor, output: OutputSpec | None) -> dict[str, float]:
+    if output is None or output.kind != "classification":
+        return {}
+    best = expected.argmax(1, keepdim=True)
+    theirs, ours = (class_scores(rows, output.activation).gather(1, best) for rows in (expected, actual))
+    differences = (ours - theirs).abs().flatten()
+    return {
+        "worst_score_difference": differences.max().item(),
+        "p99_score_difference": differences.quantile(0.99).item(),
+    }
 
 
 def check_golden(

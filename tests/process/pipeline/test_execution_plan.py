@@ -8,6 +8,7 @@ import pytest
 from infer_app.domain import Alternative
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant
+from infer_app.models.build import openvino_variants
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.selection.tuning import Layout, Speed, load_tuning, new_tuning, save_tuning
@@ -30,7 +31,9 @@ def _four_cores_and_memory_enough(monkeypatch):
 
 @pytest.fixture(scope="module")
 def built_once(tmp_path_factory):
-    return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print).folder
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openvino_variants, "computes_bf16", lambda: False)
+        return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print).folder
 
 
 @pytest.fixture
@@ -120,7 +123,7 @@ def test_int8_that_is_good_and_not_allowed_is_offered_with_what_it_would_bring(a
     details = {"meets_bar": meets_bar, "is_faster": True, "calibration": {"label_agreement": 0.985}}
     artifact = record_variant(artifact, OPENVINO_INT8, details, {})
     measured(speeds=SPEEDS | {OPENVINO_INT8: Speed(8, 6.0)})
-    offer = Alternative("--allow-int8 (kept 98.5% of the labels when it was built)", ("model",), 6.0, 11.5)
+    offer = Alternative("--precision int8 (kept 98.5% of the labels where it was compared)", ("model",), 6.0, 11.5)
     assert plan_execution(artifact, VariantRequest()).alternatives == ((offer,) if meets_bar else ())
 
 

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from infer_app.models.artifact.artifact import record_variant
+from infer_app.models.build import openvino_variants
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT, runnable
@@ -22,7 +23,9 @@ def _quick(monkeypatch):
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
     """With both fp32 variants."""
-    return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(openvino_variants, "computes_bf16", lambda: False)
+        return add_variants(built(tmp_path_factory.mktemp("model"), Network(), labels=None), None, print)
 
 
 def busy(cpu_ms_per_batch, batch_size):

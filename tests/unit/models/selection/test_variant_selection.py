@@ -8,6 +8,7 @@ from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
 from infer_app.models.runtimes.variants import (
     CUDA_FP16,
+    OPENVINO_BF16,
     OPENVINO_FP32,
     OPENVINO_INT8,
     TORCHSCRIPT,
@@ -88,7 +89,7 @@ def choose(manifest, wish=VariantRequest(), speeds=FAST_OPENVINO, missing=nothin
 def test_the_fastest_here_of_the_fp32_variants_is_taken_and_the_others_told():
     assert choose(manifest()) == VariantSelection(
         OPENVINO_FP32,
-        {OPENVINO_INT8: "int8 is not allowed: --allow-int8", TORCHSCRIPT: "slower here: 14.00 ms per image"},
+        {OPENVINO_INT8: "int8 is not chosen: --precision int8", TORCHSCRIPT: "slower here: 14.00 ms per image"},
     )
     slow_openvino = {TORCHSCRIPT: Speed(4, 14.0), OPENVINO_FP32: Speed(2, 15.25)}
     assert choose(manifest(int8=None), speeds=slow_openvino) == VariantSelection(
@@ -200,7 +201,7 @@ def test_a_gpu_comes_before_the_cpu_and_tensorrt_before_cuda():
         CUDA_FP16: first,
         TORCHSCRIPT: first,
         OPENVINO_FP32: first,
-        OPENVINO_INT8: "int8 is not allowed: --allow-int8",
+        OPENVINO_INT8: "int8 is not chosen: --precision int8",
     }
 
 
@@ -264,3 +265,63 @@ def test_a_day_keeps_its_precision_on_a_machine_with_and_without_a_gpu():
     for model, missing in ((with_gpu(), gpu_is_missing), (other, nothing_is_missing)):
         with pytest.raises(ModelError, match="no fp16 variant can run here"):
             choose(model, VariantRequest(resume_variant=TRT_FP16), missing=missing)
+
+
+# --- the precision that is asked for --------------------------------------------------------------------------------
+
+GOOD_BF16 = {"parity": {"cosine": 0.999, "relative_difference": 0.01}, "meets_bar": True, "is_faster": True}
+NO_BF16 = "this CPU does not compute bf16"
+
+
+def bf16_is_missing(variant, requires):
+    return NO_BF16 if variant == OPENVINO_BF16 else gpu_is_missing(variant, requires)
+
+
+@pytest.mark.parametrize(
+    ("precision", "variant"), [("full", OPENVINO_FP32), ("half", OPENVINO_BF16), ("int8", OPENVINO_INT8)]
+)
+def test_a_cpu_runs_the_precision_that_is_asked_for_whatever_is_faster(precision, variant):
+    model = with_gpu(**{OPENVINO_BF16: GOOD_BF16})
+    speeds = FAST_OPENVINO | {OPENVINO_BF16: Speed(2, 40.0)}
+    assert choose(model, VariantRequest(precision=precision), speeds, gpu_is_missing).variant == variant
+
+
+def test_half_is_the_gpus_where_there_is_one_and_full_is_never():
+    model = with_gpu(**{OPENVINO_BF16: GOOD_BF16})
+    assert choose(model, VariantRequest(precision="half")).variant == TRT_FP16
+    assert choose(model, VariantRequest(precision="full")).variant == OPENVINO_FP32
+
+
+@pytest.mark.parametrize(
+    ("model", "precision"),
+    [
+        (manifest(), "half"),
+        (manifest(**{OPENVINO_BF16: GOOD_BF16 | {"meets_bar": False}}), "half"),
+        (manifest(int8=None), "int8"),
+        (manifest(int8=GOOD_INT8 | {"meets_bar": False}), "int8"),
+    ],
+    ids=["no bf16", "bf16 changes labels", "no int8", "int8 changes labels"],
+)
+def test_a_precision_that_the_model_does_not_have_is_an_error_and_never_another_one(model, precision):
+    with pytest.raises(ModelError) as caught:
+        choose(model, VariantRequest(precision=precision), missing=gpu_is_missing)
+    assert caught.value.exit_code == 12
+    assert "infer model " in caught.value.hint
+
+
+@pytest.mark.parametrize("precision", [None, "full", "half", "int8"])
+@pytest.mark.parametrize("started", [OPENVINO_FP32, OPENVINO_BF16, OPENVINO_INT8])
+def test_a_day_keeps_its_precision_whatever_is_asked_for_later(precision, started):
+    model = with_gpu(**{OPENVINO_BF16: GOOD_BF16})
+    request = VariantRequest(precision=precision, resume_variant=started)
+    assert choose(model, request).variant == started
+
+
+def test_a_day_that_began_in_bf16_waits_on_a_machine_without_it():
+    model = with_gpu(**{OPENVINO_BF16: GOOD_BF16})
+    request = VariantRequest(precision="half", resume_variant=OPENVINO_BF16)
+    with pytest.raises(ModelError, match=NO_BF16) as caught:
+        choose(model, request, missing=bf16_is_missing)
+    assert caught.value.exit_code == 12
+    with pytest.raises(ModelError, match=NO_BF16):  # a GPU's fp16 is another precision
+        choose(model, request, missing=lambda name, _: NO_BF16 if name == OPENVINO_BF16 else None)

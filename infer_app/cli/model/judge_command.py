@@ -1,0 +1,53 @@
+"""`infer model judge`: how many labels half precision and int8 keep on the images of a day."""
+
+from __future__ import annotations
+
+import json
+import random
+from itertools import chain
+
+from infer_app.cli.model.build import parse_share
+from infer_app.cli.model.model import find_model
+from infer_app.cli.model.variant_tables import show_variants
+from infer_app.cli.terminal.options import JudgeOptions
+from infer_app.database.project_database import open_project_database
+from infer_app.day import Day, parse_date
+from infer_app.errors import UsageError
+from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.build.judge_variants import judge_variants
+from infer_app.pipeline.executors import read_limits
+from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.workers.isolated_call import run_in_process
+
+ANY_MODEL = ""  # no model has this id, so that every image of a day is new for it
+
+
+def judge(options: JudgeOptions) -> None:
+    """Judge every variant that can run here, record the result with the model, and print it."""
+    loaded = load_settings(options.config)
+    artifact = find_model(options.name, options.config)
+    min_agreement = parse_share(options.min_agreement)
+    day = Day.of(parse_date(options.date, loaded.run.time_zone), loaded.run.time_zone)
+    locations = _sample(loaded, day, options.count)
+    if not locations:
+        raise UsageError(f"there are no images on {day}", "name another day with --date")
+    judged = run_in_process(judge_variants, artifact.folder, read_limits(loaded), locations, min_agreement)
+    if options.as_json:
+        found = {name: parity.to_json() | {"meets_bar": meets} for name, (parity, meets) in judged.items()}
+        print(json.dumps({"min_agreement": min_agreement, "variants": found}))
+        return
+    show_variants(open_artifact(artifact.folder).manifest)
+    for name in (name for name, (_, meets_bar) in judged.items() if not meets_bar):
+        print(f"{name} keeps less than {min_agreement:.1%}: no run takes it by itself")
+
+
+def _sample(loaded: LoadedSettings, day: Day, count: int) -> list[str]:
+    """Return the locations of up to `count` images of the day, at random; the same ones at each call."""
+    chooser, chosen = random.Random(0), list[str]()
+    with open_project_database(loaded, read_only=True) as project:
+        for number, new in enumerate(chain.from_iterable(project.source.select_pages(day, ANY_MODEL))):
+            if number < count:  # Algorithm R of Vitter, 1985
+                chosen.append(new.ref.location)
+            elif (place := chooser.randrange(number + 1)) < count:
+                chosen[place] = new.ref.location
+    return chosen

@@ -1,0 +1,77 @@
+"""The precision of a run, through the real command, on a CPU that computes bf16 or on one that does not."""
+
+import pytest
+
+from infer_app.machine import computes_bf16
+from tests.support.networks import ChannelMeans, save
+from tests.support.projects import DATE, Project
+
+pytestmark = pytest.mark.slow
+FP32, BF16 = "cpu-openvino-fp32", "cpu-openvino-bf16"
+BUILD = ("--name", "colors", "--labels", "labels.txt", "--recipe", "stretch", "--size", "16")
+BUILD += ("--mean", "0,0,0", "--std", "1,1,1", "--no-tune")
+needs_bf16 = pytest.mark.skipif(not computes_bf16(), reason="this CPU does not compute bf16")
+
+
+@pytest.fixture
+def project(tmp_path) -> Project:
+    """A day of 24 images in three colours."""
+    project = Project(tmp_path / "project")
+    project.init()
+    save(ChannelMeans(), project.folder / "colors.ts")
+    (project.folder / "labels.txt").write_text("red\ngreen\nblue\n")
+    project.infer_json("model", "build", "colors.ts", *BUILD)
+    project.add_photos(24)
+    return project
+
+
+def run(project, *flags, exit_code=0):
+    return project.infer_json("run", "--date", DATE, "--lookback", "0", *flags, exit_code=exit_code)
+
+
+@needs_bf16
+def test_half_precision_is_judged_on_the_images_of_a_day_and_runs(project):
+    judged = project.infer_json("model", "judge", "colors", "--date", DATE)
+    assert (judged["min_agreement"], list(judged["variants"])) == (0.97, [BF16])
+    found = judged["variants"][BF16]
+    assert (found["num_images"], found["label_agreement"], found["meets_bar"]) == (24, 1.0, True)
+    assert 0 <= found["p99_score_difference"] <= found["worst_score_difference"] < 0.01
+    assert run(project, "--precision", "half")["variant"] == BF16
+    assert "24 judged images" in project.infer("model", "show", "colors")
+
+
+@needs_bf16
+def test_a_day_that_began_in_half_precision_is_finished_in_it(project):
+    assert run(project, "--precision", "half", "--limit", "5")["variant"] == BF16
+    assert run(project, "--precision", "full")["variant"] == BF16
+    rows = project.infer_json("predictions", "--date", DATE)["predictions"]
+    assert [row["variant"] for row in rows] == [BF16] * 24
+
+
+@needs_bf16
+def test_a_variant_that_keeps_too_few_labels_ends_the_run_with_what_to_do(project, monkeypatch):
+    manifest = next((project.folder / "models" / "colors").glob("*/manifest.json"))
+    text = manifest.read_text()
+    manifest.write_text(text.replace('"meets_bar": true', '"meets_bar": false'))
+    error = run(project, "--precision", "half", exit_code=12)
+    assert "it changes too many labels" in error["error"]
+    assert "`infer model show colors`" in error["hint"]
+
+
+@pytest.mark.skipif(computes_bf16(), reason="this CPU computes bf16")
+def test_a_cpu_without_bf16_is_named(project):
+    error = run(project, "--precision", "half", exit_code=12)
+    assert "no bf16 variant can run here" in error["error"]
+    assert "`infer model judge colors`" in error["hint"]
+
+
+def test_int8_that_was_not_built_is_never_replaced(project):
+    error = run(project, "--precision", "int8", exit_code=12)
+    assert "no int8 variant can run here" in error["error"]
+    assert run(project, "--precision", "full")["predicted"] == 24
+
+
+def test_an_unknown_precision_and_a_day_without_images_are_wrong_flags(project):
+    assert run(project, "--precision", "quarter", exit_code=2)["error"]
+    error = project.infer_json("model", "judge", "colors", "--date", "2020-01-01", exit_code=2)
+    assert error["error"] == "there are no images on 2020-01-01"

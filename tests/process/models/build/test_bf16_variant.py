@@ -1,0 +1,42 @@
+import pytest
+
+from infer_app.models.build import openvino_variants
+from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT
+from infer_app.models.selection import measure
+from infer_app.models.verification.golden import check_golden
+from tests.support.networks import Network, built
+
+
+@pytest.fixture(autouse=True)
+def _cpu_with_bf16(monkeypatch):
+    monkeypatch.setattr(openvino_variants, "computes_bf16", lambda: True)
+    monkeypatch.setattr(measure, "ROUND_S", 0.001)
+
+
+def test_a_cpu_that_computes_bf16_gets_a_variant_without_files_of_its_own(tmp_path):
+    artifact = add_variants(built(tmp_path, Network(), labels=None), None, print)
+    assert list(artifact.manifest.variants) == [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_BF16]
+    assert not [name for name in artifact.manifest.files if OPENVINO_BF16 in name]
+    details = artifact.manifest.variants[OPENVINO_BF16]
+    assert details["meets_bar"] is True
+    assert details["ms_when_built"].keys() == {"bf16", "fp32"}
+    artifact.verify()
+
+
+def test_the_variant_passes_the_golden_check_with_its_own_tolerance(tmp_path):
+    artifact = add_variants(built(tmp_path, Network(), labels=None), None, print)
+    model = open_variant(artifact, OPENVINO_BF16)
+    load = lambda data: load_pixels(data, artifact.manifest.recipe)  # noqa: E731
+    check_golden(artifact, load, model, OPENVINO_BF16, model.batch_size)
+    assert artifact.manifest.tolerance_of(OPENVINO_BF16) != artifact.manifest.tolerance
+
+
+def test_a_model_that_was_built_without_bf16_gains_it_on_such_a_cpu(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(openvino_variants, "computes_bf16", lambda: False)
+        before = add_variants(built(tmp_path, Network(), labels=None), None, print)
+    assert list(before.manifest.variants) == [TORCHSCRIPT, OPENVINO_FP32]
+    assert list(add_variants(before, None, print).manifest.variants) == [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_BF16]
