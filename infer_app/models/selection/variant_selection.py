@@ -118,7 +118,7 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
     precision, name = requested_precision(manifest, request), manifest.name
     hints = {
         "bf16": f"`infer model judge {name}` adds it on a CPU that computes bf16; or take --precision full",
-        "int8": "build the model again with --calibrate; or take --precision full",
+        "int8": f"`infer model build SOURCE --name {name} --calibrate PATH` makes it; or take --precision full",
     }
     is_made = any(precision_of(variant) == precision for variant in manifest.variants if variant in PRECISIONS)
     hint = "fix that, or choose the other precision yourself with --variant"
