@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -171,7 +172,8 @@ def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[
             continue
         if other in tuning.speeds and variant in tuning.speeds:
             kept = details.get("calibration", {}).get("label_agreement")
-            what = f"kept {kept:.1%} of the labels where it was compared" if kept else "not compared on your images yet"
+            judge = f"`infer model judge {shlex.quote(artifact.manifest.name)}` compares it on your images"
+            what = f"kept {kept:.1%} of the labels where it was compared" if kept else judge
             precision = "int8" if PRECISIONS[other] == "int8" else "half"
             yield Alternative(
                 f"--precision {precision} ({what})",
