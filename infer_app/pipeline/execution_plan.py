@@ -13,7 +13,7 @@ from infer_app.domain import Alternative
 from infer_app.errors import ModelError, UsageError
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.runtimes.variants import PRECISIONS, is_tensorrt, missing_for, runnable
+from infer_app.models.runtimes.variants import OPENVINO_BF16, PRECISIONS, is_tensorrt, missing_for, runnable
 from infer_app.models.selection.tuning import Layout, Tuning, load_tuning, new_tuning, save_tuning
 from infer_app.models.selection.variant_selection import (
     AUTO,
@@ -62,6 +62,9 @@ def plan_run(
         device = "cpu"
     request = VariantRequest(run.variant, run.precision, run.allow_int8, resume_variant, device or run.device)
     plan = plan_execution(artifact, request, run.workers)
+    if plan.variant == OPENVINO_BF16 and "calibration" not in artifact.manifest.variants[OPENVINO_BF16]:
+        name = shlex.quote(artifact.manifest.name)
+        log.warning("half precision was never compared on your images: `infer model judge %s` does that", name)
     return replace(plan, workers=run.workers) if run.executor == "ray" else plan  # each node has its own cores
 
 

@@ -28,6 +28,7 @@ from infer_app.pipeline.executors import open_executor, read_limits
 from infer_app.reporting.missing_prediction import (
     Cause,
     NextRun,
+    Why,
     explain_changed_file,
     explain_image,
     explain_other_model,
@@ -131,6 +132,10 @@ def _cause(loaded: LoadedSettings, next_run: NextRun, found: Explanation, histor
         ref = ImageRef(found.image_id, found.location)
         broken = Broken(ref, Reason.LOCATION_NOT_ALLOWED, found.file.detail or "", "read")
         refusal = refusal_of(broken, read_limits(loaded))
+    others = (one for one in found.histories if one.model == history.model and one.prediction)
+    if row is None and found.day and next_run.era(found.day) == "older" and any(others):
+        message = "a former version of this model predicted it, and no run covers its day any more"
+        return Cause(Why.NOT_COVERED, message, next_run.command(found.day, found.day))
     is_replaced = is_same is False and is_local(found.location)
     column = time_column(loaded)
     return explain_image(next_run, found.image_id, found.day, column, failure, refusal, is_replaced=is_replaced)

@@ -230,7 +230,9 @@ def find_pending(
     Raises StorageUnavailable if the storage does not answer whether a location is allowed.
     """
     limits, column = read_limits(loaded), time_column(loaded)
-    with closing(project.day_queries.read_pending(day, model_id)) as pending:
+    versions = project.day_queries.versions_of(model_id) if next_run.era(day.date) == "older" else []
+    done_by = [one for one in versions if one != model_id]  # their days are not done again by themselves
+    with closing(project.day_queries.read_pending(day, model_id, done_by)) as pending:
         while page := list(islice(pending, _IMAGES_AT_ONCE)):
             refusals = find_refusals([ImageRef(one.image_id, one.location) for one in page], limits)
             for one in page:

@@ -81,7 +81,7 @@ def test_a_gpu_that_is_asked_for_is_never_replaced(with_gpu_variants, flags):
 
 def test_a_gpu_for_a_model_that_has_no_variant_for_it_is_told_how_to_make_one(project):
     error = project.infer_json("run", "--date", "2026-11-20", "--device", "cuda", exit_code=12)
-    assert "infer model build … --variant trt --variant cuda" in error["hint"]
+    assert "infer model build SOURCE --name colors --variant trt" in error["hint"]
 
 
 def test_a_model_with_gpu_variants_is_verified_and_shown_on_a_machine_without_one(with_gpu_variants):

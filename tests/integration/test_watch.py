@@ -111,7 +111,7 @@ def test_a_replaced_file_is_told_once(project):
     project.infer("run")
     os.utime(file, (1.5e9, 1.5e9))
     told = project.infer("run")
-    assert "attention: 1 registered files were replaced" in told
+    assert "attention: 1 registered file was replaced" in told
     command = told.partition("stays: infer ")[2].split("\n")[0].split()
     assert "file now" in project.infer(*command)
     assert "attention" not in project.infer("run")

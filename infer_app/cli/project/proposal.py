@@ -197,7 +197,7 @@ def _compare(path: Path, settings: str) -> None:
         print(f"    proposed  {_line(key, proposed)}")
     raise UsageError(
         f"{path} exists and differs in {len(differing)} {'line' if len(differing) == 1 else 'lines'}, shown above",
-        f"edit these lines; or move it away, {_move_away(path)}, and run `infer init` again",
+        f"edit these lines; or move it away, {_move_away(path)}, and run this command again",
     )
 
 
@@ -223,7 +223,7 @@ def _read(path: Path) -> dict[str, Any]:
     try:
         return tomlkit.parse(path.read_text()).unwrap()
     except (OSError, UnicodeDecodeError, tomlkit.exceptions.TOMLKitError) as error:
-        hint = f"fix it; or move it away, {_move_away(path)}, and run `infer init` again"
+        hint = f"fix it; or move it away, {_move_away(path)}, and run this command again"
         raise UsageError(f"{path} exists and can't be read: {error}", hint) from None
 
 

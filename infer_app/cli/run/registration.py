@@ -27,6 +27,7 @@ from infer_app.day import Day, find_zone
 from infer_app.errors import ModelError, StorageUnavailable
 from infer_app.locations import IMAGE_SUFFIXES
 from infer_app.pipeline.changed_files import STAT_TIMEOUT_S
+from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printable import printable
 from infer_app.workers.isolated_call import run_in_process
@@ -166,8 +167,8 @@ def describe(found: Registration, backfill: Callable[[date, date], str]) -> Iter
         )
     if found.num_changed:
         yield (
-            f"{found.num_changed:,} registered files were replaced; their predictions stay until"
-            f" they are retried, the first by `infer retry --image {found.changed[0]}`"
+            f"{counted(found.num_changed, 'registered file')} {'was' if found.num_changed == 1 else 'were'} replaced;"
+            f" predictions stay until `infer retry --image {found.changed[0]}`"
         )
     for problem in found.unreadable[:SHOWN_PROBLEMS]:
         yield f"not registered, since it can't be read: {printable(problem)}"

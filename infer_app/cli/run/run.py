@@ -15,7 +15,8 @@ from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.cli.terminal.options import BackfillOptions, DaysOptions, RunOptions
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import ModelError, most_severe
-from infer_app.pipeline.job import choose_artifacts
+from infer_app.model_names import plain_name
+from infer_app.pipeline.job import choose_artifacts, choose_names
 from infer_app.pipeline.run_days import RunLimits, dry_run_days, run_days
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.log import bind_models, log_to_stderr
@@ -59,6 +60,8 @@ def _load(options: DaysOptions) -> LoadedSettings:
 def _run_days(
     loaded: LoadedSettings, days: Sequence[Day], options: DaysOptions, session: RunSession, trace: Trace | None = None
 ) -> int:
+    session.date = str(days[-1])
+    session.models = list(map(plain_name, choose_names(loaded)))  # for the message if no run can begin
     not_found: dict[str, ModelError] = {}
     artifacts = choose_artifacts(loaded, failures=not_found)
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]

@@ -150,13 +150,17 @@ class DayQueries:
             yield from self._count_by_date(connection, self._source.parts(connection, days), days, model_id)
 
     def read_older_pending_days(self, day: Day, model_id: str) -> Iterator[PendingDays]:
-        """Yield what `read_pending_days` yields, for the last EXAMINED images of the days before `day`."""
+        """Yield the dates of images without a result of any of `versions_of`, of the last EXAMINED before `day`."""
+        others = [one for one in self.versions_of(model_id) if one != model_id]
         with self._database.read() as connection:
             older = self._source.older_parts(connection, day, EXAMINED)
-            yield from self._count_by_date(connection, older, day.before(1), model_id)
+            yield from self._count_by_date(connection, older, day.before(1), model_id, others)
 
-    def read_pending(self, day: Day, model_id: str) -> Generator[PendingImage]:
-        """Yield the day's images that a run of the day would select, in order of (time, id)."""
+    def read_pending(self, day: Day, model_id: str, done_by: Sequence[str] = ()) -> Generator[PendingImage]:
+        """Yield the day's images that a run of the day would select, in order of (time, id).
+
+        Those with a result of the versions `done_by` are left out.
+        """
         with self._database.read() as connection:
             streaming = connection.execution_options(yield_per=PAGE_SIZE)
             for images in self._source.parts(connection, day):
@@ -164,7 +168,8 @@ class DayQueries:
                 stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
                 statement = select(images.c[3], images.c[1], images.c[2], *stored).select_from(joined)
                 is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())  # as in is_new, for the joined row
-                new = statement.where(~has_prediction(images.c[3], model_id), is_unsettled)
+                without = _without_results(images, done_by)
+                new = statement.where(~has_prediction(images.c[3], model_id), is_unsettled, *without)
                 for row in streaming.execute(new.order_by(images.c[2], images.c[0])):
                     failure = None if row[3] is None else StoredFailure(*row[3:])
                     time = read_time(row[2], self._source.zone)
@@ -284,22 +289,28 @@ class DayQueries:
             return [dict(row._mapping) for row in connection.execute(newest)]
 
     def _count_by_date(
-        self, connection: Connection, parts: Iterator[Subquery], days: Day, model_id: str
+        self,
+        connection: Connection,
+        parts: Iterator[Subquery],
+        days: Day,
+        model_id: str,
+        done_by: Sequence[str] = (),
     ) -> Iterator[PendingDays]:
-        for day, images in groupby(self._new_by_date(connection, parts, days, model_id), key=itemgetter(0)):
+        for day, images in groupby(self._new_by_date(connection, parts, days, model_id, done_by), key=itemgetter(0)):
             num_new = num_retried = 0
             for _, is_retried in images:
                 num_new, num_retried = num_new + 1, num_retried + is_retried
             yield PendingDays(day, day, num_new - num_retried, num_retried)
 
     def _new_by_date(
-        self, connection: Connection, parts: Iterator[Subquery], days: Day, model_id: str
+        self, connection: Connection, parts: Iterator[Subquery], days: Day, model_id: str, done_by: Sequence[str]
     ) -> Iterator[tuple[date, bool]]:
         """Yield the date of each image that a run would select, and whether it was rejected for now."""
         streaming = connection.execution_options(yield_per=PAGE_SIZE)
         for images in parts:
             is_retried = has_rejection(images.c[3], model_id)
-            new = select(images.c[2], is_retried).where(is_new(images.c[3], model_id)).order_by(images.c[2])
+            is_pending = (is_new(images.c[3], model_id), *_without_results(images, done_by))
+            new = select(images.c[2], is_retried).where(*is_pending).order_by(images.c[2])
             for time, retried in streaming.execute(new):
                 yield self._date_of(time, days), bool(retried)
 
