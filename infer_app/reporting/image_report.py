@@ -105,7 +105,7 @@ def explain(
 
 
 def _versions(project: ProjectDatabase, next_run: NextRun, wanted: str | None) -> list[tuple[str, str]]:
-    """Return (name, id) of the models that ran, the most recent first, after those that only the next run will use."""
+    """Return (name, id) of the models that ran, the most recent first, then those that only the next run will use."""
     new = [version for version in next_run.models if wanted is None or wanted in version]
     try:
         known = project.day_queries.models_of(wanted)
@@ -113,7 +113,7 @@ def _versions(project: ProjectDatabase, next_run: NextRun, wanted: str | None) -
         if not new:
             raise
         return new
-    return [version for version in new if version not in known] + known
+    return known + [version for version in new if version not in known]
 
 
 def _cause(loaded: LoadedSettings, next_run: NextRun, found: Explanation, history: ModelHistory) -> Cause | None:

@@ -125,7 +125,7 @@ def test_a_rejection_and_the_retry_that_lifts_it(project):
     cause = missing(project, "1")
     assert (cause["why"], cause["command"]) == ("rejected", "infer retry --image 1")
     said = run_printed(project, cause["command"])
-    assert f"1 result of 1 image taken back; `infer backfill --from {day(9)} --to {day(9)}`" in said
+    assert f"1 result of 1 image removed; `infer backfill --from {day(9)} --to {day(9)}`" in said
     assert missing(project, "1")["why"] == "not_covered"
     project.infer("backfill", "--from", str(day(9)), "--to", str(day(9)), "--max-rejected", "100%")
     (project.photos / "0000.jpg").write_bytes(photo)  # runs notice that by themselves

@@ -209,7 +209,7 @@ def test_the_manifest_alone_tells_that_a_plan_is_for_another_machine(built_once)
         ("platform", "linux_aarch64", "platform linux_aarch64, this machine has linux_x86_64"),
     ):
         told = missing_for(TRT, requires | {key: value}, HOST)
-        assert told == f"built for {what}: build it here: infer model build … --variant trt"
+        assert told == f"built for {what}: build it here: `infer model build SOURCE --name NAME --variant trt`"
 
 
 def test_what_can_not_be_built_here_is_refused_before_anything_is_done():

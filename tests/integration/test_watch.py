@@ -68,7 +68,9 @@ def test_a_folder_that_gains_photos_for_five_days_is_predicted_by_the_daily_job_
     assert code == 0
     assert f"attention: 1 image is registered, by the files' own dates, for {first - timedelta(days=30)}" in told
     assert told.rstrip().endswith(backfill)
-    assert daily(project, days[-1])[1].rstrip().endswith(f"pending, older than the look-back: {backfill}")
+    told = daily(project, days[-1])[1].rstrip()
+    assert f"older than the look-back is pending: `{backfill} --model " in told
+    assert told.endswith("predicts them")
     project.infer(*backfill.split()[1:])
     assert daily(project, days[-1]) == (0, "")
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(2 + 3 + 4 + 5 + 6 + 1 + 1,)]
@@ -112,8 +114,8 @@ def test_a_replaced_file_is_told_once(project):
     os.utime(file, (1.5e9, 1.5e9))
     told = project.infer("run")
     assert "attention: 1 registered file was replaced" in told
-    command = told.partition("stays: infer ")[2].split("\n")[0].split()
-    assert "file now" in project.infer(*command)
+    command = told.partition("until `infer ")[2].partition("`")[0].split()
+    assert "`infer run`" in project.infer(*command)
     assert "attention" not in project.infer("run")
 
 

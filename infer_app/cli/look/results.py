@@ -105,7 +105,7 @@ def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bo
     else:
         tried = [short_name(*version) for version in versions if version[1] not in in_use]
         flags = "".join(f" --model {shlex.quote(name)}" for name in tried)
-        images = f"`infer run --date {day}{flags}` tries their images again"
+        images = f"`infer run --date {day}{flags}` tries again"
         print(f"{day}: {counted(retried, 'rejection')} removed; {images}")
 
 
