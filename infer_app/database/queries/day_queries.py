@@ -164,12 +164,13 @@ class DayQueries:
         with self._database.read() as connection:
             streaming = connection.execution_options(yield_per=PAGE_SIZE)
             for images in self._source.parts(connection, day):
+                if done_by:  # first, since the rejections that are joined below are those of another version
+                    images = select(images).where(*_without_results(images, done_by)).subquery()
                 joined = join_results(images, rejections, images.c[3], model_id, is_outer=True)
                 stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
                 statement = select(images.c[3], images.c[1], images.c[2], *stored).select_from(joined)
                 is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())  # as in is_new, for the joined row
-                without = _without_results(images, done_by)
-                new = statement.where(~has_prediction(images.c[3], model_id), is_unsettled, *without)
+                new = statement.where(~has_prediction(images.c[3], model_id), is_unsettled)
                 for row in streaming.execute(new.order_by(images.c[2], images.c[0])):
                     failure = None if row[3] is None else StoredFailure(*row[3:])
                     time = read_time(row[2], self._source.zone)

@@ -315,4 +315,8 @@ def test_what_another_version_in_use_has_done_is_not_pending(tables, day_queries
     switch_version(tables.database, "stub", "second", {})
     assert day_queries.count_older_pending(DAY.before(-1), "second") == 1
     assert day_queries.count_older_pending(DAY.before(-1), "tried") == 0
+    assert [one.num_images for one in day_queries.read_older_pending_days(DAY.before(-1), "second")] == [1]
+    former = [one for one in day_queries.versions_of("second") if one != "second"]
+    left = day_queries.read_pending(DAY, "second", former)
+    assert [one.image_id for one in left] == ["3"]
     assert day_queries.count_day(DAY, "second").pending == 3
