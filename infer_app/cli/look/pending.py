@@ -118,15 +118,17 @@ def _print_images(pending: PendingList, day: Day, version: Version) -> None:
         some = list(islice(rows, SHOWN_ROWS))
     day_queries = pending.project.day_queries
     counts, num_new = day_queries.count_day(day, model_id), day_queries.count_new(day, model_id)
-    num_retried = max(0, num_new - counts.pending)
-    heading = f"{day}{' ' + name if name else ''}: {counts.pending:,} pending, {num_retried:,} rejected for now"
+    num_retried, num_pending = max(0, num_new - counts.pending), counts.pending
+    if pending.next_run.era(day.date) == "older":  # then it is not done again after a switch of versions
+        num_pending = day_queries.count_pending(day, *day_queries.versions_of(model_id))
+    heading = f"{day}{' ' + name if name else ''}: {num_pending:,} pending, {num_retried:,} rejected for now"
     if some:
         cells = [(row["image_id"], row["location"] or "", row["message"]) for row in some]
         show_table(("id", "image", "why"), cells, printable(heading))
     else:
         print(printable(heading))
-    if num_new > len(some):
-        print(f"and {num_new - len(some):,} more: --csv or --json gives all of them")
+    if num_pending + num_retried > len(some):
+        print(f"and {num_pending + num_retried - len(some):,} more: --csv or --json gives all of them")
     if some and (failure := pending.last_failure(day, version)):
         print(one_line(failure))
     to_do = Counter(what_to_do(row["fix"], row["command"]) for row in some)
