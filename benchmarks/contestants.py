@@ -6,26 +6,37 @@ import importlib.util
 import json
 import shutil
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from networks import save_network
 from timing import Run, call, time_process
 
 PROGRAMS = Path(__file__).resolve().parent / "programs"
 INFER = Path(sys.executable).with_name("infer")
 DATE = "2026-11-20"
-MODEL = "lite0"
+MODEL = "network"
+EXPERT = "OpenVINO, tuned by an expert"
 RECIPE = "--recipe crop-resize --size 224 --crop 0.875 --interpolation bicubic"
 MEAN = ",".join([repr(127 / 255)] * 3)
 STD = ",".join([repr(128 / 255)] * 3)
 
+DECODERS = {"pillow": "Pillow", "turbo": "libjpeg-turbo", "scaled": "libjpeg-turbo, scaled", "ffmpeg": "FFmpeg"}
+RUNTIMES = {
+    "saved": "TorchScript, fp32",
+    "frozen": "TorchScript, frozen, fp32",
+    "fused": "TorchScript, frozen and fused by oneDNN, fp32",
+    "optimized": "TorchScript, optimize_for_inference, fp32",
+    "openvino-f32": "OpenVINO, fp32",
+    "openvino-bf16": "OpenVINO, bf16",
+}
+
 
 @dataclass(frozen=True)
 class Setting:
-    """Settings of a program; its flags have the same names."""
+    """Settings of a program; its flags have the same names, and flags.py explains them."""
 
     decoder: str = "pillow"
     ready: str = "saved"
@@ -37,6 +48,11 @@ class Setting:
         return [
             word for key in fields(self) for word in (f"--{key.name.replace('_', '-')}", str(getattr(self, key.name)))
         ]
+
+    @property
+    def stack(self) -> str:
+        """Decoder, runtime and precision, for people."""
+        return f"{DECODERS[self.decoder]}; {RUNTIMES[self.ready]}"
 
     def __str__(self) -> str:
         threads = f"{self.threads} thread{'s' * (self.threads > 1)}" if self.threads else "torch's threads"
@@ -63,11 +79,9 @@ class Contest:
     """The task to compare; every program runs on `num_cores` cores."""
 
     num_cores: int
-    null: bool = False  # a network of negligible cost, so that only loading is measured
+    network: str = "lite0"  # of NETWORKS; null measures loading only
+    precision: str = "full"  # of infer run: full, half or int8
     scaled: str | None = None  # who may decode JPEGs at a fraction of their size: ours or all
-    calibrate: Path | None = None  # folder of photos to calibrate infer's int8 variant
-    openvino: bool = False  # tuned programs may use it too
-    frozen: bool = False  # tuned programs only freeze their network
     executor: str = "cpu"  # of infer run
 
     @property
@@ -76,22 +90,20 @@ class Contest:
 
     def programs(self) -> list[Program]:
         """Return the programs: stock with the best batch size and threads, tuned with every known optimisation."""
+        is_null = self.network == "null"
+        decoder = "scaled" if self.scaled == "all" else "turbo"
         stock = Setting(workers=self.num_cores)
-        tuned = replace(
-            stock,
-            decoder="scaled" if self.scaled == "all" else "turbo",
-            ready="frozen" if self.null or self.frozen else "fused",
-            batch_size=32 if self.null else 4,
-        )
+        fused = replace(stock, decoder=decoder, ready="fused", batch_size=4)
+        tuned = replace(fused, ready="frozen", batch_size=32, threads=1) if is_null else fused
         common = {"batch_size": (4, 32), "threads": (1,)}
         best = {
-            "ready": ()
-            if self.null or self.frozen
-            else ("frozen", "optimized", *(["openvino"] if self.openvino else [])),
-            "batch_size": (8, 64) if self.null else (8, 32),
+            "ready": () if is_null else ("frozen", "optimized"),
+            "batch_size": (8, 64) if is_null else (8, 32),
             "threads": (1,),
             "workers": (self.num_cores - 1, self.num_cores + 1) if self.num_cores > 1 else (2,),
         }
+        hint = "openvino-bf16" if self.precision == "half" else "openvino-f32"
+        expert = replace(tuned, ready=hint, threads=1)
         # In Ray the network's actors also load images: more actors than cores gain nothing.
         ray = {**best, "workers": best["workers"][:1] if self.num_cores > 1 else ()}
         return [
@@ -101,6 +113,7 @@ class Contest:
             Program("SPDL, tuned", "spdl_pipeline.py", "spdl", tuned, {"decoder": ("ffmpeg",), **best}),
             Program("Ray Data", "ray_data.py", "ray", stock, common),
             Program("Ray Data, tuned", "ray_data.py", "ray", tuned, ray),
+            Program(EXPERT, "openvino_processes.py", "openvino", expert, {"batch_size": (1, 2, 8, 16)}),
         ]
 
 
@@ -111,34 +124,40 @@ class Project:
     folder: Path
     contest: Contest
 
-    def set_up(self, photos: Path) -> None:
-        """Set the project up as a user does once, before the first run."""
-        (_trace_null if self.contest.null else _trace_lite0)(self._torchscript)
+    @property
+    def torchscript(self) -> Path:
+        return self.folder / f"{MODEL}.ts"
+
+    @property
+    def photos(self) -> Path:
+        return self.folder / "photos"
+
+    def set_up(self, originals: Path) -> None:
+        """Set the project up as a user does once, before the first run; int8 is calibrated on the `originals`."""
+        save_network(self.contest.network, self.torchscript, originals)
+        call([sys.executable, str(PROGRAMS / "openvino_convert.py"), str(self.torchscript)], self.folder)
         self._infer("init")
-        self._infer("images", "add", str(photos), "--date", DATE)
+        self._infer("images", "add", str(self.photos), "--date", DATE)
         options = [*RECIPE.split(), "--mean", MEAN, "--std", STD, "--output", "classification"]
         if self.contest.scaled:
             options += ["--decode", "scaled"]
-        if self.contest.calibrate:
-            options += ["--calibrate", str(self.contest.calibrate)]
-        self._infer("model", "build", str(self._torchscript), "--name", MODEL, *options)
+        if self.contest.precision == "int8":
+            options += ["--calibrate", str(originals)]
+        self._infer("model", "build", str(self.torchscript), "--name", MODEL, *options)
         (self.folder / "infer.db").rename(self._registered)
 
-    def run_infer(self) -> Run:
+    def run_infer(self, precision: str | None = None) -> Run:
+        """Run `infer run` in this precision, or in that of the contest."""
         database = self._fresh("infer.db")
         command = [str(INFER), "run", "--date", DATE, "--model", MODEL, "--executor", self.contest.executor, "--json"]
-        command += ["--allow-int8"] if self.contest.calibrate else []
+        command += ["--precision", precision or self.contest.precision]
         return time_process(command, self.folder, database, "infer_predictions", self.contest.cores)
 
     def run_program(self, program: Program, setting: Setting, limit: int = -1) -> Run:
         database = self._fresh("peer.db")
-        script = [sys.executable, str(PROGRAMS / program.script), str(database), str(self._torchscript)]
+        script = [sys.executable, str(PROGRAMS / program.script), str(database), str(self.torchscript)]
         command = [*script, *setting.flags(), "--limit", str(limit)]
         return time_process(command, self.folder, database, "predictions", self.contest.cores)
-
-    @property
-    def _torchscript(self) -> Path:
-        return self.folder / f"{MODEL}.ts"
 
     @property
     def _registered(self) -> Path:
@@ -170,34 +189,3 @@ def infer_report(run: Run) -> dict[str, Any]:
     """Parse the output of `infer run --json`: variant, num_workers, stages in CPU milliseconds per image, and more."""
     report: dict[str, Any] = json.loads(run.output)
     return report
-
-
-def _trace_lite0(path: Path) -> None:
-    """Save EfficientNet-Lite0 as users usually do: traced, not frozen."""
-    from infer_app.cli.project.demo_assets import efficientnet_lite0
-
-    _trace(efficientnet_lite0().eval(), path)
-
-
-def _trace_null(path: Path) -> None:
-    """Save a network that computes ten scores from the mean colour; its cost is negligible beside loading."""
-    import torch
-
-    class MeanColour(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.mix = torch.nn.Linear(3, 10)
-            torch.nn.init.orthogonal_(self.mix.weight, 20, generator=torch.Generator().manual_seed(0))
-
-        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-            return self.mix(pixels.mean((2, 3)))
-
-    _trace(MeanColour(), path)
-
-
-def _trace(module: object, path: Path) -> None:
-    import torch
-
-    with warnings.catch_warnings(), torch.no_grad():
-        warnings.filterwarnings("ignore", message=r".*torch\.jit", category=DeprecationWarning)
-        torch.jit.save(torch.jit.trace(module, torch.zeros(1, 3, 224, 224)), str(path))

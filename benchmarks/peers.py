@@ -1,4 +1,4 @@
-"""Compare `infer run` with programs written without it, on torch's DataLoader, SPDL and Ray Data.
+"""Compare `infer run` with programs written without it, on torch's DataLoader, SPDL, Ray Data and OpenVINO alone.
 
 All use the same photos, the same TorchScript file and the same kind of database. Each run is a separate process, timed
 from start to exit: interpreter, imports, loading the network, every commit. The programs take turns and ratios are
@@ -18,14 +18,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from contestants import Contest, Program, Project, Setting, find_setting, infer_report
+from contestants import DECODERS, RUNTIMES, Contest, Program, Project, Setting, find_setting, infer_report
 from machine import BUSY, describe_machine, undisturbed
+from networks import NETWORKS
 from photos import collect_large_photos, collect_photos, find_photos
+from references import shares
 from timing import ProgramFailed, Run
 
 RESULTS = Path(__file__).resolve().parent / "results"
 OURS = "infer run"
+OURS_FULL = "infer run --precision full"  # beside half or int8
 REFERENCE = Setting()  # Pillow and the TorchScript file as it is
+REFERENCE_PHOTOS = 1000  # whose labels are compared
 MIB = 1 << 20
 
 Round = dict[str, Run]  # by contestant
@@ -39,19 +43,18 @@ def main() -> None:
 
 
 def compare(flags: argparse.Namespace) -> None:
-    calibrate = (
-        (flags.int8 if flags.int8 != Path() else flags.photos or find_photos()) if flags.int8 is not None else None
-    )
-    contest = Contest(
-        flags.cores, flags.null or flags.large, flags.scaled, calibrate, flags.openvino, flags.frozen, flags.executor
-    )
+    contest = Contest(flags.cores, flags.network, flags.precision, flags.scaled)
     with tempfile.TemporaryDirectory(prefix="infer-bench-", dir=flags.scratch) as folder:
         project = prepare(Path(folder), contest, flags)
         programs = [program for program in contest.programs() if is_wanted(program, flags.only)]
         settings = {program: find_best(project, program, flags) for program in programs}
-        reference = project.run_program(contest.programs()[0], REFERENCE).labels
-        rounds = [play(project, settings, number, flags.patience) for number in range(1, flags.rounds + 1)]
-    result = summarise(rounds, settings, reference, flags)
+        reference = project.run_program(contest.programs()[0], REFERENCE, REFERENCE_PHOTOS).labels
+        rounds, references = [], []
+        for number in range(1, flags.rounds + 1):
+            rounds.append(play(project, settings, number, flags.patience))
+            ours = rounds[-1][OURS]
+            references.append(shares(project, infer_report(ours), ours.seconds))
+    result = summarise(rounds, references, settings, reference, flags)
     table = render(result)
     print(table)
     if flags.save:
@@ -59,12 +62,12 @@ def compare(flags: argparse.Namespace) -> None:
 
 
 def prepare(folder: Path, contest: Contest, flags: argparse.Namespace) -> Project:
+    project = Project(folder, contest)
     source = flags.photos or find_photos()
     kind = " of 12 megapixels made" if flags.large else ""
     print(f"{flags.num_photos:,} photos{kind} from {source or 'scikit-image'}", flush=True)
-    (collect_large_photos if flags.large else collect_photos)(source, folder / "photos", flags.num_photos)
-    project = Project(folder, contest)
-    project.set_up(folder / "photos")
+    (collect_large_photos if flags.large else collect_photos)(source, project.photos, flags.num_photos)
+    project.set_up(source or folder / "originals")
     return project
 
 
@@ -96,6 +99,8 @@ def find_best(project: Project, program: Program, flags: argparse.Namespace) -> 
 def play(project: Project, settings: dict[Program, Setting], number: int, patience_s: float) -> Round:
     """Run every program once; every other round in the opposite order."""
     turns = {OURS: project.run_infer}
+    if project.contest.precision != "full":
+        turns[OURS_FULL] = partial(project.run_infer, "full")
     turns |= {program.name: partial(project.run_program, program, setting) for program, setting in settings.items()}
     played = {name: undisturbed(turns[name], patience_s) for name in list(turns)[:: 1 if number % 2 else -1]}
     times = ", ".join(f"{name} {run.seconds:.1f} s{_marked(run)}" for name, run in played.items())
@@ -104,21 +109,31 @@ def play(project: Project, settings: dict[Program, Setting], number: int, patien
 
 
 def summarise(
-    rounds: list[Round], settings: dict[Program, Setting], reference: dict[int, str], flags: argparse.Namespace
+    rounds: list[Round],
+    references: list[dict[str, float]],
+    settings: dict[Program, Setting],
+    reference: dict[int, str],
+    flags: argparse.Namespace,
 ) -> dict[str, Any]:
-    ours = infer_report(rounds[-1][OURS])
-    ring = ["ring"] if flags.executor == "cuda" else []
-    kinds = ("null", "large", "scaled", "int8", "openvino", "frozen")
     set_up = {program.name: str(setting) for program, setting in settings.items()}
-    set_up[OURS] = f"{ours['variant']}, {ours['num_workers']} workers, as it tuned itself when the model was built"
+    stacks = {program.name: setting.stack for program, setting in settings.items()}
+    for name in {OURS, OURS_FULL} & rounds[-1].keys():
+        ours = infer_report(rounds[-1][name])
+        set_up[name] = f"{ours['variant']}, {ours['num_workers']} workers, as it tuned itself when the model was built"
+        stacks[name] = infer_stack(ours["variant"], flags.scaled)
+    kinds = (flags.network, flags.precision, "large" if flags.large else "", "scaled" if flags.scaled else "")
     return {
         "date": date.today().isoformat(),
         "machine": describe_machine(),
-        "num_photos": len(reference),
+        "num_photos": flags.num_photos,
         "cores": flags.cores,
-        "contest": [*ring, *(kind for kind in kinds if getattr(flags, kind) not in (None, False))],
-        "contestants": {name: {"setting": set_up[name], **contestant(name, rounds, reference)} for name in rounds[0]},
-        "infer_stages_ms": ours["stages"],
+        "contest": [kind for kind in kinds if kind not in ("", "lite0", "full")],
+        "contestants": {
+            name: {"stack": stacks[name], "setting": set_up[name], **contestant(name, rounds, reference)}
+            for name in rounds[0]
+        },
+        "infer_stages_ms": infer_report(rounds[-1][OURS])["stages"],
+        "references": references,
     }
 
 
@@ -133,23 +148,30 @@ def contestant(name: str, rounds: list[Round], reference: dict[int, str]) -> dic
     }
 
 
+def infer_stack(variant: str, scaled: str | None) -> str:
+    """Return decoder, runtime and precision of a CPU variant such as cpu-openvino-bf16."""
+    runtime = variant.replace("cpu-openvino-", "OpenVINO, ").replace("cpu-torchscript", RUNTIMES["fused"])
+    return f"{DECODERS['scaled' if scaled else 'turbo']}; {runtime}"
+
+
 def agreement(reference: dict[int, str], labels: dict[int, str]) -> float:
     """Return the share of photos with the reference's label; a photo without a label counts as different."""
-    return sum(labels.get(image) == label for image, label in reference.items()) / len(labels | reference)
+    return sum(labels.get(image) == label for image, label in reference.items()) / len(reference)
 
 
 def render(result: dict[str, Any]) -> str:
     """Return a Markdown table of the medians of the rounds, also readable on a terminal."""
     num_photos, machine = result["num_photos"], result["machine"]
     headings = (
-        f"{num_photos:,} photos, {result['cores']} cores | images/s | … once running | infer is faster by | "
-        "CPU s per 1,000 | peak memory, MiB | first rows, s | taken by others | same label"
+        f"{num_photos:,} photos, {result['cores']} cores | decoder; runtime, precision | images/s | … once running | "
+        "infer is faster by | CPU s per 1,000 | peak memory, MiB | first rows, s | taken by others | same label"
     )
-    lines = ["", f"| {headings} |", "|---" + "|---:" * headings.count("|") + "|"]
+    lines = ["", f"| {headings} |", "|---|---" + "|---:" * (headings.count("|") - 1) + "|"]
     for name, figures in result["contestants"].items():
         middle = {key: statistics.median(values) for key, values in figures.items() if isinstance(values, list)}
         cells = (
             name,
+            figures["stack"],
             f"{num_photos / middle['seconds']:.1f}",
             f"{middle['steady_rate']:.1f}",
             "" if name == OURS else f"{middle['ratios']:.2f}",
@@ -170,12 +192,31 @@ def render(result: dict[str, Any]) -> str:
         [
             *lines,
             "",
+            *_reference_lines(result["references"]),
+            "",
             "infer's CPU ms per image: "
             + ", ".join(f"{name} {ms:.2f}" for name, ms in result["infer_stages_ms"].items()),
             f"{machine['processor']} ({machine['instructions']}), {machine['cores']} cores; "
             f"Python {machine['python']}, torch {machine['torch']}; {result['date']}",
         ]
     )
+
+
+def _reference_lines(references: list[dict[str, float]]) -> list[str]:
+    """Return our shares of what the libraries and the cores allow, as medians of the rounds."""
+    middle = {key: statistics.median(one[key] for one in references) for key in references[0]}
+    tools = {"model": "OpenVINO's benchmark_app (throughput hint, our graph, precision and batch size)"}
+    tools |= {"decode": "a loop that only decodes, by libjpeg-turbo"}
+    lines = [
+        f"- {tool}: {middle[f'{stage}_reference']:.0f} images/s; our stage {stage} is at {middle[f'{stage}_share']:.1%}"
+        for stage, tool in tools.items()
+        if f"{stage}_reference" in middle
+    ]
+    return [
+        *lines,
+        f"- cores / sum of our stages' CPU time: {middle['limit']:.0f} images/s; infer run is at "
+        f"{middle['share_of_limit']:.1%} once running, {middle['whole_share_of_limit']:.1%} with its start",
+    ]
 
 
 def save(result: dict[str, Any], table: str, flags: argparse.Namespace) -> None:
@@ -196,22 +237,22 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument(
         "--cores", type=int, default=len(os.sched_getaffinity(0)), help="number of cores that a program may use"
     )
-    parser.add_argument("--null", action="store_true", help="a network of negligible cost, to measure loading")
-    parser.add_argument("--large", action="store_true", help="photos of 12 megapixels, and the null network")
+    parser.add_argument(
+        "--network", choices=NETWORKS, default="lite0", help="null: of negligible cost, to measure loading"
+    )
+    parser.add_argument(
+        "--precision",
+        choices=("full", "half", "int8"),
+        default="full",
+        help="of infer run; int8 is calibrated on the photos",
+    )
+    parser.add_argument("--large", action="store_true", help="photos of 12 megapixels")
     parser.add_argument(
         "--scaled",
         nargs="?",
         const="ours",
         choices=("ours", "all"),
         help="who may decode JPEGs at a fraction of their size",
-    )
-    parser.add_argument(
-        "--int8", type=Path, nargs="?", const=Path(), metavar="DIR", help="ours in int8, calibrated on DIR"
-    )
-    parser.add_argument("--openvino", action="store_true", help="tuned programs may use OpenVINO, as infer does")
-    parser.add_argument("--executor", default="cpu", help="of infer run: cpu, or cuda for its ring")
-    parser.add_argument(
-        "--frozen", action="store_true", help="tuned programs freeze their network, without oneDNN's fusion"
     )
     parser.add_argument("--search", type=int, default=256, help="photos per trial; 0: use settings known to be good")
     parser.add_argument("--patience", type=float, default=0, help="seconds to wait before, or repeat, a disturbed run")

@@ -20,6 +20,8 @@ class Reason(StrEnum):
     TOO_LARGE_BYTES = "too_large_bytes"
     TOO_MANY_PIXELS = "too_many_pixels"
     UNSUPPORTED_FORMAT = "unsupported_format"
+    HEIC_DECODER_MISSING = "heic_decoder_missing"  # until it is installed, then retried
+    AVIF_DECODER_MISSING = "avif_decoder_missing"  # likewise
     TRUNCATED = "truncated"
     CORRUPT = "corrupt"
     DECODE_TIMEOUT = "decode_timeout"
@@ -44,6 +46,9 @@ class Reason(StrEnum):
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
 NOT_READ = READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}  # nothing is known of the file's content
 TRANSIENT_REASONS = READ_FAILURES | {Reason.OUT_OF_MEMORY, Reason.WRITE_ERROR}  # a later run tries again
+# Final until this module is there; then every image that was rejected for it is new again (versions.retried_reasons).
+DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
+INSTALL_DECODER = "pip install 'infer_app[heic]'"
 MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
 
 
@@ -186,6 +191,7 @@ class ChunkResult:
     node: str = ""  # of a cluster; empty on one machine
     spans: tuple[Span, ...] = ()  # empty unless the run is traced
     num_loaded: int | None = None  # after loading only: images whose predictions follow in another result
+    num_dim: int = 0  # images of 16 bits that use at most 12 of them, and were read by depth full
 
     @property
     def num_images(self) -> int:
@@ -224,6 +230,14 @@ class Recipe:
     interpolation: str = "bicubic"  # bicubic or bilinear, antialiased
     exif: str = "apply"  # apply or ignore the EXIF orientation
     decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size; gpu: JPEGs by a GPU
+    depth: str = "full"  # of 16 bits the upper 8; or window:LOW,HIGH; or percentile:LOW,HIGH of each image
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its fields; those that older recipes lack only if they are set, so that models keep their ids."""
+        return {name: value for name, value in asdict(self).items() if name not in _LATER or value != _LATER[name]}
+
+
+_LATER = {"depth": "full"}  # fields of a recipe that were added after the first release, with their defaults
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,14 +276,57 @@ class DayState:
         return self.notes[0] if self.notes else self.state
 
 
+def precision_name(variant: str) -> str:
+    """Return the precision of a variant by its name, as --precision names it: full, half or int8.
+
+    Any name gives one, since rows may have variants of another version of this program.
+    """
+    return {"int8": "int8", "fp16": "half", "bf16": "half"}.get(variant.rpartition("-")[2], "full")
+
+
+def with_precision(variant: str) -> str:
+    """Return a variant with its precision, as text: `cpu-openvino-bf16 (half precision)`."""
+    return f"{variant} ({precision_name(variant)} precision)"
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionTrial:
+    """How much another precision changes in the outputs of the present variant, on images of the day."""
+
+    precision: str  # half or int8
+    variant: str
+    num_images: int
+    label_agreement: float | None  # share of the labels that stay, 0-1; None for outputs without classes
+    cosine: float  # of the worst image
+    p99_score_difference: float | None
+    worst_score_difference: float | None
+    min_agreement: float  # of the labels, or of the cosine
+    meets_min_agreement: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """A change that makes some stages cheaper, measured on this machine."""
 
-    what: str  # description with its setting: "int8: --allow-int8 (kept 97.4 % of the labels)"
+    what: str  # description with its setting: "--precision int8 (keeps 97.4% of the labels of 256 of your images)"
     stages: tuple[str, ...]
     ms: float  # CPU milliseconds per image of these stages with it
     instead_of: float  # CPU milliseconds per image without it, measured at the same time
+    precision: str | None = None  # half or int8, if it is another precision
+    trial: PrecisionTrial | None = None  # on images of the day
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """The gain of an alternative over all stages, at the costs of a run."""
+
+    what: str
+    speedup: float  # of the whole run's rate limit
+    is_advised: bool  # it is faster by more than the measurement varies, and changes no more than is allowed
+    trial: PrecisionTrial | None = None
+
+    def __str__(self) -> str:
+        return f"{self.speedup:.1f} × faster overall with {self.what}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,6 +357,7 @@ class RunReport:
     limited_by: str | None = None  # a stage, storage or database; None when there was nothing to measure
     share_of_limit: float | None = None  # of the steady rate, 0-1
     advice: str | None = None  # the change that would help most; None when none was measured to help
+    alternatives: tuple[Speedup, ...] = ()  # all changes that were measured, the one that helps most first
     num_cores: int = 0
     num_workers: int = 0
     passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen
@@ -308,6 +366,7 @@ class RunReport:
     )  # of a cluster, by name: images, images_per_second, stages
     stopped: str | None = None  # why the run stopped early and left images pending; exit code 3
     bottleneck: str | None = None  # `limited_by`, or other programs; None when there were too few images to judge
+    nearly_black: int = 0  # images of 16 bits that use at most 12 of them, as they were read by depth full
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"date": self.date.isoformat()}
+        return asdict(self) | {"date": self.date.isoformat(), "precision": precision_name(self.variant)}

@@ -45,6 +45,10 @@ class ModelError(InferError):
     exit_code = 12
 
 
+class PrecisionUnavailable(ModelError):
+    """The precision that a day was begun in can't run here; the day is never finished in another one."""
+
+
 class DeviceLost(ModelError):
     """The GPU failed and can't be used any more by processes that had it open."""
 

@@ -20,8 +20,8 @@ _READY = {
     "fused": torch.jit.freeze,
     "optimized": lambda module: torch.jit.optimize_for_inference(torch.jit.freeze(module)),
 }
-# The file as it is; frozen; frozen with oneDNN's fusion; torch's optimize_for_inference; converted.
-READY = (*_READY, "openvino")
+# The file as it is; frozen; frozen with oneDNN's fusion; torch's optimize_for_inference.
+READY = tuple(_READY)
 
 
 def open_network(path: str, ready: str, batch_size: int, threads: int) -> Callable[[Tensor], Tensor]:
@@ -30,8 +30,7 @@ def open_network(path: str, ready: str, batch_size: int, threads: int) -> Callab
         torch.set_num_threads(threads)
     if ready == "fused":
         torch.jit.enable_onednn_fusion(True)
-    module = torch.jit.load(path).eval()
-    module = _converted(module, batch_size, threads) if ready == "openvino" else _READY[ready](module)
+    module = _READY[ready](torch.jit.load(path).eval())
 
     @torch.inference_mode()
     def predict(batch: Tensor) -> Tensor:
@@ -47,17 +46,6 @@ def open_network(path: str, ready: str, batch_size: int, threads: int) -> Callab
         for _ in range(WARM_UP_RUNS):  # the first run is profiled, the second one compiled
             predict(torch.zeros(batch_size, SIZE, SIZE, 3, dtype=torch.uint8))
     return predict
-
-
-def _converted(module: torch.jit.ScriptModule, batch_size: int, threads: int) -> Callable[[Tensor], Tensor]:
-    import openvino
-
-    example = torch.zeros(batch_size, 3, SIZE, SIZE)
-    options = {"INFERENCE_PRECISION_HINT": "f32"}  # like all others
-    if threads:
-        options["INFERENCE_NUM_THREADS"] = str(threads)
-    compiled = openvino.compile_model(openvino.convert_model(module, example_input=example), "CPU", options)
-    return lambda batch: torch.from_numpy(compiled(batch.contiguous().numpy())[0])
 
 
 def best_classes(scores: Tensor) -> tuple[list[list[int]], list[list[float]]]:

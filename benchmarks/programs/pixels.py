@@ -28,7 +28,12 @@ def pillow_floats(location: str) -> torch.Tensor:
 
 def turbo_bytes(location: str) -> torch.Tensor:
     """Load with libjpeg-turbo and torch's antialiased uint8 resize, without normalising; (SIZE, SIZE, 3) uint8."""
-    return _resized(_turbo().decode(Path(location).read_bytes(), TJPF_RGB))
+    return _resized(turbo_rgb(Path(location).read_bytes()))
+
+
+def turbo_rgb(data: bytes) -> np.ndarray:
+    """Decode a JPEG with libjpeg-turbo; (height, width, 3) uint8."""
+    return _turbo().decode(data, TJPF_RGB)
 
 
 def scaled_bytes(location: str) -> torch.Tensor:

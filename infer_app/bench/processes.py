@@ -18,6 +18,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 SAMPLE_EVERY_S = 0.2
+MEMORY_SHARE = 0.005  # of a core, for reading the memory of large processes: the program needs the cores
 REAP_TIMEOUT_S = 10
 PR_SET_CHILD_SUBREAPER = 36  # linux/prctl.h: orphans become our children, so that their CPU time is counted
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -131,9 +132,13 @@ class _Sampler:
         self._thread.join()
 
     def _sample_repeatedly(self) -> None:
+        next_memory = 0.0  # time.monotonic()
         while not self._stop.wait(SAMPLE_EVERY_S):
             running = self.processes()
-            self.peak_pss = max(self.peak_pss, total_pss(running))
+            if time.monotonic() >= next_memory:
+                started = time.thread_time()
+                self.peak_pss = max(self.peak_pss, total_pss(running))
+                next_memory = time.monotonic() + (time.thread_time() - started) / MEMORY_SHARE
             self._ticks.update({pid: ticks for pid in running if (ticks := _own_ticks(pid))})
 
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
-
-import typer
-
-from infer_app.cli.terminal.failures import fail, tolerate_closed_stream
-from infer_app.errors import UsageError
 
 
 def main() -> None:
     """Run the `infer` command; every failure becomes an exit code here."""
+    import typer  # here, because each worker process imports this module
+
+    from infer_app.cli.terminal.failures import fail, tolerate_closed_stream
+    from infer_app.errors import UsageError
+
     # Commands that must end cleanly set their own handler. The first process of a container has no default one.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     for stream in (sys.stdout, sys.stderr):
@@ -41,3 +42,4 @@ def main() -> None:
         for stream in (sys.stdout, sys.stderr):  # a failing flush at the interpreter's exit would change the exit code
             with tolerate_closed_stream(stream):
                 pass
+        gc.freeze()  # else the interpreter would look for garbage in all that was imported, 0.15 s of each command

@@ -27,6 +27,7 @@ from infer_app.cli.terminal.options import (
     ModelsOrVersions,
     RayAddress,
     RunOptions,
+    any_date,
     with_options,
 )
 from infer_app.errors import UsageError
@@ -120,11 +121,12 @@ def run(options: RunOptions) -> None:
     from infer_app.workers.fork_server import start_early
 
     start_early()  # workers load torch while this process loads the database
-    from infer_app.cli.look.report import ReportRequest, run_and_report
     from infer_app.cli.run.run import run as run_command
 
     if not options.report or options.dry_run:
         raise typer.Exit(run_command(options))
+    from infer_app.cli.look.report import ReportRequest, run_and_report
+
     request = ReportRequest(options.date, options.model, options.trace, options.config, options.max_rejected)
     raise typer.Exit(run_and_report(lambda: run_command(options), request))
 
@@ -228,16 +230,7 @@ def rejects(
 
 @app.command(rich_help_panel=INSPECT)
 def pending(
-    date: Annotated[
-        str | None,
-        typer.Option(
-            "--date",
-            "-d",
-            metavar="DATE",
-            help="The day whose images are listed: today, yesterday or a date such as 2026-11-20.  "
-            "[default: list the days that have any]",
-        ),
-    ] = None,
+    date: Annotated[str | None, any_date("list the days that have any")] = None,
     model: Model = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: Json = False,
@@ -261,10 +254,7 @@ def explain(
     image: Annotated[
         str, typer.Option("--image", "-i", metavar="ID", help="The image's id, as `infer predictions` prints it.")
     ],
-    date: Annotated[
-        str | None,
-        typer.Option("--date", "-d", metavar="DATE", help="The image's day, to find it faster.  [default: any]"),
-    ] = None,
+    date: Annotated[str | None, any_date("any; the image is found faster with it")] = None,
     model: ModelOrVersion = None,
     replay: Annotated[bool, typer.Option("--replay", help="Predict the image again and show the difference.")] = False,
     as_json: Json = False,
@@ -336,15 +326,7 @@ def retry(
             help="Only this image, which may also have a prediction, of any day; may be repeated.",
         ),
     ] = None,
-    date: Annotated[
-        str | None,
-        typer.Option(
-            "--date",
-            "-d",
-            metavar="DATE",
-            help="The day: today, yesterday or a date such as 2026-11-20.  [default: yesterday; with --image any]",
-        ),
-    ] = None,
+    date: Annotated[str | None, any_date("yesterday; with --image any")] = None,
     model: ModelOrVersion = None,
     reason: Annotated[
         list[str] | None,

@@ -103,7 +103,9 @@ class Loader:
             heartbeat.record(position, stage, facts)
             with clock.time(stage):
                 pixels = transform(picture, self.recipe, self._preprocess)
-            self._cache_pixels(facts, pixels, clock)
+            clock.num_dim += picture.is_dim
+            if not picture.is_dim:  # pixels of the cache are not judged, so each run decodes and counts dim images
+                self._cache_pixels(facts, pixels, clock)
             return Sample(ref, pixels, facts)
         except (BadImage, MemoryError) as error:
             return _broken(ref, error, stage, facts)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from infer_app.domain import Alternative
+from infer_app.domain import Alternative, precision_name
 from infer_app.errors import ModelError, UsageError
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.models.artifact.artifact import Artifact
@@ -177,10 +177,11 @@ def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[
             kept = details.get("calibration", {}).get("label_agreement")
             judge = f"`infer model judge {shlex.quote(artifact.manifest.name)}` compares it on your images"
             what = f"kept {kept:.1%} of the labels where it was compared" if kept else judge
-            precision = "int8" if PRECISIONS[other] == "int8" else "half"
+            precision = precision_name(other)
             yield Alternative(
                 f"--precision {precision} ({what})",
                 ("model",),
                 tuning.speeds[other].ms_per_image,
                 tuning.speeds[variant].ms_per_image,
+                precision,
             )

@@ -13,24 +13,26 @@ from itertools import chain, islice
 from infer_app.database.project_database import ProjectDatabase, open_project_database, read_in_use
 from infer_app.database.results.runs import RunModel
 from infer_app.day import Day
-from infer_app.domain import Alternative, Recipe
-from infer_app.errors import ModelError, UsageError
+from infer_app.domain import Alternative, Recipe, precision_name, with_precision
+from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
 from infer_app.handlers.handler_spec import CacheSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.locations import RemoteAccess
 from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts, versions_of
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
+from infer_app.models.runtimes.variants import precision_of
 from infer_app.models.selection.variant_selection import AUTO
 from infer_app.pipeline.execution_plan import ExecutionPlan, plan_together
 from infer_app.pipeline.executors import Executor, open_executor, read_limits
-from infer_app.pipeline.measurement import probe_decoding
+from infer_app.pipeline.measurement import probe_decoding, probe_precisions
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.log import names_and_ids
 
 log = logging.getLogger(__name__)
 
-PROBED_IMAGES = 12
+PROBED_IMAGES = 12  # by which scaled decoding is measured
+TRIED_IMAGES = 256  # by which other precisions are measured
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,10 @@ class Job:
     max_rejected: str
     waits: bool = False  # for another run that holds the day
     alternatives: tuple[Alternative, ...] = ()  # cheaper ways through a stage, measured on this machine
-    # opens the job with the variants that a day was started with, and an executor of its own
+    # opens the job with the variants that a day was begun in, and an executor of its own; None if --variant names one
     resume: Callable[[Sequence[str | None]], AbstractContextManager[Job]] | None = None
+    artifacts: tuple[Artifact, ...] = ()  # of the models
+    takes_none: bool = False  # the day is done, in other variants: images that come meanwhile wait for the next run
 
     @property
     def model_ids(self) -> tuple[str, ...]:
@@ -54,23 +58,40 @@ class Job:
 
     @contextmanager
     def for_day(self, day: Day) -> Iterator[Job]:
-        """Yield the job for a day; a day that was started with other variants is continued with those.
+        """Yield the job for a day that is held; a day that was begun in other variants is continued in those.
 
-        Raises ModelError if no variant of that precision can run here.
+        Raises PrecisionUnavailable if no variant of that precision can run here, or if --variant names another one.
         """
-        resume_variant = [self._started_variant(day, model) for model in self.models]
-        if self.resume is None or not any(resume_variant):
+        begun = [self._begun_variant(day, model) for model in self.models]
+        if all(variant in (None, model.variant) for variant, model in zip(begun, self.models, strict=True)):
             yield self
-            return
-        self.executor.pool.close()  # two sets of workers would need twice the memory
-        with self.resume(resume_variant) as resumed:
-            yield resumed
+        elif not self.count_new([day]):
+            yield replace(self, takes_none=True)
+        elif self.resume is None:
+            self._check_precision(day, begun)
+            yield self
+        else:
+            self._log_resumed(day, begun)
+            self.executor.pool.close()  # two sets of workers would need twice the memory
+            with self.resume(begun) as resumed:
+                yield resumed
 
     def probed(self, days: Sequence[Day]) -> Job:
-        """Return the job with the alternatives that must be measured on the day's images, for a dry run."""
+        """Return the job with the alternatives that must be measured on the day's images, for a dry run.
+
+        Another precision is offered by what it changes in these images, unless the last day was begun in one already.
+        """
         pages = chain.from_iterable(self.project.source.select_pages(day, *self.model_ids) for day in days)
-        some = [new.ref.location for new in islice(chain.from_iterable(pages), PROBED_IMAGES)]
-        return replace(self, alternatives=self.alternatives + tuple(probe_decoding(self.executor.handler, some)))
+        some = [new.ref.location for new in islice(chain.from_iterable(pages), TRIED_IMAGES)]
+        found = list(self.alternatives)
+        if any(self._begun_variant(days[-1], model) for model in self.models):
+            found = [one for one in found if one.precision is None]
+        elif some and self.resume is not None and len(self.artifacts) == 1:
+            tried = probe_precisions(self.artifacts[0], self.executor.handler, some)
+            known = {one.precision for one in tried}
+            found = [one for one in found if one.precision not in known] + tried
+        found += probe_decoding(self.executor.handler, some[:PROBED_IMAGES])
+        return replace(self, alternatives=tuple(found))
 
     def count_new(self, days: Sequence[Day], *model_ids: str) -> int:
         """Return the number of images of the days that are new for at least one of the models, by default the job's."""
@@ -79,15 +100,25 @@ class Job:
             lambda: sum(day_queries.count_new(day, *(model_ids or self.model_ids)) for day in days)
         )
 
-    def _started_variant(self, day: Day, model: RunModel) -> str | None:
-        """Return the variant of an unfinished day if it was started with another one than this job's."""
+    def _begun_variant(self, day: Day, model: RunModel) -> str | None:
         run_store = self.project.run_store
-        variant = self.project.database.with_reconnect(lambda: run_store.variant_of_day(day, model.model_id))
-        if variant in (None, model.variant) or not self.count_new([day], model.model_id):
-            return None
-        of_model = names_and_ids([(model.name, model.model_id)])
-        log.info("%s of %s was started with %s and continues with it", day, model.name, variant, extra=of_model)
-        return variant
+        return self.project.database.with_reconnect(lambda: run_store.variant_of_day(day, model.model_id))
+
+    def _check_precision(self, day: Day, begun: Sequence[str | None]) -> None:
+        """Raise PrecisionUnavailable if a day was begun in another precision than the variant that was named."""
+        for variant, model in zip(begun, self.models, strict=True):
+            if variant is not None and precision_of(variant) != precision_of(model.variant):
+                raise PrecisionUnavailable(
+                    f"{day} of {model.name} was begun in {precision_name(variant)} precision ({variant}), which it "
+                    f"keeps: {model.variant} can't finish it",
+                    f"`infer run --date {day} --variant auto` finishes it in the precision that it was begun in",
+                )
+
+    def _log_resumed(self, day: Day, begun: Sequence[str | None]) -> None:
+        for variant, model in zip(begun, self.models, strict=True):
+            if variant not in (None, model.variant):
+                of_model = names_and_ids([(model.name, model.model_id)])
+                log.info("%s of %s was begun with %s and continues with it", day, model.name, variant, extra=of_model)
 
 
 @contextmanager
@@ -113,7 +144,8 @@ def open_job(
             with open_executor(loaded, artifacts, plans, trace=trace, cache=cache) as executor:
                 most = executor.chunk_size  # the setting can only lower it
                 chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
-                yield Job(project, models, executor, read, chunk_size, run.max_rejected, run.wait, alternatives, resume)
+                settings = (chunk_size, run.max_rejected, run.wait)
+                yield Job(project, models, executor, read, *settings, alternatives, resume, tuple(artifacts))
 
         with open_with([None] * len(artifacts)) as job:
             yield job
@@ -121,7 +153,8 @@ def open_job(
 
 def _run_model(loaded: LoadedSettings, artifact: Artifact, plan: ExecutionPlan) -> RunModel:
     manifest = artifact.manifest
-    values, of_model = (plan.variant, plan.workers, plan.threads), names_and_ids([(manifest.name, manifest.model_id)])
+    values = (with_precision(plan.variant), plan.workers, plan.threads)
+    of_model = names_and_ids([(manifest.name, manifest.model_id)])
     log.info("%s runs as %s, %d workers x %d threads", manifest.name, *values, extra=of_model)
     for variant, why in plan.choice.passed_over.items():
         log.info("%s was passed over: %s", variant, why, extra=of_model)

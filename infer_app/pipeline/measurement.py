@@ -1,27 +1,40 @@
-"""Measurements on this machine: numbers of workers and threads by the real worker pool, and scaled decoding."""
+"""Measurements on this machine: numbers of workers and threads by the real worker pool, scaled decoding, precisions."""
 
 from __future__ import annotations
 
 import logging
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from infer_app.domain import Alternative, Chunk, ImageRef
+from infer_app.domain import Alternative, Chunk, ImageRef, PrecisionTrial, precision_name
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.selection.tuning import Layout, Speed, Tuning
+from infer_app.models.artifact.manifest import Manifest, stored_variant
+from infer_app.models.runtimes.variants import (
+    OPENVINO_BF16,
+    OPENVINO_INT8,
+    PRECISIONS,
+    device_of,
+    missing_for,
+)
+from infer_app.models.selection.tuning import Layout, Speed, Tuning, load_tuning
 from infer_app.models.selection.variant_selection import CPU_PRECISIONS, VariantRequest, choose_variant
 from infer_app.pipeline.execution_plan import keep_tuning
 from infer_app.pipeline.executors import open_cpu_pool
 from infer_app.plurals import counted
 from infer_app.workers.isolated_call import run_in_process
+
+if TYPE_CHECKING:
+    from infer_app.models.build.judge_variants import Trial
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +42,7 @@ LAYOUT_S = 2.0  # of steady work measured, for each layout
 CHUNK_SIZE = 8  # images
 NO_LIMIT = 1 << 40  # bytes and pixels: the golden images were checked when the model was built
 TIMEOUT_S = 60.0
+TRIAL_S = 10.0  # for decoding a sample and computing it in each precision
 
 
 def measure_layouts(artifact: Artifact, tuning: Tuning, report_progress: Callable[[str], None]) -> Tuning:
@@ -64,6 +78,65 @@ def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alter
         return []
     what = "a model built with --decode scaled (large JPEGs at a fraction of their size)"
     return [Alternative(what, ("decode", "transform"), costs["scaled"], costs["exact"])]
+
+
+def probe_precisions(artifact: Artifact, handler: HandlerSpec, locations: Sequence[str]) -> list[Alternative]:
+    """Measure the lower precisions that can run here beside the present one, on these images and in some seconds."""
+    from infer_app.models.build.judge_variants import try_variants
+
+    spec, manifest = handler.models[0], artifact.manifest
+    others = _other_precisions(manifest, spec.variant)
+    if not others:
+        return []
+    tuning = load_tuning(artifact.folder, usable_cores())
+    known = {variant: speed.batch_size for variant, speed in tuning.speeds.items()} if tuning else {}
+    sizes = {spec.variant: spec.batch_size} | {variant: known.get(variant) for variant in others}
+    given = (artifact.folder, sizes, handler.read, locations, TRIAL_S)
+    try:
+        trials = run_in_process(try_variants, *given, timeout_s=TIMEOUT_S)
+    except ModelError as error:
+        log.info("other precisions were not measured: %s (%s)", error, error.hint)
+        return []
+    return [_alternative(manifest, variant, trial) for variant, trial in trials.items()]
+
+
+def _other_precisions(manifest: Manifest, variant: str) -> list[str]:
+    """Return half precision and int8 if they can run here in place of a variant in full precision of the CPU.
+
+    bf16 needs only the graph of fp32. What was judged before to change too much is left out.
+    """
+    if device_of(variant) != "cpu" or PRECISIONS[variant] != "fp32":
+        return []
+    return [
+        other
+        for other in (OPENVINO_BF16, OPENVINO_INT8)
+        if stored_variant(other) in manifest.variants
+        and missing_for(other) is None
+        and manifest.variants.get(other, {}).get("meets_bar", True)
+    ]
+
+
+def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
+    from infer_app.models.build.calibration import MIN_AGREEMENT
+    from infer_app.models.build.judge_variants import describe_kept
+
+    parity, known = trial.parity, manifest.variants.get(variant)
+    min_agreement = (known or {}).get("min_agreement", MIN_AGREEMENT)
+    found = PrecisionTrial(
+        precision_name(variant),
+        variant,
+        parity.num_images,
+        parity.label_agreement if manifest.output.kind == "classification" else None,
+        parity.cosine,
+        parity.p99_score_difference,
+        parity.worst_score_difference,
+        min_agreement,
+        trial.score >= min_agreement,
+    )
+    measured = f"{describe_kept(manifest, parity)}, measured on {parity.num_images:,} of your images"
+    to_add = "" if known else f"; `infer model judge {shlex.quote(manifest.name)}` adds it to the model"
+    what = f"--precision {found.precision} ({measured}{to_add})"
+    return Alternative(what, ("model",), trial.ms, trial.instead_of, found.precision, found)
 
 
 def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from infer_app.pipeline.executors import Executor
 from infer_app.pipeline.job import Job
 from infer_app.pipeline.stop import Stop
 from infer_app.settings.sections import rejection_budget
-from infer_app.telemetry.bottleneck import Cost, advise, find_bottleneck, judged, rate_limits
+from infer_app.telemetry.bottleneck import Cost, advise, find_bottleneck, judged, rank, rate_limits
 from infer_app.telemetry.log import bound, names_and_ids
 from infer_app.telemetry.tally import Tally
 
@@ -116,6 +116,7 @@ class ModelRun:
         self.model = model
         self.run_id = run_id
         self.predicted = 0
+        self.nearly_black = 0
         self.reasons: Counter[str] = Counter()
         self._sink = Sink(database, model.model_id, model.variant, run_id)
         self._budget = FailureBudget(max_rejected)
@@ -135,7 +136,9 @@ class ModelRun:
 
     def commit(self, result: ChunkResult) -> None:
         """Write the part of the model's results of a chunk that the failure budget admits."""
-        self._write(self._budget.admit(result.of_model(self.number)))
+        own = result.of_model(self.number)
+        self.nearly_black += own.num_dim
+        self._write(self._budget.admit(own))
 
     def settle(self) -> None:
         """Write at the end of the day the results that were held until then."""
@@ -178,6 +181,19 @@ def hold_day(job: Job, day: Day, stop: Stop) -> Iterator[list[ModelRun]]:
         raise
 
 
+def continue_runs(job: Job, held: Sequence[ModelRun]) -> list[ModelRun]:
+    """Return the runs that hold a day as runs of the job's variants, and record these in their rows."""
+    return [_continued(job, model_run, model) for model_run, model in zip(held, job.models, strict=True)]
+
+
+def _continued(job: Job, held: ModelRun, model: RunModel) -> ModelRun:
+    if model == held.model:
+        return held
+    change = partial(job.project.run_store.change_variant, held.run_id, model, job.executor.name, job.executor.device)
+    job.project.database.with_reconnect(change)
+    return ModelRun(held.number, model, held.run_id, job.project.database, job.max_rejected)
+
+
 def _open_run(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
     """Open a run that holds the day and return its id; if the job waits, wait for the run that holds it now."""
     is_logged, run_id = False, new_run_id()
@@ -205,6 +221,7 @@ def make_report(job: Job, day: Day, model_run: ModelRun, tally: Tally, stop: Sto
     cost = _cost(job.executor, tally)
     rates = rate_limits(cost)
     limit = min(rates.values(), default=None)
+    alternatives = rank(cost, job.alternatives)
     too_many = model_run.stopped is not None or model_run.rejected > rejection_budget(
         job.max_rejected, model_run.selected
     )
@@ -234,12 +251,14 @@ def make_report(job: Job, day: Day, model_run: ModelRun, tally: Tally, stop: Sto
         limits=rates,
         limited_by=find_bottleneck(cost),
         share_of_limit=steady / limit if steady and limit else None,
-        advice=advise(cost, job.alternatives),
+        advice=advise(alternatives),
+        alternatives=alternatives,
         num_cores=job.executor.num_cores,
         num_workers=job.executor.num_workers + bool(job.executor.device_stages),
         passed_over=model_run.model.passed_over,
         nodes=tally.nodes(),
         stopped=model_run.stopped,
+        nearly_black=model_run.nearly_black,
     )
     return judged(report)
 

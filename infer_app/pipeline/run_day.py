@@ -21,7 +21,7 @@ from infer_app.locations import as_location
 from infer_app.pipeline.changed_files import STAT_TIMEOUT_S, reset_changed_rejections
 from infer_app.pipeline.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.pipeline.job import Job
-from infer_app.pipeline.model_run import ModelRun, hold_day, make_report
+from infer_app.pipeline.model_run import ModelRun, continue_runs, hold_day, make_report
 from infer_app.pipeline.outage_guard import guard_against_outages
 from infer_app.pipeline.stop import Stop
 from infer_app.telemetry.log import names_and_ids
@@ -44,16 +44,20 @@ def run_day(
 ) -> list[RunReport]:
     """Predict the day's new images and write the results; return a report for each model.
 
-    `limit` is a number of images. Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was
+    The variants are those that the day was begun in, which is asked once the day is held: no other run can begin it
+    then. `limit` is a number of images. Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was
     committed before stays.
     """
     project, with_reconnect = job.project, job.project.database.with_reconnect
-    with hold_day(job, day, stop) as model_runs:
+    with hold_day(job, day, stop) as held:
         with_reconnect(lambda: check_ids(project.source, day))
-        for model_run in model_runs:
+        for model_run in held:
             with_reconnect(partial(reset_changed_rejections, job, day, model_run.model.model_id))
-            with_reconnect(partial(_log_progress, job, day, model_run))
-        reports = _run_pipeline(job, [day], model_runs, stop, progress, limit, trace)
+        with job.for_day(day) as todays:
+            model_runs = continue_runs(todays, held)
+            for model_run in model_runs:
+                with_reconnect(partial(_log_progress, todays, day, model_run))
+            reports = _run_pipeline(todays, [day], model_runs, stop, progress, 0 if todays.takes_none else limit, trace)
         for report in reports:
             with_reconnect(partial(project.run_store.close_run, report))
     return reports

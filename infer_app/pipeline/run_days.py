@@ -14,7 +14,16 @@ from infer_app.database.queries.day_queries import PendingDays
 from infer_app.database.queries.day_state import DayStates
 from infer_app.day import Day
 from infer_app.domain import DayState, RunReport
-from infer_app.errors import SIGNALLED, DayHeld, InferError, Interrupted, ModelError, NothingAllowed, most_severe
+from infer_app.errors import (
+    SIGNALLED,
+    DayHeld,
+    InferError,
+    Interrupted,
+    ModelError,
+    NothingAllowed,
+    PrecisionUnavailable,
+    most_severe,
+)
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.job import Job, group_by_pixels, open_job
 from infer_app.pipeline.run_day import dry_run, run_day
@@ -191,11 +200,10 @@ def _run_job(
     for day in days:
         try:
             images_left = limits.images_left([reports[0] for reports in by_day])
-            with job.for_day(day) as todays:
-                by_day.append(run_day(todays, day, stop, progress, images_left, trace))
-        except (DayHeld, NothingAllowed) as error:
-            if day is days[-1]:
-                raise
+            by_day.append(run_day(job, day, stop, progress, images_left, trace))
+        except (DayHeld, NothingAllowed, PrecisionUnavailable) as error:
+            if day is days[-1] or (isinstance(error, PrecisionUnavailable) and len(job.models) > 1):
+                raise  # the models are run one by one then
             log.warning("%s left out: %s (%s)", day, error, error.hint)
             left_out.append(error.exit_code)
     was_stopped = any(report.stopped for reports in by_day for report in reports)

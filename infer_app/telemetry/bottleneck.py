@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from infer_app.domain import Alternative, RunReport
+from infer_app.domain import Alternative, RunReport, Speedup
 from infer_app.telemetry.stage_clock import WAITING_STAGES
 
 COORDINATOR = frozenset({"select", "write"})
@@ -70,17 +70,25 @@ def find_bottleneck(cost: Cost) -> str | None:
     return max(parts, key=parts.__getitem__)
 
 
-def advise(cost: Cost, alternatives: Sequence[Alternative]) -> str | None:
-    """Return the alternative that would raise the rate limit most, as text; None if none raises it by 5 %.
+def rank(cost: Cost, alternatives: Sequence[Alternative]) -> tuple[Speedup, ...]:
+    """Return what each alternative would bring, the best first.
 
-    None as well if storage or the database is the bottleneck: a cheaper stage would only wait longer.
+    Nothing if storage or the database is the bottleneck: a cheaper stage would only wait longer.
     """
     if find_bottleneck(cost) in (None, STORAGE, DATABASE):
-        return None
-    measured = [alternative for alternative in alternatives if alternative.instead_of > 0]
-    speedups = {alternative.what: compute_speedup(cost, alternative) for alternative in measured}
-    best = max(speedups, key=speedups.__getitem__, default="")
-    return f"{speedups[best]:.1f} × faster overall with {best}" if speedups.get(best, 0) >= MIN_SPEEDUP else None
+        return ()
+    ranked = []
+    for one in alternatives:
+        if one.instead_of > 0:
+            speedup = compute_speedup(cost, one)
+            is_advised = speedup >= MIN_SPEEDUP and (one.trial is None or one.trial.meets_min_agreement)
+            ranked.append(Speedup(one.what, speedup, is_advised, one.trial))
+    return tuple(sorted(ranked, key=lambda one: one.speedup, reverse=True))
+
+
+def advise(ranked: Sequence[Speedup]) -> str | None:
+    """Return the best of the ranked alternatives that is advised, as text; None if none is."""
+    return next((str(one) for one in ranked if one.is_advised), None)
 
 
 def compute_speedup(cost: Cost, alternative: Alternative) -> float:
@@ -101,7 +109,7 @@ def judged(report: RunReport) -> RunReport:
     """
     share = report.share_of_limit
     if report.selected < MIN_IMAGES or share is None or report.limited_by is None:
-        return replace(report, bottleneck=None, limited_by=None, share_of_limit=None, advice=None)
+        return replace(report, bottleneck=None, limited_by=None, share_of_limit=None, advice=None, alternatives=())
     is_disturbed = taken_by_others(report) >= max(MIN_TAKEN, (1 - share) / 2)
     return replace(report, bottleneck=OTHERS if is_disturbed else report.limited_by)
 

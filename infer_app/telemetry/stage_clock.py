@@ -1,4 +1,4 @@
-"""CPU, wall and waiting time of each stage, measured in the process that runs it."""
+"""CPU, wall and waiting time of each stage, measured in the process that runs it, and a count of dim images."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ class StageClock:
         self.wait_seconds: dict[str, float] = defaultdict(float)
         self.refs: Sequence[ImageRef] = ()  # the images being processed, for the spans
         self.spans: list[Span] = []
+        self.num_dim = 0  # images of 16 bits that use at most 12
         self._is_traced = is_traced
         self._cpu_clock = cpu_clock
 
@@ -61,7 +62,7 @@ class StageClock:
                 self.spans.append(Span(stage, start, wall, cpu, tuple(ref.image_id for ref in self.refs)))
 
     def stamp(self, result: ChunkResult) -> ChunkResult:
-        """Return the result with the seconds measured in this process."""
+        """Return the result with what was measured in this process."""
         return replace(
             result,
             cpu_seconds=dict(self.cpu_seconds),
@@ -69,6 +70,7 @@ class StageClock:
             wait_seconds=dict(self.wait_seconds),
             worker=os.getpid(),
             spans=tuple(self.spans),
+            num_dim=self.num_dim,
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from infer_app.domain import DayCounts, DayState, RunReport
+from infer_app.domain import DayCounts, DayState, RunReport, precision_name
 from infer_app.plurals import counted
 from infer_app.telemetry.bottleneck import MIN_TAKEN, display_name, taken_by_others
 
@@ -16,12 +16,15 @@ LEVELS = {"good": "all is well", "attention": "needs attention", "failed": "fail
 def summary_line(report: RunReport) -> str:
     """Return the last line of a run.
 
-    `19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit; bottleneck: model`
+    `19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit; bottleneck: model`,
+    and with another precision than the full one `… + 0 pending · half precision · 46 min …`.
     """
     parts = [f"{short_date(report.date)}: {balance(report.day)}"]
     if not report.selected:
         nothing = "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new"
         return " · ".join([*parts, nothing])
+    precision = precision_name(report.variant)
+    parts += [] if precision == "full" else [f"{precision} precision"]
     parts.append(duration(report.seconds))
     return " · ".join([*parts, speed(report)])
 
@@ -74,6 +77,13 @@ def describe_state(state: DayState) -> str:
 def describe_others(share: float) -> str:
     """Return how much of the cores' time other programs took, as text; empty if it is under a tenth."""
     return f"other programs took {100 * share:.0f} % of the cores' time" if share >= MIN_TAKEN else ""
+
+
+def describe_nearly_black(num_images: int) -> str:
+    """Return what to do about images of 16 bits of which the upper 8 are all but empty."""
+    verb = "uses" if num_images == 1 else "use"
+    what = f"{counted(num_images, 'image')} {verb} at most 12 of 16 bits: nearly black as read"
+    return f"{what}; build the model with --depth window:0,4095"
 
 
 def _format_ms(stages: Mapping[str, float]) -> str:

@@ -95,7 +95,7 @@ log = logging.getLogger(__name__)
 KILL_LIMIT_S = 3.0  # for a process to end after it was killed
 START_LIMIT_S = 10.0  # for starting a process while the server is killed repeatedly
 SERVER_GONE = 255  # multiprocessing's exit code for a process whose server ended before it
-PRELOAD = ("__main__", "infer_app.workers.parent_death", "infer_app.handlers.cpu_handler")
+PRELOAD = ("infer_app.workers.parent_death", "infer_app.workers.preload")
 
 
 def context() -> ForkServerContext:

@@ -11,6 +11,7 @@ lease           false: no run holds a day
 host            as if on this machine, so that a run lives by its heartbeat; it is too old after `lease_s`, two beats
 max_pages       that SQLite's file may have
 lost_read       the server ends the connection of the number-th read, before its question; standard error says so
+bf16            whether the CPU says that it computes bf16
 crash           an exception in the middle of a run that is nobody's fault, to see what a traceback shows
 """
 
@@ -45,6 +46,10 @@ def let_in(faults: dict) -> None:
         RunStore._take_over = lambda *_: None
     if "host" in faults:
         _live_elsewhere(faults["host"], faults["lease_s"])
+    if "bf16" in faults:
+        from infer_app import machine
+
+        machine.BF16_FLAGS = frozenset({"fpu", "fp"} if faults["bf16"] else ())  # a flag that every CPU has, or none
     if "lost_read" in faults:
         _lose_connection(faults["lost_read"])
     if "max_pages" in faults:

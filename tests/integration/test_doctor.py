@@ -1,6 +1,7 @@
 """`infer doctor` ends with the code that `infer run` would end with, and names each failure once."""
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 import tomlkit
@@ -115,6 +116,12 @@ def test_doctor_names_the_query_that_lists_the_images(lab, monkeypatch):
     monkeypatch.delenv("INFER_SOURCE__TABLE")
     assert findings(project, "source")[0][0].startswith("the query of [source]: latest images on")
     assert findings(project, "locations") == [("2 checked, all are allowed", "", 0)]
+
+
+def test_doctor_finds_images_of_today(lab):
+    project, today = lab(), datetime.now(UTC)
+    project.write("INSERT INTO shots SELECT id, location, ? FROM infer_images", str(today.date()))
+    assert findings(project, "source")[0][0] == f"shots: latest images on {today.date()}; days begin in UTC"
 
 
 def test_doctor_without_a_model_says_so_once(project):

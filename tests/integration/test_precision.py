@@ -1,6 +1,11 @@
 """The precision of a run, through the real command, on a CPU that computes bf16 or on one that does not."""
 
+import json
+from datetime import UTC, date, datetime
+
 import pytest
+import torch
+from torch import nn
 
 from infer_app.machine import computes_bf16
 from tests.support.networks import ChannelMeans, save
@@ -49,6 +54,43 @@ def test_a_day_that_began_in_half_precision_is_finished_in_it(project):
 
 
 @needs_bf16
+def test_all_that_shows_a_result_says_its_precision(project):
+    report = run(project, "--precision", "half", "--report")
+    assert (report["variant"], report["precision"]) == (BF16, "half")
+    assert f"colors runs as {BF16} (half precision)" in project.errors
+    page = project.folder / "reports" / f"{DATE}-colors.html"
+    assert f"{BF16} (half precision)" in page.read_text()
+    written = json.loads(page.with_suffix(".json").read_text())
+    assert [written[key]["precision"] for key in ("run", "speed")] == ["half", "half"]
+    day = ("--date", DATE)
+    rows = project.infer_json("predictions", *day)["predictions"]
+    assert {(row["variant"], row["precision"]) for row in rows} == {(BF16, "half")}
+    assert f"{DATE}, half precision" in project.infer("predictions", *day)
+    assert project.infer("predictions", *day, "--csv").splitlines()[1].endswith(",half")
+    explained = project.infer("explain", "--image", "1", "--replay")
+    assert f"in variant {BF16} (half precision)" in explained
+    shown = project.infer_json("model", "show", "colors")["variants"]
+    assert {variant: details["precision"] for variant, details in shown.items()} == {
+        "cpu-torchscript": "full",
+        FP32: "full",
+        BF16: "half",
+    }
+    (listed,) = project.infer_json("model", "list")["models"]
+    assert listed["precisions"] == ["full", "half"]
+    project.add_photos(30)  # six more
+    assert "half precision" in project.infer("run", *day, "--lookback", "0").splitlines()[-1]
+    days = (datetime.now(UTC).date() - date.fromisoformat(DATE)).days + 1
+    assert [one["precision"] for one in project.infer_json("status", "--days", str(days))["days"]] == ["half"]
+
+
+def test_full_precision_is_said_too(project):
+    report = run(project)
+    assert report["precision"] == "full"
+    assert "(full precision), " in project.errors
+    assert f"{DATE}, full precision" in project.infer("predictions", "--date", DATE)
+
+
+@needs_bf16
 def test_a_variant_that_keeps_too_few_labels_ends_the_run_with_what_to_do(project, monkeypatch):
     manifest = next((project.folder / "models" / "colors").glob("*/manifest.json"))
     text = manifest.read_text()
@@ -75,3 +117,38 @@ def test_an_unknown_precision_and_a_day_without_images_are_wrong_flags(project):
     assert run(project, "--precision", "quarter", exit_code=2)["error"]
     error = project.infer_json("model", "judge", "colors", "--date", "2020-01-01", exit_code=2)
     assert error["error"] == "there are no images on 2020-01-01"
+
+
+@pytest.fixture
+def slow_project(project) -> Project:
+    """With a network that costs more than everything else."""
+    torch.manual_seed(0)
+    torch.jit.trace(Slow(), torch.zeros(2, 3, 64, 64)).save(str(project.folder / "slow.ts"))
+    flags = ("--recipe", "stretch", "--size", "64", "--mean", "0,0,0", "--std", "1,1,1", "--no-tune")
+    project.infer("model", "build", "slow.ts", "--name", "slow", *flags)
+    return project
+
+
+class Slow(nn.Module):
+    """Three classes, and many multiplications."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 64, 3), *(nn.Conv2d(64, 64, 3) for _ in range(3)))
+
+    def forward(self, pixels):
+        return 8.0 * pixels.mean((2, 3)) + 1e-9 * self.layers(pixels).mean((1, 2, 3)).unsqueeze(1)
+
+
+def test_a_dry_run_says_what_another_precision_would_bring_on_these_very_images(slow_project, monkeypatch):
+    """On a CPU that computes bf16 it is measured; on another one nothing is said of it."""
+    monkeypatch.setenv("INFER_RUN__CHUNK_SIZE", "2")  # so that there are several, by which speed can be judged
+    dry = run(slow_project, "--dry-run", "--model", "slow")
+    trials = [one["trial"] for one in dry["alternatives"] if one["trial"]]
+    assert [trial["precision"] for trial in trials] == (["half"] if computes_bf16() else [])
+    for trial in trials:
+        assert (trial["num_images"], trial["label_agreement"], trial["meets_min_agreement"]) == (24, 1.0, True)
+    assert slow_project.rows("SELECT count(*) FROM infer_runs") == [(0,)]
+    run(slow_project, "--model", "slow", "--limit", "2")  # it has begun in full precision and keeps that
+    dry = run(slow_project, "--dry-run", "--model", "slow")
+    assert [one for one in dry["alternatives"] if one["trial"]] == []

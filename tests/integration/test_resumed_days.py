@@ -40,9 +40,9 @@ def test_each_resumed_day_closes_its_executor(project):
             for day in DAYS:
                 with job.for_day(day) as resumed:
                     assert resumed is not job
-                    (report,) = run_day(resumed, day, stop, Progress(quiet=True))
                     during.append(num_rings() - before)
-                assert (report.predicted, report.day.pending) == (1, 0)
+                (report,) = run_day(job, day, stop, Progress(quiet=True))
+                assert (report.predicted, report.day.pending, report.variant) == (1, 0, other.variant)
                 during.append(num_rings() - before)
     assert during == [2, 1] * len(DAYS)
     assert num_rings() == before

@@ -99,12 +99,12 @@ def test_what_is_being_written_waits_and_what_is_no_image_is_left_out(project):
     (project.photos / "b.jpg").write_bytes(b"half of it")
     put(project, "c.jpg", TODAY + timedelta(days=300))  # the camera's clock is wrong: it counts for today
     os.utime(project.photos / "b.jpg", (time.time() + 2, time.time() + 2))
-    (project.photos / "d.heic").write_bytes(b"x")
+    (project.photos / "d.cr2").write_bytes(b"x")
     run = project.infer_json("run")
     registered = run["registered"]
     assert (registered["added"], registered["later"], registered["unsettled"]) == (2, 1, 1)
-    assert registered["other"] == {".heic": 1}
-    assert "1 .heic" in project.errors
+    assert registered["other"] == {".cr2": 1}
+    assert "1 .cr2" in project.errors
     assert project.rows("SELECT count(*) FROM infer_images WHERE date(added_at) = date('now')") == [(1,)]
 
 

@@ -14,7 +14,7 @@ from infer_app.cli.look.results import shown
 from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.image_history import ModelHistory
 from infer_app.day import Day, parse_date
-from infer_app.domain import FileFacts
+from infer_app.domain import FileFacts, precision_name, with_precision
 from infer_app.errors import most_severe
 from infer_app.locations import shown as shown_location
 from infer_app.reporting.image_report import Explanation, FileNow, Replay, explain, is_same_file, replay
@@ -55,7 +55,7 @@ def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]
                 "model": one.model,
                 "model_id": one.model_id,
                 "state": one.state,
-                "prediction": _without_vector(one.prediction),
+                "prediction": _prediction(one.prediction),
                 "rejection": one.rejection and shown(one.rejection),
                 "run": one.run,
                 "same_file": is_same_file(file, one),
@@ -67,9 +67,11 @@ def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]
     }
 
 
-def _without_vector(prediction: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the row without its vector, which is bytes; vector_dim has its length."""
-    return prediction and {key: value for key, value in prediction.items() if key != "vector"}
+def _prediction(row: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the row with its precision, and without its vector, which is bytes; vector_dim has its length."""
+    if row is None:
+        return None
+    return {key: value for key, value in row.items() if key != "vector"} | {"precision": precision_name(row["variant"])}
 
 
 def _plain(value: object) -> str:
@@ -116,7 +118,7 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
         yield f"predicted{' ' + row['label'] if row['label'] is not None else ''}{score}{vector}"
         yield f"output    {json.dumps(row['output'], ensure_ascii=False)}"
         yield f"file then sha256 {row['sha256'] or 'not recorded'}{_same(is_same_file(file, history))}"
-        yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC in variant {row['variant']}"
+        yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC in variant {with_precision(row['variant'])}"
     if (row := history.rejection) is not None:
         yield f"rejected  {row['reason']} in {row['stage']}, attempt {row['attempts']}: {row['detail']}"
         then = FileFacts(row["size"], row["modified"], row["sha256"])
@@ -125,7 +127,8 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
         yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC"
     if (run := history.run) is not None:
         versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-        yield f"run       {run['id']} on {run['host']}: {run['variant']} by {run['executor']} on {run['device']}"
+        variant = with_precision(run["variant"])
+        yield f"run       {run['id']} on {run['host']}: {variant} by {run['executor']} on {run['device']}"
         yield f"with      {versions}"
 
 

@@ -17,7 +17,7 @@ from infer_app.database.project_database import ProjectDatabase, open_project_da
 from infer_app.database.queries.figures import days_run
 from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.day import Day, each_date, parse_date
-from infer_app.domain import DayCounts, Reason
+from infer_app.domain import DayCounts, Reason, precision_name
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version, short_name
@@ -41,6 +41,7 @@ PREDICTION_FIELDS = (
     "sha256",
     "created_at",
     "date",
+    "precision",
 )
 
 
@@ -55,7 +56,7 @@ def show_predictions(
     with open_project_database(loaded, read_only=True) as project:
         versions = project.day_queries.models_in_use(model)
         rows = (
-            {"date": str(day)} | shown(row)
+            {"date": str(day), "precision": precision_name(row["variant"])} | shown(row)
             for day in (Day.of(one, first.zone) for one in dates)
             for row in project.day_queries.read_current_predictions(day, versions)
         )
@@ -228,7 +229,9 @@ def _print_predictions(rows: Iterator[dict[str, Any]], days: str) -> None:
         )
         for row in shown
     ]
-    show_table(("id", "image", "model", "version", "label", "score"), cells, days)
+    precisions = sorted({row["precision"] for row in shown})
+    title = f"{days}, {' and '.join(precisions)} precision"
+    show_table(("id", "image", "model", "version", "label", "score"), cells, title)
     if more:
         print(f"and {more:,} more: --csv or --json gives all of them")
 

@@ -13,9 +13,9 @@ from rich.text import Text
 from infer_app.cli.look.results import shown
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
-from infer_app.database.queries.day_state import DayStates, judge_day
+from infer_app.database.queries.day_state import DayFacts, DayStates, judge_day
 from infer_app.day import Day, parse_date
-from infer_app.domain import DayCounts, DayState
+from infer_app.domain import DayCounts, DayState, precision_name
 from infer_app.model_names import SHOWN_ID
 from infer_app.plurals import counted
 from infer_app.settings.load import load_settings
@@ -43,7 +43,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                 facts = states.read_facts(day, name, model_id)
                 last = next(iter(facts.runs), None)
                 if facts.counts.eligible or last:
-                    rows.append((day, name, model_id, facts.counts, last, judge_day(facts)))
+                    rows.append((day, name, model_id, facts.counts, last, judge_day(facts), _precision(facts)))
         rows.reverse()  # the newest day first
         gap = project.day_queries.find_gap(today.before(1))
     attention = [str(gap)] if gap else []
@@ -59,10 +59,11 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                 "predicted": counts.predicted,
                 "rejected": counts.rejected,
                 "pending": counts.pending,
+                "precision": precision,
                 "last_run": None if last is None else shown(last),
                 "day_state": asdict(state),
             }
-            for day, name, model_id, counts, last, state in rows
+            for day, name, model_id, counts, last, state, precision in rows
         ]
         print(json.dumps({"days": found, "attention": attention}))
         return
@@ -74,7 +75,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
             *_numbers(counts),
             _remarks(last, state),
         )
-        for day, name, model_id, counts, last, state in rows
+        for day, name, model_id, counts, last, state, _ in rows
     ]
     if cells:
         show_table(("day", "model", "state", "images", "predicted", "rejected", "pending", "remarks"), cells)
@@ -82,6 +83,12 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
         print(f"no images and no runs in the last {counted(days, 'day')}")
     for text in attention:
         print(f"attention: {text}")
+
+
+def _precision(facts: DayFacts) -> str | None:
+    """Return the precision that the day was begun in, None before any prediction."""
+    begun = next((run for run in reversed(facts.runs) if run["predicted"]), None)
+    return precision_name(begun["variant"]) if begun else None
 
 
 def _shown_state(state: DayState, is_in_use: bool, model_id: str) -> Text:

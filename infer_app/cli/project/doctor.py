@@ -19,7 +19,7 @@ from infer_app.database.listing.image_registry import count_images
 from infer_app.database.listing.source import Source
 from infer_app.database.project_database import open_project_database, open_results_database, open_source
 from infer_app.day import Day, parse_date
-from infer_app.domain import ImageRef
+from infer_app.domain import INSTALL_DECODER, ImageRef
 from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, UsageError, most_severe
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
@@ -35,7 +35,7 @@ from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import time_column
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
-from infer_app.versions import find_mismatches, recorded_versions
+from infer_app.versions import find_mismatches, missing_decoders, recorded_versions
 
 LITTLE_DISK_BYTES = 1 << 30
 SAMPLED_IMAGES = 20  # on each node of a cluster
@@ -108,6 +108,9 @@ def _settings(loaded: LoadedSettings) -> Iterator[Finding]:
 def _decoder(_: LoadedSettings) -> Iterator[Finding]:
     fix = "" if has_turbo() else "install libturbojpeg (apt-get install libturbojpeg0): JPEGs decode 1.5 times faster"
     yield Finding("decoder", decoder_name(), fix)
+    if missing := missing_decoders():
+        names = " and ".join(sorted(reason.partition("_")[0].upper() for reason in missing))
+        yield Finding("decoder", f"{names} images are rejected until their decoder is installed", INSTALL_DECODER)
 
 
 def _database(loaded: LoadedSettings) -> Iterator[Finding]:
@@ -128,8 +131,8 @@ def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator
     if is_remote:
         yield Finding("source", f"{source.database.shown_url} is only read")
     zone = loaded.run.time_zone
-    yesterday = Day.of(parse_date("yesterday", zone), zone)
-    nearest = source.nearest_date(yesterday.before(-1))
+    today = Day.of(parse_date("today", zone), zone)
+    nearest = source.latest_date(today) or source.nearest_date(today)  # or the first of those in the future
     described = f"latest images on {nearest}" if nearest else "no images yet"
     fix = "" if nearest else _how_to_list(loaded)
     timeless = source.count_without_time()

@@ -1,9 +1,8 @@
-"""What a run does first: register the new images of the folders that [images] watch names."""
+"""Registers the new images of the folders that [images] watch names; a run begins with it."""
 
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from infer_app.database.listing.image_registry import (
 from infer_app.database.project_database import open_results_database
 from infer_app.day import Day, find_zone
 from infer_app.errors import ModelError, StorageUnavailable
+from infer_app.images.read.roots import look_at_folders
 from infer_app.locations import IMAGE_SUFFIXES
 from infer_app.pipeline.changed_files import STAT_TIMEOUT_S
 from infer_app.plurals import counted
@@ -41,7 +41,7 @@ SETTLED_S = 10.0  # after its last change a file is taken to be complete
 
 @dataclass(slots=True)
 class Registration:
-    """What was registered, or in a dry run would be."""
+    """Counts of files that were registered, or in a dry run would be."""
 
     num_files: int = 0  # images that were found and are not being written
     added: int = 0
@@ -95,18 +95,6 @@ def _check_folders(database: Database, loaded: LoadedSettings) -> None:
         if problem is not None and (problem or has_images_in(database, loaded.path_map.recorded(folder))):
             reason = problem or "is empty, and images in it are registered"
             raise StorageUnavailable(f"{folder}: {reason}", hint)
-
-
-def look_at_folders(folders: Sequence[str]) -> list[str | None]:
-    """Return for each folder why it can't be listed, "" if it is empty, else None."""
-    found: list[str | None] = []
-    for folder in folders:
-        try:
-            with os.scandir(folder) as entries:
-                found.append("" if next(entries, None) is None else None)
-        except OSError as error:
-            found.append(error.strerror or str(error))
-    return found
 
 
 def _images(scans: Sequence[FolderScan], found: Registration, loaded: LoadedSettings) -> Iterator[ImageFile]:

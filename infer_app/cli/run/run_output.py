@@ -6,7 +6,7 @@ import json
 import logging
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -17,14 +17,22 @@ from infer_app.domain import RunReport
 from infer_app.pipeline.run_days import ModelResult, RunSummary
 from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import backfill_command, model_option
-from infer_app.telemetry.summary_line import Forecast, describe_state, node_costs, speed, stage_costs, summary_line
+from infer_app.telemetry.summary_line import (
+    Forecast,
+    describe_nearly_black,
+    describe_state,
+    node_costs,
+    speed,
+    stage_costs,
+    summary_line,
+)
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutput:
-    """What `infer run` and `infer backfill` print at the end."""
+    """Prints the end of `infer run` and `infer backfill`."""
 
     summary: RunSummary
     days: Sequence[Day]
@@ -57,6 +65,9 @@ class RunOutput:
             yield from describe(self.registration, self._backfill)
         if self.summary.gap is not None and isinstance(self.options, RunOptions):
             yield str(self.summary.gap)
+        for result in self.summary.results:
+            if nearly_black := sum(report.nearly_black for report in result.reports):
+                yield describe_nearly_black(nearly_black)
         if self.registration is not None and not self.registration.earlier:
             yield from (text for result in self.summary.results for text in self._about_older(result))
 
@@ -140,7 +151,12 @@ def print_dry_run_summary(
         if len(measured) > 1:
             print(f"{' and '.join(report.model for report in reports)}:")
         if reports[0].selected:
-            _print_costs(reports[0])
+            _print_costs(replace(reports[0], advice=None))
+            for one in reports[0].alternatives:
+                if one.is_advised:
+                    print(f"measured here: {one}")
+                elif one.trial and not one.trial.meets_min_agreement:
+                    print(f"not advised, since {one.trial.min_agreement:.1%} must be kept: {one}")
         for report in reports if reports[0].selected else ():
             name = f"{report.model}: " if len(reports) > 1 else ""
             counts = f"{report.predicted:,} would be predicted, {report.rejected:,} rejected"

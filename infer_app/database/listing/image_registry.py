@@ -37,7 +37,7 @@ class ImageFile(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBatch:
-    """What was done with some images."""
+    """The images of a batch that were new, and those whose file was replaced."""
 
     num_images: int
     new: Sequence[ImageFile]

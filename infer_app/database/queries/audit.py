@@ -18,7 +18,14 @@ from infer_app.domain import Reason
 from infer_app.plurals import counted
 
 # Reasons that are found in the bytes of a file, so its size and checksum must be known.
-READ_REASONS = (Reason.UNSUPPORTED_FORMAT, Reason.TRUNCATED, Reason.CORRUPT, Reason.NON_FINITE_OUTPUT)
+READ_REASONS = (
+    Reason.UNSUPPORTED_FORMAT,
+    Reason.HEIC_DECODER_MISSING,
+    Reason.AVIF_DECODER_MISSING,
+    Reason.TRUNCATED,
+    Reason.CORRUPT,
+    Reason.NON_FINITE_OUTPUT,
+)
 
 
 @dataclass(frozen=True, slots=True)

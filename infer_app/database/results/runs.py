@@ -89,6 +89,17 @@ class RunStore:
             connection.execute(insert(runs), row)
         return run_id
 
+    def change_variant(self, run_id: str, model: RunModel, executor: str, device: str) -> None:
+        """Record that the run continues its day in another variant, the one that the day was begun in."""
+        row = {
+            "variant": model.variant,
+            "executor": executor,
+            "device": device,
+            "throughput": {"passed_over": model.passed_over},
+        }
+        with self._database.write() as connection:
+            connection.execute(update(runs).where(runs.c.id == run_id).values(row))
+
     @contextmanager
     def lease_renewal(self, run_ids: Sequence[str]) -> Iterator[None]:
         """Renew the leases of these runs every RENEW_EVERY_S seconds until the `with` block ends."""
@@ -259,6 +270,7 @@ def _throughput(report: RunReport) -> dict[str, Any]:
         "num_workers": report.num_workers,
         "passed_over": report.passed_over,
         "nodes": report.nodes,
+        "nearly_black": report.nearly_black,
     }
 
 

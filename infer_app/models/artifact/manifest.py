@@ -18,7 +18,13 @@ LABELS_FILE = "labels.txt"
 PREPROCESS_FILE = "preprocess.py"
 GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, size, size, 3) uint8 RGB, decoded by Pillow
 GOLDEN_OUTPUTS_FILE = "golden/outputs.npy"  # (n, num_outputs) float32: the source's outputs for them
-_MODEL_FILES = {"torchscript": "source.ts", "callable": "model.ts"}
+_MODEL_FILES = {
+    "torchscript": ("source.ts",),
+    "callable": ("model.ts",),
+    "onnx": ("source.onnx",),
+    "openvino": ("source.xml", "source.bin"),
+}
+_ADDED = frozenset({"output_name"})  # keys that older manifests don't have
 _REBUILD = "rebuild the model with `infer model build SOURCE --name NAME`, or restore its folder from a backup"
 
 
@@ -35,8 +41,8 @@ class Manifest:
     output: OutputSpec
     num_outputs: int  # per image
     source: str  # as given to build
-    source_kind: str  # torchscript or callable
-    source_sha256: str  # of the file's bytes, or of the callable's code and weights
+    source_kind: str  # torchscript, callable, onnx or openvino
+    source_sha256: str  # of the files' bytes, or of the callable's code and weights
     preprocess: str | None  # package.module:function of a custom recipe
     golden: tuple[str, ...]  # encoded images, relative paths
     tolerance: Tolerance
@@ -45,11 +51,25 @@ class Manifest:
     files: dict[str, str]  # relative path: sha256
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     format: int = FORMAT
+    output_name: str | None = None  # the output that is stored of a network's file that has several
+
+    @property
+    def model_files(self) -> tuple[str, ...]:
+        """Return source.*, the very bytes that were given, or model.ts, which a callable was traced to.
+
+        An ONNX file with external data holds them in its copy.
+        """
+        return _MODEL_FILES[self.source_kind]
 
     @property
     def model_file(self) -> str:
-        """Return source.ts, the very bytes that were given, or model.ts, which a callable was traced to."""
-        return _MODEL_FILES[self.source_kind]
+        """Return the first of `model_files`, which is the only one of TorchScript."""
+        return self.model_files[0]
+
+    @property
+    def has_torchscript(self) -> bool:
+        """Return whether the source is TorchScript, so that torch can run it."""
+        return self.model_file.endswith(".ts")
 
     @property
     def input_spec(self) -> InputSpec:
@@ -65,6 +85,7 @@ class Manifest:
             labels_sha256=self.files.get(LABELS_FILE),
             preprocess=self.preprocess,
             preprocess_sha256=self.files.get(PREPROCESS_FILE),
+            output_name=self.output_name,
         )
 
     def tolerance_of(self, variant: str | None) -> Tolerance:
@@ -73,7 +94,7 @@ class Manifest:
         return Tolerance(**own) if own else self.tolerance
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(asdict(self) | {"recipe": self.recipe.to_json()}, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> Manifest:
@@ -91,7 +112,12 @@ class Manifest:
             raise ModelError(f"{where}: {error}", _REBUILD) from error
 
 
-def model_file_of(source_kind: str) -> str:
+def stored_variant(variant: str) -> str:
+    """Return the variant whose files a variant uses, most often its own: bf16 is the fp32 graph, computed otherwise."""
+    return {"cpu-openvino-bf16": "cpu-openvino-fp32"}.get(variant, variant)
+
+
+def model_files_of(source_kind: str) -> tuple[str, ...]:
     return _MODEL_FILES[source_kind]
 
 
@@ -104,16 +130,19 @@ def model_id(
     labels_sha256: str | None,
     preprocess: str | None,
     preprocess_sha256: str | None,
+    output_name: str | None = None,
 ) -> str:
     """Hash everything that defines the predictions and nothing else: no name, no variant, no timing."""
     defines = {
         "source": source_sha256,
-        "recipe": asdict(recipe),
+        "recipe": recipe.to_json(),
         "input": asdict(input_spec),
         "output": asdict(output),
         "labels": labels_sha256,
         "preprocess": [preprocess, preprocess_sha256],
     }
+    if output_name is not None:  # ids of models without one stay what they were
+        defines["output_name"] = output_name
     canonical = json.dumps(defines, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:ID_LENGTH]
 
@@ -148,7 +177,7 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
             f"{where}: format {version}, this program reads {FORMAT}", "update infer_app, or rebuild the model here"
         )
     known = {item.name for item in fields(Manifest)}
-    if missing := sorted(known - set(data)):
+    if missing := sorted(known - _ADDED - set(data)):
         raise ModelError(f"{where}: missing {', '.join(missing)}", _REBUILD)
     if unknown := sorted(set(data) - known):
         raise ModelError(f"{where}: unknown {', '.join(unknown)}", _REBUILD)
@@ -179,7 +208,7 @@ def _check_values(manifest: Manifest) -> None:
     for path in manifest.files:
         if path.startswith("/") or "\\" in path or ".." in path.split("/"):
             raise ValueError(f"file {path!r} lies outside the artifact")
-    needed = {manifest.model_file, GOLDEN_PIXELS_FILE, GOLDEN_OUTPUTS_FILE, *manifest.golden}
+    needed = {*manifest.model_files, GOLDEN_PIXELS_FILE, GOLDEN_OUTPUTS_FILE, *manifest.golden}
     if missing := sorted(needed - set(manifest.files)):
         raise ValueError(f"no checksum of {', '.join(missing)}")
     if not manifest.golden or not isinstance(manifest.variants, dict):

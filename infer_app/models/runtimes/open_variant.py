@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import socket
+
 import torch
 
+from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.gpu_variants import open_gpu_variant
 from infer_app.models.runtimes.openvino import build_openvino_variant
 from infer_app.models.runtimes.torchscript import build_cpu_variant
-from infer_app.models.runtimes.variants import TORCHSCRIPT, device_of, precision_of
+from infer_app.models.runtimes.variants import TORCHSCRIPT, device_of, missing_for, precision_of
 
 
 def open_variant(
@@ -29,4 +32,6 @@ def open_variant(
         return build_cpu_variant(artifact, **given)
     if device_of(variant) == "cuda":
         return open_gpu_variant(artifact, variant, batch_size, device or "cuda")
+    if why := missing_for(variant):  # a node of a cluster may differ from the machine that planned the run
+        raise ModelError(f"{variant} can't run on {socket.gethostname()}: {why}", "leave such machines out of the run")
     return build_openvino_variant(artifact, variant, num_threads=num_threads, **given)

@@ -190,17 +190,29 @@ def _refuse_other_formats(source: bytes) -> None:
         raise ModelError("the source is a Git LFS pointer, not the model itself", "fetch it: git lfs pull")
     if source.startswith(b"\x80"):
         raise ModelError("the source is a pickle, so a state dict or a checkpoint and not TorchScript", _CALLABLE)
-    if not zipfile.is_zipfile(io.BytesIO(source)):
+    names = _archived(source)
+    if not names:
         raise ModelError("the source is not a TorchScript file", f"{_TRACE}; or {_CALLABLE}")
-    with zipfile.ZipFile(io.BytesIO(source)) as archive:
-        names = ["/" + name.partition("/")[2] for name in archive.namelist()]  # below the archive's own folder
-    if any(name.startswith("/code/") for name in names):
+    if has_code(source):
         return
     if any(name in ("/archive_format", "/models/model.json", "/serialized_exported_program.json") for name in names):
         raise ModelError("the source is a .pt2 archive of torch.export, not TorchScript", f"{_TRACE}; or {_CALLABLE}")
     if "/data.pkl" in names:
         raise ModelError("the source is what torch.save makes, a state dict or checkpoint, not TorchScript", _CALLABLE)
     raise ModelError("the source is a zip file, but not TorchScript", f"{_TRACE}; or {_CALLABLE}")
+
+
+def has_code(source: bytes) -> bool:
+    """Return whether a file has TorchScript code, without loading it."""
+    return any(name.startswith("/code/") for name in _archived(source))
+
+
+def _archived(source: bytes) -> list[str]:
+    """List the files of a zip archive, below its own folder; none if it is not one."""
+    if not zipfile.is_zipfile(io.BytesIO(source)):
+        return []
+    with zipfile.ZipFile(io.BytesIO(source)) as archive:
+        return ["/" + name.partition("/")[2] for name in archive.namelist()]
 
 
 def first_line(error: BaseException) -> str:

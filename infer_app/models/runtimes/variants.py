@@ -82,6 +82,11 @@ def missing_here(variant: str, host: Host) -> str | None:
     return None
 
 
+def first_variant(manifest: Manifest) -> str:
+    """Return the variant that every model of its kind of source has, and that is as exact as the source."""
+    return TORCHSCRIPT if manifest.has_torchscript else OPENVINO_FP32
+
+
 def runnable(manifest: Manifest, device: str = "cpu") -> list[str]:
     """List the variants for a device that this machine can run."""
     return [

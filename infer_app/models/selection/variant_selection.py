@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.domain import precision_name
+from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import Tolerance
 from infer_app.models.runtimes.variants import (
@@ -23,6 +24,7 @@ from infer_app.models.selection.tuning import Speed
 
 AUTO = "auto"
 CPU_PRECISIONS = {"full": "fp32", "half": "bf16", "int8": "int8"}
+TOO_FEW_LABELS = "it changes too many labels"
 
 Missing = Callable[[str, Mapping[str, Any]], str | None]
 
@@ -111,26 +113,48 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
         has_some = any(device_of(variant) == "cuda" for variant in manifest.variants)
         return ModelError(
             f"{manifest.name}: no variant can run on a GPU here ({reasons})",
-            "fix that, or let --device auto take the CPU"
-            if has_some
-            else f"make one on the machine with the GPU: {_build_command(manifest, 'trt')}",
+            "fix that, or let --device auto take the CPU" if has_some else _how_to_make(manifest, "trt"),
         )
     precision, name = requested_precision(manifest, request), manifest.name
+    if request.resume_variant:
+        return _no_variant_to_resume(manifest, request.resume_variant, precision, passed_over)
     hints = {
         "bf16": f"`infer model judge {name}` adds it on a CPU that computes bf16; or take --precision full",
         "int8": f"`infer model build SOURCE --name {name} --calibrate PATH` makes it; or take --precision full",
     }
     is_made = any(precision_of(variant) == precision for variant in manifest.variants if variant in PRECISIONS)
     hint = "fix that, or choose the other precision yourself with --variant"
-    if request.resume_variant is None and not is_made:
+    if not is_made:
         hint = hints.get(precision, hint)
     elif request.precision in ("half", "int8"):
-        hint = f"`infer model show {name}` prints what it changes; take --precision full, or choose it with --variant"
+        is_unfit = TOO_FEW_LABELS in passed_over.values()
+        show = f"`infer model show {name}` prints what it changes; take --precision full, or choose it with --variant"
+        hint = show if is_unfit else "run it on a machine that can; or take --precision full for days not begun yet"
     return ModelError(f"{manifest.name}: no {precision} variant can run here ({reasons})", hint)
 
 
-def _build_command(manifest: Manifest, variant: str) -> str:
-    return f"`infer model build SOURCE --name {manifest.name} --variant {variant}`"
+def _no_variant_to_resume(
+    manifest: Manifest, variant: str, precision: str, passed_over: Mapping[str, str]
+) -> PrecisionUnavailable:
+    why = passed_over.get(variant, "the model here does not have it")
+    keeps_too_few = why == TOO_FEW_LABELS
+    return PrecisionUnavailable(
+        f"{manifest.name}: the day was begun in {precision_name(variant)} precision, which it keeps, and no "
+        f"{precision} variant can run here ({variant}: {why})",
+        f"--variant {variant} finishes it nevertheless"
+        if keeps_too_few
+        else f"finish it by the same command on a machine that runs {variant}; its images stay pending until then",
+    )
+
+
+def _how_to_make(manifest: Manifest, variant: str) -> str:
+    if manifest.has_torchscript:
+        command = f"`infer model build SOURCE --name {manifest.name} --variant {variant}`"
+        return f"make it on the machine with the GPU: {command}"
+    return (
+        f"{manifest.source} has variants for a CPU only: leave out --variant and --device, or build from the Python "
+        "callable that makes the module"
+    )
 
 
 def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Missing) -> str:
@@ -139,7 +163,7 @@ def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Mis
         if variant in GPU_VARIANTS:
             raise ModelError(
                 f"{manifest.name} has no variant {variant!r}",
-                f"make it on the machine with the GPU: {_build_command(manifest, variant)}",
+                _how_to_make(manifest, variant),
             )
         raise UsageError(
             f"{manifest.name} has no variant {variant!r}", f"it has {', '.join(manifest.variants)}; or auto"
@@ -160,7 +184,9 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     if why := _other_precision(manifest, variant, request):
         return why
     if variant in (OPENVINO_BF16, OPENVINO_INT8):
-        return None if details.get("meets_bar") else "it changes too many labels"
+        return None if details.get("meets_bar") else TOO_FEW_LABELS
+    if not details.get("meets_bar", True):  # of a GPU, which may not have been judged
+        return TOO_FEW_LABELS
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 
 

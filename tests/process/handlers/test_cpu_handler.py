@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
@@ -144,6 +145,15 @@ def test_a_broken_file_takes_no_row_from_its_neighbours(handlers, photos, tmp_pa
     assert result.predictions == process(handler, *good).predictions
     facts = {broken.ref.image_id: (broken.file.size, broken.file.sha256 is not None) for broken in result.broken}
     assert facts == {"empty": (0, False), "cut": (len(data) // 2, True), "text": (17, True), "gone": (None, False)}
+
+
+def test_images_of_16_bits_that_use_12_are_counted(handlers, photos, tmp_path):
+    for name, most in (("dim", 4095), ("bright", 65535)):
+        grey = np.linspace(0, most, 400).astype(np.uint16).reshape(20, 20)
+        Image.fromarray(grey).save(tmp_path / f"{name}.png")
+    refs = [ImageRef(name, str(tmp_path / f"{name}.png")) for name in ("dim", "bright")]
+    result = process(handlers(ChannelMeans), photos["1"], *refs)
+    assert (len(result.predictions), result.num_dim) == (3, 1)
 
 
 def test_an_all_broken_chunk_never_reaches_the_model(handlers, tmp_path):

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.domain import Alternative
+from infer_app.domain import Alternative, PrecisionTrial
 from infer_app.telemetry.bottleneck import (
     DATABASE,
     STORAGE,
@@ -11,6 +11,7 @@ from infer_app.telemetry.bottleneck import (
     compute_speedup,
     display_name,
     find_bottleneck,
+    rank,
     rate_limits,
 )
 
@@ -49,7 +50,7 @@ def test_a_model_with_threads_keeps_its_worker_for_less_time_and_the_cores_for_t
 
 def test_nothing_measured_is_no_limit():
     nothing = Cost({}, {}, 2, 2)
-    assert (rate_limits(nothing), find_bottleneck(nothing), advise(nothing, [INT8])) == ({}, None, None)
+    assert (rate_limits(nothing), find_bottleneck(nothing), advise(rank(nothing, [INT8]))) == ({}, None, None)
 
 
 @pytest.mark.parametrize(
@@ -86,20 +87,28 @@ def test_a_gain_ends_where_the_next_resource_limits():
 
 def test_the_best_alternative_is_named():
     decoding = Alternative("scaled decoding: --decode scaled", ("decode",), 1.0, 4.0)
-    assert advise(COST, [decoding, INT8]) == "1.5 × faster overall with int8: --allow-int8"
-    assert advise(COST, [decoding]) == "1.2 × faster overall with scaled decoding: --decode scaled"
+    assert advise(rank(COST, [decoding, INT8])) == "1.5 × faster overall with int8: --allow-int8"
+    assert advise(rank(COST, [decoding])) == "1.2 × faster overall with scaled decoding: --decode scaled"
 
 
 @pytest.mark.parametrize(
     "alternatives", [[], [replace(INT8, ms=13.5)], [replace(INT8, ms=20.0)], [replace(INT8, instead_of=0.0)]], ids=str
 )
 def test_without_a_measured_gain_nothing_is_said(alternatives):
-    assert advise(COST, alternatives) is None
+    assert advise(rank(COST, alternatives)) is None
+
+
+def test_a_precision_that_changes_too_many_labels_is_told_and_not_advised():
+    trial = PrecisionTrial("int8", "cpu-openvino-int8", 256, 0.91, 0.98, 0.2, 0.4, 0.97, False)
+    decoding = Alternative("scaled decoding", ("decode",), 1.0, 4.0)
+    ranked = rank(COST, [decoding, replace(INT8, trial=trial)])
+    assert [(one.trial, one.is_advised) for one in ranked] == [(trial, False), (None, True)]
+    assert advise(ranked) == "1.2 × faster overall with scaled decoding"
 
 
 @pytest.mark.parametrize("cost", [waiting(read=15.0), waiting(write=40.0)])
 def test_a_cheaper_model_helps_neither_storage_nor_database(cost):
-    assert advise(cost, [INT8]) is None
+    assert advise(rank(cost, [INT8])) is None
 
 
 def test_stages_are_named_as_verbs():

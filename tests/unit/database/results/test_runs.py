@@ -150,6 +150,7 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, run_store):
     assert (row["images_per_second"], row["limit_images_per_second"]) == (3.3, 5.0)
     assert row["throughput"] == {
         "steady_images_per_second": 4.0,
+        "nearly_black": 0,
         "share_of_limit": 0.8,
         "limits": {"cores": 5.0, "database": 9.0},
         "limited_by": "decode",
