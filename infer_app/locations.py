@@ -16,7 +16,21 @@ HTTP_PORTS = {"http": 80, "https": 443}
 PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "az": ("adlfs", "azure"), "abfs": ("adlfs", "azure")}
 SCHEMES = (*HTTP_PORTS, *PACKAGES)
 
-IMAGE_SUFFIXES = (".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff")
+IMAGE_SUFFIXES = (
+    ".jpg",
+    ".jpeg",
+    ".jpe",
+    ".jfif",
+    ".png",
+    ".webp",
+    ".bmp",
+    ".gif",
+    ".tif",
+    ".tiff",
+    ".heic",
+    ".heif",
+    ".avif",
+)
 
 _MAX_ESCAPES = 3  # no file name needs %2525252e
 _HTTP = re.compile(

@@ -9,10 +9,13 @@ import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.util import find_spec
 from pathlib import Path
 
 from infer_app import __version__
+from infer_app.domain import DECODER_MODULES, TRANSIENT_REASONS, Reason
 
 PROC = Path("/proc")
 DISTRIBUTION = "infer_app"
@@ -25,6 +28,7 @@ RECORDED = {
     "numpy": ("numpy",),
     "pillow": ("Pillow",),
     "pyturbojpeg": ("PyTurboJPEG",),
+    "pi_heif": ("pi-heif",),
     "nvimgcodec": ("nvidia-nvimgcodec-cu12",),
     "torch_tensorrt": ("torch-tensorrt",),
     "tensorrt": TENSORRT,
@@ -58,6 +62,17 @@ def installed_version(distribution: str) -> str | None:
     with suppress(PackageNotFoundError):
         return version(distribution)
     return None
+
+
+@cache
+def missing_decoders() -> frozenset[Reason]:
+    """Return the reasons that stand for a decoder which is not installed here."""
+    return frozenset(reason for reason, module in DECODER_MODULES.items() if find_spec(module) is None)
+
+
+def retried_reasons() -> frozenset[Reason]:
+    """Return the reasons for which a later run tries again: the transient ones, and decoders that are here by now."""
+    return TRANSIENT_REASONS | (DECODER_MODULES.keys() - missing_decoders())
 
 
 def find_mismatches(requirements: Iterable[str] | None = None) -> Iterator[Mismatch]:

@@ -10,13 +10,15 @@ from statistics import mean, median
 
 from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_state import is_unusual
-from infer_app.domain import TRANSIENT_REASONS, DayCounts, DayState, Reason
+from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, DayCounts, DayState, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.plurals import counted
 from infer_app.reporting.drift import SURE, Drift, z_score
 from infer_app.reporting.missing_prediction import backfill_command, model_option
 from infer_app.reporting.run_figures import RunFigures
 from infer_app.telemetry.printable import percent
+from infer_app.telemetry.summary_line import describe_nearly_black
+from infer_app.versions import retried_reasons
 
 NUM_RUNS = 7  # whose median rate a rate is compared with
 SLOWER = 0.8  # of the median rate
@@ -69,6 +71,7 @@ class Situation:
     day_state: DayState
     older_days: DateRange | None = None  # of the older pending images
     gap: ArrivalGap | None = None  # if images have stopped coming
+    nearly_black: int = 0  # images of 16 bits that use at most 12
 
 
 def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Drift | None) -> tuple[Change, ...]:
@@ -152,6 +155,8 @@ def _steps(of: Situation) -> Iterator[Step]:
         yield Step("More images were rejected than --max-rejected allows: see why", f"infer rejects {options}")
     elif of.reasons:
         yield Step(_about_rejections(of), f"infer rejects {options}")
+    if of.nearly_black:
+        yield Step(describe_nearly_black(of.nearly_black))
     if of.labels_moved:
         yield Step("The labels have changed by more than chance: check the labels and photos below")
     if of.advice:
@@ -160,13 +165,16 @@ def _steps(of: Situation) -> Iterator[Step]:
 
 def _about_rejections(of: Situation) -> str:
     reasons, options = of.reasons, f"--date {of.date} --model {shlex.quote(of.model)}"
-    transient = sum(count for reason, count in reasons.items() if reason in TRANSIENT_REASONS)
+    retried = retried_reasons()
+    transient = sum(count for reason, count in reasons.items() if reason in retried)
+    undecoded = sum(count for reason, count in reasons.items() if reason in DECODER_MODULES and reason not in retried)
     refused = Reason.LOCATION_NOT_ALLOWED.value
     outside = reasons.get(refused, 0)
-    final = sum(reasons.values()) - transient - outside
+    final = sum(reasons.values()) - transient - undecoded - outside
     texts = {
         "rejected for content: fix or remove the files": final,
         f"rejected for location: correct it, or allow it and run `infer retry {options} --reason {refused}`": outside,
+        f"rejected for want of a decoder: `{INSTALL_DECODER}`, then run again": undecoded,
         "rejected for now: the next run retries them": transient,
     }
     return "; ".join(f"{count:,} {what}" for what, count in texts.items() if count)

@@ -14,14 +14,13 @@ from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_queries import StoredFailure
 from infer_app.database.queries.image_history import ModelHistory, read_history
 from infer_app.day import Day, find_zone
-from infer_app.domain import Broken, FileFacts, ImageRef, Prediction, Reason
+from infer_app.domain import Broken, FileFacts, ImageRef, Prediction, Reason, precision_name
 from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.locations import is_local
 from infer_app.locations import shown as shown_location
 from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts
-from infer_app.models.runtimes.variants import precision_of
 from infer_app.pipeline.chunking import chunks_of
 from infer_app.pipeline.execution_plan import plan_run
 from infer_app.pipeline.executors import open_executor, read_limits
@@ -231,8 +230,7 @@ def _with_variant(loaded: LoadedSettings, artifact: Artifact, variant: str) -> t
     try:
         plan_run(wanted, artifact)
     except (ModelError, UsageError) as error:
-        precision = {"fp32": "full", "int8": "int8"}.get(precision_of(variant), "half")
-        return _changed(wanted, variant="auto", precision=precision), error.message
+        return _changed(wanted, variant="auto", precision=precision_name(variant)), error.message
     return wanted, None
 
 

@@ -16,7 +16,15 @@ from itertools import islice
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_queries import PendingDays, PendingImage, StoredFailure
 from infer_app.day import MAX_DAYS, MAX_YEAR, Day, parse_date
-from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, ImageRef, Reason
+from infer_app.domain import (
+    DECODER_MODULES,
+    INSTALL_DECODER,
+    MAX_ATTEMPTS,
+    TRANSIENT_REASONS,
+    Broken,
+    ImageRef,
+    Reason,
+)
 from infer_app.errors import InferError, StorageUnavailable
 from infer_app.images.read.read_image import ReadLimits, refused_among
 from infer_app.pipeline.changed_files import STAT_TIMEOUT_S
@@ -24,6 +32,7 @@ from infer_app.pipeline.executors import read_limits
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.outage_guard import how_to_allow
 from infer_app.settings.load import LoadedSettings
+from infer_app.versions import retried_reasons
 from infer_app.workers.isolated_call import run_in_process
 
 Version = tuple[str, str]  # name and id of a model
@@ -58,7 +67,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class NextRun:
-    """What the next `infer run` covers: its models, or why it has none, and its days."""
+    """The models and days of the next `infer run`, or why no run is possible."""
 
     models: tuple[Version, ...]
     error: InferError | None  # why no run is possible
@@ -147,9 +156,12 @@ def explain_image(
         return _no_model(next_run.error)
     if day is None:
         return Cause(Why.NO_TIME, "it has no time, so no run covers it", None, f"give it a time in {time_column}")
-    if failure is not None and is_final(failure) and not is_replaced:
-        return _rejected(image_id, failure, refusal)
     of_day = explain_days(next_run, day, day)
+    if failure is not None and is_final(failure) and not is_replaced:
+        if failure.reason in DECODER_MODULES:
+            message = f"{_describe(failure)}; no run tries it again before its decoder is installed"
+            return Cause(Why.REJECTED, message, of_day.command, INSTALL_DECODER)
+        return _rejected(image_id, failure, refusal)
     if refusal is not None:
         return Cause(Why.NOT_ALLOWED, f"its location is not allowed: {refusal.detail}", of_day.command, refusal.fix)
     if failure is None:
@@ -195,9 +207,9 @@ def model_option(model: str | None) -> str:
 
 def is_final(failure: StoredFailure) -> bool:
     """Return whether no run tries the image again, as `conditions.is_settled` has it in SQL."""
-    if failure.reason not in TRANSIENT_REASONS:
+    if failure.reason not in retried_reasons():
         return True
-    return failure.reason != Reason.NOT_FOUND and failure.attempts >= MAX_ATTEMPTS
+    return failure.reason in TRANSIENT_REASONS - {Reason.NOT_FOUND} and failure.attempts >= MAX_ATTEMPTS
 
 
 def _no_model(error: InferError) -> Cause:
@@ -216,7 +228,8 @@ def _rejected(image_id: str, failure: StoredFailure, refusal: Refusal | None) ->
 def _describe(failure: StoredFailure) -> str:
     detail = f" ({failure.detail})" if failure.detail else ""
     if failure.reason not in TRANSIENT_REASONS:
-        return f"rejected as {failure.reason}{detail}"
+        found = ", and its decoder is installed now" if failure.reason in retried_reasons() else ""
+        return f"rejected as {failure.reason}{detail}{found}"
     if failure.reason == Reason.NOT_FOUND:  # each run that covers the day looks again
         return f"{failure.reason}{detail}"
     return f"{failure.reason}{detail}, tried {failure.attempts} of {MAX_ATTEMPTS} times"

@@ -15,7 +15,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from infer_app.domain import DayCounts, Reason
+from infer_app.domain import DayCounts, Reason, with_precision
 from infer_app.locations import shown as shown_location
 from infer_app.plurals import counted
 from infer_app.reporting import charts
@@ -37,6 +37,8 @@ MEANINGS = {
     Reason.TOO_LARGE_BYTES: "more bytes than allowed",
     Reason.TOO_MANY_PIXELS: "more pixels than allowed",
     Reason.UNSUPPORTED_FORMAT: "not an image of a supported format",
+    Reason.HEIC_DECODER_MISSING: "HEIC, whose decoder is not installed",
+    Reason.AVIF_DECODER_MISSING: "AVIF, whose decoder is not installed",
     Reason.TRUNCATED: "the file ends early",
     Reason.CORRUPT: "damaged data",
     Reason.DECODE_TIMEOUT: "decoding took too long",
@@ -162,7 +164,7 @@ def _environment(report: DayReport) -> dict[str, str]:
     known = {"model": f"{report.model} {report.model_id}", "day": f"{report.date} in {report.time_zone}"}
     if (run := report.run) and (speed := report.speed):
         known |= {"run": run.run_id, "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC", "host": run.host}
-        known |= {"variant": run.variant, "executor": f"{run.executor} on {run.device}"}
+        known |= {"variant": with_precision(run.variant), "executor": f"{run.executor} on {run.device}"}
         known |= {"workers": f"{speed.num_workers} on {counted(speed.num_cores, 'core')}"} if speed.num_workers else {}
         known |= {f"node {node}": costs for node, costs in node_costs(speed).items()}
         known |= run.versions

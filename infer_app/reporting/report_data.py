@@ -13,7 +13,7 @@ from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.day_state import DayStates, judge_day
 from infer_app.database.queries.figures import Figures, RejectedImage, ScoredImage
 from infer_app.day import Day
-from infer_app.domain import DayCounts, DayState, RunReport
+from infer_app.domain import DayCounts, DayState, RunReport, precision_name
 from infer_app.locations import shown
 from infer_app.reporting.advice import Before, Change, Situation, Step, changes, steps
 from infer_app.reporting.drift import Drift, MovedLabel, drift, moved_labels
@@ -94,6 +94,8 @@ class DayReport:
         found = asdict(self)
         for image in (*found["rejected"], *found["least"], *found["most"]):
             image["location"] = shown(image["location"])
+        for run in filter(None, (found["run"], found["speed"], *found["runs"])):
+            run["precision"] = precision_name(run["variant"])
         return found
 
 
@@ -133,6 +135,7 @@ def gather(
         labels_moved=moved is not None and moved.is_notable,
         day_state=day_state,
         gap=gap,
+        nearly_black=speed.nearly_black if speed else 0,
     )
     return DayReport(
         date=day.date,

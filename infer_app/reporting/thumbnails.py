@@ -12,12 +12,11 @@ from PIL import Image, ImageFile
 
 from infer_app.domain import Reason
 from infer_app.errors import InferError
-from infer_app.images.decode.decoder import rgb_of
+from infer_app.images.decode.decoder import open_image, rgb_of
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.workers.isolated_call import run_in_process
 
-FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
 SIZE = 160  # pixels, the longer side
 QUALITY = 72
 MAX_BYTES = 16_000  # of one; a larger one is encoded again at a lower quality
@@ -87,7 +86,7 @@ def thumbnails_of(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str
 def _thumbnail(location: str, limits: ThumbnailLimits) -> bytes | None:
     try:
         data = read_image(location, limits.read).data
-        with Image.open(io.BytesIO(data), formats=FORMATS) as image:
+        with open_image(data) as image:
             if image.width * image.height > limits.max_pixels:
                 return None
             return _as_jpeg(_small(image))

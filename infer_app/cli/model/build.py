@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Collection, Mapping
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from infer_app.cli.model.model import models_folder, print_progress, recipe_as_text
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
@@ -15,17 +16,19 @@ from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
 from infer_app.cli.terminal.options import BuildOptions
 from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
+from infer_app.images.decode.depth import parse_depth
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.calibration import Calibration
-from infer_app.models.build.model_source import make_module
+from infer_app.models.build.model_source import kind_of, make_module, read_facts
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.selection.tuning import load_tuning
+from infer_app.models.sources.source_facts import Fact, describe
 from infer_app.pipeline.execution_plan import measure_speeds
 from infer_app.pipeline.measurement import measure_layouts
 from infer_app.plurals import counted
@@ -41,7 +44,15 @@ def build(options: BuildOptions) -> None:
         load_settings(options.config)  # without a project there is no database that could record it
     calibration = _calibration(options)
     gpu = _gpu_variants(options, describe_host())
-    request = _build_request(options)
+    facts = read_facts(options.source, options.output_name).taken(options.given_values())
+    if facts:
+        print_progress(f"taken from {options.source}: {describe(facts)}")
+    request = _build_request(options, facts)
+    if by_default := _taken_by_default(request, facts.keys() | options.given):
+        print_progress(
+            f"taken by default: {', '.join(by_default)}; `infer model check {request.name} --against "
+            "package.module:function --images FOLDER` compares with your own code"
+        )
     started = time.monotonic()
     with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
         artifact = build_model(request, models_folder(options.config))
@@ -49,7 +60,7 @@ def build(options: BuildOptions) -> None:
         artifact = add_variants(artifact, calibration, print_progress)
         if gpu:
             make = partial(make_module, options.source, options.weights)
-            artifact = add_gpu_variants(artifact, gpu, make, BuildTarget.local(), print_progress)
+            artifact = add_gpu_variants(artifact, gpu, make, BuildTarget.local(), print_progress, calibration)
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), print_progress)
@@ -75,13 +86,14 @@ def make_recipe(options: BuildOptions) -> Recipe:
     """Return the recipe with its defaults filled in. Raises UsageError for options that don't belong to it."""
     if options.decode not in ("exact", "scaled", "gpu"):
         raise UsageError(f"--decode {options.decode!r} is not known", "it is exact, scaled or gpu")
+    depth = _depth(options)
     if options.preprocess is not None:
         if options.decode != "exact":
             raise UsageError(
                 f"--decode {options.decode} does not go with --preprocess: your function gets the whole picture",
                 "leave --decode out",
             )
-        return Recipe("custom", options.size, interpolation=options.interpolation, exif=options.exif)
+        return Recipe("custom", options.size, interpolation=options.interpolation, exif=options.exif, depth=depth)
     kind = options.recipe
     if kind not in ("resize-crop", "crop-resize", "stretch"):
         raise UsageError(f"no recipe {kind!r}", "there are resize-crop, crop-resize and stretch")
@@ -92,7 +104,17 @@ def make_recipe(options: BuildOptions) -> Recipe:
     _check_crop(options)
     resize = _resize(options) if kind == "resize-crop" else None
     crop = (options.crop if options.crop is not None else 0.875) if kind == "crop-resize" else None
-    return Recipe(kind, options.size, resize, crop, options.interpolation, options.exif, options.decode)
+    return Recipe(kind, options.size, resize, crop, options.interpolation, options.exif, options.decode, depth)
+
+
+def _depth(options: BuildOptions) -> str:
+    try:
+        return parse_depth(options.depth)
+    except ValueError:
+        known = (
+            "it is full, window:LOW,HIGH with whole numbers up to 65535, or percentile:LOW,HIGH with numbers up to 100"
+        )
+        raise UsageError(f"--depth {options.depth!r} is not known", f"{known}; LOW is less than HIGH") from None
 
 
 def _check_crop(options: BuildOptions) -> None:
@@ -113,7 +135,16 @@ def _resize(options: BuildOptions) -> int:
     return int(options.size / (0.875 if options.crop_pct is None else options.crop_pct))  # timm rounds it down
 
 
-def _build_request(options: BuildOptions) -> BuildRequest:
+def _taken_by_default(request: BuildRequest, stated: Collection[str]) -> list[str]:
+    """Return what neither the user nor the source says of the preprocessing, where a wrong guess gives no error."""
+    needed = ["recipe"] if request.preprocess is None else []
+    needed += ["mean", "std"] if request.input != "uint8-nhwc" else []
+    return [name for name in needed if name not in stated]
+
+
+def _build_request(options: BuildOptions, facts: Mapping[str, Fact]) -> BuildRequest:
+    """Return the request, in which the file's facts take the place of defaults."""
+    options = replace(options, **{option: fact.value for option, fact in facts.items() if option != "labels"})
     return BuildRequest(
         source=options.source,
         name=options.name,
@@ -125,6 +156,8 @@ def _build_request(options: BuildOptions) -> BuildRequest:
         **_normalisation(options),
         output=OutputSpec(options.output, options.activation, options.threshold, options.top_k, options.vector_dtype),
         golden=options.golden,
+        label_names=facts["labels"].value if "labels" in facts else (),
+        output_name=options.output_name,
     )
 
 
@@ -154,7 +187,7 @@ def _gpu_variants(options: BuildOptions, host: Host) -> list[str]:
     Raises UsageError for an unknown variant and ModelError for one that can't be built on this machine.
     """
     names = [name.strip() for given in options.variant or () for name in given.split(",") if name.strip()]
-    return check_gpu_variants(names, "torchscript" if Path(options.source).is_file() else "callable", host)
+    return check_gpu_variants(names, kind_of(options.source), host)
 
 
 def _calibration(options: BuildOptions) -> Calibration | None:
@@ -185,6 +218,8 @@ def _print_built(artifact: Artifact) -> None:
     print(f"recipe: {recipe_as_text(manifest)}")
     golden = counted(len(manifest.golden), "golden image")
     print(f"{counted(manifest.num_outputs, 'output')} per image; verified on {golden} before every run")
+    if reference := manifest.built_with.get("reference"):
+        print(f"the golden outputs were computed by {reference}")
     show_variants(manifest)
     show_requirements(manifest)
     show_decoding(manifest)

@@ -37,8 +37,6 @@ def judge(options: JudgeOptions) -> None:
         print(json.dumps({"min_agreement": min_agreement, "variants": found}))
         return
     show_variants(open_artifact(artifact.folder).manifest)
-    for name in (name for name, (_, meets_bar) in judged.items() if not meets_bar):
-        print(f"{name} keeps less than {min_agreement:.1%}: no run takes it by itself")
 
 
 def _sample(loaded: LoadedSettings, day: Day, count: int) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.database.project_database import read_in_use
+from infer_app.domain import precision_name
 from infer_app.errors import InferError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
@@ -29,7 +30,10 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     artifact = find_model(name, config)
     manifest, tunings = artifact.manifest, load_all(artifact.folder)
     if as_json:
-        print(json.dumps(json.loads(manifest.to_json()) | {"tuning": [asdict(tuning) for tuning in tunings]}, indent=2))
+        found = json.loads(manifest.to_json()) | {"tuning": [asdict(tuning) for tuning in tunings]}
+        for variant, details in found["variants"].items():
+            details["precision"] = precision_name(variant)
+        print(json.dumps(found, indent=2))
         return
     print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
     outputs = counted(manifest.num_outputs, "output")
@@ -53,7 +57,7 @@ def print_progress(text: str) -> None:
 
 
 def recipe_as_text(manifest: Manifest) -> str:
-    given = {key: value for key, value in asdict(manifest.recipe).items() if value is not None}
+    given = {key: value for key, value in manifest.recipe.to_json().items() if value is not None}
     text = ", ".join(f"{key} {value}" for key, value in given.items())
     return f"{text}; mean {manifest.mean}, std {manifest.std}"
 

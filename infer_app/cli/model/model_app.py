@@ -15,6 +15,7 @@ from infer_app.cli.terminal.options import (
     Json,
     JudgeOptions,
     ModelName,
+    ModelToRemove,
     ModelToUse,
     with_options,
 )
@@ -79,7 +80,7 @@ def model_use(model: ModelToUse, as_json: Json = False, config: Config = None) -
 
 @model_app.command("remove")
 def model_remove(
-    model: ModelName,
+    model: ModelToRemove,
     force: Annotated[
         bool, typer.Option("--force", help="Also remove the version in use, if it is the only one of its name.")
     ] = False,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from infer_app.cli.terminal.output import show_table
+from infer_app.domain import precision_name
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.build.decoding_agreement import describe_agreement
-from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.selection.tuning import Tuning
 from infer_app.models.verification.golden import Parity
 from infer_app.plurals import counted
@@ -16,19 +17,26 @@ from infer_app.plurals import counted
 def show_variants(manifest: Manifest) -> None:
     """Show how far each variant is from the fp32 source, on the golden and on the calibration images."""
     rows = [
-        (variant, *_parity_cells("golden" if images == "parity" else "judged", details[images]))
+        (
+            variant,
+            precision_name(variant),
+            *_parity_cells("golden" if images == "parity" else "judged", details[images]),
+        )
         for variant, details in manifest.variants.items()
         for images in ("parity", "calibration")
         if images in details
     ]
-    columns = ("variant", "against the source on", "labels kept", "worst cosine", "worst difference", "score differs")
-    show_table(columns, rows)
+    differences = ("labels kept", "worst cosine", "worst difference", "score differs")
+    show_table(("variant", "precision", "against the source on", *differences), rows)
     if any("calibration" in details for details in manifest.variants.values()):
         print(
             "Judged images are your own; no variant was fitted to them. Golden images are few and may be synthetic. "
             "The best label's score differs by no more than the first figure on 99 % of the images, and by the second "
             "at worst."
         )
+    for variant, details in manifest.variants.items():
+        if not details.get("meets_bar", True):
+            print(f"{variant} keeps less than {details.get('min_agreement', 1.0):.1%}: no run takes it by itself")
 
 
 def show_requirements(manifest: Manifest) -> None:
@@ -44,7 +52,7 @@ def show_decoding(manifest: Manifest) -> None:
     """Print what decoding changes for a model that does not decode exactly."""
     decode = manifest.recipe.decode
     if decode != "exact":
-        found = manifest.variants.get(TORCHSCRIPT, {}).get(decode)
+        found = manifest.variants.get(first_variant(manifest), {}).get(decode)
         print(describe_agreement(Parity(**found) if found else None, manifest.output.kind, decode))
 
 

@@ -23,6 +23,7 @@ from infer_app.database.results.model_versions import (
     take_out_of_use,
 )
 from infer_app.database.results.runs import RunStore
+from infer_app.domain import precision_name
 from infer_app.errors import InferError, ModelError, UsageError
 from infer_app.model_names import plain_name, short_name
 from infer_app.models.artifact.artifact import (
@@ -34,6 +35,7 @@ from infer_app.models.artifact.artifact import (
     scan_artifacts,
     versions_of,
 )
+from infer_app.models.artifact.manifest import Manifest
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import one_line
 
@@ -114,6 +116,7 @@ def list_models(as_json: bool, config: Path | None) -> None:
         keys = ("name", "model_id", "created_at", "source")
         models = [
             {key: getattr(manifest, key) for key in keys}
+            | {"precisions": _precisions(manifest)}
             | _usage(by_version.get((manifest.name, manifest.model_id)), counts)
             for manifest in found
         ]
@@ -128,14 +131,19 @@ def list_models(as_json: bool, config: Path | None) -> None:
         known = by_version.get((manifest.name, manifest.model_id))
         runs_first = manifest.name not in names_in_use and oldest[manifest.name] == manifest.model_id
         use = "from its first run on" if runs_first else _use_as_text(known)
-        built = (f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}", manifest.output.kind)
+        built = (f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}", ", ".join(_precisions(manifest)))
         count = f"{counts.get(manifest.model_id, 0):,}"
-        cells.append((manifest.name, manifest.model_id, use, count, *built, manifest.recipe.kind, manifest.source))
+        made_of = (manifest.output.kind, manifest.recipe.kind, manifest.source)
+        cells.append((manifest.name, manifest.model_id, use, count, *built, *made_of))
     for one in removed:
         count = f"{counts[one.model_id]:,}"
-        cells.append((one.name, one.model_id, _use_as_text(one), count, "not in the folder", "", "", ""))
+        cells.append((one.name, one.model_id, _use_as_text(one), count, "not in the folder", "", "", "", ""))
     if cells:
-        show_table(("model", "id", "in use", "predictions", "built", "output", "recipe", "source"), cells)
+        show_table(("model", "id", "in use", "predictions", "built", "precisions", "output", "recipe", "source"), cells)
+
+
+def _precisions(manifest: Manifest) -> list[str]:
+    return list(dict.fromkeys(map(precision_name, manifest.variants)))
 
 
 def use(wanted: str, as_json: bool, config: Path | None) -> None:

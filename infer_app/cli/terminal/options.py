@@ -22,6 +22,14 @@ Config = Annotated[
 Date = Annotated[
     str, typer.Option("--date", "-d", metavar="DATE", help="The day: today, yesterday or a date such as 2026-11-20.")
 ]
+
+
+def any_date(default: str) -> Any:
+    """Return the option --date of a command that also works without a day; `default` says what it does then."""
+    what = "The day: today, yesterday or a date such as 2026-11-20."
+    return typer.Option("--date", "-d", metavar="DATE", help=f"{what}  [default: {default}]")
+
+
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on standard output and nothing else.")]
 MODEL_HELP = "Name of a model, which means its version in use, or name@id for one version."
 Models = Annotated[
@@ -53,6 +61,10 @@ ModelsOrVersions = Annotated[
     typer.Option("--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP} May be repeated.  [default: all that ran]"),
 ]
 ModelName = Annotated[str, typer.Argument(metavar="NAME[@ID]", help=MODEL_HELP)]
+ModelToRemove = Annotated[
+    str,
+    typer.Argument(metavar="NAME[@ID]", help="Name of a model that has one version, or name@id for one of several."),
+]
 ModelToUse = Annotated[
     str,
     typer.Argument(
@@ -281,12 +293,10 @@ class JudgeOptions:
     """The options of `infer model judge`."""
 
     name: ModelName
-    date: Annotated[str, typer.Option(metavar="DATE", help="Day whose images are used: YYYY-MM-DD, or yesterday.")] = (
-        "yesterday"
-    )
+    date: Date = "yesterday"
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of images, chosen at random.")] = 256
     min_agreement: Annotated[
-        str, typer.Option(metavar="SHARE", help="Share of the labels that a variant must keep for a run to use it.")
+        str, typer.Option(metavar="SHARE", help="Share of the labels that half precision and int8 must keep.")
     ] = "97%"
     as_json: Json = False
     config: Config = None
@@ -299,7 +309,9 @@ class BuildOptions:
     source: Annotated[
         str,
         typer.Argument(
-            metavar="SOURCE", help="A TorchScript file, or package.module:function that returns a torch module."
+            metavar="SOURCE",
+            help="A TorchScript or ONNX file, the .xml of an OpenVINO IR, or package.module:function that returns a "
+            "torch module.",
         ),
     ]
     name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="The model's name.")]
@@ -343,6 +355,13 @@ class BuildOptions:
             help="How JPEGs are decoded; scaled: large ones at a fraction of their size; gpu: by a GPU where possible.",
         ),
     ] = "exact"
+    depth: Annotated[
+        str,
+        typer.Option(
+            metavar="full|window:LOW,HIGH|percentile:LOW,HIGH",
+            help="What of 16 bits becomes 0 to 255; full: the upper 8 bits; percentile: of each image.",
+        ),
+    ] = "full"
     preprocess: Annotated[
         str | None,
         typer.Option(
@@ -370,6 +389,10 @@ class BuildOptions:
         str,
         typer.Option(metavar="classification|embedding|regression|raw", help="What the model's output means."),
     ] = "classification"
+    output_name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For ONNX and OpenVINO: the output that is stored.  [default: the only one]"),
+    ] = None
     activation: Annotated[
         str,
         typer.Option(
@@ -392,10 +415,13 @@ class BuildOptions:
     ] = None
     calibrate: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="Folder of images like those to predict: also build the int8 variant."),
+        typer.Option(
+            metavar="PATH",
+            help="Folder of images like those to predict: also build int8, and judge half precision too.",
+        ),
     ] = None
     min_agreement: Annotated[
-        str, typer.Option(metavar="SHARE", help="Share of the labels that int8 must keep for a run to use it.")
+        str, typer.Option(metavar="SHARE", help="Share of the labels that half precision and int8 must keep.")
     ] = "97%"
     variant: Annotated[
         list[str] | None,
@@ -411,29 +437,47 @@ class BuildOptions:
             help="Put this version in use, as `infer model use NAME` does.  [default: only the first of its name]",
         ),
     ] = False
-    tune: Annotated[bool, typer.Option(help="Measure on this machine how many processes and threads are fastest.")] = (
-        True
-    )
+    tune: Annotated[
+        bool,
+        typer.Option(
+            help="Measure on this machine how many processes and threads are fastest.  [default: yes]",
+            show_default=False,
+        ),
+    ] = True
     as_json: Json = False
     config: Config = None
+    given: frozenset[str] = frozenset()  # names of the options that the user gave, by with_options
+
+    def given_values(self) -> dict[str, Any]:
+        """Return the options that the user gave by name, also those that equal their default."""
+        return {name: getattr(self, name) for name in self.given}
 
 
 def with_options(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:
     """Give a command the fields of the dataclass `options` as its flags, and pass it one instance.
 
-    The fields of the class itself are listed before those that it inherits.
+    The fields of the class itself are listed before those that it inherits. A field `given` is no flag: it gets the
+    names of the options that the user gave.
     """
-    fields = inspect.signature(options, eval_str=True).parameters
-    signature = inspect.Signature(
-        sorted(fields.values(), key=lambda field: field.name not in vars(options)["__annotations__"])
-    )
+    fields = dict(inspect.signature(options, eval_str=True).parameters)
+    has_given = fields.pop("given", None) is not None
+    flags = sorted(fields.values(), key=lambda field: field.name not in vars(options)["__annotations__"])
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    signature = inspect.Signature([*flags, context])
 
     def decorate(command: Callable[[T], None]) -> Callable[..., None]:
         @wraps(command)
-        def call(**given: Any) -> None:
-            command(options(**given))
+        def call(context: typer.Context, **values: Any) -> None:
+            if has_given:
+                values["given"] = frozenset(name for name in values if _is_given(context, name))
+            command(options(**values))
 
         call.__signature__ = signature  # type: ignore[attr-defined]
         return call
 
     return decorate
+
+
+def _is_given(context: typer.Context, name: str) -> bool:
+    source = context.get_parameter_source(name)
+    return source is not None and source.name not in ("DEFAULT", "DEFAULT_MAP")

@@ -24,6 +24,7 @@ from sqlalchemy.sql.selectable import NamedFromClause
 
 from infer_app.database.results.schema import predictions, rejections
 from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
+from infer_app.versions import retried_reasons
 
 
 def new_among(listed: Select[Any], image_id: ColumnElement[str], model_ids: Sequence[str]) -> Select[Any]:
@@ -101,9 +102,9 @@ def _lateral_join(join: KeyedJoin, compiler: Any, **options: Any) -> str:
 
 def is_settled() -> ColumnElement[bool]:
     """Return the condition that a rejection keeps its image from being retried by the next run of its day."""
-    transient = rejections.c.reason.in_(sorted(TRANSIENT_REASONS))
-    exhausted = and_(rejections.c.reason != Reason.NOT_FOUND, rejections.c.attempts >= MAX_ATTEMPTS)
-    return or_(~transient, exhausted)
+    retried = rejections.c.reason.in_(sorted(retried_reasons()))
+    limited = rejections.c.reason.in_(sorted(TRANSIENT_REASONS - {Reason.NOT_FOUND}))
+    return or_(~retried, and_(limited, rejections.c.attempts >= MAX_ATTEMPTS))
 
 
 def count_rows(connection: Connection, rows: FromClause, *conditions: ColumnElement[bool]) -> int:

@@ -38,7 +38,7 @@ class CacheKey:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True)
+        return json.dumps(asdict(self) | {"recipe": self.recipe.to_json()}, sort_keys=True)
 
 
 @cache

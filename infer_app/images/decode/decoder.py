@@ -1,8 +1,8 @@
 """Decode an image to RGB pixels or raise BadImage: no other exception, and no filler for missing pixels.
 
-All formats follow one rule: colours as by Pillow's convert("RGB") (alpha is dropped), the upper 8 of 16 bits, the first
-frame of an animation, EXIF orientation applied unless the recipe ignores it. (A TIFF's orientation is part of the
-format and always applied.) docs/pictures.md has every case.
+All formats follow one rule: colours as by Pillow's convert("RGB") (alpha is dropped), 16 bits scaled to 8 as the recipe
+has it, the first frame of an animation, EXIF orientation applied unless the recipe ignores it. (The orientation of
+TIFF, HEIC and AVIF is part of the format and always applied.) docs/pictures.md has every case.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from PIL import (
 from PIL import __version__ as pillow_version
 
 from infer_app.domain import Reason, Recipe
-from infer_app.images.decode.formats import check_png_end, sniff, webp_size
+from infer_app.images.decode.depth import DIM, MAX_SAMPLE, has_deep_colors, load_deep_colors, to_8_bits
+from infer_app.images.decode.formats import check_boxes_end, check_png_end, sniff, webp_size
+from infer_app.images.decode.heif import heif_decoder_names, open_avif, open_heic
 from infer_app.images.decode.jpeg_structure import JpegHeader, check_scans, has_jpeg_end, parse_jpeg_header
 from infer_app.images.decode.libjpeg_turbo import JpegRefused, decode_strictly, load_turbo
 from infer_app.images.read.bad_image import BadImage, reason_of
@@ -41,7 +43,10 @@ from infer_app.images.transform.geometry import Picture, Pixels, scale_for
 Image.MAX_IMAGE_PIXELS = None
 
 _NEW_SUBFILE_TYPE, _SUB_IFDS, _DNG_VERSION = 254, 330, 50706  # tags of a TIFF
+_PLANAR_CONFIGURATION, _SEPARATE = 284, 2
 MAX_SCANS = 500  # of a JPEG, as in libjpeg-turbo; each costs a pass over the whole image
+
+_BOXED = ("heic", "avif")
 
 # Opened by their class and not by Image.open, so that no file is opened by a plugin for another format.
 _PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
@@ -51,6 +56,8 @@ _PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
     "bmp": BmpImagePlugin.BmpImageFile,
     "gif": GifImagePlugin.GifImageFile,
     "tiff": TiffImagePlugin.TiffImageFile,
+    "heic": open_heic,
+    "avif": open_avif,
 }
 
 
@@ -80,6 +87,7 @@ def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
 def decoder_name() -> str:
     """Return the decoders and their versions, for rejections: decoders disagree about which files are broken."""
     pillow = f"Pillow {pillow_version} (libjpeg-turbo {features.version('libjpeg_turbo') or 'unknown'})"
+    pillow = ", ".join([pillow, *heif_decoder_names()])
     if not has_turbo():
         return pillow
     return f"libjpeg-turbo (PyTurboJPEG {turbojpeg.__version__}), {pillow}"
@@ -88,6 +96,11 @@ def decoder_name() -> str:
 def has_turbo() -> bool:
     """Return whether libjpeg-turbo is installed; without it Pillow decodes JPEGs, more slowly and less strictly."""
     return load_turbo() is not None
+
+
+def open_image(data: bytes, kind: str | None = None) -> ImageFile.ImageFile:
+    """Open an image, of which no pixel is decoded yet. Raises BadImage, or what Pillow raises for damaged data."""
+    return _PLUGINS[kind or sniff(data)](BytesIO(data))
 
 
 def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
@@ -100,7 +113,9 @@ def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
         check_png_end(data)
     if kind == "webp":
         _check_pixels(*webp_size(data), limits)
-    return Picture.whole(_decode_with_pillow(data, kind, recipe, limits))
+    if kind in _BOXED:
+        check_boxes_end(data)
+    return _decode_with_pillow(data, kind, recipe, limits)
 
 
 def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
@@ -146,21 +161,32 @@ def _jpeg_pixels_by_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits, sc
     """
     if not has_jpeg_end(data):
         raise BadImage(Reason.TRUNCATED, "ends without an end marker")
-    return _decode_with_pillow(data, "jpeg", recipe, limits, scale)
+    return _decode_with_pillow(data, "jpeg", recipe, limits, scale).rgb
 
 
-def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits, scale: int = 1) -> Pixels:
+def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits, scale: int = 1) -> Picture:
     # Warning filters belong to the process; they can be changed because a process decodes in one thread.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        with _PLUGINS[kind](BytesIO(data)) as image:
+        with open_image(data, kind) as image:
             _check_pixels(*image.size, limits)
             if isinstance(image, TiffImagePlugin.TiffImageFile):
                 _refuse_raw_photo(image)
+                _refuse_planes(image, recipe)
                 _check_pixels(*_tile_size(image), limits)
             if scale > 1:
                 image.draft(image.mode, (image.width // scale, image.height // scale))
-            return rgb_of(image, recipe.exif)
+            exif = "apply" if kind in _BOXED else recipe.exif
+            is_color = has_deep_colors(image)
+            is_deep = is_color or image.mode.startswith("I")
+            if is_color and recipe.depth != "full":
+                with open_image(data, kind) as again:
+                    rgb = to_8_bits(load_deep_colors(image, again), recipe.depth)
+                rgb = _oriented(np.repeat(rgb, 3 // rgb.shape[2], axis=2), image, exif)
+            else:
+                rgb = rgb_of(image, exif, recipe.depth)
+    _check_pixels(rgb.shape[1], rgb.shape[0], limits)
+    return Picture.whole(rgb, is_dim=is_deep and recipe.depth == "full" and int(rgb.max()) < DIM)
 
 
 def _refuse_raw_photo(image: TiffImagePlugin.TiffImageFile) -> None:
@@ -171,22 +197,34 @@ def _refuse_raw_photo(image: TiffImagePlugin.TiffImageFile) -> None:
         raise BadImage(Reason.UNSUPPORTED_FORMAT, "a raw photo (DNG, NEF, ARW); its preview is not predicted")
 
 
+def _refuse_planes(image: TiffImagePlugin.TiffImageFile, recipe: Recipe) -> None:
+    """Raise BadImage for 16 bits per channel in separate planes, unless Pillow reads their upper 8 bits correctly."""
+    tags = image.tag_v2
+    is_separate = tags.get(_PLANAR_CONFIGURATION) == _SEPARATE and tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1) > 1
+    is_deep = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))) > 8
+    if is_separate and is_deep and (recipe.depth != "full" or image.info.get("compression") == "raw"):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "channels of 16 bits in separate planes")
+
+
 def _tile_size(image: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:
     """Return the size of a TIFF's tiles: a tile is decoded whole, however small the picture in it is."""
     width, height = (image.tag_v2.get(tag, 1) for tag in (TiffImagePlugin.TILEWIDTH, TiffImagePlugin.TILELENGTH))
     return int(width), int(height)
 
 
-def rgb_of(image: Image.Image, exif: str = "apply") -> Pixels:
+def rgb_of(image: Image.Image, exif: str = "apply", depth: str = "full") -> Pixels:
     """Load an opened image as RGB pixels, by the rule above. Raises BadImage for modes without a fixed range."""
     image.load()
-    rgb = _rgb_of(image)
+    return _oriented(_rgb_of(image, depth), image, exif)
+
+
+def _oriented(rgb: Pixels, image: Image.Image, exif: str) -> Pixels:
     return rgb if exif == "ignore" else _upright(rgb, _orientation_of(image))
 
 
-def _rgb_of(image: Image.Image) -> Pixels:
+def _rgb_of(image: Image.Image, depth: str) -> Pixels:
     if image.mode.startswith("I"):
-        return _rgb_of_deep_grey(np.asarray(image))
+        return _rgb_of_deep_grey(np.asarray(image), depth)
     if image.mode == "F":
         raise BadImage(Reason.UNSUPPORTED_FORMAT, "floating-point pixels have no fixed range")
     try:
@@ -195,11 +233,11 @@ def _rgb_of(image: Image.Image) -> Pixels:
         raise BadImage(Reason.UNSUPPORTED_FORMAT, str(error)) from error
 
 
-def _rgb_of_deep_grey(grey: np.ndarray[Any, Any]) -> Pixels:
-    """Take the upper 8 of 16 bits, because Pillow's convert would clip everything above 255 to white."""
-    if grey.dtype.itemsize > 2 and grey.size and (grey.min() < 0 or grey.max() > 0xFFFF):
+def _rgb_of_deep_grey(grey: np.ndarray[Any, Any], depth: str) -> Pixels:
+    """Scale 16 bits to 8, because Pillow's convert would clip everything above 255 to white."""
+    if grey.dtype.itemsize > 2 and grey.size and (grey.min() < 0 or grey.max() > MAX_SAMPLE):
         raise BadImage(Reason.UNSUPPORTED_FORMAT, "more than 16 bits per sample")
-    return np.repeat((grey >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+    return np.repeat(to_8_bits(grey, depth)[:, :, None], 3, axis=2)
 
 
 def _orientation_of(image: Image.Image) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 
+FORMATS = "JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC and AVIF"
 _JPEG = b"\xff\xd8\xff"
 _SIGNATURES = {
     _JPEG: "jpeg",
@@ -39,24 +40,27 @@ _REFUSED = (
 # Brands of the ISO base media file format, whose files begin with a box `ftyp`: its size, "ftyp", the main brand, four
 # bytes of version, further brands.
 _BRANDS = {
-    b"avif": "AVIF",
-    b"avis": "AVIF",
-    b"heic": "HEIC",
-    b"heix": "HEIC",
-    b"heim": "HEIC",
-    b"heis": "HEIC",
-    b"hevc": "HEIC",
-    b"hevx": "HEIC",
+    b"avif": "avif",
+    b"avis": "avif",
+    b"heic": "heic",
+    b"heix": "heic",
+    b"heim": "heic",
+    b"heis": "heic",
+    b"hevc": "heic",
+    b"hevx": "heic",
     b"crx ": "a Canon raw photo (CR3)",
-    b"mif1": "HEIF",  # the last, because AVIF and HEIC files have it too
-    b"msf1": "HEIF",
+    b"mif1": "heic",  # the last, because AVIF and HEIC files have it too
+    b"msf1": "heic",
 }
 
 
 def sniff(data: bytes) -> str:
-    """Return jpeg, png, webp, bmp, gif or tiff. Raises BadImage for other content, and names it where it is known."""
-    if other := _name_of_other(data):
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"{other}; only JPEG, PNG, WebP, BMP, GIF and TIFF are read")
+    """Return jpeg, png, webp, bmp, gif, tiff, heic or avif. Raises BadImage for other content, named if it is known."""
+    other = _name_of_other(data)
+    if other in ("heic", "avif"):
+        return other
+    if other:
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"{other}; only {FORMATS} are read")
     for signature, name in _SIGNATURES.items():
         if data.startswith(signature):
             return name
@@ -64,11 +68,11 @@ def sniff(data: bytes) -> str:
         return "webp"
     if any(signature.startswith(data) for signature in (*_SIGNATURES, b"RIFF")):
         raise BadImage(Reason.TRUNCATED, f"ends after {len(data)} bytes, inside the signature")
-    raise BadImage(Reason.UNSUPPORTED_FORMAT, f"not a JPEG, PNG, WebP, BMP, GIF or TIFF: begins {data[:8].hex(' ')}")
+    raise BadImage(Reason.UNSUPPORTED_FORMAT, f"none of {FORMATS}: begins {data[:8].hex(' ')}")
 
 
 def _name_of_other(data: bytes) -> str | None:
-    """Return the name of a format that is known and not read; None for all other content."""
+    """Return heic or avif, or the name of a format that is known and not read; None for all other content."""
     if data[4:8] == b"ftyp" and len(data) >= 12:
         box = data[8 : min(max(int.from_bytes(data[:4], "big"), 12), 256)]
         brands = [box[at : at + 4] for at in range(0, len(box), 4)]
@@ -97,6 +101,20 @@ def check_png_end(data: bytes) -> None:
             return
         position += 12 + length  # length, type and checksum beside the payload
     raise BadImage(Reason.TRUNCATED, "ends before the IEND chunk")
+
+
+def check_boxes_end(data: bytes) -> None:
+    """Raise BadImage(TRUNCATED) unless the file's outermost boxes end inside it: libheif pads what is missing."""
+    position = 0
+    while position + 8 <= len(data):
+        length = int.from_bytes(data[position : position + 4], "big")
+        if length == 1:  # the length follows the type
+            length = int.from_bytes(data[position + 8 : position + 16], "big")
+        if length < 8:  # 0: up to the end of the file
+            return
+        position += length
+    if position > len(data):
+        raise BadImage(Reason.TRUNCATED, f"ends after {len(data)} bytes, inside a box that ends at {position}")
 
 
 def webp_size(data: bytes) -> tuple[int, int]:

@@ -35,7 +35,8 @@ _REASON_PATTERNS = (
     (re.compile(r"insufficient memory|memory limit", re.IGNORECASE), Reason.OUT_OF_MEMORY),
     (
         re.compile(
-            r"unsupported (?!marker)|not supported|not implemented|omitted at compile|unknown pixel mode", re.IGNORECASE
+            r"unsupported (?!marker)|not (?:supported|implemented|been built)|omitted at compile|unknown pixel mode",
+            re.IGNORECASE,
         ),
         Reason.UNSUPPORTED_FORMAT,
     ),

@@ -1,9 +1,10 @@
-"""Check, after an image could not be read, whether its root folder is still available, in the process that read it."""
+"""Check whether folders of images are available, in a process that may wait for their storage."""
 
 from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from infer_app.errors import StorageUnavailable
@@ -35,10 +36,18 @@ def check_root(location: str, limits: ReadLimits) -> None:
                 raise StorageUnavailable(f"{path.parent}: {error.strerror}", _HINT) from None
 
 
+def look_at_folders(folders: Sequence[str]) -> list[str | None]:
+    """Return for each folder why it can't be listed, "" if it is empty, else None."""
+    found: list[str | None] = []
+    for folder in folders:
+        try:
+            with os.scandir(folder) as entries:
+                found.append("" if next(entries, None) is None else None)
+        except OSError as error:
+            found.append(error.strerror or str(error))
+    return found
+
+
 def _is_gone(root: Path) -> bool:
     """Return whether a folder is missing or empty: an unmounted file system leaves an empty one behind."""
-    try:
-        with os.scandir(root) as entries:
-            return next(entries, None) is None
-    except OSError:
-        return True
+    return look_at_folders([str(root)]) != [None]

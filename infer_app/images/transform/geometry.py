@@ -25,11 +25,12 @@ class Picture:
     width: int  # of the whole picture: all geometry is computed from it
     height: int
     scale: int = 1
+    is_dim: bool = False  # of 16 bits at most 12 are used, and the upper 8 were taken: nearly black
 
     @classmethod
-    def whole(cls, rgb: Pixels) -> Picture:
+    def whole(cls, rgb: Pixels, is_dim: bool = False) -> Picture:
         """Return a picture that was not shrunk."""
-        return cls(rgb, rgb.shape[1], rgb.shape[0])
+        return cls(rgb, rgb.shape[1], rgb.shape[0], is_dim=is_dim)
 
 
 MAX_RESIZED_PIXELS = 64 * 2**20  # also for the picture between the horizontal and the vertical pass

@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.models.artifact.specs import InputSpec, Tolerance
+from infer_app.models.build.calibration import Calibration, load_calibration
+from infer_app.models.build.openvino_variants import judge_on, judgement
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
@@ -25,6 +27,7 @@ from infer_app.workers.isolated_call import run_in_process
 MIN_COSINE = 0.999  # minimum of each golden image: half precision keeps about three digits
 MIN_ROOM = 0.02  # minimum tolerance, relative to the largest output
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+SOURCES_WITHOUT_GPU = ("onnx", "openvino")
 PARITY_BATCH = 3  # images: not a size that a plan is tuned for, and it leaves a smaller last batch
 
 Report = Callable[[str], None]
@@ -62,6 +65,12 @@ def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> li
     for variant in variants:
         if variant not in GPU_VARIANTS:
             raise UsageError(f"no GPU variant {variant!r}", f"choose one of: trt, cuda, {', '.join(GPU_VARIANTS)}")
+        if source_kind in SOURCES_WITHOUT_GPU:
+            raise ModelError(
+                f"{variant} can't be built from an ONNX file or an IR, which have variants for a CPU only",
+                "give the Python callable that makes the module: `infer model build package.module:function "
+                "--weights FILE --name NAME --variant trt`; or leave --variant out",
+            )
         if why := missing_here(variant, host):
             raise ModelError(
                 f"{variant} can't be built here: {why}", "nothing was published; build it where it will run"
@@ -76,34 +85,49 @@ def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> li
 
 
 def add_gpu_variants(
-    artifact: Artifact, variants: Sequence[str], make_module: MakeModule | None, target: BuildTarget, report: Report
+    artifact: Artifact,
+    variants: Sequence[str],
+    make_module: MakeModule | None,
+    target: BuildTarget,
+    report: Report,
+    calibration: Calibration | None = None,
 ) -> Artifact:
     """Build and record the named variants and return the artifact that has them.
 
-    `make_module` returns a new copy of the source, in fp32 on the CPU; only TensorRT needs it. Raises ModelError for
-    the first variant that fails: it is not recorded, the ones before it are.
+    `make_module` returns a new copy of the source, in fp32 on the CPU; only TensorRT needs it. `calibration` has the
+    user's own images, to judge the variants by. Raises ModelError for the first variant that fails: it is not recorded,
+    the ones before it are.
     """
     for variant in variants:
         report(f"{variant}: building")
         built = _build(artifact, variant, make_module, target)
-        parity = run_in_process(
-            measure_golden, artifact.folder, variant, built.files[tensorrt.MODULE_FILE], str(target.device)
+        module = built.files[tensorrt.MODULE_FILE]
+        parity, judged = run_in_process(
+            measure_built, artifact.folder, variant, module, str(target.device), calibration
         )
         _check_parity(variant, parity)
         details = {"parity": parity.to_json(), "tolerance": asdict(_tolerance(parity)), **built.details}
+        if calibration is not None and judged is not None:
+            details |= judgement(artifact, variant, judged, calibration.min_agreement, report)
         artifact = record_variant(artifact, variant, details, built.files)
         report(f"{variant}: worst cosine {parity.cosine:.6f} on {counted(parity.num_images, 'golden image')}")
     return artifact
 
 
-def measure_golden(folder: Path, variant: str, module: bytes, device: str) -> Parity:
-    """Measure the parity of a module on the golden images, in several batches and a smaller last one.
+def measure_built(
+    folder: Path, variant: str, module: bytes, device: str, calibration: Calibration | None
+) -> tuple[Parity, Parity | None]:
+    """Measure the parity of a module on the golden images, and on the user's if there are any.
 
-    Call it in a process that has not loaded a model yet.
+    It takes them in several batches and a smaller last one. Call it in a process that has not loaded a model yet.
     """
     artifact, on = open_artifact(folder), torch.device(device)
+    output = artifact.manifest.output
     model = run_fixed(load_module(variant, module, on), artifact.manifest.recipe.size, PARITY_BATCH, on)
-    return measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH))
+    golden = measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH), output)
+    if calibration is None:
+        return golden, None
+    return golden, judge_on(artifact, model, load_calibration(artifact, calibration))
 
 
 def _build(artifact: Artifact, variant: str, make_module: MakeModule | None, target: BuildTarget) -> BuiltVariant:

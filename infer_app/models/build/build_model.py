@@ -26,6 +26,7 @@ from infer_app.models.artifact.artifact import (
     check_name,
     load_function,
     open_artifact,
+    record_variant,
     save_manifest,
     write_file,
 )
@@ -36,7 +37,7 @@ from infer_app.models.artifact.manifest import (
     PREPROCESS_FILE,
     Manifest,
     format_labels,
-    model_file_of,
+    model_files_of,
     model_id,
     parse_labels,
 )
@@ -47,8 +48,8 @@ from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golde
 from infer_app.models.build.model_source import ModelSource, read_source, standalone_code
 from infer_app.models.build.validate_source import check_meaning, try_source
 from infer_app.models.runtimes.fixed_batch import as_rows
-from infer_app.models.runtimes.torchscript import build_cpu_variant, load_torchscript
-from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.models.runtimes.source_kinds import SOURCE_KINDS, make_first_variant
+from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.verification.golden import (
     CHECK_BATCH,
     check_golden,
@@ -64,7 +65,7 @@ from infer_app.models.verification.golden import (
 class BuildRequest:
     """The arguments of `infer model build`."""
 
-    source: str  # a TorchScript file, or package.module:function
+    source: str  # a file of TorchScript, ONNX or OpenVINO, or package.module:function
     name: str
     recipe: Recipe
     weights: Path | None = None  # for a callable: a state dict, or .safetensors
@@ -75,6 +76,8 @@ class BuildRequest:
     input: str = "float-nchw"
     output: OutputSpec = field(default_factory=OutputSpec)
     golden: Path | None = None  # a folder of images
+    label_names: tuple[str, ...] = ()  # without a file of labels
+    output_name: str | None = None  # of a network's file
 
     @property
     def input_spec(self) -> InputSpec:
@@ -91,16 +94,18 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     files = _own_files(request)
     preprocess = _preprocess_of(request, files)
     source = read_source(request.source, request.weights, input_spec, request.recipe.size)
-    module = load_torchscript(source.model)
+    module = SOURCE_KINDS[source.kind].open(source.files, request.output_name)
     golden = make_golden_set(request.golden, request.recipe, preprocess)
     outputs = try_source(module, input_spec, golden.pixels)
     check_meaning(outputs, request.output, _num_labels(files))
 
-    files[model_file_of(source.kind)] = source.model
+    files |= dict(zip(model_files_of(source.kind), source.files, strict=True))
     files |= dict(zip(golden.names, golden.images, strict=True))
     files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels.numpy())
     files[GOLDEN_OUTPUTS_FILE] = save_array(as_rows(outputs).numpy())
     manifest = _manifest(request, source, golden, outputs, files)
+    if runtime := getattr(module, "runtime", None):
+        manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
     folder = models_folder / request.name / manifest.model_id
     if existing := _intact_artifact(folder):
         return existing
@@ -133,6 +138,9 @@ def _own_files(request: BuildRequest) -> dict[str, bytes]:
         if not request.labels.is_file():
             raise UsageError(f"no file {request.labels}", "--labels takes a text file, one label a line")
         files[LABELS_FILE] = format_labels(parse_labels(request.labels.read_bytes(), str(request.labels)))
+    elif request.label_names:
+        text = format_labels(request.label_names)
+        files[LABELS_FILE] = format_labels(parse_labels(text, f"the labels of {request.source}"))
     if request.preprocess is not None:
         files[PREPROCESS_FILE] = standalone_code(resolve_callable(request.preprocess))
     return files
@@ -166,7 +174,9 @@ def _manifest(
             labels_sha256=sums.get(LABELS_FILE),
             preprocess=request.preprocess,
             preprocess_sha256=sums.get(PREPROCESS_FILE),
+            output_name=request.output_name,
         ),
+        output_name=request.output_name,
         recipe=request.recipe,
         input=request.input,
         mean=request.input_spec.mean,
@@ -213,20 +223,22 @@ def _fill(
         write_file(folder, relative, data)
     save_manifest(folder, manifest)
     artifact = open_artifact(folder)
-    predict = _cpu_variant(artifact)
+    predict, variant_files = _first_variant(artifact)
     check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
     actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
-    parity = measure_parity(golden_outputs(artifact), actual)
+    parity = measure_parity(golden_outputs(artifact), actual, manifest.output)
     details: dict[str, Any] = {"parity": parity.to_json()}
     if manifest.recipe.decode != "exact":
         agreement = decoding_agreement(predict, manifest.recipe, photos)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None
-    save_manifest(folder, replace(manifest, variants={TORCHSCRIPT: details}))
+    record_variant(artifact, first_variant(manifest), details, variant_files)
 
 
-def _cpu_variant(artifact: Artifact) -> Callable[[Tensor], Tensor]:
+def _first_variant(artifact: Artifact) -> tuple[Callable[[Tensor], Tensor], dict[str, bytes]]:
     try:
-        return build_cpu_variant(artifact)
+        return make_first_variant(artifact, CHECK_BATCH)
+    except ModelError:
+        raise
     except Exception as error:  # the module is the user's code, and torch.jit.Error is not a RuntimeError
         raise ModelError(f"the module can't be frozen for the CPU: {error}", "simplify it, or trace it") from error
 

@@ -14,7 +14,8 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact, Preprocess
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.runtimes.fixed_batch import as_rows
-from infer_app.models.runtimes.torchscript import load_torchscript, run_source
+from infer_app.models.runtimes.source_kinds import load_source
+from infer_app.models.runtimes.torchscript import run_source
 from infer_app.models.verification.golden import predict_all
 from infer_app.plurals import counted
 
@@ -72,7 +73,7 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
 
 def expected_outputs(artifact: Artifact, pixels: Tensor) -> Tensor:
     """Return the source's outputs for (n, size, size, 3) uint8: (n, D) float32."""
-    source, spec = load_torchscript(artifact.read(artifact.manifest.model_file)), artifact.manifest.input_spec
+    source, spec = load_source(artifact), artifact.manifest.input_spec
     return predict_all(lambda batch: as_rows(run_source(source, spec, batch)), pixels, _REFERENCE_BATCH)
 
 

@@ -55,6 +55,13 @@ def large_image(shorter_side: int) -> bytes:
     return _jpeg(shapes.resize((shorter_side * 4 // 3 | 1, shorter_side), Image.Resampling.BICUBIC))
 
 
+@cache
+def deep_image() -> bytes:
+    """Return a grey PNG of 16 bits with values from 0 to 65,535."""
+    grey = np.linspace(0, 0xFFFF, 256 * 256).reshape(256, 256)
+    return _png(Image.fromarray(np.rint(grey).astype(np.uint16)))
+
+
 def _gradient(width: int, height: int) -> _Pixels:
     """Make colours that change slowly, with a few waves in them."""
     y, x = np.mgrid[0:height, 0:width] / max(width, height)
@@ -114,7 +121,7 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
     """Take the first images of a folder, or images made in code. Raises ModelError if the recipe fails on one.
 
     With a recipe that shrinks large JPEGs, at least one image is large enough. With one that decodes on a GPU, at least
-    one is decoded there, unless the model's input is too small for any.
+    one is decoded there, unless the model's input is too small for any. With a depth, one has 16 bits.
     """
     photos = {} if folder is None else _images_in(folder, recipe)
     encoded = dict(photos or synthetic_images())
@@ -122,6 +129,8 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
         encoded["large.jpg"] = large_image(_large_side(recipe))
     if recipe.decode == "gpu" and not any(suits_gpu(data, recipe, GOLDEN_LIMITS) for data in encoded.values()):
         encoded["gradient.jpg"] = synthetic_images()["gradient.jpg"]
+    if recipe.depth != "full":
+        encoded["deep.png"] = deep_image()
     return GoldenSet(
         names=tuple(f"golden/{number}{_suffix(name)}" for number, name in enumerate(encoded, start=1)),
         images=tuple(encoded.values()),

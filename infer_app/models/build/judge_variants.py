@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
+from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.build.calibration import MIN_IMAGES, CalibrationImages, expected_outputs
 from infer_app.models.build.golden_set import load_pixels
-from infer_app.models.build.openvino_variants import add_variants, agreement_score, judge_on
+from infer_app.models.build.openvino_variants import add_variants, agreement_score, files_of, judge_on, judgement
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import precision_of, runnable
-from infer_app.models.verification.golden import Parity
+from infer_app.models.selection.measure import one_thread
+from infer_app.models.verification.golden import Parity, measure_parity, predict_all
+
+GROUP = 8  # images that each variant computes in its turn; every batch size that is tried divides it
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The difference of a variant's outputs from those of the present one, and the costs of both on one thread."""
+
+    parity: Parity
+    score: float  # what must reach the minimum agreement
+    ms: float  # CPU milliseconds per image
+    instead_of: float
 
 
 def judge_variants(
@@ -30,31 +47,69 @@ def judge_variants(
     artifact = add_variants(open_artifact(folder), None, print)
     images = _load(artifact, limits, locations)
     judged = {}
-    for variant in runnable(artifact.manifest):
+    for variant in [*runnable(artifact.manifest), *runnable(artifact.manifest, "cuda")]:
         if precision_of(variant) == "fp32":
             continue
         parity = judge_on(artifact, open_variant(artifact, variant), images)
-        meets_bar = agreement_score(artifact, parity) >= min_agreement
-        own = {"calibration": parity.to_json(), "min_agreement": min_agreement, "meets_bar": meets_bar}
+        own = judgement(artifact, variant, parity, min_agreement, print)
         details = artifact.manifest.variants[variant] | own
-        artifact = record_variant(artifact, variant, details, _files_of(artifact, variant))
-        judged[variant] = parity, meets_bar
+        artifact = record_variant(artifact, variant, details, files_of(artifact, variant))
+        judged[variant] = parity, own["meets_bar"]
     if not judged:
         raise ModelError(
             f"{artifact.manifest.name} has no half precision or int8 that can run here",
-            "half takes a CPU that computes bf16; for int8 build it again with --calibrate",
+            "half takes a CPU that computes bf16, or a GPU and --variant at the build; for int8 build it again with "
+            "--calibrate",
         )
     return judged
 
 
+def try_variants(
+    folder: Path, sizes: Mapping[str, int | None], limits: ReadLimits, locations: Sequence[str], seconds: float
+) -> dict[str, Trial]:
+    """Run the first variant of `sizes` and the others on the same images, in turns; return what each other changes.
+
+    `sizes` has the batch size of each variant, None for its own. It loads torch, so call it in another process, which
+    ends after about so many seconds: it takes as many of the images as that allows, none if they are fewer than
+    MIN_IMAGES.
+    """
+    artifact = open_artifact(folder)
+    end = time.monotonic() + seconds
+    with one_thread():
+        models = {variant: open_variant(artifact, variant, size) for variant, size in sizes.items()}
+        pixels = _decoded(artifact, limits, locations, time.monotonic() + (end - time.monotonic()) / 2)
+        outputs: dict[str, list[Tensor]] = {variant: [] for variant in models}
+        spent = dict.fromkeys(models, 0.0)
+        for group in [pixels[first : first + GROUP] for first in range(0, len(pixels), GROUP)]:
+            for variant, model in models.items():
+                started = time.thread_time()
+                outputs[variant].append(predict_all(model, torch.stack(group), model.batch_size))
+                spent[variant] += time.thread_time() - started
+            if time.monotonic() > end:
+                break
+    present, *others = (torch.cat(outputs[variant]) for variant in models) if pixels else (torch.empty(0),)
+    if len(present) < MIN_IMAGES:
+        return {}
+    ms = [1e3 * spent[variant] / len(present) for variant in models]
+    parities = [measure_parity(present, other, artifact.manifest.output) for other in others]
+    scores = [agreement_score(artifact, parity) for parity in parities]
+    return {
+        variant: Trial(parity, score, own_ms, ms[0])
+        for variant, parity, score, own_ms in zip(list(models)[1:], parities, scores, ms[1:], strict=True)
+    }
+
+
+def describe_kept(manifest: Manifest, parity: Parity) -> str:
+    """Describe how much of the outputs another precision keeps."""
+    if manifest.output.kind == "classification":
+        return f"keeps {parity.label_agreement:.1%} of the labels"
+    if manifest.num_outputs == 1:
+        return f"differs by {parity.worst_difference:.2g} at worst"
+    return f"cosine {parity.cosine:.4f} at worst"
+
+
 def _load(artifact: Artifact, limits: ReadLimits, locations: Sequence[str]) -> CalibrationImages:
-    recipe, preprocess = artifact.manifest.recipe, artifact.preprocess()
-    pixels = []
-    for location in locations:
-        try:
-            pixels.append(load_pixels(read_image(location, limits).data, recipe, preprocess))
-        except BadImage:
-            continue
+    pixels = _decoded(artifact, limits, locations)
     if len(pixels) < MIN_IMAGES:
         raise UsageError(
             f"{len(pixels)} of the day's images can be decoded, {MIN_IMAGES} are needed", "name a day with more images"
@@ -63,7 +118,17 @@ def _load(artifact: Artifact, limits: ReadLimits, locations: Sequence[str]) -> C
     return CalibrationImages(evaluation[:0], evaluation, expected_outputs(artifact, evaluation))
 
 
-def _files_of(artifact: Artifact, variant: str) -> dict[str, bytes]:
-    prefix = f"variants/{variant}/"
-    paths = [path for path in artifact.manifest.files if path.startswith(prefix)]
-    return {path.removeprefix(prefix): artifact.read(path) for path in paths}
+def _decoded(
+    artifact: Artifact, limits: ReadLimits, locations: Sequence[str], until: float = float("inf")
+) -> list[Tensor]:
+    """Return the pixels of the images that can be decoded before that time of the monotonic clock."""
+    recipe, preprocess = artifact.manifest.recipe, artifact.preprocess()
+    pixels = []
+    for location in locations:
+        try:
+            pixels.append(load_pixels(read_image(location, limits).data, recipe, preprocess))
+        except BadImage:
+            continue
+        if time.monotonic() > until:
+            break
+    return pixels

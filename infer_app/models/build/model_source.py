@@ -1,4 +1,4 @@
-"""Read the source of a model: a TorchScript file, or a Python callable that returns the module."""
+"""Read the source of a model: a file of TorchScript, ONNX or OpenVINO, or a Python callable that returns the module."""
 
 from __future__ import annotations
 
@@ -19,22 +19,31 @@ from torch import Tensor, nn
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.build.callables import resolve_callable
+from infer_app.models.build.graph_files import graph_kind, read_graph_facts, read_graph_files
 from infer_app.models.build.validate_source import check_batches
-from infer_app.models.runtimes.torchscript import first_line, trace_module
+from infer_app.models.runtimes.torchscript import first_line, has_code, trace_module
+from infer_app.models.sources.onnx_file import DamagedOnnx, metadata_props
+from infer_app.models.sources.source_facts import SourceFacts
+from infer_app.models.sources.state_dict import WRAPPERS, describe_weights
+from infer_app.models.sources.ultralytics import torchscript_config, ultralytics_facts
 
 _INSTALLED = ("site-packages", "dist-packages")
 _NUM_NAMED = 3  # missing or unexpected keys that an error names
 _WRITE_FUNCTION = "write a function that returns the torch module: docs/how-to/coming-from.md"
-_WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "ema")
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A TorchScript module and its hash, which is part of the model's id."""
+    """The files of a network and their hash, which is part of the model's id."""
 
-    kind: str  # torchscript or callable
-    model: bytes  # a TorchScript file
+    kind: str  # torchscript, callable, onnx or openvino
+    files: tuple[bytes, ...]  # one, and for openvino the weights too
     sha256: str
+
+    @property
+    def model(self) -> bytes:
+        """Return the file of the network itself: of a callable, the TorchScript that it was traced to."""
+        return self.files[0]
 
 
 def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: int) -> ModelSource:
@@ -43,15 +52,18 @@ def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: 
     if path.is_file():
         return _read_file(path, weights)
     if path.is_dir():
-        raise UsageError(f"{source} is a folder and not a TorchScript file", _WRITE_FUNCTION)
+        raise UsageError(f"{source} is a folder and not a file", _WRITE_FUNCTION)
     if ":" not in source:
-        raise UsageError(f"no file {source}", "give a TorchScript file, or a callable as package.module:function")
+        raise UsageError(
+            f"no file {source}",
+            "give a TorchScript or ONNX file, an IR's .xml, or a callable as package.module:function",
+        )
     function = resolve_callable(source)
     module = make_module(source, weights)
     if weights is None and _state_sha256(module) != _state_sha256(_make(function, source)):
         raise ModelError(f"{source} gives other weights at each call", "name the trained ones: --weights FILE")
     sha256 = hashlib.sha256(source_code(function) + _state_sha256(module).encode()).hexdigest()
-    return ModelSource("callable", _trace(module, input_spec, size), sha256)
+    return ModelSource("callable", (_trace(module, input_spec, size),), sha256)
 
 
 def make_module(source: str, weights: Path | None) -> nn.Module:
@@ -105,13 +117,69 @@ def _is_module(path: Path) -> bool:
     return path.with_suffix(".py").is_file() or any(path.glob("*.py"))
 
 
+def read_facts(source: str, output_name: str | None) -> SourceFacts:
+    """Return what a source says about its own use; a callable says nothing."""
+    path = Path(source)
+    if path.is_file() and graph_kind(source):
+        return read_graph_facts(path, output_name)
+    if output_name is not None:
+        raise UsageError(
+            "--output-name belongs to an ONNX file or an IR", "leave it out: the module returns the one tensor"
+        )
+    return ultralytics_facts(torchscript_config(path), "config.txt") if path.is_file() else SourceFacts()
+
+
+def kind_of(source: str) -> str:
+    """Return the kind of a source by its name: torchscript, callable, onnx or openvino."""
+    return (graph_kind(source) or "torchscript") if Path(source).is_file() else "callable"
+
+
 def _read_file(path: Path, weights: Path | None) -> ModelSource:
     if weights is not None:
-        raise UsageError("--weights belongs to a callable; a TorchScript file brings its own", "leave --weights out")
-    if path.suffix in (".onnx", ".xml"):
-        raise UsageError(f"{path}: ONNX and OpenVINO files can't be read as a source", _WRITE_FUNCTION)
+        raise UsageError("--weights belongs to a callable; a file brings its own", "leave --weights out")
+    kind = kind_of(str(path))
+    if kind != "torchscript":
+        files = read_graph_files(path)
+        sums = [hashlib.sha256(data).hexdigest() for data in files]
+        return ModelSource(
+            kind, files, sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
+        )
     data = path.read_bytes()
-    return ModelSource("torchscript", data, hashlib.sha256(data).hexdigest())
+    _refuse_other_files(path, data)
+    return ModelSource("torchscript", (data,), hashlib.sha256(data).hexdigest())
+
+
+def _refuse_other_files(path: Path, data: bytes) -> None:
+    """Raise UsageError or ModelError for a file that is not TorchScript, if it can be told what it is."""
+    if path.suffix.lower() == ".bin" and path.with_suffix(".xml").is_file():
+        raise UsageError(f"{path} has the weights of an IR", f"give the network: {path.with_suffix('.xml')}")
+    if data.lstrip()[:4] in (b"<?xm", b"<net"):
+        raise UsageError(f"{path} is an XML file", f"if it is OpenVINO's IR, name it {path.stem}.xml")
+    if data[:1] == b"\x08" and _is_onnx(data):
+        raise UsageError(f"{path} is an ONNX file by its content", f"name it {path.stem}.onnx")
+    is_safetensors = path.suffix == ".safetensors"
+    if is_safetensors or data[:1] == b"\x80" or (data[:2] == b"PK" and not has_code(data)):
+        try:
+            state = _read_weights(path)
+        except ModelError:
+            return  # the loader of TorchScript says more
+        key = next((key for key in WRAPPERS if isinstance(state.get(key), dict)), None)
+        tensors = state if key is None else state[key]
+        if tensors and all(isinstance(value, Tensor) for value in tensors.values()):
+            entry = f"a checkpoint whose entry {key!r} is " if key else ""
+            raise ModelError(
+                f"{path} is {entry}{describe_weights(list(map(str, tensors)))}: weights without a network",
+                "write a function that returns the network, then `infer model build package.module:function --weights "
+                f"{path} --name NAME`",
+            )
+
+
+def _is_onnx(data: bytes) -> bool:
+    try:
+        metadata_props(data)
+    except DamagedOnnx:
+        return False
+    return True
 
 
 def _make(function: Callable[..., Any], source: str) -> nn.Module:
@@ -142,7 +210,7 @@ def _load_weights(module: nn.Module, path: Path) -> None:
         raise ModelError(f"{path} is of another module: {shapes}", "check the callable's number of classes") from error
 
 
-def _read_weights(path: Path) -> Mapping[str, Tensor]:
+def _read_weights(path: Path) -> Mapping[str, Any]:
     try:
         if path.suffix == ".safetensors":
             return load_file(path)
@@ -169,7 +237,7 @@ def _named(what: str, keys: list[str]) -> str:
 
 
 def _hint_for(state: Mapping[str, Any]) -> str:
-    for key in _WRAPPERS:
+    for key in WRAPPERS:
         if isinstance(state.get(key), dict):
             return f"it is a checkpoint: save its {key!r} entry on its own"
     if state and all(str(key).startswith("module.") for key in state):

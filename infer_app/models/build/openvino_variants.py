@@ -17,7 +17,14 @@ from infer_app.models.build.decoding_agreement import decoding_agreement
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, PRECISIONS, TORCHSCRIPT
+from infer_app.models.runtimes.source_kinds import make_graph
+from infer_app.models.runtimes.variants import (
+    OPENVINO_BF16,
+    OPENVINO_FP32,
+    OPENVINO_INT8,
+    PRECISIONS,
+    first_variant,
+)
 from infer_app.models.selection.measure import measure_models, one_thread
 from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
 
@@ -49,7 +56,7 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, report: Re
     if calibration is None and known <= artifact.manifest.variants.keys():
         return artifact
     try:
-        graph = openvino.convert(artifact)
+        graph = make_graph(artifact)
     except ModelError as error:
         if calibration is not None:
             raise
@@ -68,16 +75,17 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, report: Re
 
 def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
     """Measure on the user's own photos, not on the golden images, what inexact decoding changes, and record it."""
-    model = open_variant(artifact, TORCHSCRIPT)
+    variant = first_variant(artifact.manifest)
+    model = open_variant(artifact, variant)
     photos = (path.read_bytes() for path in calibration.files())
     recipe = artifact.manifest.recipe
     agreement = decoding_agreement(model, recipe, photos, model.batch_size)
-    details = artifact.manifest.variants[TORCHSCRIPT] | {recipe.decode: agreement.to_json() if agreement else None}
-    return record_variant(artifact, TORCHSCRIPT, details, {})
+    details = artifact.manifest.variants[variant] | {recipe.decode: agreement.to_json() if agreement else None}
+    return record_variant(artifact, variant, details, files_of(artifact, variant))
 
 
 def _record_fp32(artifact: Artifact, graph: Any, model: FixedBatch, images: CalibrationImages | None) -> Artifact:
-    details = _parities(artifact, model, images)
+    details = artifact.manifest.variants.get(OPENVINO_FP32, {}) | _parities(artifact, model, images)
     return record_variant(artifact, OPENVINO_FP32, details, openvino.serialise(graph))
 
 
@@ -104,25 +112,32 @@ def _judged_details(
     """Return the manifest's entry of a variant of another precision: how exact it is, and how fast on this machine."""
     golden = _golden_parity(artifact, model)
     with one_thread():
-        fp32 = {name: [open_variant(artifact, name)] for name in (TORCHSCRIPT, OPENVINO_FP32)}
+        fp32 = {
+            name: [open_variant(artifact, name)]
+            for name in dict.fromkeys((first_variant(artifact.manifest), OPENVINO_FP32))
+        }
         speeds = measure_models({variant: [model], **fp32}, golden_pixels(artifact))
     own_ms = speeds.pop(variant).ms_per_image
     fp32_ms = min(speed.ms_per_image for speed in speeds.values())
-    meets_bar = judged is None or agreement_score(artifact, judged) >= min_agreement
-    if judged is not None and not meets_bar:
-        report(
-            f"{variant}: {agreement_score(artifact, judged):.1%} kept, {min_agreement:.1%} are needed: no run will "
-            f"take it by itself; --variant {variant} still does"
-        )
+    unjudged = {"min_agreement": min_agreement, "meets_bar": True}
     return {
         "parity": golden.to_json(),
-        **({} if judged is None else {"calibration": judged.to_json()}),
         "tolerance": asdict(_tolerance(golden)),
-        "min_agreement": min_agreement,
-        "meets_bar": meets_bar,
+        **(unjudged if judged is None else judgement(artifact, variant, judged, min_agreement, report)),
         "ms_when_built": {PRECISIONS[variant]: own_ms, "fp32": fp32_ms},
         "is_faster": own_ms < fp32_ms,
     }
+
+
+def judgement(artifact: Artifact, variant: str, judged: Parity, min_agreement: float, report: Report) -> dict[str, Any]:
+    """Return the part of a variant's entry that tells how much it keeps on the user's images, and whether enough."""
+    kept = agreement_score(artifact, judged)
+    if not kept >= min_agreement:  # written so that NaN fails
+        report(
+            f"{variant}: {kept:.1%} kept, {min_agreement:.1%} are needed: no run will take it by itself; --variant "
+            f"{variant} still does"
+        )
+    return {"calibration": judged.to_json(), "min_agreement": min_agreement, "meets_bar": kept >= min_agreement}
 
 
 def _add_int8(
@@ -162,8 +177,13 @@ def judge_on(artifact: Artifact, model: FixedBatch, images: CalibrationImages) -
 
 
 def agreement_score(artifact: Artifact, parity: Parity) -> float:
-    """Return what must reach the minimum: the share of kept labels, or the worst cosine if there are no classes."""
-    return parity.label_agreement if artifact.manifest.output.kind == "classification" else parity.cosine
+    """Return what must reach the minimum: the share of kept labels, or the worst cosine if there are no classes.
+
+    A single number has no direction: of it, the worst difference relative to the largest output is taken from 1.
+    """
+    if artifact.manifest.output.kind == "classification":
+        return parity.label_agreement
+    return parity.cosine if artifact.manifest.num_outputs > 1 else 1 - parity.relative_difference
 
 
 def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:
@@ -174,7 +194,8 @@ def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages |
 
 
 def _golden_parity(artifact: Artifact, model: FixedBatch) -> Parity:
-    return measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), model.batch_size))
+    actual = predict_all(model, golden_pixels(artifact), model.batch_size)
+    return measure_parity(golden_outputs(artifact), actual, artifact.manifest.output)
 
 
 def _tolerance(golden: Parity) -> Tolerance:
@@ -183,3 +204,10 @@ def _tolerance(golden: Parity) -> Tolerance:
         cosine=min(Tolerance().cosine, 1 - 2 * (1 - golden.cosine)),
         relative=max(Tolerance().relative, 2 * golden.relative_difference),
     )
+
+
+def files_of(artifact: Artifact, variant: str) -> dict[str, bytes]:
+    """Return the files of a variant by name."""
+    prefix = f"variants/{variant}/"
+    paths = [path for path in artifact.manifest.files if path.startswith(prefix)]
+    return {path.removeprefix(prefix): artifact.read(path) for path in paths}

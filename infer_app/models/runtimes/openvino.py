@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,16 +18,35 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.errors import ModelError
+from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.manifest import stored_variant
+from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import trace_normalised
-from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32
+from infer_app.models.runtimes.variants import OPENVINO_BF16
 
 MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # in variants/<variant>/
 BATCH_SIZE = 2  # images; tuning may find a faster one
 
 _INSTALL = "pip install --force-reinstall openvino"
+_DTYPES = {"f32": "float32", "f16": "float16", "u8": "uint8"}  # of an input
+
+
+@dataclass(frozen=True, slots=True)
+class GraphInput:
+    """The input of a network that was read from a file; None for a length that may be any."""
+
+    dtype: str  # float32, float16 or uint8
+    layout: str  # NCHW or NHWC
+    batch: int | None
+    height: int | None
+    width: int | None
+
+    @property
+    def kind(self) -> str:
+        """Return the kind of InputSpec: uint8 is taken as decoded, floats are normalised."""
+        return "uint8-nhwc" if self.dtype == "uint8" else "float-nchw"
 
 
 def convert(artifact: Artifact) -> Any:
@@ -44,6 +65,130 @@ def convert(artifact: Artifact) -> Any:
         raise ModelError(f"OpenVINO can't convert this model: {_last_line(error)}", "it runs as TorchScript") from error
 
 
+def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Any:
+    """Read an ONNX file, or both files of an IR, and keep the one output that is stored.
+
+    Raises ModelError if OpenVINO can't read it, and UsageError for a network that does not take one picture or has
+    several outputs of which none is chosen.
+    """
+    openvino = _openvino()
+    try:
+        with _restore_logging():
+            if len(files) == 1:
+                graph = _core().read_model(io.BytesIO(files[0]))
+            else:
+                graph = _core().read_model(files[0], openvino.Tensor(np.frombuffer(files[1], np.uint8)))
+    except Exception as error:  # the frontend may raise anything for a file's content
+        raise ModelError(
+            f"OpenVINO {openvino.__version__.partition('-')[0]} can't read this network: {_reason(error)}",
+            "export it again, an ONNX file with opset 17 or the like; or build from TorchScript",
+        ) from error
+    if len(graph.inputs) != 1:
+        raise UsageError(
+            f"the network has {len(graph.inputs)} inputs ({', '.join(map(_name, graph.inputs))}), not one picture",
+            "export it with the other inputs as constants",
+        )
+    if graph.get_sinks():
+        raise UsageError("the network keeps a state from call to call", "export it without its state")
+    describe_input(graph)
+    return openvino.Model([_choose_output(graph.outputs, output_name)], graph.get_parameters(), graph.get_name())
+
+
+def describe_input(graph: Any) -> GraphInput:
+    """Describe the only input of a network. Raises UsageError if it is not a batch of pictures with three channels."""
+    port = graph.input(0)
+    shape, dtype = port.get_partial_shape(), port.get_element_type().get_type_name()
+    hint = "a network takes (n, 3, height, width) or (n, height, width, 3): export it so"
+    if shape.rank.is_dynamic or len(shape) != 4:
+        raise UsageError(f"the input {_name(port)} has the shape {shape}, which is not a batch of pictures", hint)
+    lengths = [length.get_length() if length.is_static else None for length in shape]
+    if lengths[1] in (3, None) and (lengths[1] == 3 or lengths[3] != 3):
+        layout, (batch, _, height, width) = "NCHW", lengths
+    elif lengths[3] == 3:
+        layout, (batch, height, width, _) = "NHWC", lengths
+    else:
+        raise UsageError(f"the input {_name(port)} has the shape {shape}, without three channels", hint)
+    if dtype not in _DTYPES:
+        raise UsageError(
+            f"the input {_name(port)} is of the type {dtype}", f"export it with one of {', '.join(_DTYPES.values())}"
+        )
+    return GraphInput(_DTYPES[dtype], layout, batch, height, width)
+
+
+def normalise(graph: Any, spec: InputSpec, size: int) -> Any:
+    """Add the normalisation of uint8 NHWC pictures to a network that was read from a file.
+
+    The graph takes any number of pictures if the network can, else the number that it was exported for, or one.
+    """
+    openvino = _openvino()
+    own = describe_input(graph)
+    pipeline = openvino.preprocess.PrePostProcessor(graph.clone())
+    pictures = pipeline.input()
+    pictures.tensor().set_element_type(openvino.Type.u8).set_layout(openvino.Layout("NHWC"))
+    pictures.model().set_layout(openvino.Layout(own.layout))
+    if spec.kind != "uint8-nhwc":
+        steps = pictures.preprocess().convert_element_type(openvino.Type.f32)
+        steps.mean([255 * value for value in spec.mean]).scale([255 * value for value in spec.std])
+    pipeline.output().tensor().set_element_type(openvino.Type.f32)
+    graph = pipeline.build()
+    for batch in (-1, own.batch or 1):
+        fixed = graph.clone()
+        try:
+            fixed.reshape([batch, size, size, 3])
+            if batch != -1 or _gives_rows(fixed, size):
+                return fixed
+        except RuntimeError as error:
+            failure = error
+    raise ModelError(
+        f"the network can't run on pictures of {size}x{size}: {_reason(failure)}",
+        "check --size: it must be that of the export",
+    )
+
+
+def run_graph(graph: Any, batch_size: int, size: int) -> Callable[[np.ndarray], np.ndarray]:
+    """Return a function that runs a network as it was read, in fp32 and without any other hint."""
+    graph = graph.clone()
+    own = describe_input(graph)
+    try:
+        graph.reshape([batch_size, 3, size, size] if own.layout == "NCHW" else [batch_size, size, size, 3])
+        request = _core().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
+    except RuntimeError as error:
+        raise ModelError(
+            f"OpenVINO can't run this network on {size}x{size}: {_reason(error)}", "check --size"
+        ) from error
+    return lambda pixels: request.infer({0: pixels}, share_outputs=False)[0]
+
+
+def _gives_rows(graph: Any, size: int) -> bool:
+    """Return whether a graph gives the same row for a picture in a batch as for the picture alone."""
+    random = np.random.default_rng(0)
+    pixels = torch.from_numpy(random.integers(0, 256, (3, size, size, 3), dtype=np.uint8))
+    try:
+        apart = compile_graph(graph, size, 1)
+        together = compile_graph(graph, size, 3)(pixels)
+    except RuntimeError:
+        return False
+    expected = torch.cat([apart(pixels[number : number + 1]) for number in range(3)])
+    scale = expected.abs().max().item()
+    return expected.shape == together.shape and torch.allclose(expected, together, rtol=0, atol=1e-3 * max(scale, 1e-6))
+
+
+def _choose_output(outputs: list[Any], name: str | None) -> Any:
+    names = ", ".join(map(_name, outputs))
+    if name is None:
+        if len(outputs) == 1:
+            return outputs[0]
+        raise UsageError(f"the network has {len(outputs)} outputs: {names}", "choose one with --output-name NAME")
+    for output in outputs:
+        if name in output.get_names():
+            return output
+    raise UsageError(f"the network has no output {name!r}", f"choose one with --output-name: {names}")
+
+
+def _name(port: Any) -> str:
+    return min(port.get_names(), default="without a name", key=lambda name: (len(name), name))
+
+
 def quantise(graph: Any, calibration: Iterable[Tensor], keep_float: int = 0) -> Any:
     """Quantise a graph to int8, except its first `keep_float` convolutions.
 
@@ -58,7 +203,8 @@ def quantise(graph: Any, calibration: Iterable[Tensor], keep_float: int = 0) -> 
     from nncf.quantization.advanced_parameters import OverflowFix
 
     first = [node.get_friendly_name() for node in graph.get_ordered_ops() if "Convolution" in node.get_type_name()]
-    samples = [pixels.numpy() for pixels in calibration]
+    batch = _batch_of(graph) or 1
+    samples = [np.repeat(pixels.numpy(), batch, 0) for pixels in calibration]
     return nncf.quantize(
         graph,
         nncf.Dataset(samples),
@@ -81,8 +227,7 @@ def build_openvino_variant(
     artifact: Artifact, variant: str, batch_size: int = BATCH_SIZE, num_threads: int = 1
 ) -> FixedBatch:
     """Compile a stored variant for this processor. Raises ModelError if OpenVINO can't be loaded or can't read it."""
-    stored = OPENVINO_FP32 if variant == OPENVINO_BF16 else variant  # bf16 is the fp32 graph, computed otherwise
-    xml, weights = (artifact.read(f"variants/{stored}/{name}") for name in (MODEL_XML, MODEL_BIN))
+    xml, weights = (artifact.read(f"variants/{stored_variant(variant)}/{name}") for name in (MODEL_XML, MODEL_BIN))
     openvino = _openvino()
     try:
         graph = _core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
@@ -101,7 +246,9 @@ def compile_graph(
     to cores, because two processes would both be pinned to the first core.
     """
     graph = graph.clone()
-    graph.reshape([batch_size, size, size, 3])
+    own_batch = _batch_of(graph)
+    if own_batch is None:
+        graph.reshape([batch_size, size, size, 3])
     options = {
         "INFERENCE_PRECISION_HINT": precision,
         "ENABLE_CPU_PINNING": False,
@@ -109,9 +256,27 @@ def compile_graph(
         "NUM_STREAMS": 1,
     }
     request = _core().compile_model(graph, "CPU", options).create_infer_request()
-    model = FixedBatch(_runner(request), size, batch_size)
+    run = _runner(request)
+    model = FixedBatch(run if own_batch is None else _in_batches(run, own_batch), size, batch_size)
     model.warm_up()
     return model
+
+
+def _batch_of(graph: Any) -> int | None:
+    """Return the number of pictures that a graph takes, None for any number."""
+    batch = graph.input(0).get_partial_shape()[0]
+    return batch.get_length() if batch.is_static else None
+
+
+def _in_batches(run: Callable[[Tensor], Tensor], batch: int) -> Callable[[Tensor], Tensor]:
+    """Run pictures in batches of a network's own size, the last one filled up with black pictures."""
+
+    def run_all(pixels: Tensor) -> Tensor:
+        missing = -len(pixels) % batch
+        filled = torch.cat([pixels, pixels.new_zeros(missing, *pixels.shape[1:])]) if missing else pixels
+        return torch.cat([run(some) for some in torch.split(filled, batch)])[: len(pixels)]
+
+    return run_all
 
 
 def can_quantise() -> bool:
@@ -160,3 +325,11 @@ def _restore_logging() -> Iterator[None]:
 def _last_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return (lines[-1] if lines else type(error).__name__)[:300]
+
+
+def _reason(error: BaseException) -> str:
+    """Return the line of OpenVINO's message that says what is wrong with a network."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    unknown = [line.lstrip("- ") for line in lines if "No conversion rule" in line]
+    said = unknown or [line for line in lines if not line.startswith(("Exception from", "Check '", "While validating"))]
+    return " ".join((said or lines or [type(error).__name__])[:2])[:300]

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from infer_app import versions
 from infer_app.database.queries.day_queries import StoredFailure
+from infer_app.domain import Reason
 from infer_app.errors import UsageError
 from infer_app.reporting.missing_prediction import (
     NextRun,
@@ -112,6 +114,30 @@ def test_a_replaced_file_is_tried_again_without_a_retry():
     assert cause.why is Why.RETRIED
     assert cause.message == "rejected as corrupt, and the file has changed since; no run covers 2026-11-13 any more"
     assert cause.command == "infer backfill --from 2026-11-13 --to 2026-11-13"
+
+
+def test_an_image_without_a_decoder_waits_for_it(monkeypatch):
+    failure = StoredFailure("heic_decoder_missing", 7, "HEIC")
+    monkeypatch.setattr(versions, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
+    cause = explain_image(NEXT, "7", days_ago(9), COLUMN, failure)
+    message = "rejected as heic_decoder_missing (HEIC); no run tries it again before its decoder is installed"
+    assert (cause.why, cause.message) == (Why.REJECTED, message)
+    assert (cause.fix, cause.command) == (
+        "pip install 'infer_app[heic]'",
+        "infer backfill --from 2026-11-13 --to 2026-11-13",
+    )
+
+
+def test_an_image_whose_decoder_is_installed_now_is_tried_again(monkeypatch):
+    failure = StoredFailure("heic_decoder_missing", 7, "HEIC")
+    monkeypatch.setattr(versions, "missing_decoders", lambda: {Reason.AVIF_DECODER_MISSING})
+    cause = explain_image(NEXT, "7", days_ago(1), COLUMN, failure)
+    installed = "rejected as heic_decoder_missing (HEIC), and its decoder is installed now"
+    assert (cause.why, cause.message, cause.command) == (
+        Why.RETRIED,
+        f"{installed}; the next run covers 2026-11-21",
+        "infer run",
+    )
 
 
 def test_a_location_that_may_not_be_read_comes_with_how_to_allow_it():

@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ import tests.support.jpegs as jpegs
 from infer_app.domain import Reason, Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
+from tests.support.heif_files import avif, heic
 from tests.support.jpegs import encoded, picture
 from tests.support.rasters import claiming, png, png_chunk, tiff
 
@@ -41,6 +43,10 @@ SOUND = {
     "webp-lossless": encoded(picture(), "WEBP", lossless=True),
     "webp-animated": encoded(picture(), "WEBP", save_all=True, append_images=[picture().rotate(180)]),
 }
+if find_spec("PIL._avif"):
+    SOUND["avif"] = avif(picture())
+if find_spec("pi_heif") and find_spec("pillow_heif"):
+    SOUND |= {"heic": heic(picture()), "heic-10-bits": heic(picture(), bits=10)}
 
 
 def ends_well(data: bytes, limits: DecodeLimits = SMALL) -> bool:

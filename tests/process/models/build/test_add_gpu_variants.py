@@ -1,20 +1,27 @@
 """cuda-fp16 without CUDA: the module is the same, the device is the CPU."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from infer_app.errors import ModelError
+from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import open_artifact
-from infer_app.models.artifact.specs import InputSpec
+from infer_app.models.artifact.specs import InputSpec, OutputSpec
+from infer_app.models.build import judge_variants as judge_variants_module
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, make_half
+from infer_app.models.build.calibration import Calibration
 from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.build.judge_variants import judge_variants
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
 from infer_app.models.runtimes.gpu_variants import run_fixed
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.torchscript import run_artifact
 from infer_app.models.runtimes.variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT, runnable
+from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
 from infer_app.models.verification.golden import check_golden
-from tests.support.networks import SIZE, Means, Network, PixelMeans, built, random_pixels
+from tests.support.networks import SIZE, Means, Network, PixelMeans, built, random_pixels, save_photos
 
 HOST = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0")
 WORKSHOP = BuildTarget(HOST, torch.device("cpu"))
@@ -46,6 +53,40 @@ def test_variants_in_half_precision_are_recorded_with_their_parity(network):
             "platform": "linux_x86_64",
             "torch": "2.13.0",
         }
+
+
+@pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (1.0, False)])
+def test_they_are_judged_on_the_users_images_and_a_run_takes_only_those_that_keep_enough(tmp_path, minimum, meets):
+    """By cosine; 1.0 is what no half precision keeps."""
+    artifact, said = built(tmp_path, Network(), labels=None, output=OutputSpec("embedding")), []
+    calibration = Calibration(save_photos(tmp_path / "photos", 24), minimum)
+    artifact = add_gpu_variants(artifact, [CUDA_FP16], None, WORKSHOP, said.append, calibration)
+    details = artifact.manifest.variants[CUDA_FP16]
+    assert (details["calibration"]["num_images"], details["min_agreement"], details["meets_bar"]) == (
+        12,
+        minimum,
+        meets,
+    )
+    choice = choose_variant(artifact.manifest, {}, VariantRequest(), lambda *_: None)
+    assert choice.variant == (CUDA_FP16 if meets else TORCHSCRIPT)
+    assert ("no run will take it by itself" in " ".join(said)) is not meets
+
+
+def test_they_are_judged_on_the_images_of_a_day_too(tmp_path, monkeypatch):
+    """As where the GPU is; here they run on the CPU."""
+    artifact = add_gpu_variants(built(tmp_path, Network(), labels=None), [CUDA_FP16], None, WORKSHOP, print)
+    monkeypatch.setattr(judge_variants_module, "add_variants", lambda artifact, *_: artifact)
+    monkeypatch.setattr(
+        judge_variants_module, "runnable", lambda _, device="cpu": [CUDA_FP16] if device == "cuda" else [TORCHSCRIPT]
+    )
+    monkeypatch.setattr(judge_variants_module, "open_variant", partial(open_variant, device="cpu"))
+    photos = save_photos(tmp_path / "photos", 24)
+    judged = judge_variants(artifact.folder, ReadLimits((photos,), 1 << 20), sorted(map(str, photos.iterdir())), 0.9)
+    assert {variant: meets for variant, (_, meets) in judged.items()} == {CUDA_FP16: True}
+    recorded = open_artifact(artifact.folder).manifest.variants[CUDA_FP16]
+    assert (recorded["calibration"]["num_images"], recorded["min_agreement"]) == (24, 0.9)
+    assert 0 <= recorded["calibration"]["p99_score_difference"] <= recorded["calibration"]["worst_score_difference"]
+    open_artifact(artifact.folder).verify()
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 16])

@@ -1,8 +1,12 @@
 import pytest
 
+from infer_app.errors import ModelError
+from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.artifact.bundle import pack, unpack
 from infer_app.models.build import openvino_variants
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes import variants
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.selection import measure
@@ -13,6 +17,7 @@ from tests.support.networks import Network, built
 @pytest.fixture(autouse=True)
 def _cpu_with_bf16(monkeypatch):
     monkeypatch.setattr(openvino_variants, "computes_bf16", lambda: True)
+    monkeypatch.setattr(variants, "computes_bf16", lambda: True)
     monkeypatch.setattr(measure, "ROUND_S", 0.001)
 
 
@@ -32,6 +37,21 @@ def test_the_variant_passes_the_golden_check_with_its_own_tolerance(tmp_path):
     load = lambda data: load_pixels(data, artifact.manifest.recipe)  # noqa: E731
     check_golden(artifact, load, model, OPENVINO_BF16, model.batch_size)
     assert artifact.manifest.tolerance_of(OPENVINO_BF16) != artifact.manifest.tolerance
+
+
+def test_a_machine_without_bf16_does_not_open_it_as_something_else(tmp_path, monkeypatch):
+    """OpenVINO itself would compute in fp32 there; a node of a cluster opens what another machine has planned."""
+    artifact = add_variants(built(tmp_path, Network(), labels=None), None, print)
+    monkeypatch.setattr(variants, "computes_bf16", lambda: False)
+    with pytest.raises(ModelError, match=r"cpu-openvino-bf16 can't run on .*: this CPU does not compute bf16"):
+        open_variant(artifact, OPENVINO_BF16)
+
+
+def test_it_travels_with_the_graph_that_it_computes(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    artifact = add_variants(built(tmp_path, Network(), labels=None), None, print)
+    unpacked = open_artifact(unpack(pack(artifact, OPENVINO_BF16)))
+    assert open_variant(unpacked, OPENVINO_BF16).batch_size
 
 
 def test_a_model_that_was_built_without_bf16_gains_it_on_such_a_cpu(tmp_path, monkeypatch):

@@ -208,8 +208,8 @@ def test_weights_beside_a_torchscript_file_make_no_sense(user):
         ("user_net:broken", ModelError, "OSError: no weights here"),
         ("user_net:mak", UsageError, "has no 'mak'"),
         ("no/such/file.pt", UsageError, "no file no/such/file.pt"),
-        ("my-vit", UsageError, "my-vit is a folder and not a TorchScript file"),
-        ("network.onnx", UsageError, "ONNX and OpenVINO files can't be read"),
+        ("my-vit", UsageError, "my-vit is a folder and not a file"),
+        ("network.onnx", ModelError, "not a whole ONNX file"),
     ],
 )
 def test_what_is_no_source_is_refused(user, monkeypatch, source, error, message):

@@ -9,7 +9,7 @@ from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build import openvino_variants as add_variants_module
 from infer_app.models.build.calibration import Calibration, load_calibration
 from infer_app.models.build.golden_set import load_pixels
-from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.build.openvino_variants import add_variants, agreement_score
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
@@ -65,7 +65,7 @@ def calibrated(tmp_path_factory, photos):
 def parity_of(artifact, variant):
     model, pixels = open_variant(artifact, variant), golden_pixels(artifact)
     actual = torch.cat([model(batch) for batch in torch.split(pixels, model.batch_size)])
-    return measure_parity(golden_outputs(artifact), actual)
+    return measure_parity(golden_outputs(artifact), actual, artifact.manifest.output)
 
 
 def check(artifact, variant):
@@ -201,3 +201,15 @@ def test_a_model_with_labels_is_judged_by_them(tmp_path, photos, said):
     artifact = add_variants(built(tmp_path, Means()), Calibration(photos), said.append)
     kept = artifact.manifest.variants[OPENVINO_INT8]["calibration"]["label_agreement"]
     assert artifact.manifest.variants[OPENVINO_INT8]["meets_bar"] == (kept >= 0.97)
+
+
+def test_of_a_single_number_its_difference_is_what_must_be_small(tmp_path):
+    """Its cosine is 1, whatever it is."""
+    artifact = built(tmp_path, OneNumber(), labels=None, output=OutputSpec("regression"))
+    parity = measure_parity(torch.tensor([[2.0], [4.0]]), torch.tensor([[2.0], [3.0]]), artifact.manifest.output)
+    assert (parity.cosine, agreement_score(artifact, parity)) == (1.0, 0.75)
+
+
+class OneNumber(torch.nn.Module):
+    def forward(self, pixels):
+        return pixels.mean((1, 2, 3)).unsqueeze(1)

@@ -48,6 +48,13 @@ def test_the_batch_size_that_takes_least_for_an_image_is_kept():
     assert speeds["fast"].ms_per_image == pytest.approx(0.75, rel=0.3)
 
 
+def test_a_larger_batch_shares_the_cost_of_a_call():
+    models = {"cheap": [busy(0.1, 1), busy(1.2, 8)]}  # 0.1 and 0.15 ms for an image, 0.35 and 0.18 with the call
+    speed = measure_models(models, random_pixels(1))["cheap"]
+    assert speed.batch_size == 8
+    assert speed.ms_per_image == pytest.approx(0.15, rel=0.5)
+
+
 def test_a_noisy_moment_does_not_count():
     """The best round does: a model that was slow once is not a slow model."""
     slow, first = busy(30, 1), []

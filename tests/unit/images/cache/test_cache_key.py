@@ -20,6 +20,7 @@ CHANGES = [
             {"interpolation": "bilinear"},
             {"exif": "ignore"},
             {"decode": "fast"},
+            {"depth": "window:0,4095"},
         )
     ),
     {"max_pixels": 1},

@@ -2,7 +2,7 @@ import pytest
 from PIL import Image
 
 from infer_app.domain import Reason
-from infer_app.images.decode.formats import check_png_end, sniff, webp_size
+from infer_app.images.decode.formats import check_boxes_end, check_png_end, sniff, webp_size
 from infer_app.locations import IMAGE_SUFFIXES
 from tests.support.jpegs import encoded, exif, picture
 from tests.support.refusals import refusal
@@ -20,7 +20,6 @@ NO_IMAGES = {
     "zip": b"PK\x03\x04",
     "psd": b"8BPS\0\x01",
     "jpeg 2000": b"\0\0\0\x0cjP  \r\n\x87\n",
-    "avif": b"\0\0\0 ftypavif",
     "ppm": b"P6 1 1 255 abc",
     "ico": b"\0\0\x01\0\x01\0",
     "wav": b"RIFF\x24\0\0\0WAVEfmt ",
@@ -36,7 +35,34 @@ def test_a_format_is_told_by_its_content(name: str):
 
 def test_the_suffixes_of_watched_folders_are_those_of_formats_that_are_decoded():
     Image.init()
-    assert {Image.EXTENSION[suffix] for suffix in IMAGE_SUFFIXES} == set(FORMATS.values())
+    by_pillow = set(IMAGE_SUFFIXES) - {".heic", ".heif", ".avif"}
+    assert {Image.EXTENSION[suffix] for suffix in by_pillow} == set(FORMATS.values())
+
+
+@pytest.mark.parametrize(
+    ("brands", "kind"),
+    [
+        (b"heicmif1heic", "heic"),
+        (b"mif1mif1heic", "heic"),
+        (b"mif1mif1miaf", "heic"),
+        (b"msf1hevcmsf1", "heic"),
+        (b"heixmif1heix", "heic"),
+        (b"avifmif1miaf", "avif"),
+        (b"avismsf1mif1", "avif"),
+        (b"mif1mif1avif", "avif"),
+    ],
+)
+def test_heic_and_avif_are_told_by_their_brands(brands: bytes, kind: str):
+    assert sniff(b"\0\0\0\x18ftyp" + brands[:4] + bytes(4) + brands[4:]) == kind
+
+
+def test_a_file_of_boxes_has_its_end_only_when_whole():
+    data = b"\0\0\0\x10ftypheicmif1" + b"\0\0\0\1mdat" + (24).to_bytes(8, "big") + bytes(8)
+    check_boxes_end(data)
+    check_boxes_end(data + b"\0\0\0\0mdat" + bytes(100))  # length 0: up to the end
+    assert {refusal(check_boxes_end, data[:length]).reason for length in (*range(8, 16), *range(32, 40))} == {
+        Reason.TRUNCATED
+    }
 
 
 @pytest.mark.parametrize("signature", [b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"])
@@ -45,7 +71,7 @@ def test_a_tiff_may_be_of_either_byte_order_and_big(signature: bytes):
 
 
 @pytest.mark.parametrize("name", NO_IMAGES)
-def test_what_is_no_image_of_the_six_formats_is_unsupported(name: str):
+def test_what_is_no_image_of_a_known_format_is_unsupported(name: str):
     assert refusal(sniff, NO_IMAGES[name]).reason is Reason.UNSUPPORTED_FORMAT
 
 

@@ -10,11 +10,12 @@ import pytest
 from PIL import Image
 
 from infer_app.domain import Recipe
+from infer_app.images.decode import heif
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.settings.sections import ImagesSettings
-from tests.support import jpegs
+from tests.support import heif_files, jpegs
 from tests.support.jpegs import encoded, exif, picture
 from tests.support.rasters import claiming, png, png_of_16_bits, tiff
 from tests.support.refusals import refusal
@@ -89,6 +90,19 @@ def is_scaled(width: int, scale: int) -> bool:
     return made.scale == scale and made.rgb.shape[:2] == (width // scale, width // scale)
 
 
+def deep_is(depth: str, *expected: int) -> bool:
+    """What these three samples become, as grey and as colours, in a PNG and in a TIFF."""
+    samples = np.array([[0, 1000, 4095]], np.uint16)
+    rgb = samples[:, :, None].repeat(3, axis=2)
+    files = [png_of_16_bits(rgb[:, :, :1]), png_of_16_bits(rgb), tiff(3, 1, 16, 3, rgb.astype("<u2").tobytes())]
+    recipe = Recipe("stretch", size=8, depth=depth)
+    return all(decoded(data, recipe)[0, :, 1].tolist() == list(expected) for data in files)
+
+
+def is_near(data: bytes, color: tuple[int, int, int] = COLOR) -> bool:
+    return is_filled(data, color, tolerance=4)
+
+
 READ: dict[str, Callable[[], bool]] = {
     "JPEG: baseline, progressive": lambda: is_close(jpegs.baseline(), jpegs.progressive()),
     "JPEG whose end marker alone is missing": lacks_end_marker,
@@ -104,6 +118,8 @@ READ: dict[str, Callable[[], bool]] = {
         and is_filled(as_tiff("group4", plain("1", 1)), (255, 255, 255))
     ),
     "BigTIFF": lambda: is_exact(encoded(picture(), "TIFF", big_tiff=True)),
+    "HEIC, HEIF: 8, 10 or 12 bits": lambda: all(is_near(heif_files.heic(plain(), bits=bits)) for bits in (8, 10, 12)),
+    "AVIF: 8, 10 or 12 bits": lambda: is_near(heif_files.avif(plain())),
     "grey, or black and white": lambda: (
         is_filled(encoded(plain("L", 124), "PNG"), (124, 124, 124))
         and is_filled(encoded(plain("1", 1), "PNG"), (255, 255, 255))
@@ -137,6 +153,20 @@ READ: dict[str, Callable[[], bool]] = {
     "EXIF orientation 2 to 8": is_turned_unless_ignored,
     "damaged EXIF data": lambda: is_exact(encoded(picture(), "PNG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")),
     "TIFF's own orientation": lambda: decoded(tiff(8, 4, 8, 3, bytes(96), t274=6), IGNORE).shape == (8, 4, 3),
+    "HEIC and AVIF: rotation and mirroring of the container": lambda: all(
+        decoded(made(Image.new("RGB", (8, 4)), exif=exif(6)), recipe).shape == (8, 4, 3)
+        for made in (heif_files.heic, heif_files.avif)
+        for recipe in (WHOLE, IGNORE)
+    ),
+    "HEIC with several pictures": lambda: is_near(heif_files.heic(plain(), plain(color=(0, 0, 255)))),
+    "animated AVIF": lambda: is_near(heif_files.avif(plain(), plain(color=(0, 0, 255)))),
+    "`full`, the default": lambda: deep_is("full", 0, 3, 15),
+    "`window:LOW,HIGH`": lambda: (
+        deep_is("window:0,4095", 0, 62, 255) and deep_is("window:1000,2000", 0, 0, 255) and deep_is("full", 0, 3, 15)
+    ),
+    "`percentile:LOW,HIGH`": lambda: (
+        deep_is("percentile:0,100", 0, 62, 255) and deep_is("percentile:0,50", 0, 255, 255)
+    ),
     "animated GIF, WebP or PNG": lambda: all(
         is_filled(data, COLOR) for data in (frames("GIF"), frames("WEBP", lossless=True), frames("PNG"))
     ),
@@ -151,8 +181,9 @@ READ: dict[str, Callable[[], bool]] = {
     ),
 }
 REJECTED: dict[str, Iterable[bytes]] = {
-    "HEIC, HEIF": [b"\0\0\0\x1cftypheic\0\0\0\0mif1heic", b"\0\0\0\x1cftypmif1\0\0\0\0mif1heic"],
-    "AVIF": [b"\0\0\0\x1cftypavif\0\0\0\0mif1avif", b"\0\0\0\x1cftypmif1\0\0\0\0mif1avif"],
+    "HEIC, HEIF without a decoder": [b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic"],
+    "AVIF without a decoder": [b"\0\0\0\x18ftypavif\0\0\0\0mif1avif", b"\0\0\0\x18ftypmif1\0\0\0\0mif1avif"],
+    "HEIC or AVIF that ends early": [b"\0\0\0\x1cftypheic\0\0\0\0mif1heicmiaf\0\0\0\x48meta\0\0\0\0"],
     "JPEG XL": [b"\xff\x0a" + bytes(10), b"\0\0\0\x0cJXL \r\n\x87\n"],
     "JPEG 2000": [b"\0\0\0\x0cjP  \r\n\x87\n", b"\xff\x4f\xff\x51" + bytes(10)],
     "raw photo: CR2": [b"II*\0\x10\0\0\0CR\x02\0" + bytes(50)],
@@ -177,13 +208,23 @@ REJECTED: dict[str, Iterable[bytes]] = {
     "more bytes than `[images] max_bytes`": [],  # asserted below: it is found when the file is read
     "more pixels than `[images] max_pixels`": [claiming("png", 2000, 2000), claiming("tiff", 2000, 2000)],
 }
+NEEDS = {
+    "HEIC, HEIF: 8, 10 or 12 bits": "pillow_heif",
+    "HEIC and AVIF: rotation and mirroring of the container": "pillow_heif",
+    "HEIC with several pictures": "pillow_heif",
+    "AVIF: 8, 10 or 12 bits": "PIL._avif",
+    "animated AVIF": "PIL._avif",
+}
 NEEDS_TURBO = {"JPEG that ends early"}  # the words are libjpeg-turbo's
+
+
+HEADS = ("file", "picture", "`--depth`")
 
 
 def rows(columns: int) -> dict[str, list[str]]:
     """The lines of the page's tables that have this many columns, by their first cell."""
     cells = [line.strip("| \n").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
-    return {line[0]: line[1:] for line in cells if len(line) == columns and line[0] not in ("file", "picture")}
+    return {line[0]: line[1:] for line in cells if len(line) == columns and line[0] not in HEADS}
 
 
 def test_every_line_of_the_page_has_a_case():
@@ -193,11 +234,16 @@ def test_every_line_of_the_page_has_a_case():
 
 @pytest.mark.parametrize("line", READ)
 def test_what_the_page_says_is_read(line: str):
+    if line in NEEDS:
+        pytest.importorskip(NEEDS[line])
+        pytest.importorskip("pi_heif" if NEEDS[line] == "pillow_heif" else "PIL._avif")
     assert READ[line]()
 
 
 @pytest.mark.parametrize("line", REJECTED)
-def test_what_the_page_says_is_rejected(line: str):
+def test_what_the_page_says_is_rejected(line: str, monkeypatch: pytest.MonkeyPatch):
+    if line.endswith("without a decoder"):
+        monkeypatch.setattr(heif, f"_load_{line[:4].lower()}", lambda: None)
     if line in NEEDS_TURBO and not has_turbo():
         pytest.skip("no libturbojpeg.so.0 on this machine")
     reason, detail = rows(3)[line]

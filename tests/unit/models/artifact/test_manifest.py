@@ -53,7 +53,7 @@ def test_what_is_no_manifest_is_refused(text, message):
         ({"mean": "grey"}, "could not convert string to float"),
         ({"recipe": {"kind": "stretch"}}, "size"),
         ({"output": {"kind": "poem"}}, "unknown output 'poem'"),
-        ({"source_kind": "onnx"}, "unknown source_kind"),
+        ({"source_kind": "jax"}, "unknown source_kind"),
         ({"files": {"../../etc/passwd": "0"}}, "outside the artifact"),
         ({"files": {"/etc/passwd": "0"}}, "outside the artifact"),
         ({"files": {}}, "no checksum of"),

@@ -323,5 +323,20 @@ def test_a_day_that_began_in_bf16_waits_on_a_machine_without_it():
     with pytest.raises(ModelError, match=NO_BF16) as caught:
         choose(model, request, missing=bf16_is_missing)
     assert caught.value.exit_code == 12
+    assert f"on a machine that runs {OPENVINO_BF16}" in caught.value.hint
     with pytest.raises(ModelError, match=NO_BF16):  # a GPU's fp16 is another precision
         choose(model, request, missing=lambda name, _: NO_BF16 if name == OPENVINO_BF16 else None)
+
+
+def test_a_day_whose_variant_was_judged_to_be_too_inexact_meanwhile_can_only_be_finished_in_it():
+    model = manifest(**{OPENVINO_BF16: GOOD_BF16 | {"meets_bar": False}})
+    with pytest.raises(ModelError, match="it changes too many labels") as caught:
+        choose(model, VariantRequest(precision="full", resume_variant=OPENVINO_BF16))
+    assert caught.value.hint == f"--variant {OPENVINO_BF16} finishes it nevertheless"
+
+
+def test_a_machine_that_can_not_compute_what_is_asked_for_is_told_what_it_can_do():
+    model = manifest(**{OPENVINO_BF16: GOOD_BF16})
+    with pytest.raises(ModelError, match=NO_BF16) as caught:
+        choose(model, VariantRequest(precision="half"), missing=bf16_is_missing)
+    assert "for days not begun yet" in caught.value.hint

@@ -1,0 +1,108 @@
+"""Scale samples of 16 bits to 8, as the recipe's `depth` has it.
+
+- `full`: the upper 8 bits.
+- `window:LOW,HIGH`: LOW and what is below becomes 0, HIGH and what is above 255; between them rounded to the nearest.
+- `percentile:LOW,HIGH`: the same, with the percentiles of all samples of the image.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from PIL import ImageFile
+
+from infer_app.domain import Reason
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.transform.geometry import Pixels
+
+MAX_SAMPLE = 0xFFFF
+DIM = 16  # upper 8 bits below this: at most 12 of the 16 bits are used
+Samples = np.ndarray[Any, Any]  # (height, width) or (height, width, channels), 0 to MAX_SAMPLE
+
+# Pillow unpacks colours of 16 bits to their upper bytes. Unpacked as if they had the other byte order, the same data
+# gives the lower bytes.
+_LOWER = {
+    f"{mode};16{order}": f"{mode};16{other}"
+    for mode in ("RGB", "RGBA", "RGBX")
+    for order, other in (("L", "B"), ("B", "L"), ("N", "B" if sys.byteorder == "little" else "L"))
+}
+
+
+def parse_depth(text: str) -> str:
+    """Return a depth in the form that a recipe has. Raises ValueError."""
+    if text == "full":
+        return text
+    kind, _, limits = text.partition(":")
+    low, high = (float(part) for part in limits.split(","))
+    most = {"window": MAX_SAMPLE, "percentile": 100}[kind] if kind in ("window", "percentile") else -1
+    if not 0 <= low < high <= most or (kind == "window" and not (low.is_integer() and high.is_integer())):
+        raise ValueError(text)
+    return f"{kind}:{low:.10g},{high:.10g}"
+
+
+def to_8_bits(samples: Samples, depth: str) -> Pixels:
+    """Scale samples from 0 to MAX_SAMPLE to 0 to 255."""
+    if depth == "full":
+        return (samples >> 8).astype(np.uint8)
+    kind, _, limits = depth.partition(":")
+    low, high = (float(part) for part in limits.split(","))
+    if kind == "percentile":
+        low, high = np.percentile(samples, (low, high))
+    scaled: Pixels = _table(float(low), float(high))[samples]
+    return scaled
+
+
+@lru_cache(maxsize=1)  # a window is the same for all images
+def _table(low: float, high: float) -> Pixels:
+    """Return what each sample becomes."""
+    scaled = (np.arange(MAX_SAMPLE + 1) - low) * 255 / ((high - low) or 1)
+    table: Pixels = np.clip(np.rint(scaled), 0, 255).astype(np.uint8)
+    return table
+
+
+def has_deep_colors(image: ImageFile.ImageFile) -> bool:
+    """Return whether an image that is open, but not loaded, has 16 bits per channel, of which Pillow loads 8."""
+    return any(";16" in rawmode for rawmode in _rawmodes(image)) and not image.mode.startswith("I")
+
+
+def load_deep_colors(image: ImageFile.ImageFile, again: ImageFile.ImageFile) -> Samples:
+    """Load the samples of an image that was opened twice: (height, width, 3), or 1 for grey with alpha.
+
+    Raises BadImage where Pillow can't.
+    """
+    rawmodes, upper, lower = set(_rawmodes(again)), slice(3), slice(3)
+    if rawmodes == {"LA;16B"}:  # grey and alpha: two samples of 16 bits are unpacked as four of 8
+        _unpack_by(again, {"LA;16B": "RGBA"})
+        upper, lower = slice(1), slice(1, 2)
+    elif rawmodes <= _LOWER.keys():
+        _unpack_by(again, _LOWER)
+    else:
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"16 bits as {', '.join(sorted(rawmodes))} need --depth full")
+    image.load()
+    again.load()
+    samples: Samples = np.asarray(image)[:, :, upper].astype(np.uint16) << 8
+    samples |= np.asarray(again)[:, :, lower]
+    return samples
+
+
+def _rawmodes(image: ImageFile.ImageFile) -> list[str]:
+    """Return how each part of the image is unpacked."""
+    return [_rawmode(tile.args) for tile in image.tile]
+
+
+def _rawmode(args: Any) -> str:
+    """Return the rawmode of a tile's arguments: all of them, or the first."""
+    return args if isinstance(args, str) else str(args[0]) if args else ""
+
+
+def _unpack_by(image: ImageFile.ImageFile, rawmodes: Mapping[str, str]) -> None:
+    """Replace the rawmode of each part of an image that is not loaded yet."""
+    for number, tile in enumerate(image.tile):
+        other = rawmodes[_rawmode(tile.args)]
+        image.tile[number] = tile._replace(
+            args=other if isinstance(tile.args, str) else (other, *(tile.args or ())[1:])
+        )

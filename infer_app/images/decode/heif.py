@@ -1,0 +1,92 @@
+"""Decoders of HEIC and AVIF: pi-heif (libheif, libde265) and Pillow's own (libavif), each with one thread.
+
+Both are optional, and imported when the first such file is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from io import BytesIO
+from typing import Any
+
+from PIL import ImageFile, features
+
+from infer_app.domain import INSTALL_DECODER, Reason
+from infer_app.images.read.bad_image import BadImage
+
+Open = Callable[[BytesIO], ImageFile.ImageFile]
+
+
+def open_heic(file: BytesIO) -> ImageFile.ImageFile:
+    """Open the primary picture of a HEIC file, upright and of 8 bits. Raises BadImage without a decoder."""
+    return _opener(_load_heic(), "HEIC", Reason.HEIC_DECODER_MISSING)(file)
+
+
+def open_avif(file: BytesIO) -> ImageFile.ImageFile:
+    """Open the first picture of an AVIF file, whose rotation is in its EXIF data. Raises BadImage without a decoder."""
+    return _opener(_load_avif(), "AVIF", Reason.AVIF_DECODER_MISSING)(file)
+
+
+def heif_decoder_names() -> list[str]:
+    """Return the decoders that are installed, with their versions."""
+    names = [f"libavif {features.version('avif')}"] if _load_avif() is not None else []
+    if _load_heic() is not None:
+        import pi_heif
+
+        names.append(f"pi-heif {pi_heif.__version__} (libheif {pi_heif.libheif_version()})")
+    return names
+
+
+def _opener(found: Open | None, name: str, missing: Reason) -> Open:
+    if found is None:
+        raise BadImage(missing, f"{name}; no decoder for it is installed: {INSTALL_DECODER}")
+    return found
+
+
+class _HeicFile(ImageFile.ImageFile):
+    """The primary picture of a HEIC file, by pi-heif's C module alone.
+
+    pi-heif's own class for Pillow also reads metadata, profiles and thumbnails, and crashed on damaged ones.
+    """
+
+    format = "HEIC"
+
+    def _open(self) -> None:
+        import _pi_heif
+
+        assert self.fp is not None
+        # data, threads, convert to 8 bits, BGR, without stride, scale to 16 bits, decoder, without libheif's limits
+        found = _pi_heif.load_file(self.fp.read(), 1, True, False, False, True, "", False)
+        self._picture: Any = next((picture for picture in found if picture is not None and picture.primary), None)
+        if self._picture is None:
+            raise BadImage(Reason.CORRUPT, "no primary picture")
+        self._size, self._mode = self._picture.size_mode
+
+    def load(self) -> Any:
+        if self._picture is not None:
+            data = self._picture.data
+            self._size, self._mode = self._picture.size_mode  # may be others than the header's
+            self.load_prepare()
+            self.frombytes(data, "raw", (self._mode, self._picture.stride))
+            self._picture = None
+        return super().load()
+
+
+@cache
+def _load_heic() -> Open | None:
+    try:
+        import _pi_heif  # noqa: F401
+    except ImportError:
+        return None
+    return _HeicFile
+
+
+@cache
+def _load_avif() -> Open | None:
+    if not features.check("avif"):
+        return None
+    from PIL import AvifImagePlugin
+
+    AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+    return AvifImagePlugin.AvifImageFile

@@ -1,0 +1,105 @@
+"""Read a network from an ONNX file or OpenVINO's IR, and what the file says about its use."""
+
+from __future__ import annotations
+
+import difflib
+import zipfile
+from functools import partial
+from pathlib import Path
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.runtimes import openvino
+from infer_app.models.sources.model_api import model_api_facts, model_info
+from infer_app.models.sources.onnx_file import fold_external_data, metadata_props, onnx_facts
+from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+
+GRAPH_KINDS = {".onnx": "onnx", ".xml": "openvino"}  # by the name's ending
+
+
+def graph_kind(source: str) -> str | None:
+    """Return onnx or openvino for the name of such a file, None for any other source."""
+    return GRAPH_KINDS.get(Path(source).suffix.lower())
+
+
+def read_graph_files(path: Path) -> tuple[bytes, ...]:
+    """Return an ONNX file with all of its weights, or both files of an IR.
+
+    Raises UsageError for a file that is missing or of another kind, and ModelError for one that is damaged.
+    """
+    data = _read(path)
+    if not data:
+        raise ModelError(f"{path} is empty", "fetch or export it again")
+    if data.startswith(b"version https://git-lfs"):
+        raise ModelError(f"{path} is a Git LFS pointer, not the network itself", "fetch it: git lfs pull")
+    if zipfile.is_zipfile(path):
+        raise UsageError(
+            f"{path} is a zip file and not what its name says: TorchScript, or what torch.save makes",
+            f"name it {path.stem}.ts and build from that",
+        )
+    if graph_kind(path.name) == "onnx":
+        if data.lstrip()[:1] == b"<":
+            raise UsageError(f"{path} is an XML file and not ONNX", f"if it is OpenVINO's IR, name it {path.stem}.xml")
+        return (fold_external_data(data, partial(_read_external, path)),)
+    model_info(data)  # which tells an IR from other XML
+    weights = path.with_suffix(".bin")
+    if not weights.is_file():
+        raise UsageError(f"no file {weights}", f"an IR is two files: copy the .bin of the export beside {path.name}")
+    return data, _read(weights)
+
+
+def read_graph_facts(path: Path, output_name: str | None) -> SourceFacts:
+    """Return what a network's file says about its use: its input's size and type, and the metadata of an export."""
+    files = read_graph_files(path)
+    own = openvino.describe_input(openvino.read_graph(files, output_name))
+    facts, refusals = {"input": Fact(own.kind, f"{own.dtype} input", is_fixed=True)}, list[Unsupported]()
+    if own.height is not None or own.width is not None:
+        shape = f"input of {own.height or 'any'} x {own.width or 'any'}"
+        if None not in (own.height, own.width) and own.height != own.width:
+            refusals.append(Unsupported(f"{path}: {shape}, only squares are supported", "export it for a square"))
+        facts["size"] = Fact(own.height or own.width, shape, is_fixed=True)
+    by_itself = SourceFacts(facts, tuple(refusals))
+    is_onnx = graph_kind(path.name) == "onnx"
+    said = onnx_facts(metadata_props(files[0])) if is_onnx else model_api_facts(model_info(files[0]))
+    if own.kind == "uint8-nhwc":
+        said = _without_normalisation(said)
+    return by_itself.merged(said)
+
+
+def _without_normalisation(said: SourceFacts) -> SourceFacts:
+    """Refuse a mean or std beside a network that takes pixels as they are, unless they change nothing."""
+    changing = {"mean": "0,0,0", "std": "1,1,1"}
+    kept = {option: fact for option, fact in said.facts.items() if option not in changing}
+    refused = [
+        Unsupported(
+            f"the network takes uint8, and its file says {option} {said.facts[option]}",
+            "if it normalises by itself say so: --input uint8-nhwc; else export it with a float32 input",
+            frozenset({"input"}),
+        )
+        for option, nothing in changing.items()
+        if option in said.facts and said.facts[option].value != nothing
+    ]
+    return SourceFacts(kept, (*said.refusals, *refused))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", "it must be readable") from error
+
+
+def _read_external(model: Path, location: str) -> bytes:
+    """Read a file of external data, which must lie below the folder of the ONNX file."""
+    folder = model.resolve().parent
+    path = (folder / location).resolve()
+    if not location or not path.is_relative_to(folder):
+        raise ModelError(
+            f"{model} names external data outside of its folder: {location!r}", "export it again, both files together"
+        )
+    if not path.is_file():
+        close = difflib.get_close_matches(
+            path.name, [one.name for one in folder.iterdir() if one != model.resolve()], n=1, cutoff=0.5
+        )
+        there = f"; {close[0]} is there: does it have another name?" if close else ""
+        raise UsageError(f"{model} keeps its weights in {location}, which is not in {folder}", f"copy it there{there}")
+    return _read(path)

@@ -1,0 +1,101 @@
+"""Read what OpenVINO's Model API writes into a network about its use: `rt_info`, in the XML file of an IR."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from xml.etree import ElementTree
+
+from infer_app.errors import ModelError
+from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported, three
+
+_RECIPES: dict[str, dict[str, object]] = {
+    "standard": {"recipe": "stretch"},
+    "crop": {"recipe": "crop-resize", "crop": 1.0},
+}
+_INTERPOLATIONS = {"LINEAR": "bilinear", "CUBIC": "bicubic"}
+_OUTPUT = frozenset({"output"})
+_GEOMETRY = frozenset({"recipe", "preprocess"})
+
+
+def model_info(xml: bytes) -> dict[str, str]:
+    """Return the entries of `rt_info/model_info` of an IR. Raises ModelError if the file is not an IR."""
+    try:
+        root = ElementTree.fromstring(xml)
+    except ElementTree.ParseError as error:
+        raise ModelError(f"not a whole XML file: {error}", "is the file cut off? fetch or export it again") from None
+    if root.tag != "net" or root.find("layers") is None:
+        raise ModelError(
+            f"an XML file with <{root.tag}>, not a network of OpenVINO's", "give the .xml that lies beside its .bin"
+        )
+    entries = root.find("rt_info/model_info")
+    return {} if entries is None else {entry.tag: entry.get("value", "").strip() for entry in entries}
+
+
+def model_api_facts(info: Mapping[str, str], origin: str = "rt_info") -> SourceFacts:
+    """Return what the entries of Model API say about a network."""
+    facts, refusals = dict[str, Fact](), list[Unsupported]()
+
+    def take(key: str, **values: object) -> None:
+        facts.update({option: Fact(value, f"{origin} {key}") for option, value in values.items()})
+
+    if labels := tuple(info.get("labels", "").split()):
+        take("labels", labels=labels)
+    for key, option in (("mean_values", "mean"), ("scale_values", "std")):
+        if info.get(key):
+            take(key, **{option: three(_numbers(key, info[key]))})
+    if "std" in facts and "mean" not in facts:
+        take("scale_values", mean="0,0,0")
+    if "mean" in facts and "std" not in facts:
+        take("mean_values", std=three([1.0]))
+    if is_on(info, "multilabel"):
+        take("multilabel", activation="sigmoid")
+        if info.get("confidence_threshold"):
+            take("confidence_threshold", threshold=_numbers("confidence_threshold", info["confidence_threshold"])[0])
+    resize = info.get("resize_type", "")
+    if resize in _RECIPES:
+        interpolation = _INTERPOLATIONS.get(info.get("interpolation_type", "LINEAR").upper())
+        take("resize_type", **_RECIPES[resize], interpolation=interpolation or "bilinear")
+        if interpolation is None:
+            what = f"the file's interpolation_type is {info['interpolation_type']}, which no recipe does"
+            refusals.append(Unsupported(what, "give --interpolation bilinear or bicubic", frozenset({"interpolation"})))
+    elif resize:
+        what = f"the file's resize_type is {resize}, which pads pictures; no recipe does"
+        hint = "pad them by your own function: --preprocess package.module:function; or give --recipe stretch"
+        refusals.append(Unsupported(what, hint, _GEOMETRY))
+    return SourceFacts(facts, (*_unsupported(info), *refusals))
+
+
+def is_on(info: Mapping[str, str], key: str) -> bool:
+    """Return whether a switch of Model API is on."""
+    return info.get(key, "").lower() in ("yes", "true", "1")
+
+
+def _unsupported(info: Mapping[str, str]) -> list[Unsupported]:
+    found = []
+    kind = info.get("model_type", "Classification")
+    if kind.lower() not in ("classification", ""):
+        what = f"the file's model_type is {kind}, which is not supported"
+        found.append(
+            Unsupported(what, "give --output raw for its numbers as they are, or export a classifier", _OUTPUT)
+        )
+    if is_on(info, "hierarchical"):
+        what = "the file's labels are hierarchical, which is not supported"
+        found.append(Unsupported(what, "give --output raw for its numbers as they are", _OUTPUT))
+    if is_on(info, "reverse_input_channels"):
+        what = "the network takes BGR (reverse_input_channels), and pictures are RGB"
+        hint = "reverse them by your own function: --preprocess package.module:function; or export it for RGB"
+        found.append(Unsupported(what, hint, frozenset({"preprocess"})))
+    if is_on(info, "embedded_processing"):
+        what = "the network resizes and normalises by itself (embedded_processing)"
+        found.append(Unsupported(what, "export it without embedded processing: its input must be the network's own"))
+    return found
+
+
+def _numbers(key: str, text: str) -> list[float]:
+    try:
+        numbers = [float(part) for part in text.replace(",", " ").strip("[] ").split()]
+    except ValueError:
+        numbers = []
+    if len(numbers) not in (1, 3):
+        raise ModelError(f"the file's {key} {text[:80]!r} is not one number or three", "give --mean and --std yourself")
+    return numbers

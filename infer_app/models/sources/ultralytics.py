@@ -1,0 +1,95 @@
+"""Read what an Ultralytics export says about its use: the same entries in an ONNX file and in a TorchScript file."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+from infer_app.errors import ModelError
+from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+
+CONFIG = "extra/config.txt"  # in a TorchScript file, which is a zip archive of one folder
+MAX_BYTES = 1 << 24  # of it
+
+
+def torchscript_config(path: Path) -> dict[str, str]:
+    """Return the entries of the export's JSON in a TorchScript file, without loading its code; none if it has no such.
+
+    Raises ModelError if it is not a JSON object.
+    """
+    try:
+        with ZipFile(path) as archive:
+            found = [entry for entry in archive.infolist() if entry.filename.partition("/")[2] == CONFIG]
+            text = archive.read(found[0]) if found and found[0].file_size <= MAX_BYTES else b"{}"
+    except (BadZipFile, OSError, NotImplementedError):  # the loader of TorchScript says what is wrong with it
+        return {}
+    try:
+        entries = dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        raise ModelError(f"the {CONFIG} in {path} is not a JSON object", "export the file again") from None
+    return {key: str(value) for key, value in entries.items()}
+
+
+def ultralytics_facts(props: Mapping[str, str], origin: str) -> SourceFacts:
+    """Return what the entries say; `origin` names where they were read."""
+    facts, refusals = dict[str, Fact](), list[Unsupported]()
+    if "names" in props:
+        facts["labels"] = Fact(_names(props["names"]), f"{origin} names")
+    if "imgsz" in props:
+        height, width = _pair(props["imgsz"])
+        if height != width:
+            refusals.append(
+                Unsupported(
+                    f"the file's imgsz is {height} x {width}, only squares are supported", "export it for a square"
+                )
+            )
+        facts["size"] = Fact(height, f"{origin} imgsz")
+    if "task" in props:
+        facts |= {option: Fact(value, f"{origin} task") for option, value in (("mean", "0,0,0"), ("std", "1,1,1"))}
+        if props["task"] == "classify":
+            classifier = {"recipe": "resize-crop", "crop_pct": 1.0, "interpolation": "bilinear", "activation": "none"}
+            facts |= {option: Fact(value, f"{origin} task") for option, value in classifier.items()}
+        else:
+            refusals += [
+                Unsupported(
+                    f"the file's task is {props['task']}, which is not supported",
+                    "give --output raw --recipe stretch for its numbers as they are, or export a classifier",
+                    frozenset({"output"}),
+                ),
+                Unsupported(
+                    f"a network of the task {props['task']} takes pictures padded to a square (letterbox), "
+                    "which no recipe does",
+                    "pad them by your own function: --preprocess package.module:function; or give --recipe stretch",
+                    frozenset({"recipe", "preprocess"}),
+                ),
+            ]
+    return SourceFacts(facts, tuple(refusals))
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return the labels of {0: 'cat', 1: 'dog'}. Raises ModelError unless the classes are 0, 1, 2, …."""
+    found = _literal("names", text)
+    if isinstance(found, (list, tuple)):
+        found = dict(enumerate(found))
+    if not isinstance(found, dict) or sorted(map(str, found)) != sorted(str(number) for number in range(len(found))):
+        raise ModelError("the metadata's names are not those of the classes 0, 1, 2, …", "give --labels FILE")
+    return tuple(str(found[key]).strip() for key in sorted(found, key=int))
+
+
+def _pair(text: str) -> tuple[int, int]:
+    found = _literal("imgsz", text)
+    height, width = found if isinstance(found, (list, tuple)) and len(found) == 2 else (found, found)
+    if not isinstance(height, int) or not isinstance(width, int):
+        raise ModelError(f"the metadata's imgsz is {text[:80]!r}, not a size", "give --size N")
+    return height, width
+
+
+def _literal(key: str, text: str) -> object:
+    try:
+        found: object = ast.literal_eval(text)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        raise ModelError(f"the metadata's {key} can't be read: {text[:80]!r}", "export the file again") from None
+    return found

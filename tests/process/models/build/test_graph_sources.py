@@ -1,0 +1,202 @@
+import json
+
+import pytest
+import torch
+
+from infer_app.domain import Recipe
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.artifact.specs import InputSpec, OutputSpec
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.build.model_source import read_facts, read_source
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT
+from tests.conftest import need
+from tests.support.graphs import WEIGHTS, save_ir, save_onnx
+from tests.support.networks import MEAN, SIZE, STD, Network, random_pixels, save
+
+need("onnx")
+RAW = OutputSpec("raw")
+
+
+def build(folder, source, **changes):
+    given = {"mean": MEAN, "std": STD, "output": OutputSpec("regression")} | changes
+    return build_model(BuildRequest(str(source), "net", Recipe("stretch", SIZE), **given), folder / "models")
+
+
+def expected(pixels, mean=MEAN, std=STD):
+    means = (pixels.float() / 255).mean((1, 2))
+    return (means - torch.tensor(mean)) / torch.tensor(std) * torch.tensor(WEIGHTS)
+
+
+@pytest.mark.parametrize("shape", [("n", 3, SIZE, SIZE), (1, 3, "h", "w"), (4, 3, SIZE, SIZE), ("n", SIZE, SIZE, 3)])
+@pytest.mark.parametrize("kind", ["onnx", "openvino"])
+def test_a_network_of_any_batch_and_layout_gives_what_it_computes(tmp_path, shape, kind):
+    source = save_onnx(tmp_path / "net.onnx", shape=shape)
+    if kind == "openvino":
+        source = save_ir(tmp_path / "net.xml", source)
+    artifact = build(tmp_path, source)
+    assert (artifact.manifest.source_kind, list(artifact.manifest.variants)) == (kind, [OPENVINO_FP32])
+    pixels = random_pixels(5)
+    for batch_size in (1, 2, 8):
+        model = open_variant(artifact, OPENVINO_FP32, batch_size)
+        actual = torch.cat([model(batch) for batch in torch.split(pixels, batch_size)])
+        torch.testing.assert_close(actual, expected(pixels), rtol=1e-4, atol=1e-4)
+
+
+def test_a_network_that_takes_uint8_normalises_by_itself(tmp_path):
+    source = save_onnx(tmp_path / "net.onnx", dtype="UINT8")
+    assert read_facts(str(source), None).taken({})["input"].value == "uint8-nhwc"
+    artifact = build(tmp_path, source, input="uint8-nhwc", mean=(0, 0, 0), std=(1, 1, 1))
+    pixels = random_pixels(2)
+    scale = (1 / 255,) * 3
+    torch.testing.assert_close(
+        open_variant(artifact, OPENVINO_FP32)(pixels), expected(pixels, (0, 0, 0), scale), rtol=1e-4, atol=1e-2
+    )
+
+
+def test_the_files_are_kept_and_opened_again(tmp_path):
+    source = save_onnx(tmp_path / "net.onnx")
+    artifact = build(tmp_path, source)
+    assert artifact.read("source.onnx") == source.read_bytes()
+    assert open_artifact(artifact.folder) == artifact
+    assert build(tmp_path, source).reused
+    ir = save_ir(tmp_path / "net.xml", source)
+    kept = build(tmp_path, ir)
+    assert (kept.read("source.xml"), kept.read("source.bin")) == (ir.read_bytes(), (tmp_path / "net.bin").read_bytes())
+
+
+def test_the_reference_of_an_onnx_file_is_onnxruntime_where_it_is_installed(tmp_path):
+    need("onnxruntime")
+    source = save_onnx(tmp_path / "net.onnx")
+    assert build(tmp_path, source).manifest.built_with["reference"].startswith("onnxruntime ")
+    ir = save_ir(tmp_path / "net.xml", source)
+    assert "plain fp32" in build(tmp_path, ir).manifest.built_with["reference"]
+
+
+def test_without_onnxruntime_the_reference_is_openvino(tmp_path, monkeypatch):
+    monkeypatch.setattr("infer_app.models.runtimes.graph_source.find_spec", lambda name: None)
+    manifest = build(tmp_path, save_onnx(tmp_path / "net.onnx")).manifest
+    assert "plain fp32" in manifest.built_with["reference"]
+
+
+def test_external_data_gives_the_same_model(tmp_path):
+    (tmp_path / "apart").mkdir()
+    whole = build(tmp_path, save_onnx(tmp_path / "net.onnx"))
+    apart = build(tmp_path, save_onnx(tmp_path / "apart" / "net.onnx", external="weights.bin"))
+    pixels = random_pixels(2)
+    assert torch.equal(open_variant(whole, OPENVINO_FP32)(pixels), open_variant(apart, OPENVINO_FP32)(pixels))
+
+
+def test_of_several_outputs_one_is_chosen_by_its_name(tmp_path):
+    source = save_onnx(tmp_path / "net.onnx", features=True)
+    with pytest.raises(UsageError, match="2 outputs: scores, means") as caught:
+        read_facts(str(source), None)
+    assert "--output-name" in caught.value.hint
+    with pytest.raises(UsageError, match="no output 'logits'"):
+        read_facts(str(source), "logits")
+    artifact = build(tmp_path, source, output_name="means")
+    pixels = random_pixels(2)
+    weights = torch.tensor(WEIGHTS)
+    torch.testing.assert_close(open_variant(artifact, OPENVINO_FP32)(pixels) * weights, expected(pixels))
+    assert artifact.manifest.model_id != build(tmp_path, source, output_name="scores").manifest.model_id
+
+
+def test_metadata_is_taken_from_both_kinds_of_file(tmp_path):
+    props = {"names": "{0: 'r', 1: 'g', 2: 'b'}", "imgsz": f"[{SIZE}, {SIZE}]", "task": "classify"}
+    source = save_onnx(tmp_path / "net.onnx", props=props)
+    taken = read_facts(str(source), None).taken({})
+    assert (taken["labels"].value, taken["size"].value, taken["size"].is_fixed) == (("r", "g", "b"), SIZE, True)
+    ir = save_ir(tmp_path / "net.xml", save_onnx(tmp_path / "b.onnx"), {"labels": "r g b", "mean_values": "1 2 3"})
+    assert {"labels", "mean", "std", "size"} <= read_facts(str(ir), None).taken({}).keys()
+
+
+def test_a_mean_beside_a_uint8_input_is_refused(tmp_path):
+    ir = save_ir(tmp_path / "net.xml", save_onnx(tmp_path / "net.onnx", dtype="UINT8"), {"mean_values": "1 2 3"})
+    with pytest.raises(UsageError, match="takes uint8"):
+        read_facts(str(ir), None).taken({})
+
+
+def test_an_artifact_without_the_name_of_an_output_is_read(tmp_path):
+    artifact = build(tmp_path, save(Network(), tmp_path / "net.ts"))
+    assert list(artifact.manifest.variants) == [TORCHSCRIPT]
+    path = artifact.folder / "manifest.json"
+    data = json.loads(path.read_text())
+    del data["output_name"]
+    path.write_text(json.dumps(data))
+    assert open_artifact(artifact.folder).manifest.model_id == artifact.manifest.model_id
+
+
+def test_int8_is_added(tmp_path):
+    need("nncf")
+    from infer_app.models.build.calibration import Calibration
+    from tests.support.networks import save_photos
+
+    artifact = build(tmp_path, save_onnx(tmp_path / "net.onnx", shape=(1, 3, SIZE, SIZE)))
+    artifact = add_variants(artifact, Calibration(save_photos(tmp_path / "photos"), 0.5), lambda _: None)
+    assert "cpu-openvino-int8" in artifact.manifest.variants
+
+
+def truncated(folder):
+    source = save_onnx(folder / "net.onnx")
+    source.write_bytes(source.read_bytes()[:-30])
+    return source
+
+
+def without_external_data(folder):
+    source = save_onnx(folder / "net.onnx", external="weights.bin")
+    (folder / "weights.bin").unlink()
+    return source
+
+
+def without_bin(folder):
+    source = save_ir(folder / "net.xml", save_onnx(folder / "net.onnx"))
+    (folder / "net.bin").unlink()
+    return source
+
+
+def zipped(folder):
+    return save(Network(), folder / "net.ts").rename(folder / "net.onnx")
+
+
+def empty(folder):
+    (folder / "net.onnx").touch()
+    return folder / "net.onnx"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (truncated, ModelError, "not a whole ONNX file"),
+        (empty, ModelError, "is empty"),
+        (without_external_data, UsageError, "weights.bin, which is not in"),
+        (without_bin, UsageError, "no file .*net.bin"),
+        (zipped, UsageError, "zip file"),
+        (lambda folder: save_onnx(folder / "net.onnx", operator="Strange"), ModelError, "Strange"),
+        (lambda folder: save_onnx(folder / "net.onnx", inputs=("image", "mask")), UsageError, "2 inputs"),
+        (lambda folder: save_onnx(folder / "net.onnx", shape=("n", 1, 16, 16)), UsageError, "without three channels"),
+        (lambda folder: save_onnx(folder / "net.onnx", shape=("n", 3, 16, 24)), UsageError, "only squares"),
+        (lambda folder: save_onnx(folder / "net.onnx", dtype="INT64"), UsageError, "of the type i64"),
+    ],
+)
+def test_what_is_no_network_for_pictures_is_refused(tmp_path, make, error, message):
+    with pytest.raises(error, match=message) as caught:
+        read_facts(str(make(tmp_path)), None).taken({})
+    assert caught.value.hint
+
+
+@pytest.mark.parametrize("save_weights", [lambda state: state, lambda state: {"state_dict": state, "epoch": 3}])
+def test_a_state_dict_is_told_by_its_keys(tmp_path, save_weights):
+    torch.save(save_weights({"layer1.0.conv1.weight": torch.zeros(3), "fc.bias": torch.zeros(3)}), tmp_path / "w.pt")
+    with pytest.raises(
+        ModelError, match="a state dict of 2 tensors, by its keys of a torchvision or timm ResNet"
+    ) as caught:
+        read_source(str(tmp_path / "w.pt"), None, InputSpec(), SIZE)
+    assert "--weights" in caught.value.hint
+
+
+def test_an_onnx_file_of_another_name_is_recognised(tmp_path):
+    source = save_onnx(tmp_path / "net.onnx").rename(tmp_path / "net.pt")
+    with pytest.raises(UsageError, match="ONNX file by its content"):
+        read_source(str(source), None, InputSpec(), SIZE)

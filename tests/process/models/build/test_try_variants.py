@@ -1,0 +1,112 @@
+"""Other precisions beside the present one, on the same images; a CPU that computes bf16 is a stand-in."""
+
+import pytest
+
+from infer_app.domain import PrecisionTrial
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.artifact.artifact import record_variant
+from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.build import openvino_variants
+from infer_app.models.build.judge_variants import Trial, try_variants
+from infer_app.models.build.openvino_variants import add_variants
+from infer_app.models.runtimes import variants
+from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT
+from infer_app.models.selection import measure
+from infer_app.models.verification.golden import Parity
+from infer_app.pipeline import measurement
+from infer_app.pipeline.measurement import probe_precisions
+from tests.support.networks import Network, built, save_photos
+
+KINDS = {
+    "classification": OutputSpec(),
+    "embedding": OutputSpec("embedding"),
+    "sigmoid": OutputSpec(activation="sigmoid"),
+}
+PARITY = Parity(256, 0.999, 0.995, 0.2, 0.01, 0.06, 0.01)
+ALIKE, DIFFERENT = Trial(PARITY, 0.995, 3.0, 6.5), Trial(PARITY, 0.95, 3.0, 6.5)
+
+
+@pytest.fixture(autouse=True)
+def _cpu_with_bf16(monkeypatch):
+    monkeypatch.setattr(openvino_variants, "computes_bf16", lambda: True)
+    monkeypatch.setattr(variants, "computes_bf16", lambda: True)
+    monkeypatch.setattr(measure, "ROUND_S", 0.001)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """A root, and 24 photos in it and one file that is none."""
+    folder = save_photos(tmp_path_factory.mktemp("root") / "photos")
+    (folder / "10a.jpg").write_bytes(b"no photo")
+    return ReadLimits((folder,), 1 << 20), sorted(map(str, folder.iterdir()))
+
+
+def make(folder, kind="classification"):
+    return add_variants(built(folder, Network(), labels=None, output=KINDS[kind]), None, print)
+
+
+def handler_of(artifact, limits, variant=OPENVINO_FP32):
+    return HandlerSpec((ModelSpec(artifact.folder, variant, 2),), limits, 1 << 20)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_is_compared_with_the_present_one_on_the_images_that_can_be_decoded(tmp_path, photos, kind):
+    artifact = make(tmp_path, kind)
+    sizes = {OPENVINO_FP32: 4, TORCHSCRIPT: None, OPENVINO_BF16: None}
+    tried = try_variants(artifact.folder, sizes, *photos, 60.0)
+    assert list(tried) == [TORCHSCRIPT, OPENVINO_BF16]
+    same = tried[TORCHSCRIPT]
+    assert (same.parity.num_images, same.parity.label_agreement, same.score) == (24, 1.0, pytest.approx(1.0))
+    assert min(same.ms, same.instead_of) > 0
+    assert (same.parity.p99_score_difference is None) == (kind == "embedding")
+
+
+def test_it_ends_when_its_time_is_over_and_says_nothing_of_few_images(tmp_path, photos):
+    artifact, sizes = make(tmp_path), {OPENVINO_FP32: 2, OPENVINO_BF16: None}
+    assert try_variants(artifact.folder, sizes, *photos, 0.0) == {}
+    assert try_variants(artifact.folder, sizes, photos[0], ["gone.jpg"], 60.0) == {}
+
+
+def test_a_dry_run_offers_what_was_measured(tmp_path, photos, monkeypatch):
+    artifact = make(tmp_path)
+    monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
+    (offer,) = probe_precisions(artifact, handler_of(artifact, photos[0]), photos[1])
+    assert offer.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
+    assert (offer.stages, offer.ms, offer.instead_of, offer.precision) == (("model",), 3.0, 6.5, "half")
+    assert offer.trial == PrecisionTrial("half", OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, 0.97, True)
+
+
+def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch):
+    artifact = make(tmp_path)
+    monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: {OPENVINO_BF16: DIFFERENT})
+    for minimum, meets in ((0.9, True), (0.97, False)):
+        details = artifact.manifest.variants[OPENVINO_BF16] | {"min_agreement": minimum}
+        artifact = record_variant(artifact, OPENVINO_BF16, details, {})
+        (offer,) = probe_precisions(artifact, handler_of(artifact, photos[0]), photos[1])
+        assert (offer.trial.min_agreement, offer.trial.meets_min_agreement) == (minimum, meets)
+
+
+def test_a_model_that_was_built_where_there_is_no_bf16_is_told_what_adds_it(tmp_path, photos, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(openvino_variants, "computes_bf16", lambda: False)
+        artifact = make(tmp_path)
+    monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
+    (offer,) = probe_precisions(artifact, handler_of(artifact, photos[0]), photos[1])
+    assert "; `infer model judge colours` adds it to the model)" in offer.what
+
+
+@pytest.mark.parametrize("case", ["no bf16", "half already", "judged too inexact", "no graph"])
+def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, monkeypatch, case):
+    artifact, variant = make(tmp_path), OPENVINO_FP32
+    if case == "no bf16":
+        monkeypatch.setattr(variants, "computes_bf16", lambda: False)
+    elif case == "half already":
+        variant = OPENVINO_BF16
+    elif case == "no graph":
+        del artifact.manifest.variants[OPENVINO_FP32]
+        variant = TORCHSCRIPT
+    else:
+        artifact.manifest.variants[OPENVINO_BF16]["meets_bar"] = False
+    monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: pytest.fail("measured"))
+    assert probe_precisions(artifact, handler_of(artifact, photos[0], variant), photos[1]) == []

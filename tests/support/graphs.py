@@ -1,0 +1,70 @@
+"""Small networks as ONNX files and IRs, which need the packages onnx and openvino."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.support.networks import SIZE
+
+SHAPE = ("n", 3, SIZE, SIZE)
+WEIGHTS = (8.0, 4.0, 2.0)  # of red, green and blue
+
+
+def save_onnx(
+    path: Path,
+    *,
+    shape: Sequence[int | str] = SHAPE,
+    dtype: str = "FLOAT",
+    props: Mapping[str, str] | None = None,
+    inputs: Sequence[str] = ("image",),
+    features: bool = False,
+    operator: str = "Mul",
+    external: str | None = None,
+) -> Path:
+    """Save a network that gives the weighted mean of each channel, (n, 3), and with `features` those means too.
+
+    With a fixed batch its last operator is a Reshape to that batch, so that it runs with no other.
+    """
+    import onnx
+    import onnx.numpy_helper
+    from onnx import TensorProto, helper
+
+    batch, is_nhwc = shape[0], shape[-1] == 3
+    pictures = inputs[0]
+    nodes = [helper.make_node("Cast", [pictures], ["float"], to=TensorProto.FLOAT)]
+    nodes += [helper.make_node("Add", ["float", other], ["float"]) for other in inputs[1:]]
+    nodes.append(helper.make_node("ReduceMean", ["float"], ["means"], axes=[1, 2] if is_nhwc else [2, 3], keepdims=0))
+    domain = "" if operator == "Mul" else "my.operators"
+    nodes.append(helper.make_node(operator, ["means", "weights"], ["weighted"], domain=domain))
+    constants = [onnx.numpy_helper.from_array(np.array(WEIGHTS, np.float32), "weights")]
+    constants.append(helper.make_tensor("rows", TensorProto.INT64, [2], [batch if isinstance(batch, int) else -1, 3]))
+    nodes.append(helper.make_node("Reshape", ["weighted", "rows"], ["scores"]))
+    outputs = ["scores", "means"] if features else ["scores"]
+    graph = helper.make_graph(
+        nodes,
+        "network",
+        [helper.make_tensor_value_info(name, getattr(TensorProto, dtype), shape) for name in inputs],
+        [helper.make_tensor_value_info(name, TensorProto.FLOAT, [batch, 3]) for name in outputs],
+        constants,
+    )
+    opsets = [helper.make_opsetid("", 13), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    helper.set_model_props(model, dict(props or {}))
+    saved: dict[str, Any] = {"save_as_external_data": True, "location": external, "size_threshold": 0}
+    onnx.save_model(model, str(path), **(saved if external else {}))
+    return path
+
+
+def save_ir(path: Path, onnx_file: Path, info: Mapping[str, str] | None = None) -> Path:
+    """Save an ONNX file's network as an IR with these entries of Model API."""
+    import openvino
+
+    graph = openvino.Core().read_model(str(onnx_file))
+    for key, value in (info or {}).items():
+        graph.set_rt_info(value, ["model_info", key])
+    openvino.save_model(graph, str(path), compress_to_fp16=False)
+    return path

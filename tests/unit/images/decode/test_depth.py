@@ -1,0 +1,164 @@
+"""16 bits as 8: windows are exact, whatever the format."""
+
+from io import BytesIO
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from infer_app.domain import Reason, Recipe
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.decode.depth import parse_depth, to_8_bits
+from infer_app.images.transform.geometry import Picture
+from tests.support.jpegs import encoded, exif, picture
+from tests.support.rasters import png_of_16_bits, tiff
+from tests.support.refusals import refusal
+
+LIMITS = DecodeLimits(max_pixels=10**6)
+ALL = np.arange(65536, dtype=np.uint16).reshape(256, 256)
+
+
+def decoded(data: bytes, depth: str = "full") -> Picture:
+    return decode_image(data, Recipe("stretch", size=8, depth=depth), LIMITS)
+
+
+def samples(channels: int, most: int = 4095) -> np.ndarray:
+    return np.random.default_rng(channels).integers(0, most, (21, 34, channels), dtype=np.uint16, endpoint=True)
+
+
+def colors(values: np.ndarray) -> np.ndarray:
+    return values[:, :, :3] if values.shape[2] >= 3 else values[:, :, :1].repeat(3, axis=2)
+
+
+def as_tiff(values: np.ndarray, **tags: int) -> bytes:
+    height, width, channels = values.shape
+    return tiff(width, height, 16, channels, values.astype("<u2").tobytes(), **tags)
+
+
+def compressed(values: np.ndarray, compression: str) -> bytes:
+    return encoded(Image.fromarray(values[:, :, 0]), "TIFF", compression=compression)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("full", "full"),
+        ("window:0,4095", "window:0,4095"),
+        ("window: 0, 4095.0", "window:0,4095"),
+        ("percentile:0.50,99.5", "percentile:0.5,99.5"),
+        ("percentile:0,100", "percentile:0,100"),
+    ],
+)
+def test_a_depth_has_one_form(given: str, kept: str):
+    assert parse_depth(given) == kept
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "half",
+        "window",
+        "window:",
+        "window:5",
+        "window:5,5",
+        "window:9,5",
+        "window:-1,5",
+        "window:0,65536",
+        "window:0.5,9",
+        "window:0,nan",
+        "window:1,2,3",
+        "percentile:0,101",
+        "percentile:99,1",
+        "percentiles:1,99",
+    ],
+)
+def test_what_is_no_depth(given: str):
+    with pytest.raises(ValueError):  # noqa: PT011 - the message is the caller's
+        parse_depth(given)
+
+
+@pytest.mark.parametrize(("low", "high"), [(0, 4095), (0, 65535), (100, 101), (1000, 3000), (0, 4096)])
+def test_a_window_is_exact(low: int, high: int):
+    expected = np.clip(np.round((ALL.astype(float) - low) * 255 / (high - low)), 0, 255)
+    assert np.array_equal(to_8_bits(ALL, f"window:{low},{high}"), expected)
+
+
+def test_a_percentile_is_numpys():
+    values = samples(3, most=3000)
+    low, high = np.percentile(values, (0.5, 99.5))
+    expected = np.clip(np.round((values.astype(float) - low) * 255 / (high - low)), 0, 255)
+    assert np.array_equal(to_8_bits(values, "percentile:0.5,99.5"), expected)
+
+
+def test_an_image_of_one_value_has_no_percentiles():
+    assert to_8_bits(np.full((4, 4), 900, np.uint16), "percentile:1,99").max() == 0
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+@pytest.mark.parametrize("depth", ["window:0,4095", "window:300,2000", "percentile:1,99"])
+def test_a_png_is_read_in_full(channels: int, depth: str):
+    values = samples(channels)
+    assert np.array_equal(
+        decoded(png_of_16_bits(values), depth).rgb,
+        colors(to_8_bits(values[:, :, : 1 if values.shape[2] < 3 else 3], depth)),
+    )
+
+
+@pytest.mark.parametrize("channels", [1, 3, 4])
+@pytest.mark.parametrize("depth", ["window:0,4095", "window:300,2000", "percentile:1,99"])
+def test_a_tiff_is_read_in_full(channels: int, depth: str):
+    values = samples(channels)
+    assert np.array_equal(
+        decoded(as_tiff(values), depth).rgb, colors(to_8_bits(values[:, :, : 1 if values.shape[2] < 3 else 3], depth))
+    )
+
+
+@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate"])
+def test_a_compressed_tiff_is_read_in_full(compression: str):
+    values = samples(1)
+    expected = to_8_bits(colors(values), "window:0,4095")
+    assert np.array_equal(decoded(compressed(values, compression), "window:0,4095").rgb, expected)
+
+
+def test_an_oriented_tiff_of_colors_is_upright():
+    values = samples(3)
+    expected = np.rot90(to_8_bits(values, "window:0,4095"), -1)
+    assert np.array_equal(decoded(as_tiff(values, t274=6), "window:0,4095").rgb, expected)
+
+
+def test_colors_in_separate_planes_are_refused_by_name():
+    values = samples(3)
+    planes = as_tiff(values, t284=2)
+    refused = refusal(decoded, planes, "window:0,4095")
+    assert refused.reason is Reason.UNSUPPORTED_FORMAT
+
+
+@pytest.mark.parametrize("format", ["PNG", "TIFF", "JPEG", "GIF", "BMP", "WEBP"])
+def test_pictures_of_eight_bits_stay_as_they_are(format: str):
+    data = encoded(picture(), format, exif=exif(1)) if format == "JPEG" else encoded(picture(), format)
+    assert np.array_equal(decoded(data, "window:0,4095").rgb, decoded(data).rgb)
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4])
+def test_twelve_of_sixteen_bits_are_told_and_only_if_they_are_read_in_full(channels: int):
+    dim, bright = samples(channels, most=4095), samples(channels, most=65535)
+    dim[0, 0, 0], bright[0, 0, 0] = 4095, 65535
+    assert decoded(png_of_16_bits(dim)).is_dim
+    assert not decoded(png_of_16_bits(dim), "window:0,4095").is_dim
+    assert not decoded(png_of_16_bits(bright)).is_dim
+    dim[0, 0, 0] = 4096
+    assert not decoded(png_of_16_bits(dim)).is_dim
+    if channels != 2:
+        assert not decoded(as_tiff(dim)).is_dim
+
+
+def test_a_dark_picture_of_eight_bits_is_not_told():
+    assert not decoded(encoded(Image.new("RGB", (8, 8), (3, 3, 3)), "PNG")).is_dim
+    assert not decoded(encoded(Image.new("L", (8, 8), 3), "TIFF")).is_dim
+
+
+def test_a_damaged_png_of_colors_is_rejected_as_ever():
+    data = png_of_16_bits(samples(3))
+    assert refusal(decoded, data[:200], "window:0,4095").reason is refusal(decoded, data[:200]).reason
+    assert Image.open(BytesIO(data)).mode == "RGB"

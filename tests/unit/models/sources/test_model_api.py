@@ -1,0 +1,76 @@
+import pytest
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.sources.model_api import model_api_facts, model_info
+from infer_app.models.sources.source_facts import Fact, SourceFacts
+
+IR = b'<net><layers/><rt_info><model_info><labels value="cat dog"/></model_info></rt_info></net>'
+
+
+def test_entries_are_read_from_the_xml_file():
+    assert model_info(IR) == {"labels": "cat dog"}
+    assert model_info(b"<net><layers/></net>") == {}
+
+
+@pytest.mark.parametrize(("xml", "message"), [(IR[:40], "not a whole XML file"), (b"<html/>", "with <html>")])
+def test_what_is_no_ir_is_refused(xml, message):
+    with pytest.raises(ModelError, match=message):
+        model_info(xml)
+
+
+def test_preprocessing_and_labels_are_taken():
+    info = {"labels": "cat dog", "mean_values": "127.5 127.5 127.5", "scale_values": "255", "resize_type": "crop"}
+    taken = model_api_facts(info | {"model_type": "Classification", "reverse_input_channels": "NO"}).taken({})
+    assert {option: fact.value for option, fact in taken.items()} == {
+        "labels": ("cat", "dog"),
+        "mean": "0.5,0.5,0.5",
+        "std": "1,1,1",
+        "recipe": "crop-resize",
+        "crop": 1.0,
+        "interpolation": "bilinear",
+    }
+
+
+def test_several_labels_of_an_image_are_sigmoid():
+    taken = model_api_facts({"multilabel": "True", "confidence_threshold": "0.3"}).taken({})
+    assert (taken["activation"].value, taken["threshold"].value) == ("sigmoid", 0.3)
+
+
+@pytest.mark.parametrize(
+    ("info", "message", "given"),
+    [
+        ({"model_type": "YOLO"}, "model_type is YOLO", {"output": "raw"}),
+        ({"reverse_input_channels": "YES"}, "takes BGR", {"preprocess": "my:function"}),
+        ({"resize_type": "fit_to_window_letterbox"}, "pads pictures", {"recipe": "stretch"}),
+        ({"resize_type": "standard", "interpolation_type": "AREA"}, "type is AREA", {"interpolation": "bicubic"}),
+        ({"hierarchical": "True"}, "hierarchical", {"output": "raw"}),
+    ],
+)
+def test_what_is_not_supported_is_refused_until_a_flag_decides_it(info, message, given):
+    facts = model_api_facts(info)
+    with pytest.raises(UsageError, match=message):
+        facts.taken({})
+    facts.taken(given)
+
+
+def test_embedded_preprocessing_is_refused():
+    with pytest.raises(UsageError, match="embedded_processing"):
+        model_api_facts({"embedded_processing": "YES"}).taken({"preprocess": "my:function"})
+
+
+def test_numbers_that_are_none_are_refused():
+    with pytest.raises(ModelError, match="mean_values '1 2' is not one number or three"):
+        model_api_facts({"mean_values": "1 2"})
+
+
+def test_a_flag_that_the_network_can_not_run_with_is_refused():
+    facts = SourceFacts({"size": Fact(64, "input of 64 x 64", is_fixed=True)})
+    with pytest.raises(UsageError, match=r"--size 32 contradicts the file: size 64 \(input of 64 x 64\)"):
+        facts.taken({"size": 32})
+    assert facts.taken({"size": 64}) == {}
+
+
+def test_a_file_that_contradicts_itself_is_refused():
+    shape, imgsz = Fact(64, "input of 64 x 64", is_fixed=True), Fact(96, "metadata_props imgsz")
+    with pytest.raises(UsageError, match="contradicts itself"):
+        SourceFacts({"size": shape}).merged(SourceFacts({"size": imgsz}))

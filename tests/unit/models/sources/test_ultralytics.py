@@ -1,0 +1,50 @@
+import json
+from zipfile import ZipFile
+
+import pytest
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.build.model_source import read_facts
+from infer_app.models.sources.ultralytics import torchscript_config
+from tests.support.ultralytics import CLASSIFIER
+
+
+def torchscript(folder, config):
+    """Write an archive as torch.jit.save does with _extra_files, without the code, which is not looked at."""
+    path = folder / "net.torchscript"
+    with ZipFile(path, "w") as archive:
+        archive.writestr("net/data.pkl", b"code is not looked at")
+        if config is not None:
+            archive.writestr("net/extra/config.txt", config)
+    return path
+
+
+def test_a_torchscript_classifier_says_all_that_a_build_needs(tmp_path):
+    config = {"task": "classify", "imgsz": [64, 64], "names": {"0": "cat", "1": "big dog"}, "stride": 1}
+    facts = read_facts(str(torchscript(tmp_path, json.dumps(config))), None).taken({})
+    assert {option: fact.value for option, fact in facts.items()} == CLASSIFIER
+    assert str(facts["size"]) == "64 (config.txt imgsz)"
+
+
+def test_a_torchscript_detector_is_refused_until_the_user_decides(tmp_path):
+    path = torchscript(tmp_path, json.dumps({"task": "detect", "imgsz": [640, 640]}))
+    with pytest.raises(UsageError, match="the file's task is detect"):
+        read_facts(str(path), None).taken({})
+    assert "size" in read_facts(str(path), None).taken({"output": "raw", "recipe": "stretch"})
+
+
+@pytest.mark.parametrize("config", [None, "{}"])
+def test_a_file_without_entries_says_nothing(tmp_path, config):
+    assert not read_facts(str(torchscript(tmp_path, config)), None).facts
+
+
+def test_a_file_that_is_no_archive_says_nothing(tmp_path):
+    path = tmp_path / "net.ts"
+    path.write_bytes(b"PK")
+    assert torchscript_config(path) == {}
+
+
+@pytest.mark.parametrize("config", ["", "[1]", "{", '"text"', "\xff"])
+def test_entries_that_are_no_object_are_refused(tmp_path, config):
+    with pytest.raises(ModelError, match="not a JSON object"):
+        torchscript_config(torchscript(tmp_path, config))
