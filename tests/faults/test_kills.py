@@ -11,6 +11,7 @@ import pytest
 
 from tests.faults.conftest import BROKEN, NUM_PHOTOS, descendants, workers_of
 from tests.support.leftovers import shared_memory
+from tests.support.suspended import suspend
 
 CHUNK = 4
 IN_FLIGHT = 2 * 2 * CHUNK  # two workers, two chunks each
@@ -180,7 +181,7 @@ def test_of_several_starts_at_once_one_runs_and_the_others_say_who_holds_the_day
 def test_a_run_that_waits_goes_on_where_the_other_ended(project, uninterrupted):
     first = project.start_run("--json")
     project.wait_for_results(first, 1)
-    os.killpg(first.pid, signal.SIGSTOP)  # alive all the same
+    suspend(first, project.folder / "infer.db")  # alive all the same
     second = project.start_run("--json", "--wait")
     time.sleep(4)
     os.killpg(first.pid, signal.SIGKILL)
@@ -194,7 +195,7 @@ def test_a_run_that_waits_goes_on_where_the_other_ended(project, uninterrupted):
 def test_a_run_that_waits_hears_a_signal_and_its_deadline(project):
     first = project.start_run("--json")
     project.wait_for_results(first, 1)
-    os.killpg(first.pid, signal.SIGSTOP)
+    suspend(first, project.folder / "infer.db")
     late = project.start_run("--json", "--wait", "--max-duration", "1")
     assert (late.communicate(timeout=30), late.returncode)[1] == 13
     waiting = project.start_run("--json", "--wait")

@@ -8,13 +8,14 @@ import sys
 import time
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import insert, make_url, select
 from sqlalchemy.exc import OperationalError
 
 from infer_app.database.results.schema import images, predictions, runs
 from tests.faults.conftest import on
 from tests.faults.project_run import DATE
 from tests.faults.stub import GOOD
+from tests.support.suspended import suspend
 
 SLOW = [GOOD + f"slow {number}".encode() for number in range(240)]  # eight seconds of work
 LEASE_S = 4
@@ -45,8 +46,8 @@ def test_a_run_that_was_frozen_for_longer_than_its_lease_writes_nothing_more(nig
     night.add(SLOW)
     frozen = start(night, "asleep")
     night.wait_for_results(frozen, 8)
-    os.killpg(frozen.pid, signal.SIGSTOP)
-    second = night.wait(start(night, "awake", "--wait"))  # it may have been frozen in the middle of a beat
+    suspend(frozen, make_url(night.url).database)
+    second = night.wait(start(night, "awake", "--wait"))
     assert second.exit_code == 0, second.err
     before = night.rows("SELECT image_id, run_id FROM infer_predictions ORDER BY image_id")
     os.killpg(frozen.pid, signal.SIGCONT)

@@ -12,6 +12,7 @@ from infer_app.database.results.runs import process_identity
 from infer_app.telemetry.metrics import read_samples
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, build_model
+from tests.support.suspended import suspend
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +175,7 @@ def test_two_runs_that_wait_for_the_same_models_in_another_order_both_end(projec
     try:
         for name in ("colors", "dark"):
             time.sleep(4)  # both wait, the first one for its second model
-            os.killpg(first.pid, signal.SIGSTOP)
+            suspend(first, project.folder / "infer.db")
             project.write(held, "done", name)
             time.sleep(3)
             os.killpg(first.pid, signal.SIGCONT)
