@@ -24,7 +24,7 @@ from photos import collect_photos, find_photos
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from infer_app.domain import Chunk, ImageRef, Recipe
+from infer_app.domain import Chunk, ImageRef, Recipe, Size
 from infer_app.handlers.copy_stream import open_stream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
@@ -178,7 +178,9 @@ def time_executor(
     chunks = [Chunk(number, tuple(refs[first : first + flags.batch_size])) for number, first in enumerate(firsts)]
     done, began, cpu_seconds = 0, 0.0, 0.0
     since = len(paths) // 4
-    with open_local_executor(handler, workers, TIMEOUT_S, RingSpec(flags.batch_size, SIZE, flags.device)) as executor:
+    with open_local_executor(
+        handler, workers, TIMEOUT_S, RingSpec(flags.batch_size, Size.square(SIZE), flags.device)
+    ) as executor:
         for result in executor.pool.run(chunks):
             if done < since <= done + len(result.predictions):
                 began, since_done = time.perf_counter(), done + len(result.predictions)
@@ -198,7 +200,7 @@ def time_model(model: FixedBatch, flags: argparse.Namespace) -> float:
 def time_copies(flags: argparse.Namespace) -> float:
     """Return the rate of copies from a page-locked slot of the ring."""
     stream = open_stream(flags.device)
-    with Ring(2, flags.batch_size, SIZE) as ring:
+    with Ring(2, flags.batch_size, Size.square(SIZE)) as ring:
         stream.page_lock(ring.pixels)
         slot = torch.from_numpy(ring.pixels)[0]
         target = torch.empty_like(slot, device=flags.device)

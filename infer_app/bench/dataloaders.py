@@ -68,7 +68,7 @@ def packed_paths(workload: Workload) -> Iterator[Tensor]:
 
 
 class Normalised(Dataset[Tensor]):
-    """A dataset of normalised images, (3, size, size) float32."""
+    """A dataset of normalised images, (3, H, W) float32."""
 
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
@@ -93,7 +93,7 @@ class OrNone(Normalised):
 
 
 class Uint8(Dataset[Tensor]):
-    """A dataset of images, (size, size, 3) uint8."""
+    """A dataset of images, (H, W, 3) uint8."""
 
     def __init__(self, workload: Workload, paths: Sequence[str]) -> None:
         self.workload = workload
@@ -107,17 +107,17 @@ class Uint8(Dataset[Tensor]):
 
 
 class WholeBatches(Uint8):
-    """A dataset that loads a batch, (n, size, size, 3) uint8, in one call: DataLoader prefers __getitems__."""
+    """A dataset that loads a batch, (n, H, W, 3) uint8, in one call: DataLoader prefers __getitems__."""
 
     def __getitems__(self, indices: list[int]) -> Tensor:
-        batch = torch.empty((len(indices), self.workload.size, self.workload.size, 3), dtype=torch.uint8)
+        batch = torch.empty((len(indices), *self.workload.shape), dtype=torch.uint8)
         for row, index in zip(batch.numpy(), indices, strict=True):
             row[:] = self.workload.readers.with_turbo(self.paths[index])
         return batch
 
 
 class DatabaseRows(IterableDataset[Tensor]):
-    """A dataset of the images in a table, (size, size, 3) uint8: worker k of n reads every n-th batch of ids."""
+    """A dataset of the images in a table, (H, W, 3) uint8: worker k of n reads every n-th batch of ids."""
 
     def __init__(self, workload: Workload, file: Path) -> None:
         self.workload = workload
@@ -158,7 +158,7 @@ class PackedPaths(Sequence[str]):
 
 
 def collate_into_buffer(images: list[Tensor]) -> Tensor:
-    """Return (n, size, size, 3) uint8, into which each image is copied once."""
+    """Return (n, H, W, 3) uint8, into which each image is copied once."""
     batch = torch.empty((len(images), *images[0].shape), dtype=torch.uint8)
     for row, image in zip(batch, images, strict=True):
         row.copy_(image)

@@ -31,8 +31,7 @@ class DecodeHandler:
     def __init__(self, readers: PixelReaders, needs_pillow: bool) -> None:
         self._readers = readers
         self._needs_pillow = needs_pillow
-        size = readers.artifact.manifest.recipe.size
-        self._buffer = np.empty((BATCH_SIZE, size, size, 3), np.uint8)
+        self._buffer = np.empty((BATCH_SIZE, *readers.artifact.manifest.recipe.size.shape), np.uint8)
 
     def copy_slot(self, chunk: Chunk) -> bool:
         return False

@@ -91,7 +91,7 @@ def _predict_in_workers(workload: Workload, executor: str) -> Iterator[Sized]:
 def _from_cache(workload: Workload, pixels: PixelCache, folder: tempfile.TemporaryDirectory[str]) -> Iterator[Pixels]:
     with folder, pixels:
         for paths in workload.batches():
-            batch = np.empty((len(paths), workload.size, workload.size, 3), np.uint8)
+            batch = np.empty((len(paths), *workload.shape), np.uint8)
             for row, path in zip(batch, paths, strict=True):
                 image = read_image(path, workload.readers.read_limits)
                 if not pixels.get(str(image.facts.sha256), row):

@@ -3,7 +3,7 @@
 A strategy yields batches, whose length is their number of images. What it does before it returns its iterator is
 preparation and is not measured. The functions are in the order of the table: each family begins with what most people
 write, and each further strategy changes one thing. Pixels come in one of two forms: float32 that was normalised image
-by image, (n, 3, size, size), as most datasets return it; or uint8, (n, size, size, 3), a quarter of the bytes, which
+by image, (n, 3, H, W), as most datasets return it; or uint8, (n, H, W, 3), a quarter of the bytes, which
 the model normalises itself.
 """
 
@@ -52,7 +52,7 @@ def threads(workload: Workload) -> Iterator[Pixels]:
         waiting = iter(workload.paths)
         first = [workers.submit(workload.readers.with_turbo, path) for path in islice(waiting, _in_flight(workload))]
         in_flight: deque[Future[Pixels]] = deque(first)
-        batch = np.empty((BATCH_SIZE, workload.size, workload.size, 3), np.uint8)
+        batch = np.empty((BATCH_SIZE, *workload.shape), np.uint8)
         num_images = 0
         while in_flight:
             batch[num_images] = in_flight.popleft().result()

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 BATCH_SIZE = 16  # images, in every strategy
 
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (size, size, 3) RGB, or (n, size, size, 3)
-Floats = np.ndarray[Any, np.dtype[np.float32]]  # (3, size, size), or (n, 3, size, size), normalised
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (H, W, 3), or (n, H, W, 3)
+Floats = np.ndarray[Any, np.dtype[np.float32]]  # (3, H, W), or (n, 3, H, W), normalised
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,8 @@ class Workload:
     loaded: LoadedSettings
 
     @property
-    def size(self) -> int:
-        return self.readers.artifact.manifest.recipe.size
+    def shape(self) -> tuple[int, int, int]:
+        return self.readers.artifact.manifest.recipe.size.shape
 
     @property
     def timeout_s(self) -> float:

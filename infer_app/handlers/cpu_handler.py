@@ -25,8 +25,8 @@ class CpuHandler:
         self._loader = loader
         self._models = tuple(models)
         self._is_traced = is_traced
-        size, batch_size = loader.recipe.size, max(model.batch_size for model in models)
-        self._buffer = torch.empty((batch_size, size, size, 3), dtype=torch.uint8)
+        batch_size = max(model.batch_size for model in models)
+        self._buffer = torch.empty((batch_size, *loader.recipe.size.shape), dtype=torch.uint8)
 
     @classmethod
     def open(cls, spec: HandlerSpec) -> CpuHandler:

@@ -36,7 +36,7 @@ class GpuDecodeStage:
     def unpack(
         self, chunk: Chunk, files: Mapping[int, bytes], pixels: Tensor, heartbeat: Heartbeat, clock: StageClock
     ) -> dict[int, Broken]:
-        """Decode `files` into their rows of `pixels`, (n, size, size, 3) uint8, and return the broken images by row.
+        """Decode `files` into their rows of `pixels`, (n, H, W, 3) uint8, and return the broken images by row.
 
         While the GPU decodes, the heartbeat refers to the whole chunk. If the decoder crashes, each image is retried
         alone.
@@ -58,7 +58,7 @@ class GpuDecodeStage:
         return broken
 
     def pixels(self, data: bytes) -> Tensor:
-        """Return the pixels of a golden image on the CPU, (size, size, 3) uint8.
+        """Return the pixels of a golden image on the CPU, (H, W, 3) uint8.
 
         Raises ModelError if the GPU should decode the image and can't.
         """

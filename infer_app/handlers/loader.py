@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
+from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample, Size
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
@@ -142,7 +142,7 @@ class Loader:
     def _cached(self, facts: FileFacts, clock: StageClock) -> Tensor | None:
         if self._cache is None or facts.sha256 is None:
             return None
-        row = torch.empty((self.recipe.size, self.recipe.size, 3), dtype=torch.uint8)
+        row = torch.empty(self.recipe.size.shape, dtype=torch.uint8)
         with clock.time("cache"):
             return row if self._cache.get(facts.sha256, row.numpy()) else None
 
@@ -152,9 +152,9 @@ class Loader:
                 self._cache.put(facts.sha256, pixels.numpy())
 
 
-def _packed(data: bytes, size: int) -> Tensor:
+def _packed(data: bytes, size: Size) -> Tensor:
     """Return a row of pixels that begins with the bytes of a file."""
-    row = torch.empty((size, size, 3), dtype=torch.uint8)
+    row = torch.empty(size.shape, dtype=torch.uint8)
     row.view(-1).numpy()[: len(data)] = np.frombuffer(data, np.uint8)
     return row
 

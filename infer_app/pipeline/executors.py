@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from infer_app.database.listing.row_images import RowReader
-from infer_app.domain import Chunk, ChunkResult
+from infer_app.domain import Chunk, ChunkResult, Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.handlers.handler_spec import CacheSpec, HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler, OpenLoadHandler, OpenPredictHandler
@@ -73,7 +73,7 @@ class RingSpec:
     """The slots of the `cuda` executor's ring, and the device that predicts from them, by torch's name."""
 
     batch_size: int  # images in a slot: a chunk fills one slot, which is one batch
-    size: int  # height and width of an image, pixels
+    size: Size  # of an image
     device: str
 
 

@@ -13,7 +13,7 @@ from itertools import chain, islice
 from infer_app.database.project_database import ProjectDatabase, open_project_database, read_in_use
 from infer_app.database.results.runs import RunModel
 from infer_app.day import Day
-from infer_app.domain import Alternative, Recipe, precision_name, with_precision
+from infer_app.domain import Alternative, Recipe, Size, precision_name, with_precision
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
 from infer_app.handlers.handler_spec import CacheSpec
 from infer_app.images.read.read_image import ReadLimits
@@ -170,7 +170,7 @@ def _runs_unasked(loaded: LoadedSettings, artifact: Artifact) -> bool:
     return oldest.folder == artifact.folder or (bool(loaded.model_names) and not is_flag)
 
 
-def _open_cache(loaded: LoadedSettings, size: int) -> CacheSpec | None:
+def _open_cache(loaded: LoadedSettings, size: Size) -> CacheSpec | None:
     """Return the cache, None without one; it is tried here so that an error is logged once, not by each worker."""
     max_bytes = int(loaded.cache.max_size)
     if not max_bytes:

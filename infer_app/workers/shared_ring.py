@@ -19,16 +19,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from infer_app.domain import Size
+
 
 class Ring:
-    """Shared memory of `num_slots` slots, each (batch_size, size, size, 3) uint8, without a file in /dev/shm.
+    """Shared memory of `num_slots` slots, each (batch_size, height, width, 3) uint8, without a file in /dev/shm.
 
     The kernel frees it when the last process that has it open ends. It can be pickled into a process that is being
     started. Only the process that made it knows which slots are free.
     """
 
-    def __init__(self, num_slots: int, batch_size: int, size: int) -> None:
-        shape = (num_slots, batch_size, size, size, 3)
+    def __init__(self, num_slots: int, batch_size: int, size: Size) -> None:
+        shape = (num_slots, batch_size, *size.shape)
         fd = os.memfd_create("infer-ring", os.MFD_CLOEXEC)
         os.truncate(fd, int(np.prod(shape)))
         self._open(fd, shape)
@@ -41,7 +43,7 @@ class Ring:
 
     @property
     def pixels(self) -> npt.NDArray[np.uint8]:
-        """Return all slots, (num_slots, batch_size, size, size, 3) uint8, aligned to a page."""
+        """Return all slots, (num_slots, batch_size, height, width, 3) uint8, aligned to a page."""
         return self._pixels
 
     @property

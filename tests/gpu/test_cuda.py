@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.domain import Chunk, ImageRef, Recipe
+from infer_app.domain import Chunk, ImageRef, Recipe, Size
 from infer_app.handlers.copy_stream import CudaStream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
@@ -41,7 +41,7 @@ def artifact(tmp_path):
 
 
 def test_slots_are_page_locked_where_they_lie(device):
-    with Ring(3, BATCH, SIZE) as ring:
+    with Ring(3, BATCH, Size.square(SIZE)) as ring:
         slots = torch.from_numpy(ring.pixels)
         assert not slots.is_pinned()
         CudaStream(device).page_lock(ring.pixels)
@@ -85,7 +85,9 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(art
         return HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 20)
 
     expected, broken = run(open_local_executor(spec(TORCHSCRIPT), 2, 30.0))
-    answers, broken_there = run(open_local_executor(spec(CUDA_FP16), 2, 30.0, RingSpec(BATCH, SIZE, "cuda")))
+    answers, broken_there = run(
+        open_local_executor(spec(CUDA_FP16), 2, 30.0, RingSpec(BATCH, Size.square(SIZE), "cuda"))
+    )
     assert (broken_there, set(answers)) == (broken, set(expected))
     assert all(abs(answers[image].score - expected[image].score) < 0.01 for image in expected)
 
@@ -97,7 +99,7 @@ def test_memory_that_is_too_small_halves_the_batch_and_the_memory_is_given_back(
         torch.empty(room * len(pixels) // 4, dtype=torch.uint8, device=device)
         return pixels.float().mean((1, 2))
 
-    model = AdaptiveBatch(lambda batch_size: FixedBatch(hungry, SIZE, batch_size, device), 32)
+    model = AdaptiveBatch(lambda batch_size: FixedBatch(hungry, Size.square(SIZE), batch_size, device), 32)
     pixels = torch.randint(0, 255, (32, SIZE, SIZE, 3), dtype=torch.uint8, device=device)
     torch.testing.assert_close(model(pixels), pixels.float().mean((1, 2)))
     assert model.batch_size == 8

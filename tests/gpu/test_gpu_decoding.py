@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.domain import Broken, Chunk, ImageRef, Recipe
+from infer_app.domain import Broken, Chunk, ImageRef, Recipe, Size
 from infer_app.handlers.gpu_decode_stage import GPU_LEVELS
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
@@ -95,7 +95,7 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(tmp
         return HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 24)
 
     expected = run(open_local_executor(spec(TORCHSCRIPT), 2, 30.0))
-    found = run(open_local_executor(spec(CUDA_FP16), 2, 30.0, RingSpec(BATCH, SIZE, "cuda")))
+    found = run(open_local_executor(spec(CUDA_FP16), 2, 30.0, RingSpec(BATCH, Size.square(SIZE), "cuda")))
     assert {name: one for name, one in found.items() if isinstance(one, Broken)} == {
         name: one for name, one in expected.items() if isinstance(one, Broken)
     }

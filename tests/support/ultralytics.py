@@ -1,9 +1,11 @@
 """An export of an Ultralytics classifier with two classes."""
 
+from infer_app.domain import Size
+
 # What its entries say: task classify, imgsz 64 and the names of the classes.
 CLASSIFIER = {
     "labels": ("cat", "big dog"),
-    "size": 64,
+    "size": Size.square(64),
     "mean": "0,0,0",
     "std": "1,1,1",
     "recipe": "resize-crop",

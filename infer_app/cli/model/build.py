@@ -14,7 +14,7 @@ from infer_app.cli.model.model import models_folder, print_progress, recipe_as_t
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
 from infer_app.cli.terminal.options import BuildOptions
-from infer_app.domain import Recipe
+from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.decode.depth import parse_depth
 from infer_app.machine import usable_cores
@@ -102,6 +102,11 @@ def make_recipe(options: BuildOptions) -> Recipe:
     if options.exif not in ("apply", "ignore"):
         raise UsageError(f"--exif {options.exif!r} is not known", "it is apply or ignore")
     _check_crop(options)
+    if kind == "crop-resize" and not options.size.is_square:
+        raise UsageError(
+            f"crop-resize takes a square out of the picture, and the model's input is {options.size}",
+            "for a rectangle there are --recipe resize-crop and --recipe stretch",
+        )
     resize = _resize(options) if kind == "resize-crop" else None
     crop = (options.crop if options.crop is not None else 0.875) if kind == "crop-resize" else None
     return Recipe(kind, options.size, resize, crop, options.interpolation, options.exif, options.decode, depth)
@@ -127,12 +132,13 @@ def _check_crop(options: BuildOptions) -> None:
             raise UsageError(f"a crop of {share} is not a share between 0 and 1")
 
 
-def _resize(options: BuildOptions) -> int:
+def _resize(options: BuildOptions) -> Size:
     if options.resize is not None and options.crop_pct is not None:
         raise UsageError("--resize and --crop-pct mean the same", "give one of them")
     if options.resize is not None:
         return options.resize
-    return int(options.size / (0.875 if options.crop_pct is None else options.crop_pct))  # timm rounds it down
+    crop_pct = 0.875 if options.crop_pct is None else options.crop_pct
+    return Size(int(options.size.width / crop_pct), int(options.size.height / crop_pct))  # timm rounds them down
 
 
 def _taken_by_default(request: BuildRequest, stated: Collection[str]) -> list[str]:

@@ -26,7 +26,7 @@ def show_status(as_json: bool, config: Path | None) -> None:
     except OSError as error:
         raise UsageError(f"can't read {folder}: {error.strerror}") from None
     if as_json:
-        recipes = [asdict(one) | {"oldest": one.oldest.isoformat()} for one in kept]
+        recipes = [asdict(one) | {"size": one.size.to_json(), "oldest": one.oldest.isoformat()} for one in kept]
         head = {"folder": str(folder), "enabled": max_bytes > 0, "bytes": on_disk, "max_bytes": max_bytes}
         print(json.dumps(head | {"recipes": recipes}))
         return

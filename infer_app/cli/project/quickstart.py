@@ -14,7 +14,7 @@ from infer_app.cli.terminal.options import RunOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date
-from infer_app.domain import Recipe
+from infer_app.domain import Recipe, Size
 from infer_app.errors import InferError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
@@ -24,7 +24,7 @@ from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 
 MODEL = "efficientnet-lite0"
 # The network's own preprocessing: a square of 7/8 of the shorter side, bicubic, (x - 127) / 128.
-RECIPE = Recipe(kind="crop-resize", size=224, crop=0.875, interpolation="bicubic")
+RECIPE = Recipe(kind="crop-resize", size=Size.square(224), crop=0.875, interpolation="bicubic")
 
 
 def make_demo(folder: Path) -> None:

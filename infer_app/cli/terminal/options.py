@@ -11,7 +11,19 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from infer_app.domain import Size
+
 T = TypeVar("T")
+DEFAULT_SIZE = Size.square(224)
+
+
+def parse_size(text: str) -> Size:
+    """Parse `224` or `640x480`. Raises BadParameter."""
+    try:
+        return Size.of(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}, width x height") from None
+
 
 Config = Annotated[
     Path | None,
@@ -329,11 +341,22 @@ class BuildOptions:
             help="How an image becomes the model's input; resize-crop is torchvision's and timm's.",
         ),
     ] = "resize-crop"
-    size: Annotated[int, typer.Option(min=1, metavar="N", help="Height and width of the model's input.")] = 224
-    resize: Annotated[
-        int | None,
+    size: Annotated[
+        Size,
         typer.Option(
-            min=1, metavar="N", help="For resize-crop: shorter side before the crop.  [default: size / 0.875]"
+            parser=parse_size,
+            metavar="N|WIDTHxHEIGHT",
+            help="Size of the model's input; one number is a square.  [default: 224]",
+            show_default=False,
+        ),
+    ] = DEFAULT_SIZE
+    resize: Annotated[
+        Size | None,
+        typer.Option(
+            parser=parse_size,
+            metavar="N|WIDTHxHEIGHT",
+            help="For resize-crop: shorter side before the crop, or what the picture covers then.  "
+            "[default: size / 0.875]",
         ),
     ] = None
     crop_pct: Annotated[

@@ -22,12 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from infer_app.domain import Size
+
 if TYPE_CHECKING:
     from infer_app.images.cache.cache_key import CacheKey  # with the decoders, which the coordinator does without
 
 log = logging.getLogger(__name__)
 
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (size, size, 3) RGB, C-contiguous
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3), C-contiguous
 
 FILE_NAME = "pixels.sqlite"  # another one when the tables change
 PAGE_BYTES = 16384  # half the time of SQLite's 4096 for writing an image
@@ -65,7 +67,7 @@ class Kept:
 
     recipe_id: str
     recipe: dict[str, Any]
-    size: int  # height and width, pixels
+    size: Size
     images: int
     bytes: int  # of pixels
     oldest: datetime  # UTC
@@ -84,8 +86,8 @@ class PixelCache:
     def __init__(self, database: sqlite3.Connection, folder: Path, max_bytes: int, key: CacheKey) -> None:
         """Take a database that this process opened: SQLite allows no use of one after a fork."""
         self._database, self._folder = database, folder
-        self._recipe = (bytes.fromhex(key.recipe_id), key.recipe.size, key.to_json())
-        self._shape = (key.recipe.size, key.recipe.size, 3)
+        self._recipe = (bytes.fromhex(key.recipe_id), key.recipe.size.to_json(), key.to_json())
+        self._shape = key.recipe.size.shape
         self._batch = _batch(max_bytes, key.recipe.size)
         self._most_pages = (max_bytes - 2 * _reserve(max_bytes)) // PAGE_BYTES
         self._unwritten: dict[bytes, Pixels] = {}  # by sha256 + recipe_id
@@ -99,7 +101,7 @@ class PixelCache:
         return None if database is None else cls(database, folder, max_bytes, key)
 
     def get(self, sha256: str, out: Pixels) -> bool:
-        """Return whether the pixels are here and in `out`, (size, size, 3) uint8; if not, that holds what it held."""
+        """Return whether the pixels are here and in `out`, (H, W, 3) uint8; if not, that holds what it held."""
         self._check(out)
         pixels = self._read(bytes.fromhex(sha256) + self._recipe[0], out.nbytes)
         if pixels is not None:
@@ -182,7 +184,7 @@ class PixelCache:
                     _remove_files(self._folder)
 
 
-def prepare_cache(folder: Path, max_bytes: int, size: int) -> bool:
+def prepare_cache(folder: Path, max_bytes: int, size: Size) -> bool:
     """Return whether workers will have a cache: tried before they start, where a warning is seen, and seen once."""
     database = _open_or_warn(folder, max_bytes, size)
     if database is not None:
@@ -198,12 +200,14 @@ def survey(folder: Path) -> list[Kept]:
     try:
         with closing(sqlite3.connect(path)) as database:
             rows = database.execute(_SURVEY).fetchall()
-        return [
-            Kept(key.hex(), json.loads(note), size, images, images * size**2 * 3, datetime.fromtimestamp(oldest, UTC))
-            for key, note, size, images, oldest in rows
-        ]
+        return [_kept(*row) for row in rows]
     except (sqlite3.Error, OSError, OverflowError, TypeError, ValueError):
         return []
+
+
+def _kept(key: bytes, note: str, size: int | str, images: int, oldest: int) -> Kept:
+    num_bytes = images * Size.of(size).num_bytes
+    return Kept(key.hex(), json.loads(note), Size.of(size), images, num_bytes, datetime.fromtimestamp(oldest, UTC))
 
 
 def bytes_on_disk(folder: Path) -> int:
@@ -217,7 +221,7 @@ def clear(folder: Path) -> Removed:
     return removed
 
 
-def _open_or_warn(folder: Path, max_bytes: int, size: int) -> sqlite3.Connection | None:
+def _open_or_warn(folder: Path, max_bytes: int, size: Size) -> sqlite3.Connection | None:
     if not _batch(max_bytes, size):
         log.warning("no cache: its max_size of %s bytes holds no image", f"{max_bytes:,}")
         return None
@@ -285,9 +289,9 @@ def _reserve(max_bytes: int) -> int:
     return min(RESERVE_BYTES, max_bytes // 8)
 
 
-def _batch(max_bytes: int, size: int) -> int:
+def _batch(max_bytes: int, size: Size) -> int:
     """Return how many images are written at a time: a quarter of what is reserved for them, as pages are not full."""
-    return _reserve(max_bytes) // 4 // (size**2 * 3) if max_bytes >= MIN_BYTES else 0
+    return _reserve(max_bytes) // 4 // size.num_bytes if max_bytes >= MIN_BYTES else 0
 
 
 def _code(error: Exception) -> int:

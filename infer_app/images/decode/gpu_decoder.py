@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import Recipe
+from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError
 from infer_app.images.decode.decoder import DecodeLimits
 from infer_app.images.decode.formats import is_jpeg
@@ -59,7 +59,7 @@ class GpuDecoder:
         return cls(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
 
     def pixels(self, files: Sequence[bytes], recipe: Recipe, are_whole: bool = False) -> list[Tensor | None]:
-        """Return each file's model input on the device, (size, size, 3) uint8 RGB; None for files left to the CPU.
+        """Return each file's model input on the device, (H, W, 3) uint8; None for files left to the CPU.
 
         Those are files that nvImageCodec can't decode and, unless `are_whole`, pictures that may end in filler. Raises
         torch.AcceleratorError if the device itself has failed; it is unusable from then on.
@@ -113,7 +113,7 @@ def suits_gpu(data: bytes, recipe: Recipe, limits: DecodeLimits) -> bool:
     This is stricter than what a GPU can decode, because its decoder notices little damage: a progressive JPEG may lack
     its last scans without a trace. Only the structure is examined, which takes a tenth of a millisecond.
     """
-    if not MIN_BYTES <= len(data) <= 3 * recipe.size**2 or not is_jpeg(data):
+    if not MIN_BYTES <= len(data) <= recipe.size.num_bytes or not is_jpeg(data):
         return False
     try:
         header = parse_jpeg_header(data)
@@ -141,7 +141,7 @@ def _is_plain(header: JpegHeader, recipe: Recipe) -> bool:
 def _is_resized_alike(header: JpegHeader, recipe: Recipe) -> bool:
     """Return whether Pillow too resizes horizontally first, which is the only order on a GPU."""
     source, resized, _ = geometry_of(header.width, header.height, recipe)
-    return recipe.interpolation != "bicubic" or starts_horizontally(source.width, source.height, resized)
+    return recipe.interpolation != "bicubic" or starts_horizontally(int(source.width), int(source.height), resized)
 
 
 def _end_flat(pictures: Sequence[Tensor]) -> list[bool]:
@@ -184,7 +184,7 @@ def _silence_stderr() -> Iterator[None]:
 
 
 def transform_on_device(rgb: Tensor, recipe: Recipe) -> Tensor:
-    """Return the model's input, (size, size, 3) uint8, for a whole picture, (H, W, 3) uint8 RGB, on its device.
+    """Return the model's input, (H, W, 3) uint8, for a whole picture, (H, W, 3) uint8 RGB, on its device.
 
     It is within 2 levels of `reference_transform` for pictures that `suits_gpu` accepts. The resize is in floating
     point, because CUDA has none for bytes: one direction after the other, rounded and clipped in between, as in Pillow.
@@ -200,9 +200,9 @@ def transform_on_device(rgb: Tensor, recipe: Recipe) -> Tensor:
     return _centre(planes.squeeze(0).permute(1, 2, 0).byte(), recipe.size)
 
 
-def _centre(rgb: Tensor, size: int) -> Tensor:
-    (top, rows), (left, columns) = (centre_of(length, size) for length in rgb.shape[:2])
+def _centre(rgb: Tensor, size: Size) -> Tensor:
+    (top, rows), (left, columns) = centre_of(rgb.shape[0], size.height), centre_of(rgb.shape[1], size.width)
     centre = rgb[rows, columns]
-    padded = rgb.new_zeros((size, size, 3))
+    padded = rgb.new_zeros(size.shape)
     padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
     return padded

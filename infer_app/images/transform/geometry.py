@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason, Recipe, Size
 from infer_app.images.read.bad_image import BadImage
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB
@@ -52,7 +52,7 @@ class Box(NamedTuple):
 
 
 class Geometry(NamedTuple):
-    """The steps of a transform: cut out `source`, resize it, drop `lead`, crop or pad to the model's square."""
+    """The steps of a transform: cut out `source`, resize it, drop `lead`, crop or pad to the model's input."""
 
     source: Box
     resized: tuple[int, int]  # width, height
@@ -88,16 +88,24 @@ def scale_for(width: int, height: int, recipe: Recipe, is_turned: bool) -> int:
 
 def _whole_geometry(width: int, height: int, recipe: Recipe) -> Geometry:
     if recipe.kind == "resize-crop":
-        return Geometry(Box(0, 0, width, height), _shorter_side_to(width, height, recipe.resize or recipe.size))
+        return Geometry(Box(0, 0, width, height), _covering(width, height, recipe.resize or recipe.size))
     if recipe.kind == "crop-resize":
-        return Geometry(_centre_square(width, height, recipe.crop or 1.0), (recipe.size, recipe.size))
+        return Geometry(_centre_square(width, height, recipe.crop or 1.0), recipe.size)
     if recipe.kind == "stretch":
-        return Geometry(Box(0, 0, width, height), (recipe.size, recipe.size))
+        return Geometry(Box(0, 0, width, height), recipe.size)
     raise ValueError(f"unknown recipe {recipe.kind!r}")
 
 
-def _shorter_side_to(width: int, height: int, side: int) -> tuple[int, int]:
-    """Compute the size as torchvision and timm do: the longer side is truncated to a whole number, not rounded."""
+def _covering(width: int, height: int, least: Size) -> tuple[int, int]:
+    """Return the smallest size of the picture's shape that covers `least`.
+
+    For a square, whose side the shorter side becomes, torchvision and timm truncate the longer side to a whole number;
+    for a rectangle timm's ResizeKeepRatio rounds it.
+    """
+    if not least.is_square:
+        ratio = min(width / least.width, height / least.height)
+        return round(width / ratio), round(height / ratio)
+    side = least.width
     if width <= height:
         return side, int(side * height / width)
     return int(side * width / height), side

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason, Recipe, Size
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
 
@@ -21,7 +21,7 @@ _RESAMPLING = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling
 
 
 def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
-    """Return the model's input, (size, size, 3) uint8 RGB, contiguous; within 2 levels of `reference_transform`.
+    """Return the model's input, (height, width, 3) uint8 RGB, contiguous; within 2 levels of `reference_transform`.
 
     An array is a whole picture. In a recipe of kind custom, `preprocess`, the user's own function, does all of this.
     Raises BadImage for an image so long and thin that resizing it would take too much memory, or if the user's
@@ -52,10 +52,10 @@ def _cut(rgb: Pixels, box: Box) -> Pixels:
 
 
 def _resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
-    source, (width, height), _ = geometry
+    width, height = geometry.resized
     if rgb.shape[:2] == (height, width):
         return rgb
-    if interpolation == "bicubic" and not starts_horizontally(source.width, source.height, (width, height)):
+    if interpolation == "bicubic" and not starts_horizontally(rgb.shape[1], rgb.shape[0], (width, height)):
         return _pillow_resize(rgb, geometry, interpolation)
     # (1, 3, height, width), no copy. unsqueeze gives the first axis the stride by which torch recognises that channels
     # are last; with another stride it takes twice the time, and its result has the channels first in memory.
@@ -76,17 +76,14 @@ def _size_or_factors(rgb: Pixels, geometry: Geometry) -> tuple[tuple[int, int] |
     return None, [(height + _MARGIN) / source.height, (width + _MARGIN) / source.width]
 
 
-def starts_horizontally(width: float, height: float, size: tuple[int, int]) -> bool:
-    """Return whether Pillow is certain to do the horizontal pass first, as torch always does.
+def starts_horizontally(width: int, height: int, size: tuple[int, int]) -> bool:
+    """Return whether Pillow does the horizontal pass first, as torch always does.
 
-    Bicubic overshoots and each pass clips to 0-255, so the order matters: up to 30 levels at hard edges. Pillow 13
-    begins with the vertical pass when it estimates that to be cheaper; measured over many sizes, it never does if the
-    height grows, if the image is not taller than wide, or up to 2:1 if both sides shrink by the same factor.
+    Bicubic overshoots and each pass clips to 0-255, so the order matters: up to 30 levels at hard edges. The condition
+    is that of Pillow 13 (ImagingResampleInner in Resample.c); older versions always begin horizontally.
     """
-    if height <= max(width, size[1]):
-        return True
-    same_factor = abs(size[0] * height - size[1] * width) <= height  # as far as whole pixels allow
-    return same_factor and height <= 2 * width
+    fewer_rows = height - size[1]
+    return fewer_rows <= 0 or fewer_rows <= 2 * (width - size[0])
 
 
 def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixels:
@@ -95,24 +92,24 @@ def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixel
     return np.array(image.resize(geometry.resized, _RESAMPLING[interpolation], box))
 
 
-def _centre(rgb: Pixels, lead: tuple[int, int], size: int) -> Pixels:
-    """Crop the centre as torchvision does to a contiguous (size, size, 3), with zeros around too short a side."""
+def _centre(rgb: Pixels, lead: tuple[int, int], size: Size) -> Pixels:
+    """Crop the centre as torchvision does to a contiguous array of `size`, with zeros around too short a side."""
     rgb = rgb[lead[1] :, lead[0] :]
-    (top, rows), (left, columns) = (centre_of(length, size) for length in rgb.shape[:2])
+    (top, rows), (left, columns) = centre_of(rgb.shape[0], size.height), centre_of(rgb.shape[1], size.width)
     centre = rgb[rows, columns]
-    if centre.shape[:2] == (size, size):
+    if centre.shape == size.shape:
         return np.ascontiguousarray(centre)
-    padded = np.zeros((size, size, 3), np.uint8)
+    padded = np.zeros(size.shape, np.uint8)
     padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
     return padded
 
 
-def centre_of(length: int, size: int) -> tuple[int, slice]:
-    """Return where in `size` pixels the centre of a side begins, and the slice of its pixels that is the centre."""
-    if length <= size:
-        return (size - length) // 2, slice(0, length)
-    first = round((length - size) / 2)  # Python rounds halves to even
-    return 0, slice(first, first + size)
+def centre_of(length: int, wanted: int) -> tuple[int, slice]:
+    """Return where in `wanted` pixels the centre of a side begins, and the slice of its pixels that is the centre."""
+    if length <= wanted:
+        return (wanted - length) // 2, slice(0, length)
+    first = round((length - wanted) / 2)  # Python rounds halves to even
+    return 0, slice(first, first + wanted)
 
 
 def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:
@@ -124,9 +121,9 @@ def _custom(rgb: Pixels, recipe: Recipe, preprocess: Preprocess | None) -> Tenso
         raise BadImage(Reason.OUT_OF_MEMORY, "no memory in the preprocess function") from error
     except (Exception, SystemExit) as error:
         raise BadImage(Reason.MODEL_ERROR, f"preprocess: {type(error).__name__}: {error}") from error
-    expected = (recipe.size, recipe.size, 3)
-    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != expected:
-        raise BadImage(Reason.MODEL_ERROR, f"preprocess gave {_describe(pixels)}, not a uint8 array of {expected}")
+    shape = recipe.size.shape
+    if not isinstance(pixels, np.ndarray) or pixels.dtype != np.uint8 or pixels.shape != shape:
+        raise BadImage(Reason.MODEL_ERROR, f"preprocess gave {_describe(pixels)}, not a uint8 array of {shape}")
     return torch.from_numpy(np.require(pixels, requirements=["C", "W"]))
 
 

@@ -47,7 +47,7 @@ __all__ = [
 
 MANIFEST_FILE = "manifest.json"
 TUNING_FOLDER = "tuning"  # what was measured on each host; no part of the model
-Preprocess: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # RGB uint8 (height, width, 3) to (size, size, 3)
+Preprocess: TypeAlias = "Callable[[np.ndarray], np.ndarray]"  # RGB uint8 (height, width, 3), to the input's size
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _RESTORE = "rebuild the model with `infer model build SOURCE --name NAME`, or restore its folder from a backup"

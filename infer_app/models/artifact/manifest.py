@@ -16,7 +16,7 @@ FORMAT = 1  # increased when an older program could misread the file
 ID_LENGTH = 16  # hex digits
 LABELS_FILE = "labels.txt"
 PREPROCESS_FILE = "preprocess.py"
-GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, size, size, 3) uint8 RGB, decoded by Pillow
+GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, H, W, 3) uint8, decoded by Pillow
 GOLDEN_OUTPUTS_FILE = "golden/outputs.npy"  # (n, num_outputs) float32: the source's outputs for them
 _MODEL_FILES = {
     "torchscript": ("source.ts",),

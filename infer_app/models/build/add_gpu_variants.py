@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.models.artifact.specs import InputSpec, Tolerance
@@ -143,7 +144,7 @@ def _build(artifact: Artifact, variant: str, make_module: MakeModule | None, tar
     return BuiltVariant({tensorrt.MODULE_FILE: trace_module(model, pixels)}, {"requires": _requires_cuda(target.host)})
 
 
-def _build_plan(model: nn.Module, size: int, target: BuildTarget) -> BuiltVariant:
+def _build_plan(model: nn.Module, size: Size, target: BuildTarget) -> BuiltVariant:
     plan = tensorrt.build_plan(model, size, target.device)
     bindings = tensorrt.read_bindings(plan)
     if (len(bindings.inputs), len(bindings.outputs)) != (1, 1):

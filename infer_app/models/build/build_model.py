@@ -116,8 +116,6 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
 
 def _check_request(request: BuildRequest) -> None:
     check_name(request.name)
-    if request.recipe.size < 1:
-        raise UsageError(f"size {request.recipe.size} is less than 1")
     if (request.recipe.kind == "custom") != (request.preprocess is not None):
         raise UsageError("--preprocess and the recipe custom belong together", "give both, or only another recipe")
     if request.recipe.kind == "custom" and request.recipe.decode != "exact":

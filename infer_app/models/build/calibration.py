@@ -48,8 +48,8 @@ class Calibration:
 class CalibrationImages:
     """The images that calibrate and those that evaluate: every second one each, so that no image does both."""
 
-    calibration: Tensor  # (n, size, size, 3) uint8 RGB
-    evaluation: Tensor  # (n, size, size, 3) uint8 RGB
+    calibration: Tensor  # (n, H, W, 3) uint8
+    evaluation: Tensor  # (n, H, W, 3) uint8
     expected: Tensor  # (n, D) float32: the source's outputs for `evaluation`
 
 
@@ -72,7 +72,7 @@ def load_calibration(artifact: Artifact, calibration: Calibration) -> Calibratio
 
 
 def expected_outputs(artifact: Artifact, pixels: Tensor) -> Tensor:
-    """Return the source's outputs for (n, size, size, 3) uint8: (n, D) float32."""
+    """Return the source's outputs for (n, H, W, 3) uint8: (n, D) float32."""
     source, spec = load_source(artifact), artifact.manifest.input_spec
     return predict_all(lambda batch: as_rows(run_source(source, spec, batch)), pixels, _REFERENCE_BATCH)
 

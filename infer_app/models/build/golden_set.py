@@ -113,7 +113,7 @@ class GoldenSet:
 
     names: tuple[str, ...]  # relative paths in the artifact
     images: tuple[bytes, ...]  # encoded
-    pixels: Tensor  # (n, size, size, 3) uint8 RGB, decoded by Pillow
+    pixels: Tensor  # (n, H, W, 3) uint8, decoded by Pillow
     photos: tuple[bytes, ...]  # the images that were given, not made
 
 
@@ -140,7 +140,7 @@ def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess 
 
 
 def load_pixels(data: bytes, recipe: Recipe, preprocess: Preprocess | None = None) -> Tensor:
-    """Decode and transform an encoded image as every run does: (size, size, 3) uint8.
+    """Decode and transform an encoded image as every run does: (H, W, 3) uint8.
 
     Raises BadImage if that fails.
     """
@@ -176,7 +176,7 @@ def _is_shrunk(data: bytes, recipe: Recipe) -> bool:
 
 def _large_side(recipe: Recipe) -> int:
     """Return the shorter side of about the smallest picture that is shrunk."""
-    return ceil((2 * MIN_SHRINK * (recipe.resize or recipe.size) + 1) / (recipe.crop or 1))
+    return ceil((2 * MIN_SHRINK * max(recipe.resize or recipe.size) + 1) / (recipe.crop or 1))
 
 
 def _pixels_of(name: str, data: bytes, recipe: Recipe, preprocess: Preprocess | None) -> Tensor:

@@ -7,6 +7,7 @@ import zipfile
 from functools import partial
 from pathlib import Path
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.runtimes import openvino
 from infer_app.models.sources.model_api import model_api_facts, model_info
@@ -51,18 +52,16 @@ def read_graph_facts(path: Path, output_name: str | None) -> SourceFacts:
     """Return what a network's file says about its use: its input's size and type, and the metadata of an export."""
     files = read_graph_files(path)
     own = openvino.describe_input(openvino.read_graph(files, output_name))
-    facts, refusals = {"input": Fact(own.kind, f"{own.dtype} input", is_fixed=True)}, list[Unsupported]()
-    if own.height is not None or own.width is not None:
-        shape = f"input of {own.height or 'any'} x {own.width or 'any'}"
-        if None not in (own.height, own.width) and own.height != own.width:
-            refusals.append(Unsupported(f"{path}: {shape}, only squares are supported", "export it for a square"))
-        facts["size"] = Fact(own.height or own.width, shape, is_fixed=True)
-    by_itself = SourceFacts(facts, tuple(refusals))
+    facts = {"input": Fact(own.kind, f"{own.dtype} input", is_fixed=True)}
+    if known := own.width or own.height:
+        shape = f"input of {own.width or 'any'} x {own.height or 'any'}"
+        is_fixed = None not in (own.width, own.height)
+        facts["size"] = Fact(Size(own.width or known, own.height or known), shape, is_fixed)
     is_onnx = graph_kind(path.name) == "onnx"
     said = onnx_facts(metadata_props(files[0])) if is_onnx else model_api_facts(model_info(files[0]))
     if own.kind == "uint8-nhwc":
         said = _without_normalisation(said)
-    return by_itself.merged(said)
+    return SourceFacts(facts).merged(said)
 
 
 def _without_normalisation(said: SourceFacts) -> SourceFacts:

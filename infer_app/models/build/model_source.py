@@ -16,6 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.build.callables import resolve_callable
@@ -46,8 +47,8 @@ class ModelSource:
         return self.files[0]
 
 
-def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: int) -> ModelSource:
-    """Read a file unchanged, or trace a callable's module in fp32 on pictures of `size` by `size`."""
+def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: Size) -> ModelSource:
+    """Read a file unchanged, or trace a callable's module in fp32 on pictures of `size`."""
     path = Path(source)
     if path.is_file():
         return _read_file(path, weights)
@@ -255,7 +256,7 @@ def _state_sha256(module: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def _trace(module: nn.Module, spec: InputSpec, size: int) -> bytes:
+def _trace(module: nn.Module, spec: InputSpec, size: Size) -> bytes:
     """Trace a module.
 
     Raises ModelError; if the module can't run even without tracing, the error says why.
@@ -267,14 +268,14 @@ def _trace(module: nn.Module, spec: InputSpec, size: int) -> bytes:
         raise
 
 
-def _example(spec: InputSpec, size: int) -> Tensor:
+def _example(spec: InputSpec, size: Size) -> Tensor:
     """Return two pictures to trace on: with a single one a squeeze would remove the batch dimension."""
     if spec.kind == "uint8-nhwc":
         return _pictures(2, size)
-    return torch.rand(2, 3, size, size, generator=torch.Generator().manual_seed(0))
+    return torch.rand(2, 3, size.height, size.width, generator=torch.Generator().manual_seed(0))
 
 
-def _pictures(count: int, size: int) -> Tensor:
-    """Return random pixels, (count, size, size, 3) uint8, the same at each call."""
+def _pictures(count: int, size: Size) -> Tensor:
+    """Return random pixels, (count, H, W, 3) uint8, the same at each call."""
     random = torch.Generator().manual_seed(0)
-    return torch.randint(0, 256, (count, size, size, 3), dtype=torch.uint8, generator=random)
+    return torch.randint(0, 256, (count, *size.shape), dtype=torch.uint8, generator=random)

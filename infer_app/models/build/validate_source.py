@@ -60,7 +60,7 @@ def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor) -> None:
         )
     height, width = trial.shape[1:3]
     raise ModelError(
-        f"the module can't run on pictures of {height}x{width}: {first_line(failure)}",
+        f"the module can't run on pictures of {width}x{height}: {first_line(failure)}",
         "check --size, and --input: float-nchw is normalised float32 (n, 3, H, W), uint8-nhwc is (n, H, W, 3)",
     ) from failure
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from infer_app.domain import Size
 from infer_app.models.runtimes.device_errors import is_out_of_memory
 
 log = logging.getLogger(__name__)
@@ -20,11 +21,11 @@ class FixedBatch:
     """
 
     def __init__(
-        self, run: Callable[[Tensor], Tensor], size: int, batch_size: int, device: torch.device | str = "cpu"
+        self, run: Callable[[Tensor], Tensor], size: Size, batch_size: int, device: torch.device | str = "cpu"
     ) -> None:
-        """Wrap `run`, which takes contiguous (batch_size, size, size, 3) uint8 on `device` and returns rows there."""
+        """Wrap `run`, which takes contiguous (batch_size, H, W, 3) uint8 on `device` and returns rows there."""
         self._run = run
-        self._padded = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8, device=device)
+        self._padded = torch.zeros(batch_size, *size.shape, dtype=torch.uint8, device=device)
 
     @property
     def device(self) -> torch.device:

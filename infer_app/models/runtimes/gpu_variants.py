@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes import tensorrt
@@ -30,7 +31,7 @@ def open_gpu_variant(
     return run_fixed(module, artifact.manifest.recipe.size, batch_size or best_batch(details), device)
 
 
-def run_fixed(module: Any, size: int, batch_size: int, device: torch.device) -> FixedBatch:
+def run_fixed(module: Any, size: Size, batch_size: int, device: torch.device) -> FixedBatch:
     """Wrap a loaded module for batches of one size and warm it up. Raises ModelError if it can't run them.
 
     Raises torch.OutOfMemoryError, here and at any later call, if the GPU's memory is too small: the caller may try a

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes import openvino
@@ -34,7 +35,7 @@ class GraphModule(nn.Module):
     first picture.
     """
 
-    def __init__(self, own: GraphInput, open_reference: Callable[[int, int], Reference]) -> None:
+    def __init__(self, own: GraphInput, open_reference: Callable[[int, Size], Reference]) -> None:
         """Wrap a network; `open_reference` takes the number of pictures of a call and their size."""
         super().__init__()
         self._own = own
@@ -49,17 +50,25 @@ class GraphModule(nn.Module):
     def forward(self, pictures: Tensor) -> Tensor:
         batch = self._own.batch or 1
         values = self._arranged(pictures)
-        self._reference = self._reference or self._open_reference(batch, pictures.shape[2])
+        self._reference = self._reference or self._open_reference(batch, self._size_of(pictures))
         missing = -len(values) % batch
         values = np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
         rows = [self._run(self._reference.run, values[first : first + batch]) for first in range(0, len(values), batch)]
         return torch.from_numpy(np.concatenate(rows)[: len(pictures)]).float()
 
+    @property
+    def _layout(self) -> str:
+        """Return the layout in which the pictures come."""
+        return "NHWC" if self._own.kind == "uint8-nhwc" else "NCHW"
+
+    def _size_of(self, pictures: Tensor) -> Size:
+        height, width = pictures.shape[1:3] if self._layout == "NHWC" else pictures.shape[2:]
+        return Size(width, height)
+
     def _arranged(self, pictures: Tensor) -> np.ndarray:
         """Return pictures in the order of dimensions and the type that the network takes."""
-        layout = "NHWC" if self._own.kind == "uint8-nhwc" else "NCHW"
-        if layout != self._own.layout:
-            pictures = pictures.permute(0, 3, 1, 2) if layout == "NHWC" else pictures.permute(0, 2, 3, 1)
+        if self._layout != self._own.layout:
+            pictures = pictures.permute(0, 3, 1, 2) if self._layout == "NHWC" else pictures.permute(0, 2, 3, 1)
         arranged: np.ndarray = pictures.contiguous().numpy().astype(self._own.dtype)
         return arranged
 
@@ -86,7 +95,7 @@ def open_graph_source(files: Sequence[bytes], output_name: str | None) -> GraphM
     """
     graph = openvino.read_graph(files, output_name)
 
-    def open_reference(batch: int, size: int) -> Reference:
+    def open_reference(batch: int, size: Size) -> Reference:
         with suppress(Exception):  # an operator that it lacks, say
             if len(files) == 1 and find_spec("onnxruntime"):
                 return _open_onnxruntime(files[0], output_name)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import stored_variant
@@ -60,7 +61,7 @@ def convert(artifact: Artifact) -> Any:
     openvino = _openvino()
     try:
         with _restore_logging():
-            return openvino.convert_model(traced, input=[openvino.PartialShape([-1, size, size, 3])])
+            return openvino.convert_model(traced, input=[openvino.PartialShape([-1, *size.shape])])
     except Exception as error:  # the frontend may raise anything for the user's graph
         raise ModelError(f"OpenVINO can't convert this model: {_last_line(error)}", "it runs as TorchScript") from error
 
@@ -115,7 +116,7 @@ def describe_input(graph: Any) -> GraphInput:
     return GraphInput(_DTYPES[dtype], layout, batch, height, width)
 
 
-def normalise(graph: Any, spec: InputSpec, size: int) -> Any:
+def normalise(graph: Any, spec: InputSpec, size: Size) -> Any:
     """Add the normalisation of uint8 NHWC pictures to a network that was read from a file.
 
     The graph takes any number of pictures if the network can, else the number that it was exported for, or one.
@@ -134,35 +135,35 @@ def normalise(graph: Any, spec: InputSpec, size: int) -> Any:
     for batch in (-1, own.batch or 1):
         fixed = graph.clone()
         try:
-            fixed.reshape([batch, size, size, 3])
+            fixed.reshape([batch, *size.shape])
             if batch != -1 or _gives_rows(fixed, size):
                 return fixed
         except RuntimeError as error:
             failure = error
     raise ModelError(
-        f"the network can't run on pictures of {size}x{size}: {_reason(failure)}",
+        f"the network can't run on pictures of {size.width}x{size.height}: {_reason(failure)}",
         "check --size: it must be that of the export",
     )
 
 
-def run_graph(graph: Any, batch_size: int, size: int) -> Callable[[np.ndarray], np.ndarray]:
+def run_graph(graph: Any, batch_size: int, size: Size) -> Callable[[np.ndarray], np.ndarray]:
     """Return a function that runs a network as it was read, in fp32 and without any other hint."""
     graph = graph.clone()
     own = describe_input(graph)
     try:
-        graph.reshape([batch_size, 3, size, size] if own.layout == "NCHW" else [batch_size, size, size, 3])
+        graph.reshape([batch_size, 3, size.height, size.width] if own.layout == "NCHW" else [batch_size, *size.shape])
         request = _core().compile_model(graph, "CPU", {"INFERENCE_PRECISION_HINT": "f32"}).create_infer_request()
     except RuntimeError as error:
         raise ModelError(
-            f"OpenVINO can't run this network on {size}x{size}: {_reason(error)}", "check --size"
+            f"OpenVINO can't run this network on {size.width}x{size.height}: {_reason(error)}", "check --size"
         ) from error
     return lambda pixels: request.infer({0: pixels}, share_outputs=False)[0]
 
 
-def _gives_rows(graph: Any, size: int) -> bool:
+def _gives_rows(graph: Any, size: Size) -> bool:
     """Return whether a graph gives the same row for a picture in a batch as for the picture alone."""
     random = np.random.default_rng(0)
-    pixels = torch.from_numpy(random.integers(0, 256, (3, size, size, 3), dtype=np.uint8))
+    pixels = torch.from_numpy(random.integers(0, 256, (3, *size.shape), dtype=np.uint8))
     try:
         apart = compile_graph(graph, size, 1)
         together = compile_graph(graph, size, 3)(pixels)
@@ -192,7 +193,7 @@ def _name(port: Any) -> str:
 def quantise(graph: Any, calibration: Iterable[Tensor], keep_float: int = 0) -> Any:
     """Quantise a graph to int8, except its first `keep_float` convolutions.
 
-    `calibration` yields pixels, (1, size, size, 3) uint8.
+    `calibration` yields pixels, (1, H, W, 3) uint8.
 
     The overflow fix leaves a bit of each weight unused: on processors without VNNI the sum of two products of full
     range does not fit into 16 bits. Measured on such a processor with EfficientNet-Lite0: 98 % of the labels kept, 89 %
@@ -238,7 +239,7 @@ def build_openvino_variant(
 
 
 def compile_graph(
-    graph: Any, size: int, batch_size: int = BATCH_SIZE, num_threads: int = 1, precision: str = "f32"
+    graph: Any, size: Size, batch_size: int = BATCH_SIZE, num_threads: int = 1, precision: str = "f32"
 ) -> FixedBatch:
     """Compile the graph for one batch size, to run on `num_threads` threads of the CPU.
 
@@ -248,7 +249,7 @@ def compile_graph(
     graph = graph.clone()
     own_batch = _batch_of(graph)
     if own_batch is None:
-        graph.reshape([batch_size, size, size, 3])
+        graph.reshape([batch_size, *size.shape])
     options = {
         "INFERENCE_PRECISION_HINT": precision,
         "ENABLE_CPU_PINNING": False,

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.runtimes.gpu_probe import describe_host
 from infer_app.models.runtimes.torchscript import first_line, load_runnable, save_module
@@ -44,17 +45,17 @@ class Bindings:
         return cls(tuple(data["inputs"]), tuple(data["outputs"]))
 
 
-def build_plan(model: nn.Module, size: int, device: torch.device) -> bytes:
-    """Build the plan of a module that takes (n, size, size, 3) uint8 on `device`, for n up to MAX_BATCH.
+def build_plan(model: nn.Module, size: Size, device: torch.device) -> bytes:
+    """Build the plan of a module that takes (n, H, W, 3) uint8 on `device`, for n up to MAX_BATCH.
 
     It takes minutes. Raises ModelError if torch can't export the module or TensorRT does not support all of it.
     """
     torch_tensorrt = load_library()
     exported = export_dynamic(model, size, device)
     spec = torch_tensorrt.Input(
-        min_shape=(MIN_BATCH, size, size, 3),
-        opt_shape=(BEST_BATCH, size, size, 3),
-        max_shape=(MAX_BATCH, size, size, 3),
+        min_shape=(MIN_BATCH, *size.shape),
+        opt_shape=(BEST_BATCH, *size.shape),
+        max_shape=(MAX_BATCH, *size.shape),
         dtype=torch.uint8,
     )
     try:
@@ -69,9 +70,9 @@ def build_plan(model: nn.Module, size: int, device: torch.device) -> bytes:
     return bytes(plan)
 
 
-def export_dynamic(model: nn.Module, size: int, device: torch.device) -> torch.export.ExportedProgram:
+def export_dynamic(model: nn.Module, size: Size, device: torch.device) -> torch.export.ExportedProgram:
     """Export the module as a graph of operators for any batch size. Raises ModelError if that fails."""
-    example = torch.zeros(2, size, size, 3, dtype=torch.uint8, device=device)
+    example = torch.zeros(2, *size.shape, dtype=torch.uint8, device=device)
     batch = torch.export.Dim("batch", min=MIN_BATCH, max=MAX_BATCH)
     try:
         with torch.no_grad():

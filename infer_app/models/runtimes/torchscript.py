@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import InputSpec
@@ -114,7 +115,7 @@ def build_cpu_variant(artifact: Artifact, batch_size: int = BATCH_SIZE) -> Fixed
     )
 
 
-def make_cpu_variant(source: bytes, spec: InputSpec, size: int, batch_size: int = BATCH_SIZE) -> FixedBatch:
+def make_cpu_variant(source: bytes, spec: InputSpec, size: Size, batch_size: int = BATCH_SIZE) -> FixedBatch:
     """Make the variant cpu-torchscript from a source that need not belong to an artifact.
 
     oneDNN's kernels are fastest with channels last, which decoded pixels have already. A module that calls `view` on a
@@ -127,10 +128,10 @@ def make_cpu_variant(source: bytes, spec: InputSpec, size: int, batch_size: int 
     return _warm(_frozen(source, spec, size, batch_size, channels_last=False), size, batch_size, is_fused=False)
 
 
-def trace_normalised(source: bytes, spec: InputSpec, size: int) -> Any:
+def trace_normalised(source: bytes, spec: InputSpec, size: Size) -> Any:
     """Trace the source with normalisation of uint8 NHWC pixels, not frozen, for conversion to other runtimes."""
     wrapped = _Normalised(load_torchscript(source), spec, channels_last=False).eval()
-    example = torch.zeros(BATCH_SIZE, size, size, 3, dtype=torch.uint8)
+    example = torch.zeros(BATCH_SIZE, *size.shape, dtype=torch.uint8)
     with _no_deprecations(), torch.no_grad():
         return _jit.trace(wrapped, example, check_trace=False)
 
@@ -156,9 +157,9 @@ class _Normalised(nn.Module):
         return self.source((pictures - self.mean) / self.std)
 
 
-def _frozen(source: bytes, spec: InputSpec, size: int, batch_size: int, *, channels_last: bool) -> Any:
+def _frozen(source: bytes, spec: InputSpec, size: Size, batch_size: int, *, channels_last: bool) -> Any:
     wrapped = _Normalised(load_torchscript(source), spec, channels_last=channels_last).eval()
-    example = torch.zeros(batch_size, size, size, 3, dtype=torch.uint8)
+    example = torch.zeros(batch_size, *size.shape, dtype=torch.uint8)
     with _no_deprecations(), torch.no_grad():
         return _freeze(_jit.trace(wrapped, example, check_trace=False))
 
@@ -174,7 +175,7 @@ def _freeze(module: Any) -> Any:
     return frozen
 
 
-def _warm(module: Callable[[Tensor], Tensor], size: int, batch_size: int, *, is_fused: bool = True) -> FixedBatch:
+def _warm(module: Callable[[Tensor], Tensor], size: Size, batch_size: int, *, is_fused: bool = True) -> FixedBatch:
     def run(pixels: Tensor) -> Tensor:
         with torch.inference_mode():
             return module(pixels)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from infer_app.domain import Size
 from infer_app.errors import UsageError
 
 # Options that replace all that a file says of the geometry: one of them makes the file's resize meaningless.
@@ -21,7 +22,7 @@ class Fact:
     is_fixed: bool = False  # the network runs with no other value
 
     def __str__(self) -> str:
-        if isinstance(self.value, tuple):
+        if isinstance(self.value, tuple) and not isinstance(self.value, Size):
             return f"{len(self.value)} ({self.origin})"
         return f"{self.value} ({self.origin})"
 

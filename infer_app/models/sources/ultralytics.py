@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
 
@@ -39,18 +40,13 @@ def ultralytics_facts(props: Mapping[str, str], origin: str) -> SourceFacts:
     if "names" in props:
         facts["labels"] = Fact(_names(props["names"]), f"{origin} names")
     if "imgsz" in props:
-        height, width = _pair(props["imgsz"])
-        if height != width:
-            refusals.append(
-                Unsupported(
-                    f"the file's imgsz is {height} x {width}, only squares are supported", "export it for a square"
-                )
-            )
-        facts["size"] = Fact(height, f"{origin} imgsz")
+        facts["size"] = Fact(_size(props["imgsz"]), f"{origin} imgsz")
     if "task" in props:
         facts |= {option: Fact(value, f"{origin} task") for option, value in (("mean", "0,0,0"), ("std", "1,1,1"))}
         if props["task"] == "classify":
-            classifier = {"recipe": "resize-crop", "crop_pct": 1.0, "interpolation": "bilinear", "activation": "none"}
+            is_square = "size" not in facts or facts["size"].value.is_square  # a rectangle is stretched to its size
+            geometry = {"recipe": "resize-crop", "crop_pct": 1.0} if is_square else {"recipe": "stretch"}
+            classifier = geometry | {"interpolation": "bilinear", "activation": "none"}
             facts |= {option: Fact(value, f"{origin} task") for option, value in classifier.items()}
         else:
             refusals += [
@@ -60,7 +56,7 @@ def ultralytics_facts(props: Mapping[str, str], origin: str) -> SourceFacts:
                     frozenset({"output"}),
                 ),
                 Unsupported(
-                    f"a network of the task {props['task']} takes pictures padded to a square (letterbox), "
+                    f"a network of the task {props['task']} takes pictures padded to its size (letterbox), "
                     "which no recipe does",
                     "pad them by your own function: --preprocess package.module:function; or give --recipe stretch",
                     frozenset({"recipe", "preprocess"}),
@@ -79,12 +75,12 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(str(found[key]).strip() for key in sorted(found, key=int))
 
 
-def _pair(text: str) -> tuple[int, int]:
+def _size(text: str) -> Size:
     found = _literal("imgsz", text)
     height, width = found if isinstance(found, (list, tuple)) and len(found) == 2 else (found, found)
     if not isinstance(height, int) or not isinstance(width, int):
-        raise ModelError(f"the metadata's imgsz is {text[:80]!r}, not a size", "give --size N")
-    return height, width
+        raise ModelError(f"the metadata's imgsz is {text[:80]!r}, not a size", "give --size N or --size WIDTHxHEIGHT")
+    return Size(width, height)
 
 
 def _literal(key: str, text: str) -> object:

@@ -80,7 +80,7 @@ def check_golden(
 ) -> None:
     """Raise ModelError if the whole path, from bytes to label, no longer gives what it gave at build.
 
-    `load_pixels` is the caller's own decoding and transform, bytes to (size, size, 3) uint8; `predict` is its model, at
+    `load_pixels` is the caller's own decoding and transform, bytes to (H, W, 3) uint8; `predict` is its model, at
     most `batch_size` rows of them to (n, D). There are three steps, so that a small difference of the pixels can't hide
     a difference of the model: the pixels; the outputs for the golden pixels; the labels for the pixels as loaded.
     `pixel_levels` may be more than the model's own if another decoder is known to differ.
@@ -105,7 +105,7 @@ def predict_all(predict: Callable[[Tensor], Tensor], pixels: Tensor, batch_size:
 
 
 def golden_pixels(artifact: Artifact) -> Tensor:
-    """Return the pixels of the golden images as Pillow decodes them, (n, size, size, 3) uint8."""
+    """Return the pixels of the golden images as Pillow decodes them, (n, H, W, 3) uint8."""
     return torch.from_numpy(load_array(artifact.read(GOLDEN_PIXELS_FILE)))
 
 

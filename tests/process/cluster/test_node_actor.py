@@ -8,7 +8,7 @@ from functools import partial
 import pytest
 
 from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Inbox
-from infer_app.domain import Chunk
+from infer_app.domain import Chunk, Size
 from infer_app.errors import ModelError, StorageUnavailable
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
@@ -64,7 +64,7 @@ def open_actor(folder, photos, parcel, monkeypatch):
     ours.handlers = handlers
 
 
-@pytest.mark.parametrize("ring_spec", [None, RingSpec(8, SIZE, "cpu")], ids=["cpu", "ring"])
+@pytest.mark.parametrize("ring_spec", [None, RingSpec(8, Size.square(SIZE), "cpu")], ids=["cpu", "ring"])
 def test_each_call_gets_the_answer_to_its_own_chunk(open_actor, photos, ring_spec):
     """Also where chunks have one number, as parts of one that was split."""
     _, refs = photos

@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe
+from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe, Size
 from infer_app.errors import ModelError
 from infer_app.handlers.gpu_decode_stage import GpuDecodeStage
 from infer_app.handlers.gpu_handlers import LoadHandler
@@ -144,7 +144,9 @@ def handler_spec(folder, artifact):
 
 @pytest.fixture(scope="module")
 def executor(folder, artifact):
-    with open_local_executor(handler_spec(folder, artifact), 2, 30.0, RingSpec(BATCH, SIZE, "cpu")) as opened:
+    with open_local_executor(
+        handler_spec(folder, artifact), 2, 30.0, RingSpec(BATCH, Size.square(SIZE), "cpu")
+    ) as opened:
         yield opened
 
 
@@ -198,7 +200,7 @@ def test_every_file_becomes_what_the_cpu_executor_makes_of_it(executor, folder, 
 
 
 def test_a_slot_holds_files_and_pixels(folder, artifact):
-    with Ring(1, len(FILES), SIZE) as ring:
+    with Ring(1, len(FILES), Size.square(SIZE)) as ring:
         handler = LoadHandler.open(handler_spec(folder, artifact), ring)
         loaded = handler.process(replace(Chunk(1, refs(folder, FILES)), slot=0), Heartbeat(bytearray(MARK_SIZE)))
         del handler
@@ -305,7 +307,7 @@ def test_a_file_that_ends_the_gpus_decoder_is_the_cpus_and_its_neighbours_are_pr
     (folder / "deadly").write_bytes(comment(GPU["fine"], DEADLY))
     names = [*GPU, "deadly", "png", "junk"]
     spec = handler_spec(folder, artifact)
-    with Ring(slots_for(1), BATCH, SIZE) as ring:
+    with Ring(slots_for(1), BATCH, Size.square(SIZE)) as ring:
         device = OpenDeadlyHandler(spec, ring, "cpu", decoder)
         workers = WorkerPool(
             [Stage("load", OpenLoadHandler(spec, ring), 1), Stage("predict", device, 1)], timeout_s, ring
@@ -342,7 +344,7 @@ class Negatives(GpuDecoder):
 def test_golden_images_that_come_out_otherwise_end_the_run(folder, artifact, monkeypatch):
     monkeypatch.setattr("infer_app.handlers.gpu_decode_stage.GpuDecoder", Negatives)
     with (
-        Ring(slots_for(1), BATCH, SIZE) as ring,
+        Ring(slots_for(1), BATCH, Size.square(SIZE)) as ring,
         pytest.raises(ModelError, match=r"image 1: a pixel differs by \d+ levels, 64 are allowed"),
     ):
         OpenPredictHandler(handler_spec(folder, artifact), ring, "cpu")()

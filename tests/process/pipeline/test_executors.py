@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from infer_app.domain import Chunk, ImageRef, Reason
+from infer_app.domain import Chunk, ImageRef, Reason, Size
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
@@ -35,9 +35,9 @@ def artifact(folder):
 
 EXECUTORS = {
     "cpu": lambda handler: open_local_executor(handler, 2, 30.0),
-    "cuda": lambda handler: open_local_executor(handler, 2, 30.0, RingSpec(BATCH, SIZE, "cpu")),
+    "cuda": lambda handler: open_local_executor(handler, 2, 30.0, RingSpec(BATCH, Size.square(SIZE), "cpu")),
     "ray": lambda handler: ray_executor(handler),
-    "ray of rings": lambda handler: ray_executor(handler, RingSpec(BATCH, SIZE, "cpu")),
+    "ray of rings": lambda handler: ray_executor(handler, RingSpec(BATCH, Size.square(SIZE), "cpu")),
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infer_app.domain import Broken, Chunk, ImageRef, Reason
+from infer_app.domain import Broken, Chunk, ImageRef, Reason, Size
 from infer_app.errors import ModelError
 from infer_app.workers import pool as workers_module
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
@@ -32,7 +32,7 @@ def start():
     started = []
 
     def start(num_loaders=2, load_s=0.0, predict_s=0.0, timeout_s=30.0):
-        ring = Ring(slots_for(num_loaders), BATCH, SIZE)
+        ring = Ring(slots_for(num_loaders), BATCH, Size.square(SIZE))
         workers = make_pool(ring, ToyLoader(ring, load_s), num_loaders, ToyDevice(ring, predict_s), timeout_s)
         started.append((ring, workers, slots_for(num_loaders)))
         return workers
@@ -167,7 +167,7 @@ def test_an_early_end_leaves_no_slot_taken_and_no_busy_process(start):
 
 
 def test_a_device_that_can_not_be_opened_ends_the_run_with_its_own_error(start):
-    ring = Ring(slots_for(1), BATCH, SIZE)
+    ring = Ring(slots_for(1), BATCH, Size.square(SIZE))
     workers = make_pool(ring, ToyLoader(ring), 1, refuse, 30.0)
     with pytest.raises(ModelError, match="no such device"):
         run(workers, chunks(5))

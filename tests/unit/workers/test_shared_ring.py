@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from infer_app.domain import Size
 from infer_app.workers.shared_ring import Ring
 
 
 def test_slots_are_taken_and_given_back():
-    with Ring(2, 1, 4) as ring:
+    with Ring(2, 1, Size.square(4)) as ring:
         taken = {ring.acquire(), ring.acquire()}
         assert (taken, ring.num_free) == ({0, 1}, 0)
         with pytest.raises(IndexError):
@@ -18,7 +19,7 @@ def test_slots_are_taken_and_given_back():
 
 
 def test_a_slot_that_is_given_back_twice_is_a_bug():
-    with Ring(2, 1, 4) as ring:
+    with Ring(2, 1, Size.square(4)) as ring:
         slot = ring.acquire()
         ring.release(slot)
         with pytest.raises(AssertionError, match="released twice"):
@@ -26,7 +27,7 @@ def test_a_slot_that_is_given_back_twice_is_a_bug():
 
 
 def test_slots_begin_at_the_start_of_a_page_and_follow_each_other():
-    with Ring(2, 3, 5) as ring:
+    with Ring(2, 3, Size.square(5)) as ring:
         assert ring.pixels.shape == (2, 3, 5, 5, 3)
         assert ring.pixels.ctypes.data % os.sysconf("SC_PAGESIZE") == 0
         assert ring.pixels.flags.c_contiguous
@@ -35,7 +36,7 @@ def test_slots_begin_at_the_start_of_a_page_and_follow_each_other():
 def test_no_file_descriptor_stays_open():
     before = len(list(Path("/proc/self/fd").iterdir()))
     for _ in range(5):
-        with Ring(2, 1, 4):
+        with Ring(2, 1, Size.square(4)):
             pass
     assert len(list(Path("/proc/self/fd").iterdir())) == before
     assert multiprocessing.active_children() == []

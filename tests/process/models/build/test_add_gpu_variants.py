@@ -5,6 +5,7 @@ from functools import partial
 import pytest
 import torch
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import open_artifact
@@ -162,8 +163,8 @@ class Full(torch.nn.Module):
 def test_a_batch_that_is_too_large_for_the_memory_is_told_apart_from_a_broken_module():
     """Whichever way TorchScript spells it."""
     script = torch.jit.script(Full())
-    assert run_fixed(script, SIZE, 2, torch.device("cpu"))(random_pixels(2)).shape == (2, 3)
+    assert run_fixed(script, Size.square(SIZE), 2, torch.device("cpu"))(random_pixels(2)).shape == (2, 3)
     with pytest.raises(torch.OutOfMemoryError, match="CUDA out of memory"):
-        run_fixed(script, SIZE, 4, torch.device("cpu"))
+        run_fixed(script, Size.square(SIZE), 4, torch.device("cpu"))
     with pytest.raises(ModelError, match="it can't run 4 images at a time"):
-        run_fixed(lambda pixels: pixels.no_such_method(), SIZE, 4, torch.device("cpu"))
+        run_fixed(lambda pixels: pixels.no_such_method(), Size.square(SIZE), 4, torch.device("cpu"))

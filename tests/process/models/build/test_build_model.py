@@ -127,7 +127,6 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
         ({"name": "../x"}, "model name '../x' is not allowed"),
         ({"recipe": Recipe("custom", SIZE)}, "belong together"),
         ({"preprocess": "a:b"}, "belong together"),
-        ({"recipe": Recipe("stretch", 0)}, "size 0"),
         ({"output": OutputSpec("embedding")}, "labels belong to classification"),
         ({"input": "uint8-nhwc"}, "normalises by itself"),
         ({"input": "float-nhwc"}, "unknown input 'float-nhwc'"),

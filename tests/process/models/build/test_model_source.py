@@ -5,6 +5,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.build.model_source import _state_sha256, read_source, source_code
@@ -69,7 +70,7 @@ def user(tmp_path, monkeypatch):
 
 
 def read(source, weights=None):
-    return read_source(source, weights, InputSpec(), SIZE)
+    return read_source(source, weights, InputSpec(), Size.square(SIZE))
 
 
 def test_a_torchscript_file_is_taken_byte_for_byte(tmp_path):
@@ -141,7 +142,7 @@ def test_a_callables_module_that_returns_a_dict_is_refused_in_one_whole_sentence
 
 def test_a_callables_module_for_another_size_is_refused(user):
     with pytest.raises(ModelError, match="can't run on pictures of 20x20") as caught:
-        read_source("user_net:one_at_a_time", None, InputSpec(), 20)
+        read_source("user_net:one_at_a_time", None, InputSpec(), Size.square(20))
     assert "--size" in caught.value.hint
 
 

@@ -5,6 +5,7 @@ from contextlib import suppress
 import pytest
 import torch
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import OutputSpec
@@ -160,7 +161,7 @@ def test_int8_answers_as_the_source_does(network, keep_float):
     graph = openvino.convert(network)
     fitted = openvino.quantise(graph, torch.split(random_pixels(20, seed=1), 1), keep_float)
     pixels = random_pixels(6)
-    actual, expected = run(openvino.compile_graph(fitted, SIZE), pixels), run_artifact(network, pixels)
+    actual, expected = run(openvino.compile_graph(fitted, Size.square(SIZE)), pixels), run_artifact(network, pixels)
     assert not torch.equal(actual, expected)
     cosine = torch.nn.functional.cosine_similarity(actual, expected)
     assert cosine.min() > 0.98
@@ -169,8 +170,8 @@ def test_int8_answers_as_the_source_does(network, keep_float):
 def test_quantising_leaves_the_graph_in_fp32(network):
     """It is quantised several times, with more and more of it kept in floating point. NNCF changes its names only."""
     graph, pixels = openvino.convert(network), random_pixels(2)
-    before = openvino.serialise(graph)["model.bin"], openvino.compile_graph(graph, SIZE)(pixels)
+    before = openvino.serialise(graph)["model.bin"], openvino.compile_graph(graph, Size.square(SIZE))(pixels)
     openvino.quantise(graph, torch.split(random_pixels(4), 1))
-    after = openvino.serialise(graph)["model.bin"], openvino.compile_graph(graph, SIZE)(pixels)
+    after = openvino.serialise(graph)["model.bin"], openvino.compile_graph(graph, Size.square(SIZE))(pixels)
     assert after[0] == before[0]
     assert torch.equal(after[1], before[1])

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.torchscript import (
@@ -60,7 +61,7 @@ def zipped(*names):
 def network():
     """A source and its variant, as bytes and callable."""
     source = script_bytes(traced(Network()))
-    return load_torchscript(source), make_cpu_variant(source, SPEC, SIZE)
+    return load_torchscript(source), make_cpu_variant(source, SPEC, Size.square(SIZE))
 
 
 def test_a_module_is_loaded_for_inference():
@@ -118,7 +119,7 @@ def test_a_module_that_takes_uint8_pixels_gets_them_as_they_are():
     script = torch.jit.trace(PixelMeans(), pixels)
     expected = pixels.float().mean((1, 2)) / 32
     torch.testing.assert_close(run_source(script, spec, pixels), expected)
-    torch.testing.assert_close(make_cpu_variant(script_bytes(script), spec, SIZE)(pixels), expected)
+    torch.testing.assert_close(make_cpu_variant(script_bytes(script), spec, Size.square(SIZE))(pixels), expected)
 
 
 def test_the_variant_equals_the_source(network):
@@ -159,7 +160,7 @@ def test_the_variant_takes_its_own_shape_only(network, shape):
 
 def test_the_fusion_switch_of_the_process_is_put_back():
     before = torch.jit.onednn_fusion_enabled()
-    make_cpu_variant(script_bytes(traced(Means())), SPEC, SIZE)
+    make_cpu_variant(script_bytes(traced(Means())), SPEC, Size.square(SIZE))
     assert torch.jit.onednn_fusion_enabled() == before
 
 
@@ -177,7 +178,7 @@ class Viewer(nn.Module):
 def test_a_module_that_needs_the_usual_layout_gets_it():
     script = traced(Viewer())
     pixels = random_pixels(3)
-    variant = make_cpu_variant(script_bytes(script), SPEC, SIZE)
+    variant = make_cpu_variant(script_bytes(script), SPEC, Size.square(SIZE))
     torch.testing.assert_close(variant(pixels), run_source(script, SPEC, pixels), rtol=1e-4, atol=1e-5)
 
 
@@ -185,10 +186,11 @@ RAISING = """
 import gc, sys, warnings
 warnings.simplefilter("ignore")
 import torch
+from infer_app.domain import Size
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.torchscript import make_cpu_variant
 
-model = make_cpu_variant(open(sys.argv[1], "rb").read(), InputSpec(), 8)
+model = make_cpu_variant(open(sys.argv[1], "rb").read(), InputSpec(), Size.square(8))
 gc.collect()
 for _ in range(20):
     try:
@@ -209,7 +211,7 @@ def test_a_variant_that_raises_can_be_asked_again(tmp_path):
 
 def test_outputs_with_ones_behind_become_rows():
     script = traced(nn.AdaptiveAvgPool2d(1))
-    assert make_cpu_variant(script_bytes(script), SPEC, SIZE)(random_pixels(3)).shape == (3, 3)
+    assert make_cpu_variant(script_bytes(script), SPEC, Size.square(SIZE))(random_pixels(3)).shape == (3, 3)
 
 
 def test_a_traced_module_can_be_loaded_and_gives_the_same():
@@ -258,4 +260,4 @@ def test_a_module_that_the_fusion_fails_on_runs_without_it():
     pixels = random_pixels(3)
     source = trace_module(module, torch.rand(2, 3, SIZE, SIZE))
     expected = run_source(module, SPEC, pixels)
-    assert torch.allclose(make_cpu_variant(source, SPEC, SIZE)(pixels), expected, atol=1e-5)
+    assert torch.allclose(make_cpu_variant(source, SPEC, Size.square(SIZE))(pixels), expected, atol=1e-5)

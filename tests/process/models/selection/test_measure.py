@@ -4,6 +4,7 @@ import time
 import pytest
 import torch
 
+from infer_app.domain import Size
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.build import openvino_variants
 from infer_app.models.build.openvino_variants import add_variants
@@ -37,7 +38,7 @@ def busy(cpu_ms_per_batch, batch_size):
             pass
         return torch.zeros(len(pixels), 1)
 
-    return FixedBatch(run, SIZE, batch_size)
+    return FixedBatch(run, Size.square(SIZE), batch_size)
 
 
 def test_the_batch_size_that_takes_least_for_an_image_is_kept():
@@ -64,7 +65,7 @@ def test_a_noisy_moment_does_not_count():
             first.append(slow(pixels))
         return torch.zeros(len(pixels), 1)
 
-    speed = measure_models({"quick": [FixedBatch(run, SIZE, 1)]}, random_pixels(1))["quick"]
+    speed = measure_models({"quick": [FixedBatch(run, Size.square(SIZE), 1)]}, random_pixels(1))["quick"]
     assert speed.ms_per_image < 10
 
 
@@ -75,7 +76,7 @@ def test_waiting_is_no_cost():
         time.sleep(0.005)
         return torch.zeros(len(pixels), 1)
 
-    speed = measure_models({"patient": [FixedBatch(run, SIZE, 1)]}, random_pixels(1))["patient"]
+    speed = measure_models({"patient": [FixedBatch(run, Size.square(SIZE), 1)]}, random_pixels(1))["patient"]
     assert speed.ms_per_image < 2
 
 

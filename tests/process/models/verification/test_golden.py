@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from infer_app.domain import Reason
+from infer_app.domain import Reason, Size
 from infer_app.errors import ModelError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.build.golden_set import load_pixels, synthetic_images
@@ -74,7 +74,7 @@ def test_golden_outputs_are_the_source_s(artifact):
 def test_another_normalisation_is_noticed(artifact, load, swap):
     spec = artifact.manifest.input_spec
     other = replace(spec, **{swap: getattr(spec, swap)[::-1]})
-    variant = make_cpu_variant(artifact.read("source.ts"), other, 16)
+    variant = make_cpu_variant(artifact.read("source.ts"), other, Size.square(16))
     with pytest.raises(ModelError, match=r"golden check failed: image 1: outputs differ by") as caught:
         check_golden(artifact, load, variant)
     assert "nothing was written" in caught.value.hint

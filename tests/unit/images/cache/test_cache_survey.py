@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from infer_app.domain import Size
 from infer_app.images.cache import pixel_cache
 from infer_app.images.cache.pixel_cache import FILE_NAME, Kept, PixelCache, Removed, bytes_on_disk, clear, survey
 from tests.unit.images.cache.test_pixel_cache import MANY, SIDE, SMALL, found, key, put
@@ -16,8 +17,8 @@ def folder(tmp_path):
 
 
 def test_a_survey_counts_by_recipe_and_size(folder):
-    other, large = key(max_pixels=5), key(48)
-    for one, size, count in ((key(), SIDE, 70), (other, SIDE, 3), (large, 48, 5)):
+    other, large = key(max_pixels=5), key(Size(48, 20))
+    for one, size, count in ((key(), SIDE, 70), (other, SIDE, 3), (large, Size(48, 20), 5)):
         with PixelCache.open(folder, MANY, one) as cache:
             put(cache, range(count), size)
     kept = {one.recipe_id: one for one in survey(folder)}
@@ -25,9 +26,13 @@ def test_a_survey_counts_by_recipe_and_size(folder):
     assert {one.oldest <= now and now - one.oldest < timedelta(minutes=1) for one in kept.values()} == {True}
     assert kept == {
         one.recipe_id: Kept(
-            one.recipe_id, json.loads(one.to_json()), size, count, count * size**2 * 3, kept[one.recipe_id].oldest
+            one.recipe_id, json.loads(one.to_json()), size, count, count * num_bytes, kept[one.recipe_id].oldest
         )
-        for one, size, count in ((key(), SIDE, 70), (other, SIDE, 3), (large, 48, 5))
+        for one, size, count, num_bytes in (
+            (key(), Size.square(SIDE), 70, SIDE**2 * 3),
+            (other, Size.square(SIDE), 3, SIDE**2 * 3),
+            (large, Size(48, 20), 5, 48 * 20 * 3),
+        )
     }
 
 

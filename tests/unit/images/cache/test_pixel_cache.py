@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from infer_app.domain import Recipe
+from infer_app.domain import Recipe, Size
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import FILE_NAME, PAGE_BYTES, PixelCache, clear, prepare_cache, survey
 
@@ -21,7 +21,7 @@ MANY = 10**9
 SMALL = 1 << 20  # holds about 220
 
 
-def key(size: int = SIDE, **changed) -> CacheKey:
+def key(size: Size | int = SIDE, **changed) -> CacheKey:
     return CacheKey(**{"recipe": Recipe("stretch", size), "max_pixels": 10**6, "made_by": "test", **changed})
 
 
@@ -30,24 +30,24 @@ def sha256(number: int) -> str:
 
 
 @remember
-def pixels(number: int, size: int = SIDE) -> np.ndarray:
-    return np.random.default_rng(number).integers(0, 256, (size, size, 3), np.uint8)
+def pixels(number: int, size: Size | int = SIDE) -> np.ndarray:
+    return np.random.default_rng(number).integers(0, 256, Size.of(size).shape, np.uint8)
 
 
-def put(cache: PixelCache, numbers, size: int = SIDE) -> None:
+def put(cache: PixelCache, numbers, size: Size | int = SIDE) -> None:
     for number in numbers:
         cache.put(sha256(number), pixels(number, size))
 
 
-def found(cache: PixelCache, numbers, size: int = SIDE) -> list[int]:
+def found(cache: PixelCache, numbers, size: Size | int = SIDE) -> list[int]:
     """Those that are found, each of which must be right."""
-    out = np.empty((size, size, 3), np.uint8)
+    out = np.empty(Size.of(size).shape, np.uint8)
     hits = [number for number in numbers if cache.get(sha256(number), out) and check(out, number, size)]
     assert len(hits) <= len(list(numbers))
     return hits
 
 
-def check(out: np.ndarray, number: int, size: int) -> bool:
+def check(out: np.ndarray, number: int, size: Size | int) -> bool:
     assert np.array_equal(out, pixels(number, size)), f"wrong pixels for image {number}"
     return True
 
@@ -400,14 +400,14 @@ def test_opening_removes_what_former_versions_left(folder):
     for name in ("224.pixels", "0123456789abcdef.recipe", "big.pixels"):
         (folder / name).write_bytes(b"old")
     (folder / "48.pixels").symlink_to(folder / "big.pixels")
-    assert prepare_cache(folder, MANY, SIDE)
+    assert prepare_cache(folder, MANY, Size.square(SIDE))
     assert {path.name for path in folder.iterdir()} == {FILE_NAME, "big.pixels", "48.pixels"}
 
 
 def test_preparing_says_whether_there_will_be_a_cache(folder, tmp_path, caplog):
-    assert prepare_cache(folder, MANY, SIDE)
+    assert prepare_cache(folder, MANY, Size.square(SIDE))
     assert caplog.messages == []
     assert survey(folder) == []
     (tmp_path / "file").write_text("no folder")
-    assert not prepare_cache(tmp_path / "file", MANY, SIDE)
+    assert not prepare_cache(tmp_path / "file", MANY, Size.square(SIDE))
     assert len(caplog.messages) == 1

@@ -12,6 +12,8 @@ from infer_app.images.transform.geometry import MAX_LEAD, MIN_SHRINK, SCALES, Bo
 RESIZE_CROP = Recipe("resize-crop", size=224, resize=256, decode="scaled")
 CROP_RESIZE = Recipe("crop-resize", size=224, crop=0.875, decode="scaled")
 STRETCH = Recipe("stretch", size=224, decode="scaled")
+WIDE_RESIZE_CROP = Recipe("resize-crop", size="320x200", resize="365x228", decode="scaled")
+WIDE_STRETCH = Recipe("stretch", size="320x200", decode="scaled")
 sides = st.integers(900, 9000)
 
 
@@ -52,7 +54,7 @@ def test_a_whole_picture_has_a_geometry_of_whole_pixels():
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("recipe", [RESIZE_CROP, STRETCH], ids=lambda recipe: recipe.kind)
+@pytest.mark.parametrize("recipe", [RESIZE_CROP, STRETCH, WIDE_RESIZE_CROP, WIDE_STRETCH], ids=str)
 def test_all_of_a_shrunk_picture_is_resized_to_the_size_of_the_whole(recipe: Recipe, scale: int):
     whole = geometry_of(4001, 3003, recipe)
     assert geometry_of(4001, 3003, recipe, scale) == Geometry(Box(0, 0, 4001 / scale, 3003 / scale), whole.resized)
@@ -83,6 +85,21 @@ def test_a_square_with_some_room_around_it_is_met_within_hundredths_of_a_pixel()
             misses.append(abs(whole.source[axis] / 4 - source[axis] - lead[axis] * step))
     assert max(misses) <= 0.5
     assert sum(misses) / len(misses) < 0.05
+
+
+def test_a_rectangle_is_covered_as_by_timm():
+    assert geometry_of(4000, 3000, WIDE_RESIZE_CROP).resized == (365, 274)
+    assert geometry_of(3000, 4000, WIDE_RESIZE_CROP).resized == (365, 487)  # 486.67 is rounded
+    assert geometry_of(4000, 1000, WIDE_RESIZE_CROP).resized == (912, 228)
+
+
+@pytest.mark.parametrize("recipe", [WIDE_RESIZE_CROP, WIDE_STRETCH], ids=lambda recipe: recipe.kind)
+def test_both_sides_of_a_rectangle_are_shrunk_as_far_as_its_resize_allows(recipe: Recipe):
+    width, height = geometry_of(4000, 2600, recipe).resized
+    for scale in SCALES:
+        shrink = MIN_SHRINK * scale
+        assert scale_of(4000, 2600, recipe) >= scale or min(4000 / width, 2600 / height) < shrink
+    assert [scale_of(int(side * 1.6), side, recipe) for side in (1000, 2000, 4000)] == [2, 4, 8]
 
 
 def test_the_resize_after_shrinking_still_shrinks():

@@ -27,6 +27,12 @@ RECIPES = [
     Recipe("crop-resize", size=24),
     Recipe("stretch", size=24),
     Recipe("stretch", size=24, interpolation="bilinear"),
+    Recipe("resize-crop", size="40x24", resize="45x27"),
+    Recipe("resize-crop", size="24x41", resize="27x46", interpolation="bilinear"),
+    Recipe("resize-crop", size="40x24"),
+    Recipe("resize-crop", size="40x24", resize=28),  # as torchvision: one side is too short for the crop of most
+    Recipe("stretch", size="40x23"),
+    Recipe("stretch", size="17x24", interpolation="bilinear"),
 ]
 
 
@@ -41,25 +47,28 @@ def photo(width: int, height: int) -> np.ndarray:
 def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
     """The recipe with nothing but Pillow."""
     height, width = rgb.shape[:2]
-    image, resample, size = Image.fromarray(rgb), FILTERS[recipe.interpolation], recipe.size
+    image, resample, (wide, high) = Image.fromarray(rgb), FILTERS[recipe.interpolation], recipe.size
     if recipe.kind == "stretch":
-        return np.asarray(image.resize((size, size), resample))
+        return np.asarray(image.resize((wide, high), resample))
     if recipe.kind == "crop-resize":
         square = max(1, int((recipe.crop or 1) * min(width, height)))
         left, top = (width - square + 1) // 2, (height - square + 1) // 2
-        return np.asarray(image.crop((left, top, left + square, top + square)).resize((size, size), resample))
-    short = recipe.resize or size
-    if width <= height:
+        return np.asarray(image.crop((left, top, left + square, top + square)).resize((wide, high), resample))
+    short, other = recipe.resize or recipe.size
+    if short != other:  # timm's ResizeKeepRatio
+        ratio = min(width / short, height / other)
+        width, height = round(width / ratio), round(height / ratio)
+    elif width <= height:
         width, height = short, int(short * height / width)
     else:
         width, height = int(short * width / height), short
     image = image.resize((width, height), resample)
-    if width < size or height < size:  # torchvision pads first: the smaller half goes left and above
-        padded = Image.new("RGB", (max(width, size), max(height, size)))
+    if width < wide or height < high:  # torchvision pads first: the smaller half goes left and above
+        padded = Image.new("RGB", (max(width, wide), max(height, high)))
         padded.paste(image, ((padded.width - width) // 2, (padded.height - height) // 2))
         image, (width, height) = padded, padded.size
-    left, top = round((width - size) / 2), round((height - size) / 2)
-    return np.asarray(image.crop((left, top, left + size, top + size)))
+    left, top = round((width - wide) / 2), round((height - high) / 2)
+    return np.asarray(image.crop((left, top, left + wide, top + high)))
 
 
 def largest_difference(one: np.ndarray, other: np.ndarray) -> int:
@@ -92,7 +101,7 @@ def test_the_result_is_contiguous_uint8_and_the_image_stays_as_it_was(recipe: Re
     rgb = photo(*size)
     before = rgb.copy()
     pixels = transform(rgb, recipe)
-    assert pixels.shape == (recipe.size, recipe.size, 3)
+    assert pixels.shape == recipe.size.shape
     assert pixels.dtype == torch.uint8
     assert pixels.is_contiguous()
     assert np.array_equal(rgb, before)
@@ -158,6 +167,12 @@ def test_an_unknown_kind_is_the_programs_fault_and_not_the_images():
 
 
 CUSTOM = Recipe("custom", size=6)
+
+
+def test_a_users_preprocess_returns_height_by_width():
+    assert transform(photo(9, 7), Recipe("custom", size="8x5"), lambda given: given[:5, :8]).shape == (5, 8, 3)
+    with pytest.raises(BadImage, match=r"not a uint8 array of \(5, 8, 3\)"):
+        transform(photo(9, 9), Recipe("custom", size="8x5"), lambda given: given[:8, :5])
 
 
 def test_a_users_preprocess_gets_the_whole_image_and_its_pixels_are_taken():

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from infer_app.domain import Size
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch, FixedBatch
 
 SIZE = 4
@@ -21,7 +22,7 @@ class Device:
 
     def open_model(self, batch_size: int) -> FixedBatch:
         self.opened.append(batch_size)
-        return FixedBatch(self.means, SIZE, batch_size)
+        return FixedBatch(self.means, Size.square(SIZE), batch_size)
 
     def means(self, pixels: torch.Tensor) -> torch.Tensor:
         if len(pixels) > self.room:
@@ -64,7 +65,7 @@ def test_another_error_is_the_models_own():
     def refuse(pixels: torch.Tensor) -> torch.Tensor:
         raise RuntimeError("a bug")
 
-    model = AdaptiveBatch(lambda batch_size: FixedBatch(refuse, SIZE, batch_size), 4)
+    model = AdaptiveBatch(lambda batch_size: FixedBatch(refuse, Size.square(SIZE), batch_size), 4)
     with pytest.raises(RuntimeError, match="a bug"):
         model(pictures(2))
     assert model.batch_size == 4

@@ -1,6 +1,7 @@
 import pytest
 import torch
 
+from infer_app.domain import Size
 from infer_app.models.runtimes.fixed_batch import FixedBatch, as_rows
 from tests.support.networks import SIZE, random_pixels
 
@@ -22,7 +23,7 @@ def model(seen):
         seen.append(tuple(pixels.shape))
         return pixels.double().mean((1, 2))
 
-    return FixedBatch(run, SIZE, BATCH_SIZE)
+    return FixedBatch(run, Size.square(SIZE), BATCH_SIZE)
 
 
 def means(pixels):
@@ -38,7 +39,7 @@ def test_any_number_up_to_the_batch_size_runs_as_one_full_batch(model, seen, num
 
 
 def test_a_tail_is_filled_with_black_and_not_with_what_came_before():
-    model = FixedBatch(lambda pixels: pixels.float().sum().expand(BATCH_SIZE), SIZE, BATCH_SIZE)
+    model = FixedBatch(lambda pixels: pixels.float().sum().expand(BATCH_SIZE), Size.square(SIZE), BATCH_SIZE)
     model(torch.full((2, SIZE, SIZE, 3), 255, dtype=torch.uint8))
     assert model(torch.zeros(1, SIZE, SIZE, 3, dtype=torch.uint8)).tolist() == [[0.0]]
 

@@ -1,5 +1,6 @@
 import pytest
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.sources.onnx_file import DamagedOnnx, fold_external_data, metadata_props, onnx_facts
 from tests.support.ultralytics import CLASSIFIER
@@ -67,7 +68,7 @@ def test_a_detector_is_refused_unless_its_numbers_are_taken_raw():
         facts.taken({})
     with pytest.raises(UsageError, match="letterbox"):
         facts.taken({"output": "raw"})
-    assert facts.taken({"output": "raw", "recipe": "stretch"})["size"].value == 640
+    assert facts.taken({"output": "raw", "recipe": "stretch"})["size"].value == Size.square(640)
 
 
 @pytest.mark.parametrize(
@@ -83,6 +84,8 @@ def test_metadata_that_is_not_valid_is_refused(props, message):
         onnx_facts(props)
 
 
-def test_rectangles_are_refused():
-    with pytest.raises(UsageError, match="480 x 640, only squares"):
-        onnx_facts({"imgsz": "[480, 640]"}).taken({})
+def test_a_rectangle_is_height_by_width_and_classifiers_are_stretched_to_it():
+    taken = onnx_facts({"imgsz": "[480, 640]", "task": "classify"}).taken({})
+    assert taken["size"].value == Size(width=640, height=480)
+    assert str(taken["size"]) == "640x480 (metadata_props imgsz)"
+    assert (taken["recipe"].value, "crop_pct" in taken) == ("stretch", False)
