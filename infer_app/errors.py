@@ -95,3 +95,10 @@ _BY_SEVERITY = (EXIT_OK, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 13, 14, 11, 1
 def most_severe(exit_codes: list[int]) -> int:
     """Return the most severe exit code of several days; signals are more severe than all others."""
     return max(exit_codes, key=lambda code: _BY_SEVERITY.index(code) if code in _BY_SEVERITY else code, default=EXIT_OK)
+
+
+def first_line(error: BaseException) -> str:
+    """Return the line of a message of torch that says what failed, without its pages of traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    error_lines = [line for line in lines if "Error: " in line]  # the last one is the cause inside TorchScript code
+    return (error_lines[-1] if error_lines else lines[0] if lines else type(error).__name__)[:300]

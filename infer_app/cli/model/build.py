@@ -8,7 +8,6 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import redirect_stdout
 from dataclasses import replace
-from functools import partial
 
 from infer_app.cli.model.model import models_folder, print_progress, recipe_as_text
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
@@ -23,7 +22,7 @@ from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.calibration import Calibration
-from infer_app.models.build.model_source import kind_of, make_module, read_facts
+from infer_app.models.build.model_source import find_source
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
@@ -43,8 +42,10 @@ def build(options: BuildOptions) -> None:
     if options.use:
         load_settings(options.config)  # without a project there is no database that could record it
     calibration = _calibration(options)
-    gpu = _gpu_variants(options, describe_host())
-    facts = read_facts(options.source, options.output_name).taken(options.given_values())
+    with redirect_stdout(sys.stderr):  # output of the user's module or of a library must not mix with ours
+        source = find_source(options.source, options.weights)
+        facts = source.facts(options.output_name).taken(options.given_values())
+    gpu = _gpu_variants(options, source.kind, describe_host())
     if facts:
         print_progress(f"taken from {options.source}: {describe(facts)}")
     request = _build_request(options, facts)
@@ -54,13 +55,14 @@ def build(options: BuildOptions) -> None:
             "package.module:function --images FOLDER` compares with your own code"
         )
     started = time.monotonic()
-    with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
+    with redirect_stdout(sys.stderr):
         artifact = build_model(request, models_folder(options.config))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
         artifact = add_variants(artifact, calibration, print_progress)
         if gpu:
-            make = partial(make_module, options.source, options.weights)
-            artifact = add_gpu_variants(artifact, gpu, make, BuildTarget.local(), print_progress, calibration)
+            artifact = add_gpu_variants(
+                artifact, gpu, source.make_module, BuildTarget.local(), print_progress, calibration
+            )
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), print_progress)
@@ -187,13 +189,13 @@ def _parse_three(flag: str, text: str) -> tuple[float, float, float]:
     return red, green, blue
 
 
-def _gpu_variants(options: BuildOptions, host: Host) -> list[str]:
+def _gpu_variants(options: BuildOptions, source_kind: str, host: Host) -> list[str]:
     """Return the full names of the GPU variants to build; an option may hold several names with commas between.
 
     Raises UsageError for an unknown variant and ModelError for one that can't be built on this machine.
     """
     names = [name.strip() for given in options.variant or () for name in given.split(",") if name.strip()]
-    return check_gpu_variants(names, kind_of(options.source), host)
+    return check_gpu_variants(names, source_kind, host)
 
 
 def _calibration(options: BuildOptions) -> Calibration | None:

@@ -7,11 +7,12 @@ import math
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
-from infer_app.cli.model.model import find_model
+from infer_app.cli.model.model import find_model, print_progress
+from infer_app.cli.model.own_pipeline import Answer, own_pipeline
 from infer_app.cli.terminal.options import CheckOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
@@ -36,8 +37,6 @@ FIRST_CHUNKS = 2  # for each worker, which both sides start with
 BLOCK_CHUNKS = 8  # for each worker, in a block, if there are as many images
 MIN_BLOCKS, MAX_BLOCKS = 2, 8
 
-Answer = Callable[[Path], object]
-
 
 def check(options: CheckOptions) -> None:
     """Predict the same files with both: the user's function one by one, the model through the executor."""
@@ -45,7 +44,10 @@ def check(options: CheckOptions) -> None:
     folder = options.images
     artifact = find_model(options.name, options.config)
     with redirect_stdout(sys.stderr):  # output of the user's module must not mix with ours
-        theirs = resolve_callable(options.against)
+        if options.against is not None:
+            theirs, described = resolve_callable(options.against), options.against
+        else:
+            theirs, described = own_pipeline(artifact)
     if not folder.exists():
         raise UsageError(f"no such folder: {folder}")
     paths = [path.absolute() for path in find_images(folder)][: options.limit]
@@ -55,6 +57,7 @@ def check(options: CheckOptions) -> None:
         raise UsageError(
             f"{options.name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only"
         )
+    print_progress(f"compared with {described}")
     report = _compare(loaded, artifact, theirs, paths, folder.resolve())
     print(json.dumps(report.to_json())) if options.as_json else _print_check(report)
 

@@ -132,9 +132,16 @@ def _log(found: Registration, loaded: LoadedSettings, dry_run: bool) -> None:
     folders = ", ".join(_short(folder, loaded) for folder in loaded.watched)
     if found.added:
         verb = "would be registered" if dry_run else "registered"
-        log.info("%s new images of %s %s", f"{found.added:,}", folders, verb)
+        log.info("%s of %s %s", counted(found.added, "new image"), folders, verb)
     if found.unsettled:
-        log.info("%s files of %s are still being written: the next run registers them", found.unsettled, folders)
+        files, are = counted(found.unsettled, "file"), "is" if found.unsettled == 1 else "are"
+        log.info(
+            "%s of %s %s left for the next run: changed within the last %d s, perhaps still being written",
+            files,
+            folders,
+            are,
+            SETTLED_S,
+        )
     if found.other:
         counts = ", ".join(f"{count:,} {suffix or 'others'}" for suffix, count in found.other.most_common(5))
         log.info("files of %s that are no images by their names were left out: %s", folders, counts)

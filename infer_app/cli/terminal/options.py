@@ -291,8 +291,12 @@ class CheckOptions:
 
     name: ModelName
     against: Annotated[
-        str, typer.Option(metavar="MODULE:FUNCTION", help="Your function: takes a path, returns scores or a label.")
-    ]
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION",
+            help="Your function: takes a path, returns scores or a label.  [default: the source's own library]",
+        ),
+    ] = None
     images: Annotated[Path, typer.Option(metavar="PATH", help="Folder of your images.")]
     limit: Limit = None
     workers: Workers = None
@@ -322,14 +326,16 @@ class BuildOptions:
         str,
         typer.Argument(
             metavar="SOURCE",
-            help="A TorchScript or ONNX file, the .xml of an OpenVINO IR, or package.module:function that returns a "
-            "torch module.",
+            help="A TorchScript or ONNX file, the .xml of an OpenVINO IR, a folder of Hugging Face or timm, timm:NAME, "
+            "torchvision:NAME, or package.module:function that returns a torch module.",
         ),
     ]
     name: Annotated[str, typer.Option("--name", "-n", metavar="NAME", help="The model's name.")]
     weights: Annotated[
         Path | None,
-        typer.Option(metavar="PATH", help="State dict or safetensors for the module that the function returns."),
+        typer.Option(
+            metavar="PATH", help="State dict or safetensors for the module of a function, timm or torchvision."
+        ),
     ] = None
     labels: Annotated[
         Path | None, typer.Option(metavar="PATH", help="Text file of class names, one a line.  [default: numbers]")

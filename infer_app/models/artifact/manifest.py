@@ -24,7 +24,7 @@ _MODEL_FILES = {
     "onnx": ("source.onnx",),
     "openvino": ("source.xml", "source.bin"),
 }
-_ADDED = frozenset({"output_name"})  # keys that older manifests don't have
+_ADDED = frozenset({"output_name", "weights"})  # keys that older manifests don't have
 _REBUILD = "rebuild the model with `infer model build SOURCE --name NAME`, or restore its folder from a backup"
 
 
@@ -52,6 +52,7 @@ class Manifest:
     variants: dict[str, dict[str, Any]] = field(default_factory=dict)
     format: int = FORMAT
     output_name: str | None = None  # the output that is stored of a network's file that has several
+    weights: str | None = None  # the file that was loaded into a callable's or a library's module, as given to build
 
     @property
     def model_files(self) -> tuple[str, ...]:

@@ -42,10 +42,10 @@ from infer_app.models.artifact.manifest import (
     parse_labels,
 )
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
-from infer_app.models.build.callables import resolve_callable
+from infer_app.models.build.callables import resolve_callable, standalone_code
 from infer_app.models.build.decoding_agreement import decoding_agreement
 from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
-from infer_app.models.build.model_source import ModelSource, read_source, standalone_code
+from infer_app.models.build.model_source import SourceFiles, find_source
 from infer_app.models.build.validate_source import check_meaning, try_source
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.source_kinds import SOURCE_KINDS, make_first_variant
@@ -65,10 +65,10 @@ from infer_app.models.verification.golden import (
 class BuildRequest:
     """The arguments of `infer model build`."""
 
-    source: str  # a file of TorchScript, ONNX or OpenVINO, or package.module:function
+    source: str  # a file of TorchScript, ONNX or OpenVINO, a folder, timm:NAME, or package.module:function
     name: str
     recipe: Recipe
-    weights: Path | None = None  # for a callable: a state dict, or .safetensors
+    weights: Path | None = None  # for a callable or a library's network: a state dict, or .safetensors
     labels: Path | None = None
     preprocess: str | None = None  # package.module:function, of a custom recipe
     mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # 0-1 scale
@@ -93,7 +93,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     input_spec = request.input_spec
     files = _own_files(request)
     preprocess = _preprocess_of(request, files)
-    source = read_source(request.source, request.weights, input_spec, request.recipe.size)
+    source = find_source(request.source, request.weights).read(input_spec, request.recipe.size)
     module = SOURCE_KINDS[source.kind].open(source.files, request.output_name)
     golden = make_golden_set(request.golden, request.recipe, preprocess)
     outputs = try_source(module, input_spec, golden.pixels)
@@ -156,7 +156,7 @@ def _num_labels(files: dict[str, bytes]) -> int | None:
 
 
 def _manifest(
-    request: BuildRequest, source: ModelSource, golden: GoldenSet, outputs: Tensor, files: dict[str, bytes]
+    request: BuildRequest, source: SourceFiles, golden: GoldenSet, outputs: Tensor, files: dict[str, bytes]
 ) -> Manifest:
     output = request.output
     if output.kind == "raw":
@@ -182,6 +182,7 @@ def _manifest(
         output=output,
         num_outputs=as_rows(outputs).shape[1],
         source=request.source,
+        weights=None if request.weights is None else str(request.weights),
         source_kind=source.kind,
         source_sha256=source.sha256,
         preprocess=request.preprocess,

@@ -1,16 +1,20 @@
-"""Find a user's function by its name, `package.module:function`."""
+"""Find a user's function by its name, `package.module:function`, and read its code."""
 
 from __future__ import annotations
 
+import ast
 import difflib
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from infer_app.errors import UsageError
+from infer_app.errors import ModelError, UsageError
+
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., Any]:
@@ -26,6 +30,31 @@ def resolve_callable(spec: str, folder: Path | None = None) -> Callable[..., Any
         raise _names_file(Path(module_name), attribute)
     module = _import(module_name, [Path.cwd(), *([folder] if folder else [])])
     return _attribute(module, attribute)
+
+
+def source_code(function: Callable[..., Any]) -> bytes:
+    """Return the bytes of the file that defines a function. Raises UsageError if there is none."""
+    try:
+        path = inspect.getsourcefile(inspect.unwrap(function))
+        return Path(path or "").read_bytes()
+    except (TypeError, OSError) as error:
+        raise UsageError(
+            f"{function!r} has no source file", "write it in a Python file, so that a change to it can be noticed"
+        ) from error
+
+
+def standalone_code(function: Callable[..., Any]) -> bytes:
+    """Return `source_code` of a function. Raises ModelError if its file imports modules beside it."""
+    code = source_code(function)
+    folders = {Path(inspect.getsourcefile(inspect.unwrap(function)) or "").parent, Path.cwd()}
+    own = [folder for folder in folders if folder.name not in _INSTALLED]
+    for name in _imported(code):
+        if any(_is_module(folder / name) for folder in own):
+            raise ModelError(
+                f"{function.__name__} imports the local module {name or '.'}, which the artifact will not contain",
+                "keep the function in one file that imports installed packages only",
+            )
+    return code
 
 
 def _names_file(path: Path, attribute: str) -> UsageError:
@@ -67,3 +96,18 @@ def _attribute(module: ModuleType, name: str) -> Callable[..., Any]:
         raise UsageError(f"{module.__name__}:{name} is a {type(found).__name__}, not a function")
     function: Callable[..., Any] = found
     return function
+
+
+def _imported(code: bytes) -> list[str]:
+    """Return the packages that a file imports anywhere in it; an empty name for a relative import."""
+    names = []
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Import):
+            names += [alias.name.partition(".")[0] for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            names.append("" if node.level else (node.module or "").partition(".")[0])
+    return names
+
+
+def _is_module(path: Path) -> bool:
+    return path.with_suffix(".py").is_file() or any(path.glob("*.py"))

@@ -1,40 +1,39 @@
-"""Read the source of a model: a file of TorchScript, ONNX or OpenVINO, or a Python callable that returns the module."""
+"""Find what a model is built from: a file, a Python callable that returns the module, or another library's network."""
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import inspect
-import pickle
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.build.callables import resolve_callable
+from infer_app.models.build.callables import resolve_callable, source_code
 from infer_app.models.build.graph_files import graph_kind, read_graph_facts, read_graph_files
 from infer_app.models.build.validate_source import check_batches
-from infer_app.models.runtimes.torchscript import first_line, has_code, trace_module
+from infer_app.models.runtimes.torchscript import has_code, trace_module
+from infer_app.models.sources.hugging_face import open_hugging_face
+from infer_app.models.sources.library import CONFIG, LibraryNetwork, read_config
 from infer_app.models.sources.onnx_file import DamagedOnnx, metadata_props
 from infer_app.models.sources.source_facts import SourceFacts
 from infer_app.models.sources.state_dict import WRAPPERS, describe_weights
+from infer_app.models.sources.timm_network import open_timm
+from infer_app.models.sources.torchvision_network import open_torchvision
 from infer_app.models.sources.ultralytics import torchscript_config, ultralytics_facts
+from infer_app.models.sources.weights import load_weights, read_weights
 
-_INSTALLED = ("site-packages", "dist-packages")
-_NUM_NAMED = 3  # missing or unexpected keys that an error names
 _WRITE_FUNCTION = "write a function that returns the torch module: docs/how-to/coming-from.md"
 
 
 @dataclass(frozen=True)
-class ModelSource:
+class SourceFiles:
     """The files of a network and their hash, which is part of the model's id."""
 
     kind: str  # torchscript, callable, onnx or openvino
@@ -47,107 +46,143 @@ class ModelSource:
         return self.files[0]
 
 
-def read_source(source: str, weights: Path | None, input_spec: InputSpec, size: Size) -> ModelSource:
-    """Read a file unchanged, or trace a callable's module in fp32 on pictures of `size`."""
+class ModelSource(Protocol):
+    """What a model is built from. Its methods raise UsageError and ModelError."""
+
+    @property
+    def kind(self) -> str:
+        """Return torchscript, callable, onnx or openvino."""
+
+    def facts(self, output_name: str | None) -> SourceFacts:
+        """Return what the source says about its own use."""
+
+    def read(self, input_spec: InputSpec, size: Size) -> SourceFiles:
+        """Return a file unchanged, or trace a module in fp32 on pictures of `size`."""
+
+    def make_module(self) -> nn.Module:
+        """Return a new module in eval mode, fp32, on the CPU, with its weights; of a callable or a library only."""
+
+
+def find_source(source: str, weights: Path | None) -> ModelSource:
+    """Return what `infer model build SOURCE` names. Raises UsageError or ModelError."""
     path = Path(source)
-    if path.is_file():
-        return _read_file(path, weights)
-    if path.is_dir():
-        raise UsageError(f"{source} is a folder and not a file", _WRITE_FUNCTION)
-    if ":" not in source:
+    if path.is_file() or path.is_dir():
+        if weights is not None:
+            raise UsageError("--weights belongs to a callable; a file brings its own", "leave --weights out")
+        return _find_in_folder(path) if path.is_dir() else _FileSource(path)
+    library, colon, name = source.partition(":")
+    if not colon:
         raise UsageError(
             f"no file {source}",
-            "give a TorchScript or ONNX file, an IR's .xml, or a callable as package.module:function",
+            "give a TorchScript or ONNX file, an IR's .xml, a Hugging Face folder, timm:NAME, torchvision:NAME, or a "
+            "callable as package.module:function",
         )
-    function = resolve_callable(source)
-    module = make_module(source, weights)
-    if weights is None and _state_sha256(module) != _state_sha256(_make(function, source)):
-        raise ModelError(f"{source} gives other weights at each call", "name the trained ones: --weights FILE")
-    sha256 = hashlib.sha256(source_code(function) + _state_sha256(module).encode()).hexdigest()
-    return ModelSource("callable", (_trace(module, input_spec, size),), sha256)
+    if library == "timm":
+        return LibrarySource(open_timm(name, weights))
+    if library == "torchvision":
+        return LibrarySource(open_torchvision(name, weights))
+    return _FunctionSource(source, weights)
 
 
-def make_module(source: str, weights: Path | None) -> nn.Module:
-    """Call the callable and load the weights: return the module in eval mode, fp32, on the CPU.
+class _FileSource:
+    """A file of TorchScript, ONNX or OpenVINO."""
 
-    Raises UsageError or ModelError.
-    """
-    module = _make(resolve_callable(source), source)
-    if weights is not None:
-        _load_weights(module, weights)
-    return module
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.kind = graph_kind(path.name) or "torchscript"
+
+    def facts(self, output_name: str | None) -> SourceFacts:
+        if self.kind != "torchscript":
+            return read_graph_facts(self._path, output_name)
+        _refuse_output_name(output_name)
+        return ultralytics_facts(torchscript_config(self._path), "config.txt")
+
+    def read(self, input_spec: InputSpec, size: Size) -> SourceFiles:
+        if self.kind == "torchscript":
+            files: tuple[bytes, ...] = (self._path.read_bytes(),)
+            _refuse_other_files(self._path, files[0])
+        else:
+            files = read_graph_files(self._path)
+        sums = [hashlib.sha256(data).hexdigest() for data in files]
+        sha256 = sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
+        return SourceFiles(self.kind, files, sha256)
+
+    def make_module(self) -> nn.Module:
+        raise UsageError(f"{self._path} is a file", "a module is made by a callable or a library")
 
 
-def source_code(function: Callable[..., Any]) -> bytes:
-    """Return the bytes of the file that defines a function. Raises UsageError if there is none."""
-    try:
-        path = inspect.getsourcefile(inspect.unwrap(function))
-        return Path(path or "").read_bytes()
-    except (TypeError, OSError) as error:
+class _FunctionSource:
+    """A function that returns the torch module, and a file of weights to load into it."""
+
+    kind = "callable"
+
+    def __init__(self, spec: str, weights: Path | None) -> None:
+        self._spec, self._weights = spec, weights
+
+    def facts(self, output_name: str | None) -> SourceFacts:
+        _refuse_output_name(output_name)
+        return SourceFacts()
+
+    def read(self, input_spec: InputSpec, size: Size) -> SourceFiles:
+        function = resolve_callable(self._spec)
+        module = self.make_module()
+        if self._weights is None and _state_sha256(module) != _state_sha256(_make(function, self._spec)):
+            raise ModelError(f"{self._spec} gives other weights at each call", "name the trained ones: --weights FILE")
+        return _traced(module, source_code(function), input_spec, size)
+
+    def make_module(self) -> nn.Module:
+        module = _make(resolve_callable(self._spec), self._spec)
+        if self._weights is not None:
+            load_weights(module, self._weights)
+        return module
+
+
+class LibrarySource:
+    """A network of another library, whose module is traced, or an ONNX export in its folder."""
+
+    def __init__(self, network: LibraryNetwork) -> None:
+        self.network = network
+        self._onnx = _FileSource(network.onnx) if network.onnx else None
+        self.kind = self._onnx.kind if self._onnx else "callable"
+
+    def facts(self, output_name: str | None) -> SourceFacts:
+        if self._onnx:
+            return self._onnx.facts(output_name).merged(self.network.facts)
+        _refuse_output_name(output_name)
+        return self.network.facts
+
+    def read(self, input_spec: InputSpec, size: Size) -> SourceFiles:
+        if self._onnx:
+            return self._onnx.read(input_spec, size)
+        module = self.network.make()
+        with warnings.catch_warnings():  # of branches by the size of the pictures, which is always the same
+            warnings.simplefilter("ignore")
+            return _traced(module, source_code(type(module)), input_spec, size)
+
+    def make_module(self) -> nn.Module:
+        return self.network.make().eval().cpu().float()
+
+
+def _find_in_folder(folder: Path) -> ModelSource:
+    if not (folder / CONFIG).is_file():
         raise UsageError(
-            f"{function!r} has no source file", "write it in a Python file, so that a change to it can be noticed"
-        ) from error
+            f"{folder} is a folder without {CONFIG}, so it is no network of Hugging Face or timm", _WRITE_FUNCTION
+        )
+    is_timm = "pretrained_cfg" in read_config(folder / CONFIG)
+    return LibrarySource(open_timm(str(folder), None) if is_timm else open_hugging_face(folder))
 
 
-def standalone_code(function: Callable[..., Any]) -> bytes:
-    """Return `source_code` of a function. Raises ModelError if its file imports modules beside it."""
-    code = source_code(function)
-    folders = {Path(inspect.getsourcefile(inspect.unwrap(function)) or "").parent, Path.cwd()}
-    own = [folder for folder in folders if folder.name not in _INSTALLED]
-    for name in _imported(code):
-        if any(_is_module(folder / name) for folder in own):
-            raise ModelError(
-                f"{function.__name__} imports the local module {name or '.'}, which the artifact will not contain",
-                "keep the function in one file that imports installed packages only",
-            )
-    return code
-
-
-def _imported(code: bytes) -> list[str]:
-    """Return the packages that a file imports anywhere in it; an empty name for a relative import."""
-    names = []
-    for node in ast.walk(ast.parse(code)):
-        if isinstance(node, ast.Import):
-            names += [alias.name.partition(".")[0] for alias in node.names]
-        if isinstance(node, ast.ImportFrom):
-            names.append("" if node.level else (node.module or "").partition(".")[0])
-    return names
-
-
-def _is_module(path: Path) -> bool:
-    return path.with_suffix(".py").is_file() or any(path.glob("*.py"))
-
-
-def read_facts(source: str, output_name: str | None) -> SourceFacts:
-    """Return what a source says about its own use; a callable says nothing."""
-    path = Path(source)
-    if path.is_file() and graph_kind(source):
-        return read_graph_facts(path, output_name)
+def _refuse_output_name(output_name: str | None) -> None:
     if output_name is not None:
         raise UsageError(
             "--output-name belongs to an ONNX file or an IR", "leave it out: the module returns the one tensor"
         )
-    return ultralytics_facts(torchscript_config(path), "config.txt") if path.is_file() else SourceFacts()
 
 
-def kind_of(source: str) -> str:
-    """Return the kind of a source by its name: torchscript, callable, onnx or openvino."""
-    return (graph_kind(source) or "torchscript") if Path(source).is_file() else "callable"
-
-
-def _read_file(path: Path, weights: Path | None) -> ModelSource:
-    if weights is not None:
-        raise UsageError("--weights belongs to a callable; a file brings its own", "leave --weights out")
-    kind = kind_of(str(path))
-    if kind != "torchscript":
-        files = read_graph_files(path)
-        sums = [hashlib.sha256(data).hexdigest() for data in files]
-        return ModelSource(
-            kind, files, sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest()
-        )
-    data = path.read_bytes()
-    _refuse_other_files(path, data)
-    return ModelSource("torchscript", (data,), hashlib.sha256(data).hexdigest())
+def _traced(module: nn.Module, code: bytes, input_spec: InputSpec, size: Size) -> SourceFiles:
+    module = module.eval().cpu().float()
+    sha256 = hashlib.sha256(code + _state_sha256(module).encode()).hexdigest()
+    return SourceFiles("callable", (_trace(module, input_spec, size),), sha256)
 
 
 def _refuse_other_files(path: Path, data: bytes) -> None:
@@ -161,7 +196,7 @@ def _refuse_other_files(path: Path, data: bytes) -> None:
     is_safetensors = path.suffix == ".safetensors"
     if is_safetensors or data[:1] == b"\x80" or (data[:2] == b"PK" and not has_code(data)):
         try:
-            state = _read_weights(path)
+            state = read_weights(path)
         except ModelError:
             return  # the loader of TorchScript says more
         key = next((key for key in WRAPPERS if isinstance(state.get(key), dict)), None)
@@ -193,57 +228,6 @@ def _make(function: Callable[..., Any], source: str) -> nn.Module:
     if not isinstance(module, nn.Module):
         raise ModelError(f"{source} returned a {type(module).__name__}", "it must return an nn.Module")
     return module.eval().cpu().float()
-
-
-def _load_weights(module: nn.Module, path: Path) -> None:
-    state = _read_weights(path)
-    expected = module.state_dict().keys()
-    missing, unexpected = sorted(expected - state.keys()), sorted(state.keys() - expected)
-    if missing or unexpected:
-        raise ModelError(
-            f"{path} is of another module: {_named('missing', missing)}{_named('unexpected', unexpected)}",
-            _hint_for(state),
-        )
-    try:
-        module.load_state_dict(state, strict=True)
-    except RuntimeError as error:
-        shapes = str(error).splitlines()[-1].strip()
-        raise ModelError(f"{path} is of another module: {shapes}", "check the callable's number of classes") from error
-
-
-def _read_weights(path: Path) -> Mapping[str, Any]:
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except OSError as error:
-        raise UsageError(
-            f"{path}: {error.strerror or error}", "--weights takes a state dict or .safetensors"
-        ) from error
-    except (pickle.UnpicklingError, RuntimeError, EOFError, SafetensorError, ValueError) as error:
-        raise ModelError(
-            f"{path}: no weights can be read: {first_line(error)}",
-            "save them on their own: torch.save(model.state_dict(), FILE), or as safetensors",
-        ) from error
-    if not isinstance(state, dict):
-        raise ModelError(f"{path} holds a {type(state).__name__}", "save torch.save(model.state_dict(), FILE)")
-    return state
-
-
-def _named(what: str, keys: list[str]) -> str:
-    if not keys:
-        return ""
-    more = f" and {len(keys) - _NUM_NAMED} more" if len(keys) > _NUM_NAMED else ""
-    return f"{what} {', '.join(keys[:_NUM_NAMED])}{more}; "
-
-
-def _hint_for(state: Mapping[str, Any]) -> str:
-    for key in WRAPPERS:
-        if isinstance(state.get(key), dict):
-            return f"it is a checkpoint: save its {key!r} entry on its own"
-    if state and all(str(key).startswith("module.") for key in state):
-        return "the keys start with 'module.' (DataParallel): save model.module.state_dict()"
-    return "give the callable that the weights were trained with"
 
 
 def _state_sha256(module: nn.Module) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from infer_app.errors import ModelError
+from infer_app.errors import ModelError, first_line
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.runtimes.fixed_batch import as_rows
-from infer_app.models.runtimes.torchscript import first_line, run_source
+from infer_app.models.runtimes.torchscript import run_source
 from infer_app.plurals import counted
 
 BATCH_TOLERANCE = 1e-4  # relative to the largest output: rounding by another order of additions stays well below

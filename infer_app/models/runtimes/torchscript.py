@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.domain import Size
-from infer_app.errors import ModelError
+from infer_app.errors import ModelError, first_line
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch, as_rows
@@ -214,13 +214,6 @@ def _archived(source: bytes) -> list[str]:
         return []
     with zipfile.ZipFile(io.BytesIO(source)) as archive:
         return ["/" + name.partition("/")[2] for name in archive.namelist()]
-
-
-def first_line(error: BaseException) -> str:
-    """Return the line of torch's message that says what failed, without the pages of traceback that it contains."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    error_lines = [line for line in lines if "Error: " in line]  # the last one is the cause inside TorchScript code
-    return (error_lines[-1] if error_lines else lines[0] if lines else type(error).__name__)[:300]
 
 
 @contextmanager

@@ -21,10 +21,13 @@ class Fact:
     origin: str  # for example: metadata_props imgsz
     is_fixed: bool = False  # the network runs with no other value
 
+    @property
+    def shown(self) -> str:
+        """Return the value, and of labels their number."""
+        return str(self.value if not isinstance(self.value, tuple) or isinstance(self.value, Size) else len(self.value))
+
     def __str__(self) -> str:
-        if isinstance(self.value, tuple) and not isinstance(self.value, Size):
-            return f"{len(self.value)} ({self.origin})"
-        return f"{self.value} ({self.origin})"
+        return f"{self.shown} ({self.origin})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,10 @@ class SourceFacts:
 
 def describe(taken: Mapping[str, Fact]) -> str:
     """Describe facts for the user who builds the model: `size 224 (input shape), labels 80 (metadata_props names)`."""
-    return ", ".join(f"{option} {fact}" for option, fact in taken.items())
+    by_origin: dict[str, list[str]] = {}
+    for option, fact in taken.items():
+        by_origin.setdefault(fact.origin, []).append(f"{option} {fact.shown}")
+    return ", ".join(f"{' and '.join(said)} ({origin})" for origin, said in by_origin.items())
 
 
 def three(values: Iterable[float]) -> str:

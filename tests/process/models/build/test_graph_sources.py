@@ -8,7 +8,7 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
-from infer_app.models.build.model_source import read_facts, read_source
+from infer_app.models.build.model_source import find_source
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT
@@ -47,7 +47,7 @@ def test_a_network_of_any_batch_and_layout_gives_what_it_computes(tmp_path, shap
 
 def test_a_network_that_takes_uint8_normalises_by_itself(tmp_path):
     source = save_onnx(tmp_path / "net.onnx", dtype="UINT8")
-    assert read_facts(str(source), None).taken({})["input"].value == "uint8-nhwc"
+    assert find_source(str(source), None).facts(None).taken({})["input"].value == "uint8-nhwc"
     artifact = build(tmp_path, source, input="uint8-nhwc", mean=(0, 0, 0), std=(1, 1, 1))
     pixels = random_pixels(2)
     scale = (1 / 255,) * 3
@@ -92,10 +92,10 @@ def test_external_data_gives_the_same_model(tmp_path):
 def test_of_several_outputs_one_is_chosen_by_its_name(tmp_path):
     source = save_onnx(tmp_path / "net.onnx", features=True)
     with pytest.raises(UsageError, match="2 outputs: scores, means") as caught:
-        read_facts(str(source), None)
+        find_source(str(source), None).facts(None)
     assert "--output-name" in caught.value.hint
     with pytest.raises(UsageError, match="no output 'logits'"):
-        read_facts(str(source), "logits")
+        find_source(str(source), None).facts("logits")
     artifact = build(tmp_path, source, output_name="means")
     pixels = random_pixels(2)
     weights = torch.tensor(WEIGHTS)
@@ -106,17 +106,17 @@ def test_of_several_outputs_one_is_chosen_by_its_name(tmp_path):
 def test_metadata_is_taken_from_both_kinds_of_file(tmp_path):
     props = {"names": "{0: 'r', 1: 'g', 2: 'b'}", "imgsz": f"[{SIZE}, {SIZE}]", "task": "classify"}
     source = save_onnx(tmp_path / "net.onnx", props=props)
-    taken = read_facts(str(source), None).taken({})
+    taken = find_source(str(source), None).facts(None).taken({})
     found = (taken["labels"].value, taken["size"].value, taken["size"].is_fixed)
     assert found == (("r", "g", "b"), Size.square(SIZE), True)
     ir = save_ir(tmp_path / "net.xml", save_onnx(tmp_path / "b.onnx"), {"labels": "r g b", "mean_values": "1 2 3"})
-    assert {"labels", "mean", "std", "size"} <= read_facts(str(ir), None).taken({}).keys()
+    assert {"labels", "mean", "std", "size"} <= find_source(str(ir), None).facts(None).taken({}).keys()
 
 
 def test_a_mean_beside_a_uint8_input_is_refused(tmp_path):
     ir = save_ir(tmp_path / "net.xml", save_onnx(tmp_path / "net.onnx", dtype="UINT8"), {"mean_values": "1 2 3"})
     with pytest.raises(UsageError, match="takes uint8"):
-        read_facts(str(ir), None).taken({})
+        find_source(str(ir), None).facts(None).taken({})
 
 
 def test_an_artifact_without_the_name_of_an_output_is_read(tmp_path):
@@ -182,7 +182,7 @@ def empty(folder):
 )
 def test_what_is_no_network_for_pictures_is_refused(tmp_path, make, error, message):
     with pytest.raises(error, match=message) as caught:
-        read_facts(str(make(tmp_path)), None).taken({})
+        find_source(str(make(tmp_path)), None).facts(None).taken({})
     assert caught.value.hint
 
 
@@ -192,11 +192,11 @@ def test_a_state_dict_is_told_by_its_keys(tmp_path, save_weights):
     with pytest.raises(
         ModelError, match="a state dict of 2 tensors, by its keys of a torchvision or timm ResNet"
     ) as caught:
-        read_source(str(tmp_path / "w.pt"), None, InputSpec(), Size.square(SIZE))
+        find_source(str(tmp_path / "w.pt"), None).read(InputSpec(), Size.square(SIZE))
     assert "--weights" in caught.value.hint
 
 
 def test_an_onnx_file_of_another_name_is_recognised(tmp_path):
     source = save_onnx(tmp_path / "net.onnx").rename(tmp_path / "net.pt")
     with pytest.raises(UsageError, match="ONNX file by its content"):
-        read_source(str(source), None, InputSpec(), Size.square(SIZE))
+        find_source(str(source), None).read(InputSpec(), Size.square(SIZE))

@@ -8,7 +8,8 @@ from torch import nn
 from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.build.model_source import _state_sha256, read_source, source_code
+from infer_app.models.build.callables import source_code
+from infer_app.models.build.model_source import _state_sha256, find_source
 from infer_app.models.runtimes.torchscript import load_torchscript
 from tests.support.networks import SIZE, Network, save
 
@@ -70,7 +71,7 @@ def user(tmp_path, monkeypatch):
 
 
 def read(source, weights=None):
-    return read_source(source, weights, InputSpec(), Size.square(SIZE))
+    return find_source(source, weights).read(InputSpec(), Size.square(SIZE))
 
 
 def test_a_torchscript_file_is_taken_byte_for_byte(tmp_path):
@@ -142,7 +143,7 @@ def test_a_callables_module_that_returns_a_dict_is_refused_in_one_whole_sentence
 
 def test_a_callables_module_for_another_size_is_refused(user):
     with pytest.raises(ModelError, match="can't run on pictures of 20x20") as caught:
-        read_source("user_net:one_at_a_time", None, InputSpec(), Size.square(20))
+        find_source("user_net:one_at_a_time", None).read(InputSpec(), Size.square(20))
     assert "--size" in caught.value.hint
 
 
@@ -161,9 +162,9 @@ def test_random_weights_are_refused(user):
 @pytest.mark.parametrize(
     ("change", "message", "hint"),
     [
-        (lambda state: state | {"head.weight": torch.ones(1)}, "unexpected head.weight", "the callable"),
-        (lambda state: {key: state[key] for key in list(state)[1:]}, "missing 0.weight", "the callable"),
-        (lambda state: {}, "missing 0.bias, 0.weight, 1.bias and 6 more", "the callable"),
+        (lambda state: state | {"head.weight": torch.ones(1)}, "unexpected head.weight", "the network"),
+        (lambda state: {key: state[key] for key in list(state)[1:]}, "missing 0.weight", "the network"),
+        (lambda state: {}, "missing 0.bias, 0.weight, 1.bias and 6 more", "the network"),
         (lambda state: {f"module.{key}": value for key, value in state.items()}, "unexpected module.", "DataParallel"),
         (lambda state: {"state_dict": state, "epoch": 3}, "unexpected epoch, state_dict", "'state_dict' entry"),
         (lambda state: state | {"3.bias": torch.ones(7)}, "size mismatch for 3.bias", "number of classes"),
@@ -209,7 +210,7 @@ def test_weights_beside_a_torchscript_file_make_no_sense(user):
         ("user_net:broken", ModelError, "OSError: no weights here"),
         ("user_net:mak", UsageError, "has no 'mak'"),
         ("no/such/file.pt", UsageError, "no file no/such/file.pt"),
-        ("my-vit", UsageError, "my-vit is a folder and not a file"),
+        ("my-vit", UsageError, "my-vit is a folder without config.json"),
         ("network.onnx", ModelError, "not a whole ONNX file"),
     ],
 )

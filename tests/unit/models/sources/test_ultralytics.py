@@ -4,7 +4,7 @@ from zipfile import ZipFile
 import pytest
 
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.build.model_source import read_facts
+from infer_app.models.build.model_source import find_source
 from infer_app.models.sources.ultralytics import torchscript_config
 from tests.support.ultralytics import CLASSIFIER
 
@@ -21,7 +21,7 @@ def torchscript(folder, config):
 
 def test_a_torchscript_classifier_says_all_that_a_build_needs(tmp_path):
     config = {"task": "classify", "imgsz": [64, 64], "names": {"0": "cat", "1": "big dog"}, "stride": 1}
-    facts = read_facts(str(torchscript(tmp_path, json.dumps(config))), None).taken({})
+    facts = find_source(str(torchscript(tmp_path, json.dumps(config))), None).facts(None).taken({})
     assert {option: fact.value for option, fact in facts.items()} == CLASSIFIER
     assert str(facts["size"]) == "64 (config.txt imgsz)"
 
@@ -29,13 +29,13 @@ def test_a_torchscript_classifier_says_all_that_a_build_needs(tmp_path):
 def test_a_torchscript_detector_is_refused_until_the_user_decides(tmp_path):
     path = torchscript(tmp_path, json.dumps({"task": "detect", "imgsz": [640, 640]}))
     with pytest.raises(UsageError, match="the file's task is detect"):
-        read_facts(str(path), None).taken({})
-    assert "size" in read_facts(str(path), None).taken({"output": "raw", "recipe": "stretch"})
+        find_source(str(path), None).facts(None).taken({})
+    assert "size" in find_source(str(path), None).facts(None).taken({"output": "raw", "recipe": "stretch"})
 
 
 @pytest.mark.parametrize("config", [None, "{}"])
 def test_a_file_without_entries_says_nothing(tmp_path, config):
-    assert not read_facts(str(torchscript(tmp_path, config)), None).facts
+    assert not find_source(str(torchscript(tmp_path, config)), None).facts(None).facts
 
 
 def test_a_file_that_is_no_archive_says_nothing(tmp_path):

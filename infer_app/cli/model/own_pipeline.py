@@ -1,0 +1,73 @@
+"""What `infer model check` compares a model with by default: its source, run in the plainest way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+
+from infer_app.images.transform.to_pixels import reference_transform, transform
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.build.model_source import LibrarySource, find_source
+from infer_app.models.runtimes.source_kinds import load_source
+from infer_app.models.runtimes.torchscript import run_source
+
+Answer = Callable[[Path], object]
+
+
+def own_pipeline(artifact: Artifact) -> tuple[Answer, str]:
+    """Return a function that gives the outputs for a file, and a description of it.
+
+    A network of another library is made again by that library and gets what its own transforms make of the image. Any
+    other source is run in fp32 on the pixels of its recipe as Pillow makes them, which says nothing about the recipe.
+    Raises UsageError or ModelError if the library or the source is not there any more.
+    """
+    manifest = artifact.manifest
+    if is_of_library(manifest.source):
+        source = find_source(manifest.source, None if manifest.weights is None else Path(manifest.weights))
+        if isinstance(source, LibrarySource):
+            return _library_pipeline(artifact, source), f"the transforms and the network of {manifest.source}"
+    return _recipe_pipeline(
+        artifact
+    ), "Pillow by the same recipe and the network in fp32: this does not check the recipe"
+
+
+def is_of_library(source: str) -> bool:
+    """Return whether a source is a network of another library, and still there."""
+    return Path(source).is_dir() or source.startswith(("timm:", "torchvision:"))
+
+
+def _library_pipeline(artifact: Artifact, source: LibrarySource) -> Answer:
+    module = load_source(artifact) if source.network.onnx else source.make_module()
+    prepare = source.network.make_transform()
+    exif = artifact.manifest.recipe.exif
+
+    @torch.inference_mode()
+    def answer(path: Path) -> object:
+        return module(prepare(_open(path, exif))[None])[0]
+
+    return answer
+
+
+def _recipe_pipeline(artifact: Artifact) -> Answer:
+    manifest, preprocess = artifact.manifest, artifact.preprocess()
+    module = load_source(artifact)
+
+    def answer(path: Path) -> object:
+        rgb = np.array(_open(path, manifest.recipe.exif))
+        if preprocess is None:
+            pixels = torch.from_numpy(reference_transform(rgb, manifest.recipe))
+        else:
+            pixels = transform(rgb, manifest.recipe, preprocess)
+        return run_source(module, manifest.input_spec, pixels[None])[0]
+
+    return answer
+
+
+def _open(path: Path, exif: str) -> Image.Image:
+    with Image.open(path) as image:
+        upright = ImageOps.exif_transpose(image) if exif == "apply" else image
+        return upright.convert("RGB")

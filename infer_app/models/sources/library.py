@@ -1,0 +1,66 @@
+"""Networks of other libraries: their modules, what they say about their use, and their own transforms."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from infer_app.errors import ModelError, UsageError
+from infer_app.models.sources.source_facts import SourceFacts
+
+CONFIG = "config.json"
+
+Transform = Callable[[Any], Tensor]  # of an RGB PIL.Image, to (3, H, W)
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryNetwork:
+    """A network that a library makes."""
+
+    facts: SourceFacts
+    make: Callable[[], nn.Module]  # with its weights; float NCHW in, one tensor out
+    make_transform: Callable[[], Transform]  # the library's own
+    onnx: Path | None = None  # the network itself, in place of the module
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a file. Raises UsageError or ModelError."""
+    try:
+        config = json.loads(path.read_bytes())
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror or error}", "it must be readable") from error
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {error}", "fetch or export it again") from error
+    if not isinstance(config, dict):
+        raise ModelError(f"{path} is not a JSON object", "fetch or export it again")
+    return config
+
+
+def require_library(name: str, hint: str = "") -> None:
+    """Raise ModelError unless a library is installed, which by default is an extra of its name."""
+    if find_spec(name) is None:
+        raise ModelError(f"this source needs the package {name}", hint or f"pip install 'infer_app[{name}]'")
+
+
+def names_of(labels: object) -> tuple[str, ...]:
+    """Return the labels of ["cat", "dog"] or {"0": "cat", "1": "dog"}, none if the keys are not 0, 1, 2, …."""
+    if isinstance(labels, list):
+        return tuple(map(str, labels))
+    if not isinstance(labels, Mapping) or sorted(map(str, labels)) != sorted(map(str, range(len(labels)))):
+        return ()
+    return tuple(str(labels[key]) for key in sorted(labels, key=int))
+
+
+def as_text(values: Any) -> str:
+    """Return three numbers as --mean and --std take them. Raises ModelError if they are not three."""
+    try:
+        red, green, blue = (float(value) for value in values)
+    except (TypeError, ValueError):
+        raise ModelError(f"{values!r} are not three numbers", "give --mean and --std yourself") from None
+    return f"{red!r},{green!r},{blue!r}"

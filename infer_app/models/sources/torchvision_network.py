@@ -1,0 +1,85 @@
+"""Read what torchvision says about a network's use, and make the network."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from infer_app.domain import Size
+from infer_app.errors import UsageError
+from infer_app.models.sources.library import LibraryNetwork, Transform, as_text, require_library
+from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+from infer_app.models.sources.weights import make_with_weights, read_weights
+
+_GEOMETRY = frozenset({"recipe", "resize", "crop_pct", "preprocess"})
+
+
+def torchvision_facts(transforms: Any, origin: str, labels: Sequence[str] = ()) -> SourceFacts:
+    """Return what the transforms of weights say: torchvision.transforms._presets.ImageClassification."""
+    (size,), (resize,) = transforms.crop_size, transforms.resize_size
+    values = {
+        "recipe": "resize-crop",
+        "size": Size.square(size),
+        "resize": Size.square(resize),
+        "interpolation": transforms.interpolation.value,
+        "mean": as_text(transforms.mean),
+        "std": as_text(transforms.std),
+    }
+    if labels:
+        values["labels"] = tuple(labels)
+    return SourceFacts({option: Fact(value, origin) for option, value in values.items()})
+
+
+def open_torchvision(name: str, weights: Path | None) -> LibraryNetwork:
+    """Return a network of torchvision.models with a file of weights.
+
+    Weights of torchvision's own are recognised by the file's name; of others, the transforms of the network's default
+    weights are taken if all of its weights have the same.
+    """
+    require_library("torchvision", "install the one that goes with your torch: PyTorch's install page says how")
+    from torchvision import models
+
+    if name not in models.list_models(module=models):
+        close = difflib.get_close_matches(name, models.list_models(module=models), n=1)
+        raise UsageError(
+            f"torchvision has no classification network {name!r}",
+            f"did you mean torchvision:{close[0]}?" if close else "",
+        )
+    if weights is None:
+        raise UsageError(
+            f"torchvision:{name} has no trained weights, and nothing is downloaded",
+            "name a file of weights: --weights FILE",
+        )
+    known = list(models.get_model_weights(name))
+    own = next((one for one in known if one.url.rpartition("/")[2] == weights.name), None)
+    taken = own or models.get_model_weights(name).DEFAULT
+    facts = torchvision_facts(taken.transforms(), f"torchvision's {taken}", _categories(taken, weights))
+    if own is None and len({str(one.transforms()) for one in known}) > 1:
+        facts = facts.merged(SourceFacts({}, (_unsure(name, known, weights),)))
+    make = partial(make_with_weights, partial(models.get_model, name, weights=None), weights)
+    return LibraryNetwork(facts, make, lambda: _transform(taken))
+
+
+def _categories(taken: Any, weights: Path) -> list[str]:
+    """Return ImageNet's labels if a file has as many classes, which is not known to be so of a network's own."""
+    categories: list[str] = taken.meta["categories"]
+    state = read_weights(weights)
+    last = next((value for name, value in reversed(list(state.items())) if name.endswith("bias")), ())
+    return categories if len(last) == len(categories) else []
+
+
+def _unsure(name: str, known: Sequence[Any], weights: Path) -> Unsupported:
+    sizes = ", ".join(f"{one.name}: --resize {one.transforms().resize_size[0]}" for one in known)
+    return Unsupported(
+        f"{weights.name} is no file of torchvision's own, and its weights for {name} have several transforms",
+        f"give --resize as it was trained ({sizes})",
+        _GEOMETRY,
+    )
+
+
+def _transform(taken: Any) -> Transform:
+    transform: Transform = taken.transforms()
+    return transform
