@@ -78,7 +78,7 @@ class Sample:
     """A loaded image with its pixels, ready for the model."""
 
     ref: ImageRef
-    pixels: Tensor  # (H, W, 3) uint8 RGB
+    pixels: Tensor  # (H, W, 3) uint8, channels as the recipe orders them
     file: FileFacts
     num_bytes: int = 0  # of the file, if `pixels` begins with its bytes, which a GPU will decode
 
@@ -105,7 +105,7 @@ class Broken:
 class Batch:
     """The collated samples of a chunk. Broken images have no row, so n may be 0."""
 
-    pixels: Tensor  # (n, H, W, 3) uint8 RGB; row i belongs to samples[i]
+    pixels: Tensor  # (n, H, W, 3) uint8; row i belongs to samples[i]
     samples: tuple[Sample, ...]
     broken: tuple[Broken, ...]
 
@@ -274,6 +274,7 @@ class Recipe:
     exif: str = "apply"  # apply or ignore the EXIF orientation
     decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size; gpu: JPEGs by a GPU
     depth: str = "full"  # of 16 bits the upper 8; or window:LOW,HIGH; or percentile:LOW,HIGH of each image
+    channels: str = "rgb"  # the order in which the network takes them: rgb or bgr
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", Size.of(self.size))
@@ -286,7 +287,8 @@ class Recipe:
         return {name: value for name, value in values.items() if name not in _LATER or value != _LATER[name]}
 
 
-_LATER = {"depth": "full"}  # fields of a recipe that were added after the first release, with their defaults
+# Fields of a recipe that were added after the first release, with their defaults.
+_LATER = {"depth": "full", "channels": "rgb"}
 
 
 @dataclass(frozen=True, slots=True)

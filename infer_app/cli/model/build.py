@@ -88,12 +88,19 @@ def make_recipe(options: BuildOptions) -> Recipe:
     """Return the recipe with its defaults filled in. Raises UsageError for options that don't belong to it."""
     if options.decode not in ("exact", "scaled", "gpu"):
         raise UsageError(f"--decode {options.decode!r} is not known", "it is exact, scaled or gpu")
+    if options.channels not in ("rgb", "bgr"):
+        raise UsageError(f"--channels {options.channels!r} is not known", "it is rgb or bgr")
     depth = _depth(options)
     if options.preprocess is not None:
         if options.decode != "exact":
             raise UsageError(
                 f"--decode {options.decode} does not go with --preprocess: your function gets the whole picture",
                 "leave --decode out",
+            )
+        if options.channels != "rgb":
+            raise UsageError(
+                f"--channels {options.channels} does not go with --preprocess: your function gets RGB",
+                "leave --channels out, and return the channels in the order in which the network takes them",
             )
         return Recipe("custom", options.size, interpolation=options.interpolation, exif=options.exif, depth=depth)
     kind = options.recipe
@@ -111,7 +118,17 @@ def make_recipe(options: BuildOptions) -> Recipe:
         )
     resize = _resize(options) if kind == "resize-crop" else None
     crop = (options.crop if options.crop is not None else 0.875) if kind == "crop-resize" else None
-    return Recipe(kind, options.size, resize, crop, options.interpolation, options.exif, options.decode, depth)
+    return Recipe(
+        kind,
+        options.size,
+        resize,
+        crop,
+        interpolation=options.interpolation,
+        exif=options.exif,
+        decode=options.decode,
+        depth=depth,
+        channels=options.channels,
+    )
 
 
 def _depth(options: BuildOptions) -> str:
@@ -176,17 +193,22 @@ def _normalisation(options: BuildOptions) -> dict[str, tuple[float, float, float
             raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
         return {}
     return {
-        "mean": IMAGENET_MEAN if mean is None else _parse_three("--mean", mean),
-        "std": IMAGENET_STD if std is None else _parse_three("--std", std),
+        "mean": _in_order(IMAGENET_MEAN, options.channels) if mean is None else _parse_three("--mean", mean),
+        "std": _in_order(IMAGENET_STD, options.channels) if std is None else _parse_three("--std", std),
     }
+
+
+def _in_order(values: tuple[float, float, float], channels: str) -> tuple[float, float, float]:
+    red, green, blue = values
+    return values if channels == "rgb" else (blue, green, red)
 
 
 def _parse_three(flag: str, text: str) -> tuple[float, float, float]:
     try:
-        red, green, blue = (float(part) for part in text.split(","))
+        first, second, third = (float(part) for part in text.split(","))
     except ValueError:
         raise UsageError(f"{flag} {text!r} is not three numbers", "for example 0.485,0.456,0.406") from None
-    return red, green, blue
+    return first, second, third
 
 
 def _gpu_variants(options: BuildOptions, source_kind: str, host: Host) -> list[str]:

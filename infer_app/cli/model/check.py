@@ -153,8 +153,8 @@ def _print_check(report: CheckReport) -> None:
     print(f"same answer on {same:,} of {counted(report.num_compared, 'image')} ({100 * report.agreement:.1f} %)")
     if report.agreement < SUSPICIOUS:
         print(
-            "so low an agreement means that the recipe differs (size, crop, interpolation, mean, std) or the order of "
-            "the labels"
+            "so low an agreement means that the recipe differs (size, crop, interpolation, channels, mean, std) or the "
+            "order of the labels"
         )
 
 

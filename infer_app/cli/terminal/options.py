@@ -391,6 +391,9 @@ class BuildOptions:
             help="What of 16 bits becomes 0 to 255; full: the upper 8 bits; percentile: of each image.",
         ),
     ] = "full"
+    channels: Annotated[str, typer.Option(metavar="rgb|bgr", help="Order in which the network takes the channels.")] = (
+        "rgb"
+    )
     preprocess: Annotated[
         str | None,
         typer.Option(
@@ -400,12 +403,15 @@ class BuildOptions:
     ] = None
     mean: Annotated[
         str | None,
-        typer.Option(metavar="R,G,B", help="Means of the channels, on the 0-1 scale.  [default: ImageNet's]"),
+        typer.Option(
+            metavar="R,G,B", help="Means of the channels in their order, on the 0-1 scale.  [default: ImageNet's]"
+        ),
     ] = None
     std: Annotated[
         str | None,
         typer.Option(
-            metavar="R,G,B", help="Standard deviations of the channels, on the 0-1 scale.  [default: ImageNet's]"
+            metavar="R,G,B",
+            help="Standard deviations of the channels in their order, on the 0-1 scale.  [default: ImageNet's]",
         ),
     ] = None
     input: Annotated[

@@ -197,7 +197,8 @@ def transform_on_device(rgb: Tensor, recipe: Recipe) -> Tensor:
             planes, size, mode=recipe.interpolation, align_corners=False, antialias=True
         )
         planes = planes.round_().clamp_(0, 255)
-    return _centre(planes.squeeze(0).permute(1, 2, 0).byte(), recipe.size)
+    centre = _centre(planes.squeeze(0).permute(1, 2, 0).byte(), recipe.size)
+    return centre if recipe.channels == "rgb" else centre.flip(-1)
 
 
 def _centre(rgb: Tensor, size: Size) -> Tensor:

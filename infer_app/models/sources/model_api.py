@@ -82,9 +82,13 @@ def _unsupported(info: Mapping[str, str]) -> list[Unsupported]:
         what = "the file's labels are hierarchical, which is not supported"
         found.append(Unsupported(what, "give --output raw for its numbers as they are", _OUTPUT))
     if is_on(info, "reverse_input_channels"):
-        what = "the network takes BGR (reverse_input_channels), and pictures are RGB"
-        hint = "reverse them by your own function: --preprocess package.module:function; or export it for RGB"
-        found.append(Unsupported(what, hint, frozenset({"preprocess"})))
+        # Model API itself converts what it takes to be BGR, as of cv2.imread, to RGB; Geti and OTX give it RGB.
+        what = "the file says reverse_input_channels, which does not tell what the network takes"
+        hint = (
+            "give --channels rgb for an export of Model API's converters, whose pictures come from cv2.imread; "
+            "--channels bgr for one of Geti or OTX, whose pictures are RGB before they are reversed"
+        )
+        found.append(Unsupported(what, hint, frozenset({"channels", "preprocess"})))
     if is_on(info, "embedded_processing"):
         what = "the network resizes and normalises by itself (embedded_processing)"
         found.append(Unsupported(what, "export it without embedded processing: its input must be the network's own"))

@@ -1,12 +1,12 @@
 import pytest
 
-from infer_app.cli.model.build import make_recipe
+from infer_app.cli.model.build import _normalisation, make_recipe
 from infer_app.cli.terminal.options import BuildOptions
-from infer_app.domain import Recipe
+from infer_app.domain import Recipe, Size
 from infer_app.errors import UsageError
 
 
-def recipe(**options: str) -> Recipe:
+def recipe(**options: object) -> Recipe:
     return make_recipe(BuildOptions(**{"source": "net.ts", "name": "net", "recipe": "stretch"} | options))
 
 
@@ -16,6 +16,36 @@ def test_decoding_is_exact_scaled_or_a_gpus():
     assert recipe(decode="gpu") == Recipe("stretch", 224, decode="gpu")
     with pytest.raises(UsageError, match="--decode 'fast' is not known"):
         recipe(decode="fast")
+
+
+def test_channels_are_rgb_or_bgr():
+    assert recipe(channels="bgr") == Recipe("stretch", 224, channels="bgr")
+    with pytest.raises(UsageError, match="--channels 'grb' is not known"):
+        recipe(channels="grb")
+    with pytest.raises(UsageError, match="--channels bgr does not go with --preprocess") as caught:
+        recipe(channels="bgr", preprocess="steps:prepare")
+    assert caught.value.hint.startswith("leave --channels out")
+
+
+def test_imagenets_mean_and_std_come_in_the_order_of_the_channels():
+    rgb, bgr = (_normalisation(BuildOptions(source="a", name="a", channels=channels)) for channels in ("rgb", "bgr"))
+    assert rgb == {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+    assert bgr == {"mean": (0.406, 0.456, 0.485), "std": (0.225, 0.224, 0.229)}
+    given = BuildOptions(source="a", name="a", channels="bgr", mean="1,2,3", std="4,5,6")
+    assert _normalisation(given) == {"mean": (1, 2, 3), "std": (4, 5, 6)}
+
+
+def test_a_rectangle_is_resized_by_the_same_share_in_both_directions():
+    assert recipe(recipe="resize-crop", size=Size(640, 480)).resize == Size(731, 548)
+    assert recipe(recipe="resize-crop", size=Size(640, 480), crop_pct=1.0).resize == Size(640, 480)
+    assert recipe(recipe="resize-crop", size=Size(640, 480), resize=Size.square(600)).resize == Size.square(600)
+    assert recipe(recipe="resize-crop").resize == Size.square(256)
+
+
+def test_a_square_crop_does_not_fit_a_rectangle():
+    with pytest.raises(UsageError, match="the model's input is 640x480") as caught:
+        recipe(recipe="crop-resize", size=Size(640, 480))
+    assert "--recipe resize-crop and --recipe stretch" in caught.value.hint
 
 
 @pytest.mark.parametrize("decode", ["scaled", "gpu"])

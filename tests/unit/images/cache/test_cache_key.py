@@ -21,6 +21,7 @@ CHANGES = [
             {"exif": "ignore"},
             {"decode": "fast"},
             {"depth": "window:0,4095"},
+            {"channels": "bgr"},
         )
     ),
     {"max_pixels": 1},

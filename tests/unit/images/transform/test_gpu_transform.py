@@ -13,7 +13,7 @@ RECIPES = [
     Recipe("resize-crop", 224, resize=200, interpolation="bilinear"),  # padded
     Recipe("stretch", 96, interpolation="bilinear"),
     Recipe("resize-crop", "160x96", resize="182x109", interpolation="bilinear"),
-    Recipe("stretch", "160x96"),
+    Recipe("stretch", "160x96", channels="bgr"),
 ]
 
 

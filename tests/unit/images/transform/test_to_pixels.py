@@ -1,5 +1,7 @@
 """Against Pillow and the formulas that torchvision and EfficientNet publish, written out here once more."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -122,6 +124,14 @@ def test_torch_resizes_with_the_channels_last_in_memory(recipe: Recipe, monkeypa
     monkeypatch.setattr(transform_module, "_centre", lambda rgb, lead, size: seen.append(rgb.flags.c_contiguous) or rgb)
     transform(photo(90, 60), recipe)
     assert seen == [True]
+
+
+@pytest.mark.parametrize("recipe", [RECIPES[0], RECIPES[5], RECIPES[6], RECIPES[-1]], ids=str)
+def test_bgr_is_rgb_in_the_other_order(recipe: Recipe):
+    rgb, bgr = photo(61, 47), replace(recipe, channels="bgr")
+    assert np.array_equal(transform(rgb, bgr).numpy(), transform(rgb, recipe).numpy()[..., ::-1])
+    assert np.array_equal(reference_transform(rgb, bgr), reference_transform(rgb, recipe)[..., ::-1])
+    assert transform(rgb, bgr).is_contiguous()
 
 
 def test_a_view_that_is_not_contiguous_gives_the_same_pixels():

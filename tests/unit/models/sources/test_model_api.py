@@ -40,7 +40,8 @@ def test_several_labels_of_an_image_are_sigmoid():
     ("info", "message", "given"),
     [
         ({"model_type": "YOLO"}, "model_type is YOLO", {"output": "raw"}),
-        ({"reverse_input_channels": "YES"}, "takes BGR", {"preprocess": "my:function"}),
+        ({"reverse_input_channels": "YES"}, "reverse_input_channels", {"preprocess": "my:function"}),
+        ({"reverse_input_channels": "YES"}, "reverse_input_channels", {"channels": "rgb"}),
         ({"resize_type": "fit_to_window_letterbox"}, "pads pictures", {"recipe": "stretch"}),
         ({"resize_type": "standard", "interpolation_type": "AREA"}, "type is AREA", {"interpolation": "bicubic"}),
         ({"hierarchical": "True"}, "hierarchical", {"output": "raw"}),
