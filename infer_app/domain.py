@@ -268,7 +268,7 @@ class Recipe:
 
     kind: str
     size: Size  # of the model's input
-    resize: Size | None = None  # resize-crop: what the resized picture covers before the crop
+    resize: Size | None = None  # before the crop; resize-crop: what the picture covers; stretch: its size
     crop: float | None = None  # crop-resize: the square's share of the shorter side, 0-1
     interpolation: str = "bicubic"  # bicubic or bilinear, antialiased
     exif: str = "apply"  # apply or ignore the EXIF orientation

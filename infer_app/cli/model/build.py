@@ -116,7 +116,7 @@ def make_recipe(options: BuildOptions) -> Recipe:
             f"crop-resize takes a square out of the picture, and the model's input is {options.size}",
             "for a rectangle there are --recipe resize-crop and --recipe stretch",
         )
-    resize = _resize(options) if kind == "resize-crop" else None
+    resize = _resize(options) if kind in ("resize-crop", "stretch") else None
     crop = (options.crop if options.crop is not None else 0.875) if kind == "crop-resize" else None
     return Recipe(
         kind,
@@ -143,21 +143,32 @@ def _depth(options: BuildOptions) -> str:
 
 def _check_crop(options: BuildOptions) -> None:
     if options.recipe != "crop-resize" and options.crop is not None:
-        raise UsageError("--crop belongs to --recipe crop-resize", "for resize-crop give --resize or --crop-pct")
-    if options.recipe != "resize-crop" and (options.resize is not None or options.crop_pct is not None):
-        raise UsageError("--resize and --crop-pct belong to --recipe resize-crop", "for crop-resize give --crop")
+        raise UsageError("--crop belongs to --recipe crop-resize", "for other recipes give --resize or --crop-pct")
+    if options.recipe == "crop-resize" and (options.resize is not None or options.crop_pct is not None):
+        raise UsageError("--resize and --crop-pct do not belong to --recipe crop-resize", "give --crop")
     for share in (options.crop, options.crop_pct):
         if share is not None and not 0 < share <= 1:
             raise UsageError(f"a crop of {share} is not a share between 0 and 1")
 
 
-def _resize(options: BuildOptions) -> Size:
-    if options.resize is not None and options.crop_pct is not None:
+def _resize(options: BuildOptions) -> Size | None:
+    """Return the size before the crop, None if nothing is cropped."""
+    size, resize, crop_pct = options.size, options.resize, options.crop_pct
+    if resize is not None and crop_pct is not None:
         raise UsageError("--resize and --crop-pct mean the same", "give one of them")
-    if options.resize is not None:
-        return options.resize
-    crop_pct = 0.875 if options.crop_pct is None else options.crop_pct
-    return Size(int(options.size.width / crop_pct), int(options.size.height / crop_pct))  # timm rounds them down
+    if options.recipe == "stretch" and resize is None and crop_pct is None:
+        return None
+    if resize is None:
+        share = 0.875 if crop_pct is None else crop_pct
+        resize = Size(int(size.width / share), int(size.height / share))  # timm rounds them down
+    if options.recipe == "resize-crop":
+        return resize
+    if resize.width < size.width or resize.height < size.height:
+        raise UsageError(
+            f"--recipe stretch crops {size} out of {resize}, which is smaller",
+            "give --resize WIDTHxHEIGHT with both at least those of --size, or --crop-pct",
+        )
+    return None if resize == size else resize
 
 
 def _taken_by_default(request: BuildRequest, stated: Collection[str]) -> list[str]:

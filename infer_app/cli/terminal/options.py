@@ -361,13 +361,13 @@ class BuildOptions:
         typer.Option(
             parser=parse_size,
             metavar="N|WIDTHxHEIGHT",
-            help="For resize-crop: shorter side before the crop, or what the picture covers then.  "
-            "[default: size / 0.875]",
+            help="Before the crop. For resize-crop the shorter side, or a size that is covered; for stretch the size.  "
+            "[default: size / 0.875 for resize-crop, no crop for stretch]",
         ),
     ] = None
     crop_pct: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="For resize-crop, as timm has it: size / resize.  [default: 0.875]"),
+        typer.Option(metavar="SHARE", help="Instead of --resize, as timm has it: size / resize."),
     ] = None
     crop: Annotated[
         float | None,

@@ -92,7 +92,7 @@ def _whole_geometry(width: int, height: int, recipe: Recipe) -> Geometry:
     if recipe.kind == "crop-resize":
         return Geometry(_centre_square(width, height, recipe.crop or 1.0), recipe.size)
     if recipe.kind == "stretch":
-        return Geometry(Box(0, 0, width, height), recipe.size)
+        return Geometry(Box(0, 0, width, height), recipe.resize or recipe.size)
     raise ValueError(f"unknown recipe {recipe.kind!r}")
 
 

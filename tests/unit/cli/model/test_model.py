@@ -42,6 +42,38 @@ def test_a_rectangle_is_resized_by_the_same_share_in_both_directions():
     assert recipe(recipe="resize-crop").resize == Size.square(256)
 
 
+@pytest.mark.parametrize(
+    ("options", "resize"),
+    [
+        ({}, None),
+        ({"crop_pct": 0.9}, Size.square(248)),
+        ({"resize": Size.square(256)}, Size.square(256)),
+        ({"resize": Size(256, 224)}, Size(256, 224)),
+        ({"crop_pct": 1.0}, None),
+        ({"resize": Size.square(224)}, None),
+        ({"size": Size(640, 480), "crop_pct": 0.875}, Size(731, 548)),
+    ],
+)
+def test_a_stretched_picture_is_cropped_only_if_that_is_said(options: dict[str, object], resize: Size | None):
+    assert recipe(**options).resize == resize
+
+
+@pytest.mark.parametrize("resize", [Size.square(200), Size.square(600), Size(640, 479)])
+def test_a_crop_that_is_larger_than_the_stretched_picture_is_refused(resize: Size):
+    with pytest.raises(UsageError, match=f"crops 640x480 out of {resize}, which is smaller") as caught:
+        recipe(size=Size(640, 480), resize=resize)
+    assert "--resize WIDTHxHEIGHT" in caught.value.hint
+
+
+def test_flags_of_another_recipe_are_refused():
+    with pytest.raises(UsageError, match="--resize and --crop-pct do not belong to --recipe crop-resize"):
+        recipe(recipe="crop-resize", resize=Size.square(256))
+    with pytest.raises(UsageError, match="--crop belongs to --recipe crop-resize"):
+        recipe(crop=0.9)
+    with pytest.raises(UsageError, match="mean the same"):
+        recipe(resize=Size.square(256), crop_pct=0.9)
+
+
 def test_a_square_crop_does_not_fit_a_rectangle():
     with pytest.raises(UsageError, match="the model's input is 640x480") as caught:
         recipe(recipe="crop-resize", size=Size(640, 480))

@@ -35,6 +35,9 @@ RECIPES = [
     Recipe("resize-crop", size="40x24", resize=28),  # as torchvision: one side is too short for the crop of most
     Recipe("stretch", size="40x23"),
     Recipe("stretch", size="17x24", interpolation="bilinear"),
+    Recipe("stretch", size=24, resize=27),
+    Recipe("stretch", size=23, resize=28, interpolation="bilinear"),
+    Recipe("stretch", size="40x23", resize="45x26"),
 ]
 
 
@@ -50,14 +53,16 @@ def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
     """The recipe with nothing but Pillow."""
     height, width = rgb.shape[:2]
     image, resample, (wide, high) = Image.fromarray(rgb), FILTERS[recipe.interpolation], recipe.size
-    if recipe.kind == "stretch":
+    if recipe.kind == "stretch" and recipe.resize is None:
         return np.asarray(image.resize((wide, high), resample))
     if recipe.kind == "crop-resize":
         square = max(1, int((recipe.crop or 1) * min(width, height)))
         left, top = (width - square + 1) // 2, (height - square + 1) // 2
         return np.asarray(image.crop((left, top, left + square, top + square)).resize((wide, high), resample))
     short, other = recipe.resize or recipe.size
-    if short != other:  # timm's ResizeKeepRatio
+    if recipe.kind == "stretch":  # timm's squash
+        width, height = short, other
+    elif short != other:  # timm's ResizeKeepRatio
         ratio = min(width / short, height / other)
         width, height = round(width / ratio), round(height / ratio)
     elif width <= height:
