@@ -275,6 +275,7 @@ class Recipe:
     decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size; gpu: JPEGs by a GPU
     depth: str = "full"  # of 16 bits the upper 8; or window:LOW,HIGH; or percentile:LOW,HIGH of each image
     channels: str = "rgb"  # the order in which the network takes them: rgb or bgr
+    crop_rounding: str = "nearest"  # or down: where a crop of an odd remainder begins
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", Size.of(self.size))
@@ -288,7 +289,7 @@ class Recipe:
 
 
 # Fields of a recipe that were added after the first release, with their defaults.
-_LATER = {"depth": "full", "channels": "rgb"}
+_LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest"}
 
 
 @dataclass(frozen=True, slots=True)

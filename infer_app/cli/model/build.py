@@ -117,6 +117,11 @@ def make_recipe(options: BuildOptions) -> Recipe:
             "for a rectangle there are --recipe resize-crop and --recipe stretch",
         )
     resize = _resize(options) if kind in ("resize-crop", "stretch") else None
+    if options.crop_rounding != "nearest" and resize is None:
+        raise UsageError(
+            f"--crop-rounding {options.crop_rounding}, but nothing is resized and then cropped",
+            "it is for --recipe resize-crop, and for stretch with --resize or --crop-pct",
+        )
     crop = (options.crop if options.crop is not None else 0.875) if kind == "crop-resize" else None
     return Recipe(
         kind,
@@ -128,6 +133,7 @@ def make_recipe(options: BuildOptions) -> Recipe:
         decode=options.decode,
         depth=depth,
         channels=options.channels,
+        crop_rounding=options.crop_rounding,
     )
 
 
@@ -146,6 +152,8 @@ def _check_crop(options: BuildOptions) -> None:
         raise UsageError("--crop belongs to --recipe crop-resize", "for other recipes give --resize or --crop-pct")
     if options.recipe == "crop-resize" and (options.resize is not None or options.crop_pct is not None):
         raise UsageError("--resize and --crop-pct do not belong to --recipe crop-resize", "give --crop")
+    if options.crop_rounding not in ("nearest", "down"):
+        raise UsageError(f"--crop-rounding {options.crop_rounding!r} is not known", "it is nearest or down")
     for share in (options.crop, options.crop_pct):
         if share is not None and not 0 < share <= 1:
             raise UsageError(f"a crop of {share} is not a share between 0 and 1")

@@ -57,7 +57,7 @@ def _describe(kept: Kept) -> str:
     recipe: dict[str, Any] = kept.recipe.get("recipe", {})
     parts = [f"{recipe.get('kind', 'unknown')} to {kept.size}"]
     parts += [f"{name} {recipe[name]}" for name in ("resize", "crop") if recipe.get(name) is not None]
-    parts += [f"{name} {recipe[name]}" for name in ("depth", "channels") if name in recipe]
+    parts += [f"{name} {recipe[name]}" for name in ("depth", "channels", "crop_rounding") if name in recipe]
     parts += [str(kept.recipe.get("preprocess") or recipe.get("interpolation", ""))]
     return ", ".join(part for part in parts if part)
 

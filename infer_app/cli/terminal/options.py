@@ -375,6 +375,14 @@ class BuildOptions:
             metavar="SHARE", help="For crop-resize: the square's share of the shorter side.  [default: 0.875]"
         ),
     ] = None
+    crop_rounding: Annotated[
+        str,
+        typer.Option(
+            metavar="nearest|down",
+            help="Where the centre begins when an odd number of pixels is cropped away; nearest: as in torchvision and "
+            "timm; down: as in transformers.",
+        ),
+    ] = "nearest"
     interpolation: Annotated[str, typer.Option(metavar="bicubic|bilinear", help="How pixels are resized.")] = "bicubic"
     exif: Annotated[str, typer.Option(metavar="apply|ignore", help="What is done with the EXIF orientation.")] = "apply"
     decode: Annotated[

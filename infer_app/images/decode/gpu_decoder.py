@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import Recipe, Size
+from infer_app.domain import Recipe
 from infer_app.errors import ModelError
 from infer_app.images.decode.decoder import DecodeLimits
 from infer_app.images.decode.formats import is_jpeg
@@ -197,13 +197,13 @@ def transform_on_device(rgb: Tensor, recipe: Recipe) -> Tensor:
             planes, size, mode=recipe.interpolation, align_corners=False, antialias=True
         )
         planes = planes.round_().clamp_(0, 255)
-    centre = _centre(planes.squeeze(0).permute(1, 2, 0).byte(), recipe.size)
+    centre = _centre(planes.squeeze(0).permute(1, 2, 0).byte(), recipe)
     return centre if recipe.channels == "rgb" else centre.flip(-1)
 
 
-def _centre(rgb: Tensor, size: Size) -> Tensor:
-    (top, rows), (left, columns) = centre_of(rgb.shape[0], size.height), centre_of(rgb.shape[1], size.width)
+def _centre(rgb: Tensor, recipe: Recipe) -> Tensor:
+    (top, rows), (left, columns) = centre_of(rgb.shape[0], rgb.shape[1], recipe)
     centre = rgb[rows, columns]
-    padded = rgb.new_zeros(size.shape)
+    padded = rgb.new_zeros(recipe.size.shape)
     padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
     return padded

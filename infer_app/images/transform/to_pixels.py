@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from infer_app.domain import Reason, Recipe, Size
+from infer_app.domain import Reason, Recipe
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
 
@@ -32,7 +32,7 @@ def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess 
         return _custom(picture.rgb, recipe, preprocess)
     geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
     resized = _resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
-    return torch.from_numpy(_ordered(_centre(resized, geometry.lead, recipe.size), recipe.channels))
+    return torch.from_numpy(_ordered(_centre(resized, geometry.lead, recipe), recipe.channels))
 
 
 def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
@@ -40,7 +40,7 @@ def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
     picture = _as_picture(picture)
     geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
     resized = _pillow_resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
-    return _ordered(_centre(resized, geometry.lead, recipe.size), recipe.channels)
+    return _ordered(_centre(resized, geometry.lead, recipe), recipe.channels)
 
 
 def _as_picture(picture: Picture | Pixels) -> Picture:
@@ -92,23 +92,32 @@ def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixel
     return np.array(image.resize(geometry.resized, _RESAMPLING[interpolation], box))
 
 
-def _centre(rgb: Pixels, lead: tuple[int, int], size: Size) -> Pixels:
-    """Crop the centre as torchvision does to a contiguous array of `size`, with zeros around too short a side."""
+def _centre(rgb: Pixels, lead: tuple[int, int], recipe: Recipe) -> Pixels:
+    """Crop the centre to a contiguous array of the recipe's size, with zeros around too short a side."""
     rgb = rgb[lead[1] :, lead[0] :]
-    (top, rows), (left, columns) = centre_of(rgb.shape[0], size.height), centre_of(rgb.shape[1], size.width)
+    (top, rows), (left, columns) = centre_of(rgb.shape[0], rgb.shape[1], recipe)
     centre = rgb[rows, columns]
-    if centre.shape == size.shape:
+    if centre.shape == recipe.size.shape:
         return np.ascontiguousarray(centre)
-    padded = np.zeros(size.shape, np.uint8)
+    padded = np.zeros(recipe.size.shape, np.uint8)
     padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
     return padded
 
 
-def centre_of(length: int, wanted: int) -> tuple[int, slice]:
-    """Return where in `wanted` pixels the centre of a side begins, and the slice of its pixels that is the centre."""
+def centre_of(height: int, width: int, recipe: Recipe) -> tuple[tuple[int, slice], tuple[int, slice]]:
+    """Return for rows and columns where in the input the centre begins, and the slice of the picture that is it.
+
+    The crop begins where it does in torchvision and timm, and by the rounding `down` where it does in transformers.
+    """
+    rounding = recipe.crop_rounding
+    return _centre_of_side(height, recipe.size.height, rounding), _centre_of_side(width, recipe.size.width, rounding)
+
+
+def _centre_of_side(length: int, wanted: int, rounding: str) -> tuple[int, slice]:
     if length <= wanted:
         return (wanted - length) // 2, slice(0, length)
-    first = round((length - wanted) / 2)  # Python rounds halves to even
+    left_over = length - wanted
+    first = left_over // 2 if rounding == "down" else round(left_over / 2)  # Python rounds halves to even
     return 0, slice(first, first + wanted)
 
 

@@ -74,7 +74,7 @@ class SourceFacts:
                 )
         replaced = set(given)
         if GEOMETRY & replaced:
-            replaced |= GEOMETRY
+            replaced |= GEOMETRY | {"crop_rounding"}
         if given.get("output", "classification") != "classification":
             replaced |= {"labels", "activation", "threshold"}
         return {option: fact for option, fact in self.facts.items() if option not in replaced}

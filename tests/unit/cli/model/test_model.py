@@ -65,6 +65,17 @@ def test_a_crop_that_is_larger_than_the_stretched_picture_is_refused(resize: Siz
     assert "--resize WIDTHxHEIGHT" in caught.value.hint
 
 
+def test_the_rounding_of_a_crop_needs_a_crop():
+    assert recipe(recipe="resize-crop", crop_rounding="down").crop_rounding == "down"
+    assert recipe(crop_pct=0.9, crop_rounding="down").crop_rounding == "down"
+    with pytest.raises(UsageError, match="--crop-rounding 'up' is not known"):
+        recipe(recipe="resize-crop", crop_rounding="up")
+    for others in ({}, {"recipe": "crop-resize"}, {"crop_pct": 1.0}):
+        with pytest.raises(UsageError, match="nothing is resized and then cropped") as caught:
+            recipe(crop_rounding="down", **others)
+        assert "--recipe resize-crop" in caught.value.hint
+
+
 def test_flags_of_another_recipe_are_refused():
     with pytest.raises(UsageError, match="--resize and --crop-pct do not belong to --recipe crop-resize"):
         recipe(recipe="crop-resize", resize=Size.square(256))

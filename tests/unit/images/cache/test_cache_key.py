@@ -22,6 +22,7 @@ CHANGES = [
             {"decode": "fast"},
             {"depth": "window:0,4095"},
             {"channels": "bgr"},
+            {"crop_rounding": "down"},
         )
     ),
     {"max_pixels": 1},

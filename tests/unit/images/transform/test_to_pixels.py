@@ -38,6 +38,10 @@ RECIPES = [
     Recipe("stretch", size=24, resize=27),
     Recipe("stretch", size=23, resize=28, interpolation="bilinear"),
     Recipe("stretch", size="40x23", resize="45x26"),
+    Recipe("stretch", size=24, resize=27, crop_rounding="down"),
+    Recipe("resize-crop", size=24, resize=27, crop_rounding="down"),
+    Recipe("resize-crop", size="24x41", resize="27x46", interpolation="bilinear", crop_rounding="down"),
+    Recipe("resize-crop", size="40x24", resize=28, crop_rounding="down"),
 ]
 
 
@@ -74,7 +78,10 @@ def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
         padded = Image.new("RGB", (max(width, wide), max(height, high)))
         padded.paste(image, ((padded.width - width) // 2, (padded.height - height) // 2))
         image, (width, height) = padded, padded.size
-    left, top = round((width - wide) / 2), round((height - high) / 2)
+    if recipe.crop_rounding == "down":
+        left, top = (width - wide) // 2, (height - high) // 2
+    else:
+        left, top = round((width - wide) / 2), round((height - high) / 2)
     return np.asarray(image.crop((left, top, left + wide, top + high)))
 
 
@@ -137,6 +144,16 @@ def test_bgr_is_rgb_in_the_other_order(recipe: Recipe):
     assert np.array_equal(transform(rgb, bgr).numpy(), transform(rgb, recipe).numpy()[..., ::-1])
     assert np.array_equal(reference_transform(rgb, bgr), reference_transform(rgb, recipe)[..., ::-1])
     assert transform(rgb, bgr).is_contiguous()
+
+
+@pytest.mark.parametrize(
+    ("resize", "rounding", "first"),
+    [(25, "nearest", 0), (25, "down", 0), (27, "nearest", 2), (27, "down", 1), (29, "nearest", 2), (29, "down", 2)],
+)
+def test_an_odd_remainder_is_rounded_to_even_or_down(resize: int, rounding: str, first: int):
+    rgb = photo(resize, resize)
+    recipe = Recipe("resize-crop", 24, resize=resize, crop_rounding=rounding)
+    assert np.array_equal(transform(rgb, recipe).numpy(), rgb[first : first + 24, first : first + 24])
 
 
 def test_a_view_that_is_not_contiguous_gives_the_same_pixels():
