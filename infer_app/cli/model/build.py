@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 
@@ -49,14 +49,11 @@ def build(options: BuildOptions) -> None:
     if facts:
         print_progress(f"taken from {options.source}: {describe(facts)}")
     request = _build_request(options, facts)
-    if by_default := _taken_by_default(request, facts.keys() | options.given):
-        print_progress(
-            f"taken by default: {', '.join(by_default)}; `infer model check {request.name} --against "
-            "package.module:function --images FOLDER` compares with your own code"
-        )
     started = time.monotonic()
     with redirect_stdout(sys.stderr):
         artifact = build_model(request, models_folder(options.config))
+        if by_default := _taken_by_default(request, facts.keys() | options.given):
+            print_progress(_compare_hint(by_default, request.name))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
         artifact = add_variants(artifact, calibration, print_progress)
         if gpu:
@@ -184,6 +181,11 @@ def _taken_by_default(request: BuildRequest, stated: Collection[str]) -> list[st
     needed = ["recipe"] if request.preprocess is None else []
     needed += ["mean", "std"] if request.input != "uint8-nhwc" else []
     return [name for name in needed if name not in stated]
+
+
+def _compare_hint(by_default: Sequence[str], name: str) -> str:
+    command = f"`infer model check {name} --against package.module:function --images FOLDER`"
+    return f"taken by default: {', '.join(by_default)}; {command} compares with your own code"
 
 
 def _build_request(options: BuildOptions, facts: Mapping[str, Fact]) -> BuildRequest:

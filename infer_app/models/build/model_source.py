@@ -203,11 +203,8 @@ def _refuse_other_files(path: Path, data: bytes) -> None:
         tensors = state if key is None else state[key]
         if tensors and all(isinstance(value, Tensor) for value in tensors.values()):
             entry = f"a checkpoint whose entry {key!r} is " if key else ""
-            raise ModelError(
-                f"{path} is {entry}{describe_weights(list(map(str, tensors)))}: weights without a network",
-                "write a function that returns the network, then `infer model build package.module:function --weights "
-                f"{path} --name NAME`",
-            )
+            what, hint = describe_weights(list(map(str, tensors)), str(path))
+            raise ModelError(f"{path} is {entry}{what}: weights without a network", hint)
 
 
 def _is_onnx(data: bytes) -> bool:

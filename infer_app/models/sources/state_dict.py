@@ -6,25 +6,40 @@ from collections.abc import Sequence
 
 WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "ema")
 
-# What starts the name of a tensor in the networks of each library; the first that is found names it.
+_TIMM, _TORCHVISION = "timm:NAME --weights {path}", "torchvision:NAME --weights {path}"
+_FUNCTION = "package.module:function --weights {path}"
+_FOLDER = "FOLDER"
+
+# What starts the name of a tensor in the networks of each library, and the source that takes its weights. The first one
+# found decides.
 _FAMILIES = (
-    ("_conv_stem.", "efficientnet_pytorch's or efficientnet_lite_pytorch's EfficientNet"),
-    ("conv_stem.", "a timm EfficientNet or MobileNet"),
-    ("patch_embed.", "a timm vision transformer"),
-    ("stem.", "a timm network"),
-    ("stages.", "a timm network"),
-    ("conv_proj.", "a torchvision vision transformer"),
-    ("features.", "a torchvision network such as MobileNet, EfficientNet or ConvNeXt"),
-    ("layer1.", "a torchvision or timm ResNet"),
-    ("model.0.", "an Ultralytics network"),
-    ("vit.", "a Hugging Face vision transformer"),
-    ("resnet.", "a Hugging Face ResNet"),
-    ("convnext.", "a Hugging Face ConvNeXt"),
+    ("_conv_stem.", "efficientnet_pytorch's or efficientnet_lite_pytorch's EfficientNet", _FUNCTION),
+    ("conv_stem.", "a timm EfficientNet or MobileNet", _TIMM),
+    ("patch_embed.", "a timm vision transformer", _TIMM),
+    ("stem.", "a timm network", _TIMM),
+    ("stages.", "a timm network", _TIMM),
+    ("conv_proj.", "a torchvision vision transformer", _TORCHVISION),
+    ("features.", "a torchvision network such as MobileNet, EfficientNet or ConvNeXt", _TORCHVISION),
+    ("layer1.", "a torchvision or timm ResNet", _TORCHVISION),
+    ("vit.", "a Hugging Face vision transformer", _FOLDER),
+    ("resnet.", "a Hugging Face ResNet", _FOLDER),
+    ("convnext.", "a Hugging Face ConvNeXt", _FOLDER),
 )
 
 
-def describe_weights(keys: Sequence[str]) -> str:
-    """Return what a state dict with these keys is: `a state dict of 161 tensors, of a torchvision or timm ResNet`."""
-    family = next((what for prefix, what in _FAMILIES if any(key.startswith(prefix) for key in keys)), None)
-    named = f", by its keys of {family}" if family else f", the first is {keys[0]}" if keys else ""
-    return f"a state dict of {len(keys)} tensors{named}"
+def describe_weights(keys: Sequence[str], path: str) -> tuple[str, str]:
+    """Return what a state dict with these keys is, and what to do with it.
+
+    For example: `a state dict of 161 tensors, by its keys of a torchvision or timm ResNet`.
+    """
+    family = next((one for one in _FAMILIES if any(key.startswith(one[0]) for key in keys)), None)
+    if family is None:
+        named, source = f", the first is {keys[0]}" if keys else "", _FUNCTION
+    else:
+        named, source = f", by its keys of {family[1]}", family[2]
+    command = f"`infer model build {source.format(path=path)} --name NAME`"
+    hints = {
+        _FUNCTION: f"write a function that returns the network, then {command}",
+        _FOLDER: f"keep it with its config.json and preprocessor_config.json in a folder, then {command}",
+    }
+    return f"a state dict of {len(keys)} tensors{named}", hints.get(source, f"{command}, with the network's name there")
