@@ -23,7 +23,6 @@ from PIL import (
     ImageFile,
     JpegImagePlugin,
     PngImagePlugin,
-    TiffImagePlugin,
     WebPImagePlugin,
     features,
 )
@@ -35,6 +34,7 @@ from infer_app.images.decode.formats import check_boxes_end, check_png_end, snif
 from infer_app.images.decode.heif import heif_decoder_names, open_avif, open_heic
 from infer_app.images.decode.jpeg_structure import JpegHeader, check_scans, has_jpeg_end, parse_jpeg_header
 from infer_app.images.decode.libjpeg_turbo import JpegRefused, decode_strictly, load_turbo
+from infer_app.images.decode.tiff import TiffFile, check_tiff, has_white_zero, open_tiff, tile_size
 from infer_app.images.read.bad_image import BadImage, reason_of
 from infer_app.images.transform.geometry import Picture, Pixels, scale_for
 
@@ -42,8 +42,6 @@ from infer_app.images.transform.geometry import Picture, Pixels, scale_for
 # DecodeLimits.max_pixels, which is compared with the header before any pixel is decoded.
 Image.MAX_IMAGE_PIXELS = None
 
-_NEW_SUBFILE_TYPE, _SUB_IFDS, _DNG_VERSION = 254, 330, 50706  # tags of a TIFF
-_PLANAR_CONFIGURATION, _SEPARATE = 284, 2
 MAX_SCANS = 500  # of a JPEG, as in libjpeg-turbo; each costs a pass over the whole image
 
 _BOXED = ("heic", "avif")
@@ -55,7 +53,7 @@ _PLUGINS: dict[str, Callable[[BytesIO], ImageFile.ImageFile]] = {
     "webp": WebPImagePlugin.WebPImageFile,
     "bmp": BmpImagePlugin.BmpImageFile,
     "gif": GifImagePlugin.GifImageFile,
-    "tiff": TiffImagePlugin.TiffImageFile,
+    "tiff": open_tiff,
     "heic": open_heic,
     "avif": open_avif,
 }
@@ -165,51 +163,28 @@ def _jpeg_pixels_by_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits, sc
 
 
 def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLimits, scale: int = 1) -> Picture:
+    # What HEIC and AVIF say of these is part of the format, whatever the recipe: they are upright, and of 8 bits.
+    exif, depth = ("apply", "full") if kind in _BOXED else (recipe.exif, recipe.depth)
     # Warning filters belong to the process; they can be changed because a process decodes in one thread.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with open_image(data, kind) as image:
             _check_pixels(*image.size, limits)
-            if isinstance(image, TiffImagePlugin.TiffImageFile):
-                _refuse_raw_photo(image)
-                _refuse_planes(image, recipe)
-                _check_pixels(*_tile_size(image), limits)
+            if isinstance(image, TiffFile):
+                check_tiff(image, depth)
+                _check_pixels(*tile_size(image), limits)
             if scale > 1:
                 image.draft(image.mode, (image.width // scale, image.height // scale))
-            exif = "apply" if kind in _BOXED else recipe.exif
             is_color = has_deep_colors(image)
-            is_deep = is_color or image.mode.startswith("I")
-            if is_color and recipe.depth != "full":
+            is_deep = kind not in _BOXED and (is_color or image.mode.startswith("I"))
+            if is_color and depth != "full":
                 with open_image(data, kind) as again:
-                    rgb = to_8_bits(load_deep_colors(image, again), recipe.depth)
+                    rgb = to_8_bits(load_deep_colors(image, again), depth)
                 rgb = _oriented(np.repeat(rgb, 3 // rgb.shape[2], axis=2), image, exif)
             else:
-                rgb = rgb_of(image, exif, recipe.depth)
+                rgb = rgb_of(image, exif, depth)
     _check_pixels(rgb.shape[1], rgb.shape[0], limits)
-    return Picture.whole(rgb, is_dim=is_deep and recipe.depth == "full" and int(rgb.max()) < DIM)
-
-
-def _refuse_raw_photo(image: TiffImagePlugin.TiffImageFile) -> None:
-    """Raise BadImage for a raw photo in TIFF's form (DNG, NEF, ARW): its first picture is a small preview."""
-    tags = image.tag_v2
-    is_preview = tags.get(_NEW_SUBFILE_TYPE, 0) & 1
-    if _DNG_VERSION in tags or (is_preview and _SUB_IFDS in tags):
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, "a raw photo (DNG, NEF, ARW); its preview is not predicted")
-
-
-def _refuse_planes(image: TiffImagePlugin.TiffImageFile, recipe: Recipe) -> None:
-    """Raise BadImage for 16 bits per channel in separate planes, unless Pillow reads their upper 8 bits correctly."""
-    tags = image.tag_v2
-    is_separate = tags.get(_PLANAR_CONFIGURATION) == _SEPARATE and tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1) > 1
-    is_deep = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))) > 8
-    if is_separate and is_deep and (recipe.depth != "full" or image.info.get("compression") == "raw"):
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, "channels of 16 bits in separate planes")
-
-
-def _tile_size(image: TiffImagePlugin.TiffImageFile) -> tuple[int, int]:
-    """Return the size of a TIFF's tiles: a tile is decoded whole, however small the picture in it is."""
-    width, height = (image.tag_v2.get(tag, 1) for tag in (TiffImagePlugin.TILEWIDTH, TiffImagePlugin.TILELENGTH))
-    return int(width), int(height)
+    return Picture.whole(rgb, is_dim=is_deep and depth == "full" and int(rgb.max()) < DIM)
 
 
 def rgb_of(image: Image.Image, exif: str = "apply", depth: str = "full") -> Pixels:
@@ -224,19 +199,21 @@ def _oriented(rgb: Pixels, image: Image.Image, exif: str) -> Pixels:
 
 def _rgb_of(image: Image.Image, depth: str) -> Pixels:
     if image.mode.startswith("I"):
-        return _rgb_of_deep_grey(np.asarray(image), depth)
+        return _rgb_of_deep_grey(np.asarray(image), depth, has_white_zero(image))
     if image.mode == "F":
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, "floating-point pixels have no fixed range")
+        detail = "floating-point pixels have no fixed range; convert it to 8 or 16 bits"
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, detail)
     try:
         return np.array(image.convert("RGB"))
     except ValueError as error:
         raise BadImage(Reason.UNSUPPORTED_FORMAT, str(error)) from error
 
 
-def _rgb_of_deep_grey(grey: np.ndarray[Any, Any], depth: str) -> Pixels:
+def _rgb_of_deep_grey(grey: np.ndarray[Any, Any], depth: str, is_inverted: bool) -> Pixels:
     """Scale 16 bits to 8, because Pillow's convert would clip everything above 255 to white."""
     if grey.dtype.itemsize > 2 and grey.size and (grey.min() < 0 or grey.max() > MAX_SAMPLE):
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, "more than 16 bits per sample")
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "samples below 0 or above 65,535; convert it to 16 bits")
+    grey = MAX_SAMPLE - grey if is_inverted else grey
     return np.repeat(to_8_bits(grey, depth)[:, :, None], 3, axis=2)
 
 

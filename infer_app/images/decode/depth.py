@@ -81,7 +81,8 @@ def load_deep_colors(image: ImageFile.ImageFile, again: ImageFile.ImageFile) -> 
     elif rawmodes <= _LOWER.keys():
         _unpack_by(again, _LOWER)
     else:
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"16 bits as {', '.join(sorted(rawmodes))} need --depth full")
+        detail = "CMYK or premultiplied alpha of 16 bits is read by --depth full only; convert it to RGB"
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, detail)
     image.load()
     again.load()
     samples: Samples = np.asarray(image)[:, :, upper].astype(np.uint16) << 8

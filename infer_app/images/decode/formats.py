@@ -16,7 +16,6 @@ _SIGNATURES = {
     b"II*\0": "tiff",
     b"MM\0*": "tiff",
     b"II+\0": "tiff",  # BigTIFF
-    b"MM\0+": "tiff",
 }
 # What people take for images, so that a rejection names it. The third column is where the signature begins.
 _REFUSED = (
@@ -35,6 +34,7 @@ _REFUSED = (
     ("JPEG XL", b"\xff\x0a", 0),
     ("a DICOM file", b"DICM", 128),
     ("a ZIP archive", b"PK\x03\x04", 0),
+    ("a BigTIFF whose bytes are big-endian", b"MM\0+", 0),
     ("a Git LFS pointer instead of the file", b"version https://git-lfs", 0),
 )
 # Brands of the ISO base media file format, whose files begin with a box `ftyp`: its size, "ftyp", the main brand, four

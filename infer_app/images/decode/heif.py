@@ -5,7 +5,9 @@ Both are optional, and imported when the first such file is opened.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cache
 from io import BytesIO
 from typing import Any
@@ -15,6 +17,8 @@ from PIL import ImageFile, features
 from infer_app.domain import INSTALL_DECODER, Reason
 from infer_app.images.read.bad_image import BadImage
 
+# What libheif says of a file whose pictures are only in a sequence, or are not coded as HEVC.
+_NO_PICTURE = re.compile(r"primary item|'pitm' box references|compression format has not been built in")
 Open = Callable[[BytesIO], ImageFile.ImageFile]
 
 
@@ -56,21 +60,35 @@ class _HeicFile(ImageFile.ImageFile):
         import _pi_heif
 
         assert self.fp is not None
-        # data, threads, convert to 8 bits, BGR, without stride, scale to 16 bits, decoder, without libheif's limits
-        found = _pi_heif.load_file(self.fp.read(), 1, True, False, False, True, "", False)
-        self._picture: Any = next((picture for picture in found if picture is not None and picture.primary), None)
-        if self._picture is None:
-            raise BadImage(Reason.CORRUPT, "no primary picture")
+        with _no_picture_refused():
+            # data, threads, convert to 8 bits, BGR, without stride, scale to 16 bits, decoder, without libheif's limits
+            found = _pi_heif.load_file(self.fp.read(), 1, True, False, False, True, "", False)
+            self._picture: Any = next((picture for picture in found if picture is not None and picture.primary), None)
+            if self._picture is None:
+                raise ValueError("no primary item")
         self._size, self._mode = self._picture.size_mode
 
     def load(self) -> Any:
         if self._picture is not None:
-            data = self._picture.data
+            with _no_picture_refused():
+                data = self._picture.data
             self._size, self._mode = self._picture.size_mode  # may be others than the header's
             self.load_prepare()
             self.frombytes(data, "raw", (self._mode, self._picture.stride))
             self._picture = None
         return super().load()
+
+
+@contextmanager
+def _no_picture_refused() -> Iterator[None]:
+    """Turn libheif's error for a file without a picture that libde265 decodes into a BadImage that says what to do."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        if not _NO_PICTURE.search(str(error)):
+            raise
+        detail = "no primary picture in HEVC, as in an image sequence; save one picture of it as HEIC or JPEG"
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, detail) from error
 
 
 @cache

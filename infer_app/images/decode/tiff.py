@@ -1,0 +1,82 @@
+"""TIFF: open it, and refuse what would not be read correctly."""
+
+from __future__ import annotations
+
+from io import BytesIO
+
+from PIL import TiffImagePlugin
+
+from infer_app.domain import Reason
+from infer_app.images.read.bad_image import BadImage
+
+TiffFile = TiffImagePlugin.TiffImageFile
+
+_NEW_SUBFILE_TYPE, _SUB_IFDS, _DNG_VERSION = 254, 330, 50706
+_PHOTOMETRIC, _WHITE_IS_ZERO = 262, 0
+_PLANAR_CONFIGURATION, _SEPARATE = 284, 2
+# Compressions that Pillow doesn't know, as its errors have them.
+_COMPRESSIONS = {
+    "33003": "JPEG 2000",
+    "33005": "JPEG 2000",
+    "34661": "JBIG",
+    "34712": "JPEG 2000",
+    "34887": "LERC",
+    "50002": "JPEG XL",
+    "52546": "JPEG XL",
+}
+
+
+def open_tiff(file: BytesIO) -> TiffFile:
+    """Open a TIFF. Raises BadImage for a compression or for samples that Pillow doesn't read."""
+    try:
+        image = TiffFile(file)
+    except SyntaxError as error:
+        if str(error) in _COMPRESSIONS:
+            raise _unread_compression(_COMPRESSIONS[str(error)]) from error
+        if "unknown pixel mode" in str(error):
+            detail = "channels or samples of a kind that is not read; convert it to grey or RGB of 8 or 16 bits"
+            raise BadImage(Reason.UNSUPPORTED_FORMAT, detail) from error
+        raise
+    if image.info.get("compression") == "webp":  # Pillow's libtiff is built without it
+        raise _unread_compression("WebP")
+    return image
+
+
+def check_tiff(image: TiffFile, depth: str) -> None:
+    """Raise BadImage for a raw photo, and for planes of which Pillow doesn't read what `depth` needs."""
+    _refuse_raw_photo(image)
+    _refuse_planes(image, depth)
+
+
+def tile_size(image: TiffFile) -> tuple[int, int]:
+    """Return the size of a TIFF's tiles: a tile is decoded whole, however small the picture in it is."""
+    width, height = (image.tag_v2.get(tag, 1) for tag in (TiffImagePlugin.TILEWIDTH, TiffImagePlugin.TILELENGTH))
+    return int(width), int(height)
+
+
+def has_white_zero(image: object) -> bool:
+    """Return whether 0 is white and the largest sample black, which Pillow inverts for 8 bits and not for 16."""
+    return isinstance(image, TiffFile) and image.tag_v2.get(_PHOTOMETRIC) == _WHITE_IS_ZERO
+
+
+def _unread_compression(name: str) -> BadImage:
+    detail = f"a TIFF compressed as {name}; save it uncompressed or with LZW or Deflate"
+    return BadImage(Reason.UNSUPPORTED_FORMAT, detail)
+
+
+def _refuse_raw_photo(image: TiffFile) -> None:
+    """Raise BadImage for a raw photo in TIFF's form (DNG, NEF, ARW): its first picture is a small preview."""
+    tags = image.tag_v2
+    is_preview = tags.get(_NEW_SUBFILE_TYPE, 0) & 1
+    if _DNG_VERSION in tags or (is_preview and _SUB_IFDS in tags):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "a raw photo (DNG, NEF, ARW); its preview is not predicted")
+
+
+def _refuse_planes(image: TiffFile, depth: str) -> None:
+    """Raise BadImage for 16 bits per channel in separate planes, unless Pillow reads their upper 8 bits correctly."""
+    tags = image.tag_v2
+    is_separate = tags.get(_PLANAR_CONFIGURATION) == _SEPARATE and tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1) > 1
+    is_deep = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))) > 8
+    if is_separate and is_deep and (depth != "full" or image.info.get("compression") == "raw"):
+        detail = "channels of 16 bits in separate planes; save it with interleaved channels"
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, detail)
