@@ -52,6 +52,13 @@ def cmyk() -> bytes:
     return encoded(picture().convert("CMYK"), quality=80)
 
 
+def cmyk_without_adobe() -> bytes:
+    """The CMYK one without the marker that says who wrote it, and so that its values are inverted."""
+    data = cmyk()
+    at = data.index(b"\xff\xee")
+    return data[:at] + data[at + 2 + int.from_bytes(data[at + 2 : at + 4], "big") :]
+
+
 def arithmetic() -> bytes:
     """By libjpeg-turbo, which takes the wish from the environment; Pillow can't write it."""
     turbo = load_turbo()

@@ -18,7 +18,7 @@ from infer_app.domain import INSTALL_DECODER, Reason
 from infer_app.images.read.bad_image import BadImage
 
 # What libheif says of a file whose pictures are only in a sequence, or are not coded as HEVC.
-_NO_PICTURE = re.compile(r"primary item|'pitm' box references|compression format has not been built in")
+_NO_PICTURE = re.compile(r"primary item|'pitm' box|compression format has not been built in")
 Open = Callable[[BytesIO], ImageFile.ImageFile]
 
 

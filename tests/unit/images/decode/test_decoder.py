@@ -68,7 +68,15 @@ def test_a_jpeg_has_pillows_pixels(decoder: str, size: tuple[int, int], subsampl
 
 @pytest.mark.parametrize(
     "made",
-    [jpegs.grey, jpegs.cmyk, jpegs.ycck, jpegs.with_restarts, jpegs.non_interleaved, jpegs.arithmetic],
+    [
+        jpegs.grey,
+        jpegs.cmyk,
+        jpegs.cmyk_without_adobe,
+        jpegs.ycck,
+        jpegs.with_restarts,
+        jpegs.non_interleaved,
+        jpegs.arithmetic,
+    ],
 )
 def test_a_jpeg_of_a_rarer_kind_has_pillows_pixels(decoder: str, made: Callable[[], bytes]):
     assert np.array_equal(decoded(made()), by_pillow(made()))
@@ -115,6 +123,10 @@ def test_a_picture_of_any_mode_has_pillows_pixels(mode: str, format: str):
         ("TIFF", "RGB", {"compression": "tiff_lzw"}),
         ("TIFF", "RGB", {"compression": "tiff_adobe_deflate"}),
         ("TIFF", "RGB", {"compression": "jpeg"}),
+        ("TIFF", "RGB", {"compression": "zstd"}),
+        ("TIFF", "RGB", {"compression": "lzma"}),
+        ("TIFF", "L", {"tiffinfo": {262: 0}}),
+        ("TIFF", "1", {"tiffinfo": {262: 0}}),
         ("TIFF", "1", {"compression": "group4"}),
     ],
     ids=str,

@@ -1,9 +1,11 @@
 """16 bits as 8: windows are exact, whatever the format."""
 
 from io import BytesIO
+from typing import Any
 
 import numpy as np
 import pytest
+import tifffile
 from PIL import Image
 
 from infer_app.domain import Reason, Recipe
@@ -15,6 +17,7 @@ from tests.support.rasters import png_of_16_bits, tiff
 from tests.support.refusals import refusal
 
 LIMITS = DecodeLimits(max_pixels=10**6)
+DEPTHS = ["full", "window:0,4095", "window:300,2000", "percentile:0.5,99.5"]
 ALL = np.arange(65536, dtype=np.uint16).reshape(256, 256)
 
 
@@ -26,17 +29,33 @@ def samples(channels: int, most: int = 4095) -> np.ndarray:
     return np.random.default_rng(channels).integers(0, most, (21, 34, channels), dtype=np.uint16, endpoint=True)
 
 
-def colors(values: np.ndarray) -> np.ndarray:
-    return values[:, :, :3] if values.shape[2] >= 3 else values[:, :, :1].repeat(3, axis=2)
-
-
 def as_tiff(values: np.ndarray, **tags: int) -> bytes:
     height, width, channels = values.shape
     return tiff(width, height, 16, channels, values.astype("<u2").tobytes(), **tags)
 
 
-def compressed(values: np.ndarray, compression: str) -> bytes:
-    return encoded(Image.fromarray(values[:, :, 0]), "TIFF", compression=compression)
+def by_tifffile(values: np.ndarray, **options: Any) -> bytes:
+    """Grey for one channel, otherwise colours."""
+    pages = values[..., 0] if values.shape[-1] == 1 else values
+    if options.get("tile") is None:
+        options["rowsperstrip"] = 8
+    buffer = BytesIO()
+    tifffile.imwrite(buffer, pages, **{"photometric": "minisblack" if pages is not values else "rgb"} | options)
+    return buffer.getvalue()
+
+
+def assert_read(data: bytes, values: np.ndarray, depth: str) -> None:
+    """Compare with numpy on the samples."""
+    exact = values[:, :, : 3 if values.shape[2] >= 3 else 1].astype(float)
+    kind, _, limits = depth.partition(":")
+    if kind == "full":
+        expected = np.floor(exact / 256)
+    else:
+        low, high = map(float, limits.split(","))
+        if kind == "percentile":
+            low, high = np.percentile(exact, (low, high))
+        expected = np.clip((exact - low) * 255 / (high - low), 0, 255)
+    assert np.abs(decoded(data, depth).rgb - expected).max() <= (0 if kind == "full" else 0.51)
 
 
 @pytest.mark.parametrize(
@@ -96,35 +115,63 @@ def test_an_image_of_one_value_has_no_percentiles():
 
 
 @pytest.mark.parametrize("channels", [1, 2, 3, 4])
-@pytest.mark.parametrize("depth", ["window:0,4095", "window:300,2000", "percentile:1,99"])
+@pytest.mark.parametrize("depth", DEPTHS)
 def test_a_png_is_read_in_full(channels: int, depth: str):
     values = samples(channels)
-    assert np.array_equal(
-        decoded(png_of_16_bits(values), depth).rgb,
-        colors(to_8_bits(values[:, :, : 1 if values.shape[2] < 3 else 3], depth)),
-    )
+    assert_read(png_of_16_bits(values), values, depth)
 
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
-@pytest.mark.parametrize("depth", ["window:0,4095", "window:300,2000", "percentile:1,99"])
-def test_a_tiff_is_read_in_full(channels: int, depth: str):
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("tile", [None, (16, 32)], ids=["strips", "tiles"])
+@pytest.mark.parametrize("compression", [None, "deflate", "lzma"])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_tiff_is_read_in_full(channels: int, order: str, tile: tuple[int, int] | None, compression: str, depth: str):
     values = samples(channels)
-    assert np.array_equal(
-        decoded(as_tiff(values), depth).rgb, colors(to_8_bits(values[:, :, : 1 if values.shape[2] < 3 else 3], depth))
-    )
+    for predictor in (False, True) if compression else (False,):
+        data = by_tifffile(values, byteorder=order, tile=tile, compression=compression, predictor=predictor)
+        assert_read(data, values, depth)
 
 
-@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate"])
-def test_a_compressed_tiff_is_read_in_full(compression: str):
+@pytest.mark.parametrize("compression", ["tiff_lzw", "tiff_adobe_deflate", "zstd", "lzma", "packbits"])
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_tiff_of_pillows_compressions_is_read_in_full(compression: str, depth: str):
     values = samples(1)
-    expected = to_8_bits(colors(values), "window:0,4095")
-    assert np.array_equal(decoded(compressed(values, compression), "window:0,4095").rgb, expected)
+    assert_read(encoded(Image.fromarray(values[:, :, 0]), "TIFF", compression=compression), values, depth)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+@pytest.mark.parametrize("compression", [None, "deflate"])
+def test_a_tiff_whose_zero_is_white_is_inverted(compression: str | None, depth: str):
+    values = samples(1)
+    data = by_tifffile(65_535 - values, photometric="miniswhite", compression=compression)
+    assert_read(data, values, depth)
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_the_first_page_of_a_tiff_is_read(depth: str):
+    values = samples(3)
+    assert_read(by_tifffile(np.stack([values, values[::-1]])), values, depth)
 
 
 def test_an_oriented_tiff_of_colors_is_upright():
     values = samples(3)
     expected = np.rot90(to_8_bits(values, "window:0,4095"), -1)
     assert np.array_equal(decoded(as_tiff(values, t274=6), "window:0,4095").rgb, expected)
+
+
+@pytest.mark.parametrize("kind", [{"photometric": "separated"}, {"photometric": "rgb", "extrasamples": ["assocalpha"]}])
+@pytest.mark.parametrize("compression", [None, "deflate"])
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_cmyk_and_premultiplied_alpha_are_read_by_full_only(kind: dict[str, object], compression: str, order: str):
+    data = by_tifffile(samples(4), byteorder=order, compression=compression, planarconfig="contig", **kind)
+    assert decoded(data).rgb.shape == (21, 34, 3)
+    for depth in DEPTHS[1:]:
+        refused = refusal(decoded, data, depth)
+        assert (refused.reason, refused.detail) == (
+            Reason.UNSUPPORTED_FORMAT,
+            "CMYK or premultiplied alpha of 16 bits is read by --depth full only; convert it to RGB",
+        )
 
 
 def test_colors_in_separate_planes_are_refused_by_name():

@@ -1,6 +1,7 @@
 """HEIC and AVIF: the source's pixels, upright whatever the orientation, of 8 bits."""
 
 from collections.abc import Callable
+from io import BytesIO
 
 import numpy as np
 import pytest
@@ -9,38 +10,91 @@ from PIL import Image
 from infer_app.domain import Reason, Recipe
 from infer_app.images.decode import heif
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
-from tests.support.heif_files import avif, heic
+from tests.support.heif_files import avif, deep_avif, heic, smooth, with_orientations
 from tests.support.jpegs import exif
 from tests.support.refusals import refusal
 from tests.unit.images.decode.test_decoder import STORED_AS, put
 
 RECIPES = [Recipe("stretch", size=8, exif=exif) for exif in ("apply", "ignore")]
 LIMITS = DecodeLimits(max_pixels=10**6)
+NO_PICTURE = "no primary picture in HEVC, as in an image sequence; save one picture of it as HEIC or JPEG"
+
+
+@pytest.fixture
+def needs_heic() -> None:
+    pytest.importorskip("pi_heif")
+    pytest.importorskip("pillow_heif")
 
 
 @pytest.fixture(params=[heic, avif], ids=["heic", "avif"])
 def make(request: pytest.FixtureRequest) -> Callable[..., bytes]:
-    for package in ("pi_heif", "pillow_heif") if request.param is heic else ("PIL._avif",):
-        pytest.importorskip(package)
+    if request.param is heic:
+        request.getfixturevalue("needs_heic")
+    else:
+        pytest.importorskip("PIL._avif")
     made: Callable[..., bytes] = request.param
     return made
-
-
-def smooth(width: int = 96, height: int = 64) -> Image.Image:
-    """Different in every corner, without detail that an encoder drops."""
-    y, x = np.mgrid[0:height, 0:width]
-    channels = (255 * x / width, 255 * y / height, 120 + 100 * np.sin(x / 9) * np.cos(y / 11))
-    return Image.fromarray(np.stack(channels, axis=-1).astype(np.uint8))
 
 
 def decoded(data: bytes, recipe: Recipe = RECIPES[0]) -> np.ndarray:
     return decode_image(data, recipe, LIMITS).rgb
 
 
+def by_pillow_heif(data: bytes) -> np.ndarray:
+    import pillow_heif
+
+    image = pillow_heif.open_heif(BytesIO(data)).to_pillow()
+    if image.mode == "I;16":  # grey of more than 8 bits, scaled to 16
+        return (np.asarray(image) >> 8)[:, :, None].repeat(3, axis=2)
+    return np.asarray(image.convert("RGB"))
+
+
+def most_different(one: np.ndarray, other: np.ndarray) -> int:
+    return int(np.abs(one.astype(int) - other).max())
+
+
 def psnr(pixels: np.ndarray, source: Image.Image) -> float:
     assert pixels.shape == (source.height, source.width, 3)
-    error = np.mean((pixels.astype(float) - np.asarray(source)) ** 2)
+    error = np.mean((pixels.astype(float) - np.asarray(source.convert("RGB"))) ** 2)
     return float(10 * np.log10(255**2 / error)) if error else 99
+
+
+@pytest.mark.usefixtures("needs_heic")
+@pytest.mark.parametrize("mode", ["L", "RGB", "RGBA"])
+@pytest.mark.parametrize("chroma", [420, 422, 444])
+@pytest.mark.parametrize("bits", [8, 10, 12])
+@pytest.mark.parametrize("size", [(96, 64), (97, 65)], ids=str)
+def test_a_heic_is_as_pillow_heif_decodes_it(size: tuple[int, int], bits: int, chroma: int, mode: str):
+    source = smooth(*size).convert(mode)
+    data = heic(source, bits=bits, chroma=chroma)
+    pixels = decoded(data)
+    assert psnr(pixels, source) > 35
+    assert most_different(pixels, by_pillow_heif(data)) <= 2
+
+
+@pytest.mark.usefixtures("needs_heic")
+@pytest.mark.parametrize("bits", [8, 10])
+@pytest.mark.parametrize("orientation", STORED_AS)
+def test_a_heic_in_tiles_as_phones_write_it_is_one_upright_picture(orientation: int, bits: int):
+    source = smooth(200, 150)
+    data = heic(put(source, orientation), bits=bits, exif=exif(orientation), tile_size=64)
+    assert b"grid" in data
+    assert psnr(decoded(data), source) > 35
+    assert most_different(decoded(data), by_pillow_heif(data)) <= 2
+
+
+@pytest.mark.parametrize("bits", [10, 12])
+def test_an_avif_of_more_than_eight_bits_is_scaled(bits: int):
+    pytest.importorskip("PIL._avif")
+    assert psnr(decoded(deep_avif(bits)), smooth(32, 32)) > 35
+
+
+@pytest.mark.usefixtures("needs_heic")
+@pytest.mark.parametrize("bits", [10, 12])
+def test_white_and_black_are_themselves_whatever_the_bits(bits: int):
+    for mode in ("L", "RGB"):
+        black, white = (decoded(heic(Image.new(mode, (16, 16), color), bits=bits)) for color in ("black", "white"))
+        assert (black.max(), white.min()) == (0, 255)
 
 
 @pytest.mark.parametrize("orientation", STORED_AS)
@@ -50,23 +104,56 @@ def test_the_eight_orientations_give_one_picture(make: Callable[..., bytes], ori
     assert psnr(decoded(data, recipe), smooth()) > 35
 
 
+@pytest.mark.parametrize(("container", "in_exif"), [(6, 1), (6, 6), (6, 3), (1, 6), (4, 4), (5, 5)])
+def test_the_containers_orientation_counts_and_exifs_does_not(make: Callable[..., bytes], container: int, in_exif: int):
+    data = with_orientations(make, put(smooth(), container), container, in_exif)
+    assert psnr(decoded(data), smooth()) > 35
+
+
 @pytest.mark.parametrize("mode", ["L", "RGBA"])
 def test_a_picture_of_another_mode_is_rgb(make: Callable[..., bytes], mode: str):
     image = smooth().convert(mode)
+    assert psnr(decoded(make(image)), image) > 35
+
+
+def test_what_alpha_hides_appears(make: Callable[..., bytes]):
+    image = smooth()
+    image.putalpha(Image.linear_gradient("L").resize(image.size))
     assert psnr(decoded(make(image)), image.convert("RGB")) > 35
 
 
-@pytest.mark.parametrize("bits", [10, 12])
-def test_more_than_eight_bits_are_scaled(make: Callable[..., bytes], bits: int):
-    if make is avif:
-        pytest.skip("Pillow writes AVIF of 8 bits only")
-    assert psnr(decoded(make(smooth(), bits=bits)), smooth()) > 35
-    white = decoded(make(Image.new("RGB", (16, 16), (255, 255, 255)), bits=bits))
-    assert white.min() >= 254
+@pytest.mark.usefixtures("needs_heic")
+def test_depth_is_not_for_heic():
+    data = heic(Image.linear_gradient("L").point(lambda value: value // 20), bits=10)  # darker than 12 of 16 bits
+    for depth in ("full", "window:0,4095", "percentile:1,99"):
+        picture = decode_image(data, Recipe("stretch", size=8, depth=depth), LIMITS)
+        assert not picture.is_dim
+        assert np.array_equal(picture.rgb, decoded(data))
 
 
 def test_of_several_pictures_the_first_is_read(make: Callable[..., bytes]):
     assert psnr(decoded(make(smooth(), smooth().rotate(180))), smooth()) > 35
+
+
+@pytest.mark.usefixtures("needs_heic")
+def test_of_several_pictures_in_a_heic_the_primary_one_is_read():
+    assert psnr(decoded(heic(smooth().rotate(180), smooth(), primary=1)), smooth()) > 35
+
+
+@pytest.mark.usefixtures("needs_heic")
+@pytest.mark.parametrize(
+    ("part", "other"), [(b"pitm", b"free"), (b"hvc1", b"avc1"), (b"hvc1", b"av01"), (b"hvc1", b"what")]
+)
+def test_a_heif_without_a_picture_that_can_be_decoded_says_what_to_do(part: bytes, other: bytes):
+    refused = refusal(decoded, heic(smooth()).replace(part, other))
+    assert (refused.reason, refused.detail) == (Reason.UNSUPPORTED_FORMAT, NO_PICTURE)
+
+
+@pytest.mark.usefixtures("needs_heic")
+def test_an_av1_picture_in_a_file_that_does_not_say_avif_says_what_to_do():
+    pytest.importorskip("PIL._avif")
+    refused = refusal(decoded, avif(smooth()).replace(b"avif", b"mif1"))
+    assert (refused.reason, refused.detail) == (Reason.UNSUPPORTED_FORMAT, NO_PICTURE)
 
 
 def test_the_limit_of_pixels_is_the_headers(make: Callable[..., bytes]):
