@@ -29,6 +29,7 @@ IMAGE_SUFFIXES = (
     ".tiff",
     ".heic",
     ".heif",
+    ".hif",
     ".avif",
 )
 

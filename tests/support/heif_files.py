@@ -1,4 +1,4 @@
-"""HEIC and AVIF files made in code; HEIC only where pillow-heif is installed, which has an encoder."""
+"""HEIC and AVIF files made in code; a test without the encoder or the decoder is skipped."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from io import BytesIO
 
 import numpy as np
+import pytest
 from PIL import Image
 
 from tests.support.jpegs import encoded
@@ -42,8 +43,8 @@ def smooth(width: int = 96, height: int = 64) -> Image.Image:
 
 def heic(first: Image.Image, *others: Image.Image, bits: int = 8, primary: int = 0, **options: object) -> bytes:
     """Pictures of mode L, RGB or RGBA; an orientation in `exif` becomes the container's too."""
-    import pillow_heif
-
+    pytest.importorskip("pi_heif")
+    pillow_heif = pytest.importorskip("pillow_heif")
     file = pillow_heif.HeifFile()
     for image in (first, *others):
         if bits == 8:
@@ -57,12 +58,14 @@ def heic(first: Image.Image, *others: Image.Image, bits: int = 8, primary: int =
 
 
 def avif(first: Image.Image, *others: Image.Image, exif: bytes = b"", quality: int = 95) -> bytes:
+    pytest.importorskip("PIL._avif")
     several = {"save_all": True, "append_images": others} if others else {}
     return encoded(first, "AVIF", quality=quality, subsampling="4:4:4", exif=exif, max_threads=1, **several)
 
 
 def deep_avif(bits: int) -> bytes:
     """smooth(32, 32) in 10 or 12 bits."""
+    pytest.importorskip("PIL._avif")
     return b85decode("".join(_DEEP_AVIF[bits]))
 
 

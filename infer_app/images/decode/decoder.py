@@ -78,7 +78,7 @@ def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
     except MemoryError as error:
         raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the pixels") from error
     except Exception as error:  # decoders raise whatever the damage leads to: KeyError, struct.error, IndexError, …
-        raise BadImage(reason_of(str(error)), f"{type(error).__name__}: {error}"[:300]) from error
+        raise BadImage(reason_of(str(error)), f"{type(error).__name__}: {error}".strip()[:300]) from error
 
 
 @cache

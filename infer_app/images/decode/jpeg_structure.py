@@ -162,9 +162,9 @@ def _checked_frame(marker: int, payload: bytes) -> bytes:
     if len(payload) < 6 or len(payload) != 6 + 3 * payload[5]:
         raise BadImage(Reason.CORRUPT, "frame header of a wrong length")
     if marker not in _DECODABLE:
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"lossless or hierarchical JPEG (frame {marker:02x})")
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"lossless or hierarchical JPEG (frame {marker:02x}); convert it")
     if payload[0] != 8:
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"JPEG of {payload[0]} bits per sample")
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, f"JPEG of {payload[0]} bits per sample; convert it to 8")
     if payload[5] not in (1, 3, 4):
         raise BadImage(Reason.UNSUPPORTED_FORMAT, f"JPEG of {payload[5]} components")
     if payload[1:3] == b"\0\0":

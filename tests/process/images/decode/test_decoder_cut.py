@@ -9,6 +9,7 @@ import tests.support.jpegs as jpegs
 from infer_app.domain import Reason, Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
 from infer_app.images.read.bad_image import BadImage
+from tests.support import heif_files
 from tests.support.jpegs import encoded, picture
 from tests.support.rasters import png_of_16_bits
 
@@ -162,8 +163,21 @@ def test_another_format_cut_anywhere_is_refused_or_has_all_its_pixels(format: st
     data = encoded(picture(), format, **options)
     whole = decoded(data)
     for length in range(len(data)):
-        try:
-            pixels = decoded(data[:length])
-        except BadImage:
-            continue
-        assert np.array_equal(pixels, whole), length
+        assert_refused_or_whole(data[:length], whole)
+
+
+@pytest.mark.parametrize("made", [heif_files.heic, heif_files.avif])
+@pytest.mark.parametrize("options", [{}, {"exif": jpegs.exif(6)}, {"quality": 30}], ids=str)
+def test_a_heic_or_avif_cut_anywhere_is_refused(made: Callable[..., bytes], options: dict[str, object]):
+    data = made(picture(), **options)
+    whole = decoded(data)
+    for length in range(len(data)):
+        assert_refused_or_whole(data[:length], whole)
+
+
+def assert_refused_or_whole(data: bytes, whole: np.ndarray) -> None:
+    try:
+        pixels = decoded(data)
+    except BadImage:
+        return
+    assert np.array_equal(pixels, whole), len(data)

@@ -1,5 +1,7 @@
 """Whatever the bytes: pixels or a BadImage, soon, and in little memory."""
 
+import random
+import re
 import struct
 import time
 import zlib
@@ -18,7 +20,7 @@ import tests.support.jpegs as jpegs
 from infer_app.domain import Reason, Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
-from tests.support.heif_files import avif, heic
+from tests.support.heif_files import avif, deep_avif, heic
 from tests.support.jpegs import encoded, picture
 from tests.support.rasters import claiming, png, png_chunk, tiff
 
@@ -43,10 +45,23 @@ SOUND = {
     "webp-lossless": encoded(picture(), "WEBP", lossless=True),
     "webp-animated": encoded(picture(), "WEBP", save_all=True, append_images=[picture().rotate(180)]),
 }
+BOXED: dict[str, bytes] = {}
 if find_spec("PIL._avif"):
-    SOUND["avif"] = avif(picture())
+    BOXED |= {
+        "avif": avif(picture()),
+        "avif-12-bits": deep_avif(12),
+        "avif-alpha": avif(picture().convert("RGBA"), exif=jpegs.exif(6)),
+        "avif-animated": avif(picture(), picture().rotate(180)),
+    }
 if find_spec("pi_heif") and find_spec("pillow_heif"):
-    SOUND |= {"heic": heic(picture()), "heic-10-bits": heic(picture(), bits=10)}
+    BOXED |= {
+        "heic": heic(picture()),
+        "heic-10-bits": heic(picture(), bits=10),
+        "heic-alpha": heic(picture().convert("RGBA"), exif=jpegs.exif(6)),
+        "heic-tiles": heic(picture(150, 100), tile_size=64),
+        "heic-several": heic(picture(), picture().rotate(180), primary=1),
+    }
+SOUND |= BOXED
 
 
 def ends_well(data: bytes, limits: DecodeLimits = SMALL) -> bool:
@@ -98,6 +113,20 @@ def test_changed_bytes_give_pixels_or_a_bad_image(kind: str, flips: list[tuple[i
     assert ends_well(bytes(data))
 
 
+@pytest.mark.parametrize("kind", BOXED)
+def test_500_damages_of_a_heic_or_avif_give_pixels_or_a_bad_image(kind: str):
+    """Bits flipped, bytes replaced, or cut; mostly in the boxes before the picture, which are what decoders trust."""
+    chance = random.Random(kind)
+    for _ in range(500):
+        data = bytearray(BOXED[kind])
+        for _ in range(chance.randint(1, 5)):
+            at = chance.randrange(min(len(data), 600) if chance.random() < 0.7 else len(data))
+            data[at] = chance.choice([data[at] ^ 1 << chance.randrange(8), 0, 255, chance.randrange(256)])
+        if chance.random() < 0.2:
+            del data[chance.randrange(len(data)) :]
+        assert ends_well(bytes(data)), bytes(data).hex()
+
+
 @pytest.mark.parametrize("kind", ["jpeg", "png", "gif", "bmp", "tiff", "webp"])
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(st.binary(max_size=300), st.integers(2, 60))
@@ -124,6 +153,14 @@ def test_a_flood_of_pixels_is_refused_by_its_header(kind: str):
     data = claiming(kind, 65500, 65500)
     with frugal():
         assert refusal(data) is Reason.TOO_MANY_PIXELS
+
+
+@pytest.mark.parametrize("kind", BOXED)
+def test_a_flood_of_pixels_that_boxes_claim_takes_little_memory(kind: str):
+    claimed = struct.pack(">II", 16_000, 16_000)
+    data = re.sub(rb"(ispe.{4}).{8}", lambda box: box[1] + claimed, BOXED[kind], flags=re.DOTALL)
+    with frugal():
+        assert ends_well(data, LIMITS)
 
 
 def test_a_flood_of_pixels_is_refused_without_turbo_too(monkeypatch: pytest.MonkeyPatch):

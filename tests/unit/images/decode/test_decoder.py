@@ -169,6 +169,14 @@ def test_a_tiff_of_floats_or_of_more_than_sixteen_bits_is_unsupported():
     assert refusal(encoded(Image.new("I", (13, 7), -1), "TIFF")) is Reason.UNSUPPORTED_FORMAT
 
 
+@pytest.mark.parametrize(
+    ("code", "name"), [(34661, "JBIG"), (34712, "JPEG 2000"), (34887, "LERC"), (50001, "WebP"), (50002, "JPEG XL")]
+)
+def test_a_compression_of_a_tiff_that_is_not_read_is_named(code: int, name: str):
+    with pytest.raises(BadImage, match=f"^unsupported_format: a TIFF compressed as {name}; save it "):
+        decoded(tiff(8, 4, 8, 3, bytes(96), t259=code))
+
+
 @pytest.mark.parametrize("orientation", STORED_AS)
 @pytest.mark.parametrize("format", ["PNG", "TIFF", "WEBP"])
 def test_the_eight_orientations_give_one_picture(orientation: int, format: str):
