@@ -17,7 +17,7 @@ from infer_app.domain import DayCounts, DayState, RunReport, precision_name
 from infer_app.locations import shown
 from infer_app.reporting.advice import Before, Change, Situation, Step, changes, steps
 from infer_app.reporting.drift import Drift, MovedLabel, drift, moved_labels
-from infer_app.reporting.run_figures import RunFigures, day_summary_line, run_figures, run_report
+from infer_app.reporting.run_figures import RunFigures, count_nearly_black, day_summary_line, run_figures, run_report
 from infer_app.reporting.timeline import Timeline
 
 NUM_RUNS = 30
@@ -135,7 +135,7 @@ def gather(
         labels_moved=moved is not None and moved.is_notable,
         day_state=day_state,
         gap=gap,
-        nearly_black=speed.nearly_black if speed else 0,
+        nearly_black=count_nearly_black(todays),
     )
     return DayReport(
         date=day.date,

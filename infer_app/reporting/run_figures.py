@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from datetime import date, datetime
 from typing import Any
@@ -64,6 +65,11 @@ def run_report(row: dict[str, Any], counts: DayCounts) -> RunReport:
         "exit_code": 0,
     }
     return judged(RunReport(**(unknown | same | measured | {"date": row["day"], "run_id": row["id"], "day": counts})))
+
+
+def count_nearly_black(rows: Iterable[dict[str, Any]]) -> int:
+    """Add up the images of 16 bits that use at most 12, of a day's runs: each run predicts other images."""
+    return sum(_measured(row).get("nearly_black", 0) for row in rows)
 
 
 def day_summary_line(

@@ -135,6 +135,18 @@ def test_a_later_run_of_a_few_images_leaves_the_figures_of_speed_as_they_were(ma
     assert "Of the run with the most images, begun 2026-11-21 02:30 UTC; 2 runs of the day had images." in page
 
 
+def test_nearly_black_images_are_those_of_all_runs_of_the_day(make_report, write, add_run):
+    write(predicted=scored("cat", *[0.9] * 118))
+    add_run(predicted=100, rejected=0)
+    late = {"selected": 18, "predicted": 18, "rejected": 0}
+    add_run(run_id="late", started_at=datetime(2026, 11, 22), throughput={"nearly_black": 3}, **late)
+    add_run(run_id="later", started_at=datetime(2026, 11, 23), throughput={"nearly_black": 1}, **late)
+    add_run(run_id="failed", started_at=datetime(2026, 11, 24), throughput=None, **late)
+    assert [step.what for step in make_report().steps if "nearly black" in step.what] == [
+        "4 images use at most 12 of 16 bits: nearly black as read; build the model with --depth window:0,4095"
+    ]
+
+
 def test_a_day_of_one_image_has_no_speed(make_report, write, add_run):
     write(predicted=scored("cat", 0.9))
     add_run(selected=1, predicted=1, rejected=0)

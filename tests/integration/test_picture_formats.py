@@ -1,0 +1,95 @@
+"""HEIC, AVIF and 16 bits through the real commands: missing decoders, damaged files, dark pictures."""
+
+import json
+import os
+import random
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from tests.support.heif_files import avif, heic, smooth
+from tests.support.projects import DATE
+from tests.support.rasters import png_of_16_bits
+
+RUN = ("run", "--date", DATE, "--lookback", "0")
+INSTALL = "pip install 'infer_app[heic]'"
+DARK = "images use at most 12 of 16 bits: nearly black as read; build the model with --depth window:0,4095"
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def without_decoders(tmp_path):
+    """What a process is given so that it finds neither pi-heif nor Pillow's AVIF."""
+    folder = tmp_path / "without"
+    folder.mkdir()
+    blocked = "import sys\nsys.modules |= {'_pi_heif': None, 'pi_heif': None, 'PIL._avif': None}\n"
+    (folder / "sitecustomize.py").write_text(blocked)
+    return {"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
+
+
+@pytest.mark.always
+def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project, without_decoders):
+    project.add_photos(20)
+    (project.photos / "a.heic").write_bytes(heic(smooth()))
+    (project.photos / "b.avif").write_bytes(avif(smooth()))
+    project.add("photos")
+    missing = {"avif_decoder_missing": 1, "heic_decoder_missing": 1}
+    report = project.infer_json(*RUN, "--report", **without_decoders)
+    assert report["reasons"] == missing
+    assert report["day"] == {"eligible": 22, "predicted": 20, "rejected": 2, "pending": 0}
+    page = json.loads((project.folder / f"reports/{DATE}-colors.json").read_text())
+    assert any(INSTALL in step["what"] for step in page["steps"])
+    assert all(detail.endswith(INSTALL) for (detail,) in project.rows("SELECT detail FROM infer_rejections"))
+    found = project.infer_json("doctor", **without_decoders)["findings"]
+    told = "AVIF and HEIC images are rejected until their decoder is installed"
+    assert [one["fix"] for one in found if one["found"] == told] == [INSTALL]
+
+    assert project.infer_json(*RUN, **without_decoders)["selected"] == 0  # they are not tried in vain
+    why = project.infer("explain", "--image", "21", **without_decoders)
+    assert "no run tries it again before its decoder is installed" in why
+    assert INSTALL in why
+
+    assert "its decoder is installed now; the next run covers" in project.infer("explain", "--image", "21")
+    assert not any(one["found"] == told for one in project.infer_json("doctor")["findings"])
+    report = project.infer_json(*RUN)
+    assert (report["selected"], report["day"]["predicted"], report["reasons"]) == (2, 22, {})
+
+
+def test_nearly_black_images_are_told_in_the_output_the_json_and_the_report(project):
+    project.add_photos(5)
+    for i, most in enumerate((4095, 4095, 65535)):
+        samples = np.linspace(0, most, 30 * 40 * 3).astype(np.uint16).reshape(30, 40, 3)
+        (project.photos / f"deep-{i}.png").write_bytes(png_of_16_bits(samples))
+    Image.fromarray(samples[:, :, 0] // 16).save(project.photos / "deep.tif")
+    project.add("photos")
+    report = project.infer_json(*RUN, "--report")
+    assert (report["nearly_black"], report["attention"]) == (3, [f"3 {DARK}"])
+    steps = json.loads((project.folder / f"reports/{DATE}-colors.json").read_text())["steps"]
+    assert f"3 {DARK}" in [step["what"] for step in steps]
+    assert f"3 {DARK}" in (project.folder / f"reports/{DATE}-colors.html").read_text()
+
+    (project.photos / "late.png").write_bytes((project.photos / "deep-0.png").read_bytes())
+    project.add("photos")
+    told = project.infer(*RUN, "--report", "--quiet")
+    assert told == f"attention: 1 {DARK}\n".replace("images use", "image uses")
+    assert f"4 {DARK}" in (project.folder / f"reports/{DATE}-colors.html").read_text()
+
+
+def test_damaged_heic_and_avif_files_do_not_end_a_run(project):
+    chance = random.Random(1)
+    sound = [heic(smooth()), heic(smooth(150, 100), tile_size=64), heic(smooth(), bits=10), avif(smooth())]
+    for i in range(200):
+        data = bytearray(sound[i % len(sound)])
+        for _ in range(chance.randint(1, 5)):
+            data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+        suffix = "avif" if i % len(sound) == 3 else "heic"
+        (project.photos / f"{i:03}.{suffix}").write_bytes(data[: chance.choice([None, chance.randrange(len(data))])])
+    project.add_photos(3)
+    report = project.infer_json(*RUN, "--max-rejected", "100%")
+    day = report["day"]
+    assert (day["eligible"], day["pending"], day["predicted"] + day["rejected"]) == (203, 0, 203)
+    assert report["reasons"].keys() <= {"corrupt", "truncated", "unsupported_format", "too_many_pixels", "empty"}
+    assert project.rows("SELECT count(*) FROM infer_predictions WHERE label IN ('red', 'green', 'blue')") == [
+        (day["predicted"],)
+    ]
