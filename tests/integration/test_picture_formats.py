@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from tests.support.heif_files import avif, heic, smooth
-from tests.support.projects import DATE
+from tests.support.projects import DATE, build_model
 from tests.support.rasters import png_of_16_bits
 
 RUN = ("run", "--date", DATE, "--lookback", "0")
@@ -74,6 +74,22 @@ def test_nearly_black_images_are_told_in_the_output_the_json_and_the_report(proj
     told = project.infer(*RUN, "--report", "--quiet")
     assert told == f"attention: 1 {DARK}\n".replace("images use", "image uses")
     assert f"4 {DARK}" in (project.folder / f"reports/{DATE}-colors.html").read_text()
+
+
+def test_a_model_of_a_window_reads_them_and_has_nothing_to_tell(project, built_models):
+    project.use_models(built_models, copied=True)
+    recipe = ("--recipe", "stretch", "--size", "16", "--depth", "window:0,4095")
+    build_model(project.folder, str(built_models.parent / "colors.ts"), "windowed", *recipe)
+    samples = np.zeros((30, 40, 3), np.uint16)
+    samples[:, :, 2] = 4095
+    (project.photos / "blue.png").write_bytes(png_of_16_bits(samples))
+    project.add("photos")
+    report = project.infer_json(*RUN, "--model", "windowed")
+    assert (report["nearly_black"], report["attention"], report["day"]["predicted"]) == (0, [], 1)
+    ((label, score),) = project.rows("SELECT label, score FROM infer_predictions")
+    assert project.infer_json(*RUN, "--model", "colors")["nearly_black"] == 1
+    ((as_read,),) = project.rows("SELECT score FROM infer_predictions ORDER BY score LIMIT 1")
+    assert (label, as_read < score) == ("blue", True)
 
 
 def test_damaged_heic_and_avif_files_do_not_end_a_run(project):

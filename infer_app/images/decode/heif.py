@@ -102,9 +102,9 @@ def _load_heic() -> Open | None:
 
 @cache
 def _load_avif() -> Open | None:
-    if not features.check("avif"):
+    try:
+        from PIL import AvifImagePlugin, _avif  # noqa: F401
+    except ImportError:
         return None
-    from PIL import AvifImagePlugin
-
     AvifImagePlugin.DEFAULT_MAX_THREADS = 1
     return AvifImagePlugin.AvifImageFile
