@@ -150,8 +150,9 @@ READ: dict[str, Callable[[], bool]] = {
         is_filled(encoded(plain("RGBA", (*COLOR, 0)), "PNG"), COLOR)
         and is_filled(encoded(plain(), "PNG", transparency=COLOR), COLOR)
     ),
-    "premultiplied alpha: TIFF or HEIC": lambda: is_filled(
-        tiff(8, 4, 8, 4, bytes([100, 50, 25, 128] * 32), t338=1), COLOR, tolerance=1
+    "premultiplied alpha: TIFF or HEIC": lambda: (
+        is_filled(tiff(8, 4, 8, 4, bytes([100, 50, 25, 128] * 32), t338=1), COLOR, tolerance=1)
+        and is_near(heif_files.heic(plain("RGBA", (*COLOR, 128)).convert("RGBa")))
     ),
     "CMYK: JPEG or TIFF": lambda: (
         is_filled(encoded(plain("CMYK", (0, 255, 255, 0))), (255, 0, 0))
@@ -186,7 +187,7 @@ READ: dict[str, Callable[[], bool]] = {
         for made in (heif_files.heic, heif_files.avif)
         for recipe in (WHOLE, IGNORE)
     ),
-    "HEIC with several pictures, or with a sequence beside its picture": lambda: (
+    "HEIC with several pictures": lambda: (
         is_near(heif_files.heic(plain(), plain(color=(0, 0, 255))))
         and is_near(heif_files.heic(plain(color=(0, 0, 255)), plain(), primary=1))
     ),
