@@ -41,7 +41,7 @@ class Lane:
 
     def _load(self, path: Path) -> torch.Tensor:
         image = read_image(str(path), self._read_limits)
-        row = torch.empty((self._recipe.size, self._recipe.size, 3), dtype=torch.uint8)
+        row = torch.empty(self._recipe.size.shape, dtype=torch.uint8)
         if self._cache is not None and self._cache.get(image.facts.sha256, row.numpy()):
             return row
         self.num_decoded += 1

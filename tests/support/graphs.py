@@ -59,6 +59,22 @@ def save_onnx(
     return path
 
 
+def save_tiles(path: Path, height: int, width: int) -> Path:
+    """Save a network that gives the mean of each channel in 3 rows of 4 tiles of a picture of this size, (n, 36)."""
+    import onnx
+    from onnx import TensorProto, helper
+
+    tile = [height // 3, width // 4]
+    nodes = [helper.make_node("AveragePool", ["image"], ["tiles"], kernel_shape=tile, strides=tile)]
+    nodes.append(helper.make_node("Flatten", ["tiles"], ["row"]))
+    image = helper.make_tensor_value_info("image", TensorProto.FLOAT, ["n", 3, height, width])
+    row = helper.make_tensor_value_info("row", TensorProto.FLOAT, ["n", 36])
+    graph = helper.make_graph(nodes, "tiles", [image], [row])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save_model(model, str(path))
+    return path
+
+
 def save_ir(path: Path, onnx_file: Path, info: Mapping[str, str] | None = None) -> Path:
     """Save an ONNX file's network as an IR with these entries of Model API."""
     import openvino

@@ -42,6 +42,13 @@ class ChannelMeans(nn.Module):
         return 8.0 * pixels.mean((2, 3))
 
 
+class Tiles(nn.Module):
+    """(n, 36): the mean of each channel in 3 rows of 4 tiles, which shows where in a picture each colour is."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return torch.nn.functional.adaptive_avg_pool2d(pixels, (3, 4)).flatten(1)
+
+
 class NotANumberForWhite(nn.Module):
     """NaN for an image that is all white, the channel means of any other."""
 
@@ -102,11 +109,13 @@ class NoSuchOperator(nn.Module):
         return torch.special.i1(x).mean((2, 3))
 
 
-def traced(module: nn.Module, batch: int = 2, *, train: bool = False) -> torch.jit.ScriptModule:
+def traced(
+    module: nn.Module, batch: int = 2, *, train: bool = False, shape: tuple[int, int] = (SIZE, SIZE)
+) -> torch.jit.ScriptModule:
     module.train(train)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore", torch.jit.TracerWarning)  # BatchNorm in training mode looks at the batch
-        return torch.jit.trace(module, torch.rand(batch, 3, SIZE, SIZE), check_trace=False)
+        return torch.jit.trace(module, torch.rand(batch, 3, *shape), check_trace=False)
 
 
 def save(module: nn.Module, path: Path) -> Path:

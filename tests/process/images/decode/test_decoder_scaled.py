@@ -22,6 +22,10 @@ from tests.unit.images.decode.test_decoder import STORED_AS, put
 
 CROP_RESIZE = Recipe("crop-resize", size=224, crop=0.875, decode="scaled")
 RESIZE_CROP = Recipe("resize-crop", size=224, resize=256, interpolation="bilinear", decode="scaled")
+WIDE = [
+    Recipe("resize-crop", "320x200", resize="365x228", channels="bgr", crop_rounding="down", decode="scaled"),
+    Recipe("stretch", "320x200", resize="365x228", interpolation="bilinear", crop_rounding="down", decode="scaled"),
+]
 LIMITS = DecodeLimits(max_pixels=10**8)
 TINY = {1: Recipe("stretch", size=8), 8: Recipe("stretch", size=1, decode="scaled")}  # of pictures of 24x16 pixels
 TINY |= {4: Recipe("stretch", size=2, decode="scaled"), 2: Recipe("stretch", size=4, decode="scaled")}
@@ -93,6 +97,18 @@ def test_a_size_that_does_not_divide_moves_nothing(decoder: str, size: tuple[int
     shrunk, whole = decode_image(data, recipe, LIMITS), decode_image(data, Recipe("stretch", 224), LIMITS)
     assert shrunk.scale == 2
     pixels = transform(shrunk, recipe).numpy()
+    assert levels(pixels, reference_transform(shrunk, recipe)).max() <= 2
+    assert levels(pixels, transform(whole, recipe).numpy()).mean() < 1
+
+
+@pytest.mark.parametrize("size", [(2449, 1637), (1731, 1325)], ids=str)
+@pytest.mark.parametrize("recipe", WIDE, ids=lambda recipe: recipe.kind)
+def test_a_rectangle_is_made_of_a_shrunk_picture_as_of_the_whole(decoder: str, size: tuple[int, int], recipe: Recipe):
+    data = encoded(photo().resize((400, 300)).resize(size, Image.Resampling.BICUBIC), quality=90)
+    shrunk, whole = decode_image(data, recipe, LIMITS), decode_image(data, Recipe("stretch", 224), LIMITS)
+    assert shrunk.scale == 2
+    pixels = transform(shrunk, recipe).numpy()
+    assert pixels.shape == (200, 320, 3)
     assert levels(pixels, reference_transform(shrunk, recipe)).max() <= 2
     assert levels(pixels, transform(whole, recipe).numpy()).mean() < 1
 

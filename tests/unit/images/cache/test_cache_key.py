@@ -51,6 +51,11 @@ def test_equal_keys_have_one_id():
     assert CacheKey.of(Recipe("stretch", 8), 10) == CacheKey.of(Recipe("stretch", 8), 10)
 
 
+def test_the_key_of_a_square_is_the_one_it_was_when_a_size_was_a_number():
+    key = CacheKey(Recipe("resize-crop", 224, resize=256, interpolation="bilinear"), 64_000_000, made_by="Pillow 13")
+    assert key.recipe_id == "f74612302c8825b9"
+
+
 def test_the_makers_are_named_with_their_versions():
     named = makers()
     assert "Pillow" in named

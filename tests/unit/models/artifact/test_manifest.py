@@ -3,11 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.domain import Recipe
+from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.manifest import Manifest, format_labels, model_id, parse_labels
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from tests.support.networks import built
+
+
+OLD_ID = "65cc986f7f375452"  # as the program computed it when a size was a number
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +29,17 @@ def test_json_round_trip_changes_nothing(manifest):
 def test_json_is_for_people_too(manifest):
     lines = manifest.to_json().splitlines()
     assert lines[:2] == ["{", '  "name": "colours",']
+
+
+def test_a_manifest_that_was_written_before_rectangles_keeps_its_id(manifest):
+    recipe = {"kind": "resize-crop", "size": 224, "resize": 256, "crop": None, "interpolation": "bilinear"}
+    recipe |= {"exif": "apply", "decode": "exact"}
+    digests = manifest.files | {"labels.txt": "aa"}
+    old = {"recipe": recipe, "files": digests, "source_sha256": "source", "model_id": OLD_ID}
+    old |= {"mean": [0.0, 0.0, 0.0], "std": [1.0, 1.0, 1.0]}
+    read = Manifest.from_json(changed(manifest, **old), "here")
+    assert (read.recipe.size, read.recipe.resize) == (Size(224, 224), Size(256, 256))
+    assert json.loads(read.to_json())["recipe"] == recipe
 
 
 def test_a_missing_field_is_named(manifest):
