@@ -1,0 +1,54 @@
+"""From a source of each kind to predictions by three commands, without a word about preprocessing."""
+
+import os
+
+import pytest
+
+from tests.support.graphs import save_onnx
+from tests.support.library_networks import SITE, import_library, save_hugging_face, save_timm, save_weights
+from tests.support.projects import DATE, Project
+
+pytestmark = pytest.mark.slow
+BLOCKED = "import sys\nfor name in ('timm', 'torchvision', 'transformers'):\n    sys.modules[name] = None\n"
+
+
+def hugging_face(folder):
+    save_hugging_face(folder / "net", size={"height": 32, "width": 32})
+    return ["net"]
+
+
+def timm_folder(folder):
+    save_timm(folder / "net", "test_resnet", input_size=(3, 64, 64), crop_mode="squash", crop_pct=0.9)
+    return ["net"]
+
+
+def timm_name(folder):
+    save_weights(folder / "weights.pt", import_library("timm").create_model("test_resnet", num_classes=5))
+    return ["timm:test_resnet", "--weights", "weights.pt"]
+
+
+def torchvision_name(folder):
+    network = import_library("torchvision.models").resnet18(num_classes=5)
+    save_weights(folder / "weights.pt", network)
+    return ["torchvision:resnet18", "--weights", "weights.pt"]
+
+
+def onnx_file(folder):
+    save_onnx(folder / "net.onnx", props={"names": "{0: 'red', 1: 'green', 2: 'blue'}"})
+    return ["net.onnx"]
+
+
+@pytest.mark.parametrize("make", [hugging_face, timm_folder, timm_name, torchvision_name, onnx_file])
+def test_a_source_predicts_as_its_own_library_does(tmp_path, make):
+    project = Project(tmp_path / "project")
+    project.init()
+    project.add_photos(24)
+    with_libraries = {"PYTHONPATH": os.pathsep.join([str(SITE), os.environ.get("PYTHONPATH", "")])}
+    project.infer("model", "build", *make(project.folder), "--name", "net", "--no-tune", **with_libraries)
+    assert "taken from" in project.errors
+    checked = project.infer_json("model", "check", "net", "--images", "photos", **with_libraries)
+    assert (checked["num_compared"], checked["agreement"]) == (24, 1.0)
+    (project.folder / "blocked").mkdir()
+    (project.folder / "blocked" / "sitecustomize.py").write_text(BLOCKED)
+    day = project.infer_json("run", "--date", DATE, "--lookback", "0", PYTHONPATH="blocked")  # runs need no library
+    assert (day["predicted"], day["day"]["pending"]) == (24, 0)
