@@ -9,7 +9,6 @@ from infer_app.models.artifact.manifest import Manifest, format_labels, model_id
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from tests.support.networks import built
 
-
 OLD_ID = "65cc986f7f375452"  # as the program computed it when a size was a number
 
 
