@@ -89,6 +89,9 @@ def _unsupported(info: Mapping[str, str]) -> list[Unsupported]:
             "--channels bgr for one of Geti or OTX, whose pictures are RGB before they are reversed"
         )
         found.append(Unsupported(what, hint, frozenset({"channels", "preprocess"})))
+    if info.get("intensity_mode"):
+        what = f"the file's intensity_mode is {info['intensity_mode']}, which changes the scale of its mean and std"
+        found.append(Unsupported(what, "give --mean and --std for pixels of 0 to 1", frozenset({"mean", "std"})))
     if is_on(info, "embedded_processing"):
         what = "the network resizes and normalises by itself (embedded_processing)"
         found.append(Unsupported(what, "export it without embedded processing: its input must be the network's own"))

@@ -44,6 +44,7 @@ def test_several_labels_of_an_image_are_sigmoid():
         ({"reverse_input_channels": "YES"}, "reverse_input_channels", {"channels": "rgb"}),
         ({"resize_type": "fit_to_window_letterbox"}, "pads pictures", {"recipe": "stretch"}),
         ({"resize_type": "standard", "interpolation_type": "AREA"}, "type is AREA", {"interpolation": "bicubic"}),
+        ({"intensity_mode": "scale_to_unit"}, "intensity_mode", {"mean": "0,0,0"}),
         ({"hierarchical": "True"}, "hierarchical", {"output": "raw"}),
     ],
 )
