@@ -58,6 +58,7 @@ def test_costs_leave_out_what_costs_nothing():
     waiting = replace(REPORT, waits={"select": 0.0, "read": 3.2, "write": 0.004})
     assert "model 14.10; waiting: read 3.20; limit 16 images/s" in stage_costs(waiting)
     few = judged(replace(REPORT, selected=6))
+    assert judged(replace(REPORT, share_of_limit=11.9)).share_of_limit is None  # a burst at the end of a short run
     assert stage_costs(few) == "CPU ms per image: read 0.10, decode 1.70, model 14.10"
 
 

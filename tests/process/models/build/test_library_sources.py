@@ -58,7 +58,7 @@ def timm_name(folder):
         pytest.param(timm_folder(crop_mode="center", crop_pct=0.95, interpolation="bicubic"), id="timm-center"),
         pytest.param(timm_folder(crop_mode="squash", crop_pct=1.0, interpolation="bilinear"), id="timm-squash"),
         pytest.param(timm_folder(crop_mode="squash", crop_pct=0.9), id="timm-squash-crop"),
-        pytest.param(timm_folder(input_size=(3, 64, 96), crop_mode="center", interpolation="bicubic"), id="timm-rectangle"),
+        pytest.param(timm_folder(input_size=(3, 64, 96), interpolation="bicubic"), id="timm-rectangle"),
         pytest.param(timm_folder(input_size=(3, 96, 64), crop_mode="squash", crop_pct=0.9), id="timm-squash-rectangle"),
         pytest.param(timm_name, id="timm-name"),
         pytest.param(torchvision_weights("mobilenet_v3_small"), id="torchvision"),
