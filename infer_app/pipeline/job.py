@@ -166,8 +166,8 @@ def _run_model(loaded: LoadedSettings, artifact: Artifact, plan: ExecutionPlan) 
 def _runs_unasked(loaded: LoadedSettings, artifact: Artifact) -> bool:
     """Return whether a plain run takes this version while none of its name is in use; others are only tried."""
     is_flag = "flag" in (loaded.origins.get("run.model"), loaded.origins.get("run.models"))
-    oldest = versions_of(loaded.models_folder, artifact.manifest.name)[-1]
-    return oldest.folder == artifact.folder or (bool(loaded.model_names) and not is_flag)
+    newest = versions_of(loaded.models_folder, artifact.manifest.name)[0]
+    return newest.folder == artifact.folder or (bool(loaded.model_names) and not is_flag)
 
 
 def _open_cache(loaded: LoadedSettings, size: Size) -> CacheSpec | None:
@@ -244,7 +244,7 @@ def _log_choice(loaded: LoadedSettings, artifact: Artifact, wanted: str, in_use:
     this = short_name(name, model_id)
     others = len(versions_of(loaded.models_folder, name)) > 1
     if name not in in_use and wanted == name and others:
-        log.info("no version of %s is in use yet: the oldest, %s, is taken", name, this)
+        log.info("no version of %s is in use yet: the newest, %s, is taken", name, this)
     elif in_use.get(name, model_id) != model_id:
         using = short_name(name, in_use[name])
         log.info("%s is tried, %s stays in use; to switch: `infer model use %s`", this, using, this)

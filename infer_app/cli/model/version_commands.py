@@ -75,7 +75,7 @@ class RunAfterBuild:
     def of(cls, artifact: Artifact, config: Path | None) -> RunAfterBuild:
         name, folder = artifact.manifest.name, artifact.folder.parent.parent
         ids = [one.manifest.model_id for one in versions_of(folder, name)]
-        model_id = known_in_use(config).get(name, ids[-1])
+        model_id = known_in_use(config).get(name, ids[0])
         set_models = load_settings(config).model_names if has_project(config) else ()
         return cls(artifact, model_id, model_id in ids, set_models, config)
 
@@ -125,11 +125,11 @@ def list_models(as_json: bool, config: Path | None) -> None:
         return
     if not found:
         print(f"no models in {folder}: make one with `infer model build SOURCE --name NAME`")
-    oldest = {manifest.name: manifest.model_id for manifest in found}  # the last of a name
+    newest = {manifest.name: manifest.model_id for manifest in reversed(found)}  # the first of a name
     cells = []
     for manifest in found:
         known = by_version.get((manifest.name, manifest.model_id))
-        runs_first = manifest.name not in names_in_use and oldest[manifest.name] == manifest.model_id
+        runs_first = manifest.name not in names_in_use and newest[manifest.name] == manifest.model_id
         use = "from its first run on" if runs_first else _use_as_text(known)
         built = (f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}", ", ".join(_precisions(manifest)))
         count = f"{counts.get(manifest.model_id, 0):,}"
@@ -200,7 +200,7 @@ def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], force: b
     name, model_id = folder.parent.name, folder.name
     versions = [one.manifest.model_id for one in versions_of(folder.parent.parent, name)]
     in_use = next((one.model_id for one in recorded if one.name == name and one.in_use_since), None)
-    taken = in_use or (versions[-1] if versions else None)
+    taken = in_use or (versions[0] if versions else None)
     if taken != model_id:
         return
     this, others = short_name(name, model_id), [one for one in versions if one != model_id]

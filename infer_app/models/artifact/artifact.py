@@ -123,7 +123,7 @@ def open_artifact(folder: Path) -> Artifact:
 
 
 def find_artifact(models_folder: Path, wanted: str, in_use: Mapping[str, str] | None = None) -> Artifact:
-    """Return the model that NAME, NAME@ID or ID names; NAME means the version in use, or the oldest if none is.
+    """Return the model that NAME, NAME@ID or ID names; NAME means the version in use, or the newest if none is.
 
     `in_use` has the id of the version in use by name. Raises ModelError that lists the names that exist.
     """
@@ -139,7 +139,7 @@ def find_artifact(models_folder: Path, wanted: str, in_use: Mapping[str, str] | 
         if (name, model_id) not in found:
             raise _not_there(models_folder, name, model_id, found)
         return open_artifact(models_folder / name / model_id)
-    return _undamaged(*_scan_versions(models_folder / name))[-1]
+    return _undamaged(*_scan_versions(models_folder / name))[0]
 
 
 def versions_of(models_folder: Path, name: str) -> list[Artifact]:

@@ -51,19 +51,19 @@ def said_of(artifact):
     return list(RunAfterBuild.of(artifact, None).lines())
 
 
-def test_without_a_project_the_oldest_is_run_next(versions):
+def test_without_a_project_the_newest_is_run_next(versions):
     older, newer = versions
-    assert find_model("colours", None).folder == older.folder
-    assert said_of(older) == ["the next run of colours takes this version"]
-    assert said_of(newer)[0] == f"the next run of colours still takes {short(older)}; the new version is not in use yet"
-    assert said_of(newer)[-1] == f"use it:  infer model use {short(newer)}"
+    assert find_model("colours", None).folder == newer.folder
+    assert said_of(newer) == ["the next run of colours takes this version"]
+    assert said_of(older)[0] == f"the next run of colours still takes {short(newer)}; the new version is not in use yet"
+    assert said_of(older)[-1] == f"use it:  infer model use {short(older)}"
     for act in (lambda: use("colours", False, None), lambda: put_in_use(newer, None)):
         with pytest.raises(UsageError, match="no infer.toml"):
             act()
     with pytest.raises(UsageError, match="is the version in use"):
-        remove(short(older), False, False, None)
-    remove(short(newer), False, False, None)
-    assert not newer.folder.exists()
+        remove(short(newer), False, False, None)
+    remove(short(older), False, False, None)
+    assert not older.folder.exists()
 
 
 @pytest.mark.usefixtures("in_project")
@@ -118,9 +118,9 @@ def test_a_version_that_runs_is_not_removed(versions, database):
 
 @pytest.mark.usefixtures("versions", "in_project")
 def test_a_version_that_is_only_tried_is_not_put_in_use(versions, database):
-    _, newer = versions
-    run(database, newer, may_be_put_in_use=False)
-    assert said_of(newer)[0].endswith("the new version is not in use yet")
+    older, _ = versions
+    run(database, older, may_be_put_in_use=False)
+    assert said_of(older)[0].endswith("the new version is not in use yet")
 
 
 def test_what_the_settings_name_is_told(versions, in_project, capsys):
@@ -136,9 +136,9 @@ def test_what_the_settings_name_is_told(versions, in_project, capsys):
 
 
 def test_a_database_that_is_away_hides_what_is_in_use_and_changes_nothing(versions, in_project, capsys):
-    older, newer = versions
+    _, newer = versions
     in_project('[database]\nurl = "sqlite:///not/there.db"\n[source]\ntable = "photos"\n')
-    assert find_model("colours", None).folder == older.folder
+    assert find_model("colours", None).folder == newer.folder
     assert [one["in_use"] for one in listed(capsys)] == [False, False]
     with pytest.raises(DatabaseUnavailable):
         use("colours", False, None)

@@ -96,10 +96,10 @@ def found(tmp_path, wanted, in_use=None):
     return find_artifact(tmp_path / "models", wanted, in_use).manifest.model_id
 
 
-def test_a_name_means_the_version_in_use_else_the_oldest(tmp_path, two_versions):
+def test_a_name_means_the_version_in_use_else_the_newest(tmp_path, two_versions):
     older, newer = two_versions
-    assert found(tmp_path, "colours") == older
-    assert found(tmp_path, "colours", {"colours": newer, "other": older}) == newer
+    assert found(tmp_path, "colours") == newer
+    assert found(tmp_path, "colours", {"colours": older, "other": newer}) == older
     assert find_newest(tmp_path / "models", "colours").manifest.model_id == newer
 
 
