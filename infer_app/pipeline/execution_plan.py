@@ -175,7 +175,8 @@ def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[
             continue
         if other in tuning.speeds and variant in tuning.speeds:
             kept = details.get("calibration", {}).get("label_agreement")
-            judge = f"`infer model judge {shlex.quote(artifact.manifest.name)}` compares it on your images"
+            command = f"`infer model judge {shlex.quote(artifact.manifest.name)} --date DATE`"
+            judge = f"{command} compares it on the images of a day"
             what = f"kept {kept:.1%} of the labels where it was compared" if kept else judge
             precision = precision_name(other)
             yield Alternative(

@@ -177,10 +177,12 @@ def _resize(options: BuildOptions) -> Size | None:
 
 
 def _taken_by_default(request: BuildRequest, stated: Collection[str]) -> list[str]:
-    """Return what neither the user nor the source says of the preprocessing, where a wrong guess gives no error."""
+    """Return what neither the user nor the source says, where a wrong guess gives no error."""
     needed = ["recipe"] if request.preprocess is None else []
     needed += ["mean", "std"] if request.input != "uint8-nhwc" else []
-    return [name for name in needed if name not in stated]
+    missing = [name for name in needed if name not in stated]
+    is_numbered = request.output.kind == "classification" and "labels" not in stated
+    return [*missing, "labels (numbers)"] if is_numbered else missing
 
 
 def _compare_hint(by_default: Sequence[str], name: str) -> str:
@@ -226,9 +228,10 @@ def _in_order(values: tuple[float, float, float], channels: str) -> tuple[float,
 
 def _parse_three(flag: str, text: str) -> tuple[float, float, float]:
     try:
-        first, second, third = (float(part) for part in text.split(","))
+        numbers = [float(part) for part in text.split(",")]
+        first, second, third = numbers * 3 if len(numbers) == 1 else numbers
     except ValueError:
-        raise UsageError(f"{flag} {text!r} is not three numbers", "for example 0.485,0.456,0.406") from None
+        raise UsageError(f"{flag} {text!r} is not one number or three", "for example 0.485,0.456,0.406") from None
     return first, second, third
 
 

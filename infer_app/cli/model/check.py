@@ -12,12 +12,13 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from infer_app.cli.model.model import find_model, print_progress
-from infer_app.cli.model.own_pipeline import Answer, own_pipeline
+from infer_app.cli.model.own_pipeline import RECIPE_UNCHECKED, Answer, own_pipeline
 from infer_app.cli.terminal.options import CheckOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
 from infer_app.domain import Broken, ChunkResult, ImageRef, Prediction
 from infer_app.errors import UsageError
+from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.build.callables import resolve_callable
 from infer_app.models.verification.function_check import CheckReport, TimedBlock, compare_answers
@@ -57,9 +58,11 @@ def check(options: CheckOptions) -> None:
         raise UsageError(
             f"{options.name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only"
         )
-    print_progress(f"compared with {described}")
+    print_progress(f"comparing {short_name(artifact.manifest.name, artifact.manifest.model_id)} with {described}")
     report = _compare(loaded, artifact, theirs, paths, folder.resolve())
-    print(json.dumps(report.to_json())) if options.as_json else _print_check(report)
+    print(json.dumps(report.to_json())) if options.as_json else _print_check(report, described)
+    if report.agreement is None:
+        raise UsageError("nothing could be compared", "at least one image needs an answer of both")
 
 
 def _compare(
@@ -135,27 +138,30 @@ def _their_answer(function: Answer, path: Path) -> tuple[str, object]:
             return str(path), error
 
 
-def _print_check(report: CheckReport) -> None:
-    """Print the worst images first and the agreement last."""
+def _print_check(report: CheckReport, described: str) -> None:
+    """Print the worst images first and the agreement last; `described` says what the model was compared with."""
     if report.disagreements:
         cells = [(Path(one.path).name, one.theirs, one.ours, f"{one.our_score:.3f}") for one in report.disagreements]
         show_table(("image", "yours", "ours", "our score"), cells[:WORST_SHOWN], "where we disagree, the surest first")
-    for kind, failures in (("your function failed on", report.their_failures), ("we reject", report.our_rejections)):
+    for kind, failures in (("the other side failed on", report.their_failures), ("we reject", report.our_rejections)):
         for failure in failures[:WORST_SHOWN]:
             print(f"{kind} {printable(failure.path)}: {printable(failure.reason)}")
         if len(failures) > WORST_SHOWN:
             print(f"… and {len(failures) - WORST_SHOWN:,} more")
     print(_speed(report))
     if report.agreement is None:
-        print("nothing could be compared")
         return
     same = report.num_compared - len(report.disagreements)
     print(f"same answer on {same:,} of {counted(report.num_compared, 'image')} ({100 * report.agreement:.1f} %)")
     if report.agreement < SUSPICIOUS:
         print(
-            "so low an agreement means that the recipe differs (size, crop, interpolation, channels, mean, std) or the "
-            "order of the labels"
+            "that is low: the recipe differs (size, crop, interpolation, channels, mean, std), or the order of the "
+            "labels"
         )
+    if report.num_labels == 1 and report.num_compared > 1:
+        print("the model gives all of these images the same label, so this says little")
+    if described.endswith(RECIPE_UNCHECKED):
+        print(RECIPE_UNCHECKED)
 
 
 def _speed(report: CheckReport) -> str:

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, ImageOps
+from PIL import Image
 
+from infer_app.domain import Recipe
+from infer_app.images.decode.decoder import open_image, rgb_of
+from infer_app.images.decode.formats import sniff
+from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.build.model_source import LibrarySource, find_source
@@ -16,6 +20,7 @@ from infer_app.models.runtimes.source_kinds import load_source
 from infer_app.models.runtimes.torchscript import run_source
 
 Answer = Callable[[Path], object]
+RECIPE_UNCHECKED = "this does not check the recipe, which --against package.module:function does"
 
 
 def own_pipeline(artifact: Artifact) -> tuple[Answer, str]:
@@ -30,9 +35,7 @@ def own_pipeline(artifact: Artifact) -> tuple[Answer, str]:
         source = find_source(manifest.source, None if manifest.weights is None else Path(manifest.weights))
         if isinstance(source, LibrarySource):
             return _library_pipeline(artifact, source), f"the transforms and the network of {manifest.source}"
-    return _recipe_pipeline(
-        artifact
-    ), "Pillow by the same recipe and the network in fp32: this does not check the recipe"
+    return _recipe_pipeline(artifact), f"Pillow by the same recipe and the network in fp32: {RECIPE_UNCHECKED}"
 
 
 def is_of_library(source: str) -> bool:
@@ -43,11 +46,11 @@ def is_of_library(source: str) -> bool:
 def _library_pipeline(artifact: Artifact, source: LibrarySource) -> Answer:
     module = load_source(artifact) if source.network.onnx else source.make_module()
     prepare = source.network.make_transform()
-    exif = artifact.manifest.recipe.exif
+    recipe = artifact.manifest.recipe
 
     @torch.inference_mode()
     def answer(path: Path) -> object:
-        return module(prepare(_open(path, exif))[None])[0]
+        return module(prepare(Image.fromarray(_open(path, recipe)))[None])[0]
 
     return answer
 
@@ -57,7 +60,7 @@ def _recipe_pipeline(artifact: Artifact) -> Answer:
     module = load_source(artifact)
 
     def answer(path: Path) -> object:
-        rgb = np.array(_open(path, manifest.recipe.exif))
+        rgb = _open(path, manifest.recipe)
         if preprocess is None:
             pixels = torch.from_numpy(reference_transform(rgb, manifest.recipe))
         else:
@@ -67,7 +70,10 @@ def _recipe_pipeline(artifact: Artifact) -> Answer:
     return answer
 
 
-def _open(path: Path, exif: str) -> Image.Image:
-    with Image.open(path) as image:
-        upright = ImageOps.exif_transpose(image) if exif == "apply" else image
-        return upright.convert("RGB")
+def _open(path: Path, recipe: Recipe) -> np.ndarray:
+    """Decode a file by Pillow. Raises ValueError for one that can't be read."""
+    data = path.read_bytes()
+    try:
+        return rgb_of(open_image(data, sniff(data)), recipe.exif, recipe.depth)
+    except BadImage as bad:
+        raise ValueError(f"{bad.reason}: {bad.detail}") from bad

@@ -29,8 +29,6 @@ from infer_app.models.sources.torchvision_network import open_torchvision
 from infer_app.models.sources.ultralytics import torchscript_config, ultralytics_facts
 from infer_app.models.sources.weights import load_weights, read_weights
 
-_WRITE_FUNCTION = "write a function that returns the torch module: docs/how-to/coming-from.md"
-
 
 @dataclass(frozen=True)
 class SourceFiles:
@@ -166,7 +164,8 @@ class LibrarySource:
 def _find_in_folder(folder: Path) -> ModelSource:
     if not (folder / CONFIG).is_file():
         raise UsageError(
-            f"{folder} is a folder without {CONFIG}, so it is no network of Hugging Face or timm", _WRITE_FUNCTION
+            f"{folder} is a folder without {CONFIG}, which Hugging Face and timm save beside the weights",
+            "put it there, and Hugging Face's preprocessor_config.json; or write a function that returns the module",
         )
     is_timm = "pretrained_cfg" in read_config(folder / CONFIG)
     return LibrarySource(open_timm(str(folder), None) if is_timm else open_hugging_face(folder))
@@ -187,6 +186,8 @@ def _traced(module: nn.Module, code: bytes, input_spec: InputSpec, size: Size) -
 
 def _refuse_other_files(path: Path, data: bytes) -> None:
     """Raise UsageError or ModelError for a file that is not TorchScript, if it can be told what it is."""
+    if path.name == CONFIG:
+        raise UsageError(f"{path} describes the network of its folder", f"give the folder: {path.parent}")
     if path.suffix.lower() == ".bin" and path.with_suffix(".xml").is_file():
         raise UsageError(f"{path} has the weights of an IR", f"give the network: {path.with_suffix('.xml')}")
     if data.lstrip()[:4] in (b"<?xm", b"<net"):

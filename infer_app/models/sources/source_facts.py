@@ -81,11 +81,11 @@ class SourceFacts:
 
 
 def describe(taken: Mapping[str, Fact]) -> str:
-    """Describe facts for the user who builds the model: `size 224 (input shape), labels 80 (metadata_props names)`."""
+    """Describe facts for the user who builds the model: `size 224 (input shape); labels 80 (names)`."""
     by_origin: dict[str, list[str]] = {}
     for option, fact in taken.items():
         by_origin.setdefault(fact.origin, []).append(f"{option} {fact.shown}")
-    return ", ".join(f"{' and '.join(said)} ({origin})" for origin, said in by_origin.items())
+    return "; ".join(f"{', '.join(said)} ({origin})" for origin, said in by_origin.items())
 
 
 def three(values: Iterable[float]) -> str:

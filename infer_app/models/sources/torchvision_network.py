@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Sequence
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from infer_app.domain import Size
 from infer_app.errors import UsageError
 from infer_app.models.sources.library import LibraryNetwork, Transform, as_text, require_library
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
-from infer_app.models.sources.weights import make_with_weights, read_weights
+from infer_app.models.sources.weights import make_with_weights
 
 _GEOMETRY = frozenset({"recipe", "resize", "crop_pct", "preprocess"})
 
@@ -36,7 +37,7 @@ def torchvision_facts(transforms: Any, origin: str, labels: Sequence[str] = ()) 
 def open_torchvision(name: str, weights: Path | None) -> LibraryNetwork:
     """Return a network of torchvision.models with a file of weights.
 
-    Weights of torchvision's own are recognised by the file's name; of others, the transforms of the network's default
+    Torchvision's own weights are recognised by the file's content. Of others, the transforms of the network's default
     weights are taken if all of its weights have the same.
     """
     require_library("torchvision", "install the one that goes with your torch: PyTorch's install page says how")
@@ -54,21 +55,19 @@ def open_torchvision(name: str, weights: Path | None) -> LibraryNetwork:
             "name a file of weights: --weights FILE",
         )
     known = list(models.get_model_weights(name))
-    own = next((one for one in known if one.url.rpartition("/")[2] == weights.name), None)
+    own = next((one for one in known if _is_file_of(one, weights)), None)
     taken = own or models.get_model_weights(name).DEFAULT
-    facts = torchvision_facts(taken.transforms(), f"torchvision's {taken}", _categories(taken, weights))
+    facts = torchvision_facts(taken.transforms(), f"torchvision's {taken}", own.meta["categories"] if own else ())
     if own is None and len({str(one.transforms()) for one in known}) > 1:
         facts = facts.merged(SourceFacts({}, (_unsure(name, known, weights),)))
     make = partial(make_with_weights, partial(models.get_model, name, weights=None), weights)
     return LibraryNetwork(facts, make, lambda: _transform(taken))
 
 
-def _categories(taken: Any, weights: Path) -> list[str]:
-    """Return ImageNet's labels if a file has as many classes, which is not known to be so of a network's own."""
-    categories: list[str] = taken.meta["categories"]
-    state = read_weights(weights)
-    last = next((value for name, value in reversed(list(state.items())) if name.endswith("bias")), ())
-    return categories if len(last) == len(categories) else []
+def _is_file_of(own: Any, weights: Path) -> bool:
+    """Return whether a file is that of torchvision's own weights, whose name ends with the beginning of its sha256."""
+    begins = own.url.rpartition("-")[2].partition(".")[0]
+    return weights.is_file() and sha256(weights.read_bytes()).hexdigest().startswith(begins)
 
 
 def _unsure(name: str, known: Sequence[Any], weights: Path) -> Unsupported:

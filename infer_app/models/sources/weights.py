@@ -48,7 +48,8 @@ def load_weights(module: nn.Module, path: Path) -> None:
     missing, unexpected = sorted(expected - state.keys()), sorted(state.keys() - expected)
     if missing or unexpected:
         raise ModelError(
-            f"{path} is of another module: {_named('missing', missing)}{_named('unexpected', unexpected)}",
+            f"{path} is of another module: "
+            + "; ".join(filter(None, [_named("missing", missing), _named("unexpected", unexpected)])),
             _hint_for(state),
         )
     try:
@@ -79,7 +80,7 @@ def _named(what: str, keys: list[str]) -> str:
     if not keys:
         return ""
     more = f" and {len(keys) - _NUM_NAMED} more" if len(keys) > _NUM_NAMED else ""
-    return f"{what} {', '.join(keys[:_NUM_NAMED])}{more}; "
+    return f"{what} {', '.join(keys[:_NUM_NAMED])}{more}"
 
 
 def _hint_for(state: Mapping[str, Any]) -> str:

@@ -58,6 +58,7 @@ class CheckReport:
     ratio: float | None  # ours divided by theirs; None after too few images to judge it
     num_timed: int = 0  # images by which the rates were measured, the same for both
     ratio_range: tuple[float, float] | None = None  # the lowest and the highest ratio of a block
+    num_labels: int | None = None  # different labels of ours among the images compared
     taken_by_others: float | None = None  # share of the time in which other programs had the cores, 0-1
 
     def to_json(self) -> dict[str, Any]:
@@ -103,6 +104,7 @@ def compare_answers(
         ratio=their_seconds / our_seconds if ratios else None,
         num_timed=num_timed,
         ratio_range=(min(ratios), max(ratios)) if ratios else None,
+        num_labels=len({item.output.label for _, item in compared}),
         taken_by_others=(
             sum(block.lost_seconds for block in blocks) / (their_seconds + our_seconds) if blocks else None
         ),

@@ -80,6 +80,7 @@ def test_all_the_same_is_full_agreement():
         "ratio": None,
         "num_timed": 1,
         "ratio_range": None,
+        "num_labels": 2,
         "taken_by_others": 0.0,
     }
 
