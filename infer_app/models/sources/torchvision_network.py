@@ -58,10 +58,13 @@ def open_torchvision(name: str, weights: Path | None) -> LibraryNetwork:
     own = next((one for one in known if _is_file_of(one, weights)), None)
     taken = own or models.get_model_weights(name).DEFAULT
     facts = torchvision_facts(taken.transforms(), f"torchvision's {taken}", own.meta["categories"] if own else ())
-    if own is None and len({str(one.transforms()) for one in known}) > 1:
-        facts = facts.merged(SourceFacts({}, (_unsure(name, known, weights),)))
+    unsure = (
+        _unsure(name, known, weights) if own is None and len({str(one.transforms()) for one in known}) > 1 else None
+    )
+    if unsure is not None:
+        facts = facts.merged(SourceFacts({}, (unsure,)))
     make = partial(make_with_weights, partial(models.get_model, name, weights=None), weights)
-    return LibraryNetwork(facts, make, lambda: _transform(taken))
+    return LibraryNetwork(facts, make, partial(_make_transform, taken, unsure))
 
 
 def _is_file_of(own: Any, weights: Path) -> bool:
@@ -79,6 +82,8 @@ def _unsure(name: str, known: Sequence[Any], weights: Path) -> Unsupported:
     )
 
 
-def _transform(taken: Any) -> Transform:
+def _make_transform(taken: Any, unsure: Unsupported | None) -> Transform:
+    if unsure is not None:
+        raise UsageError(unsure.what, "compare with your own function: --against package.module:function")
     transform: Transform = taken.transforms()
     return transform
