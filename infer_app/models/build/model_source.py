@@ -155,7 +155,7 @@ class LibrarySource:
         module = self.network.make()
         with warnings.catch_warnings():  # of branches by the size of the pictures, which is always the same
             warnings.simplefilter("ignore")
-            return _traced(module, source_code(type(module)), input_spec, size)
+            return _traced(module, source_code(type(module)) + self.network.definition.encode(), input_spec, size)
 
     def make_module(self) -> nn.Module:
         return self.network.make().eval().cpu().float()

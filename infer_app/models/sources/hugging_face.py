@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import partial
+from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,11 +21,12 @@ from infer_app.models.sources.library import (
     as_text,
     names_of,
     read_config,
+    read_entries,
     require_library,
 )
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
 
-PREPROCESSOR = "preprocessor_config.json"
+PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 _ONNX = ("model.onnx", "onnx/model.onnx")
 _GEOMETRY = frozenset({"recipe", "preprocess"})
@@ -31,8 +34,9 @@ _OWN_PIXELS = "prepare pictures by your own function: --preprocess package.modul
 _RESAMPLE = {2: "bilinear", 3: "bicubic"}  # PIL.Image.Resampling
 _SUFFIXES = ("Fast", "Pil", "ImageProcessor", "FeatureExtractor")
 # Image processors that do nothing besides: by what a size of one number means, a square or the shorter side.
-_SQUARE = frozenset({"ViT", "DeiT", "Beit", "Siglip", "Pvt"})
-_SHORTER_SIDE = frozenset({"Bit", "CLIP", "MobileNetV1", "MobileNetV2", "MobileViT", "ConvNext"})
+_SQUARE = frozenset({"ViT", "DeiT", "Beit", "Pvt"})
+_SHORTER_SIDE = frozenset({"Bit", "CLIP", "MobileNetV1", "MobileNetV2", "MobileViT", "ConvNext", "Siglip"})
+_CROPS = frozenset({"Bit", "CLIP", "MobileNetV1", "MobileNetV2", "MobileViT", "DeiT"})  # by default
 
 
 class Logits(nn.Module):
@@ -52,6 +56,9 @@ def hugging_face_facts(config: Mapping[str, Any], preprocessor: Mapping[str, Any
     facts, refusals = dict[str, Fact](), list[Unsupported]()
     if names := names_of(config.get("id2label")):
         facts["labels"] = Fact(names, f"{CONFIG} id2label")
+    elif config.get("id2label"):
+        what = f"the id2label in {CONFIG} has no names of the classes 0, 1, 2, …"
+        refusals.append(Unsupported(what, "give --labels FILE", frozenset({"labels"})))
     if config.get("problem_type") == "multi_label_classification":
         facts["activation"] = Fact("sigmoid", f"{CONFIG} problem_type")
     architecture = (config.get("architectures") or ["no network"])[0]
@@ -75,15 +82,25 @@ def open_hugging_face(folder: Path) -> LibraryNetwork:
     An ONNX export in the folder is taken where there are no weights, or no transformers to load them.
     """
     config = read_config(folder / CONFIG)
-    preprocessor = read_config(folder / PREPROCESSOR) if (folder / PREPROCESSOR).is_file() else None
-    facts = hugging_face_facts(config, preprocessor)
+    with read_entries(folder):
+        facts = hugging_face_facts(config, _read_preprocessor(folder))
     onnx = next((folder / name for name in _ONNX if (folder / name).is_file()), None)
     has_weights = any((folder / name).is_file() for name in _WEIGHTS)
     if not has_weights and onnx is None:
         raise UsageError(f"{folder} has no weights: {', '.join(_WEIGHTS)} or {_ONNX[0]}", "copy them there")
     if has_weights and find_spec("transformers"):
         onnx = None
-    return LibraryNetwork(facts, partial(_make, folder), partial(_make_transform, folder), onnx)
+    library = f" transformers {version('transformers')}" if find_spec("transformers") else ""
+    definition = json.dumps(config, sort_keys=True) + library
+    return LibraryNetwork(facts, definition, partial(_make, folder), partial(_make_transform, folder), onnx)
+
+
+def _read_preprocessor(folder: Path) -> Mapping[str, Any] | None:
+    """Return the entries of the image processor; those in a processor's own file come first, as in transformers."""
+    if (folder / PROCESSOR).is_file() and "image_processor" in (processor := read_config(folder / PROCESSOR)):
+        entries: Mapping[str, Any] = processor["image_processor"]
+        return entries
+    return read_config(folder / PREPROCESSOR) if (folder / PREPROCESSOR).is_file() else None
 
 
 def _pixels(preprocessor: Mapping[str, Any]) -> SourceFacts:
@@ -111,7 +128,7 @@ def _pixels(preprocessor: Mapping[str, Any]) -> SourceFacts:
         what = f"{PREPROCESSOR} has resample {preprocessor.get('resample')}, which no recipe does"
         hint = "give --interpolation bilinear or bicubic"
         refusals.append(Unsupported(what, hint, frozenset({"interpolation", "preprocess"})))
-    if preprocessor.get("do_flip_channel_order", kind == "MobileViT"):
+    if kind == "MobileViT" and preprocessor.get("do_flip_channel_order", True):
         take("do_flip_channel_order", channels="bgr")
     return SourceFacts(facts, tuple(refusals)).merged(_normalisation(preprocessor, kind))
 
@@ -122,23 +139,23 @@ def _geometry(preprocessor: Mapping[str, Any], kind: str) -> dict[str, object] |
         return Unsupported(f"{PREPROCESSOR} does not resize pictures (do_resize)", _OWN_PIXELS, _GEOMETRY)
     if preprocessor.get("do_pad"):
         return Unsupported(f"{PREPROCESSOR} pads pictures (do_pad), which no recipe does", _OWN_PIXELS, _GEOMETRY)
-    resized = _sides(preprocessor.get("size"), kind in _SQUARE)
-    cropped = (
-        _sides(preprocessor.get("crop_size"), True) if preprocessor.get("do_center_crop", kind == "DeiT") else None
-    )
+    size = None if "default_to_square" in preprocessor else preprocessor.get("size")
+    resized = _sides(size, kind in _SQUARE)
+    is_cropped = preprocessor.get("do_center_crop", kind in _CROPS)
+    cropped = _sides(preprocessor.get("crop_size"), True) if is_cropped else None
     unknown = Unsupported(
         f"{PREPROCESSOR} has size {preprocessor.get('size')} and crop_size {preprocessor.get('crop_size')}, "
         "which no recipe does",
         _OWN_PIXELS,
         _GEOMETRY,
     )
-    if kind == "ConvNext" and isinstance(resized, int):  # its size is that of the crop, and only below 384 it crops
+    if kind == "ConvNext" and isinstance(resized, int) and not is_cropped:  # crops to it below 384
         size = Size.square(resized)
         if resized >= 384:
             return {"recipe": "stretch", "size": size}
         resize = Size.square(int(resized / preprocessor.get("crop_pct", 0.875)))
         return {"recipe": "resize-crop", "size": size, "resize": resize, "crop_rounding": "down"}
-    if isinstance(resized, Size) and cropped is None:
+    if isinstance(resized, Size) and not is_cropped:
         return {"recipe": "stretch", "size": resized}
     if not isinstance(cropped, Size) or resized is None:
         return unknown
@@ -165,6 +182,9 @@ def _normalisation(preprocessor: Mapping[str, Any], kind: str) -> SourceFacts:
     factor = preprocessor.get("rescale_factor", 1 / 255) if preprocessor.get("do_rescale", True) else 1
     mean, std = [0.0] * 3, [1.0] * 3
     if preprocessor.get("do_normalize", kind != "MobileViT"):
+        if kind == "MobileViT":
+            what = f"{PREPROCESSOR} normalises, which MobileViT's image processor does not do"
+            return SourceFacts({}, (Unsupported(what, "give --mean and --std", frozenset({"mean", "std"})),))
         missing = {"image_mean", "image_std"} - preprocessor.keys()
         if missing:
             what = f"{PREPROCESSOR} normalises but has no {' and no '.join(sorted(missing))}"
@@ -175,7 +195,7 @@ def _normalisation(preprocessor: Mapping[str, Any], kind: str) -> SourceFacts:
     origin = f"{PREPROCESSOR} image_mean, image_std"
     return SourceFacts(
         {
-            option: Fact(as_text([value * scale for value in values]), origin)
+            option: Fact(as_text([float(value) * scale for value in as_text(values).split(",")]), origin)
             for option, values in (("mean", mean), ("std", std))
         }
     )
@@ -190,7 +210,7 @@ def _make(folder: Path) -> nn.Module:
     logging.set_verbosity_error()
     try:
         network, loaded = AutoModelForImageClassification.from_pretrained(
-            folder, local_files_only=True, output_loading_info=True
+            folder, local_files_only=True, trust_remote_code=False, output_loading_info=True
         )
     except Exception as error:  # a library may raise anything
         raise ModelError(
@@ -208,7 +228,7 @@ def _make_transform(folder: Path) -> Transform:
     require_library("transformers")
     from transformers import AutoImageProcessor
 
-    processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True)
+    processor = AutoImageProcessor.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
     def transform(image: Any) -> Tensor:
         pixels: Tensor = processor(image, return_tensors="pt")["pixel_values"][0]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -24,6 +25,7 @@ class LibraryNetwork:
     """A network that a library makes."""
 
     facts: SourceFacts
+    definition: str  # the network but for its weights: the library, its version, the architecture and its arguments
     make: Callable[[], nn.Module]  # with its weights; float NCHW in, one tensor out
     make_transform: Callable[[], Transform]  # the library's own
     onnx: Path | None = None  # the network itself, in place of the module
@@ -50,15 +52,28 @@ def require_library(name: str, hint: str = "") -> None:
 
 def names_of(labels: object) -> tuple[str, ...]:
     """Return the labels of ["cat", "dog"] or {"0": "cat", "1": "dog"}, none if the keys are not 0, 1, 2, …."""
-    if isinstance(labels, list):
-        return tuple(map(str, labels))
-    if not isinstance(labels, Mapping) or sorted(map(str, labels)) != sorted(map(str, range(len(labels)))):
-        return ()
-    return tuple(str(labels[key]) for key in sorted(labels, key=int))
+    if isinstance(labels, Mapping) and sorted(map(str, labels)) == sorted(map(str, range(len(labels)))):
+        labels = [labels[key] for key in sorted(labels, key=int)]
+    names = tuple(map(str, labels)) if isinstance(labels, list) else ()
+    if broken := next((name for name in names if len(name.splitlines()) != 1), None):
+        raise ModelError(f"the label {broken!r} is not one line", "give --labels FILE")
+    return names
+
+
+@contextmanager
+def read_entries(where: Path | str) -> Iterator[None]:
+    """Raise ModelError in place of what entries of other types than usual lead to."""
+    try:
+        yield
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, ArithmeticError) as error:
+        raise ModelError(
+            f"{where} has an entry that can't be read: {type(error).__name__}: {error}", "save the network again"
+        ) from error
 
 
 def as_text(values: Any) -> str:
-    """Return three numbers as --mean and --std take them. Raises ModelError if they are not three."""
+    """Return a number or three as --mean and --std take them. Raises ModelError if they are none."""
+    values = [values] * 3 if isinstance(values, int | float) else values
     try:
         red, green, blue = (float(value) for value in values)
     except (TypeError, ValueError):

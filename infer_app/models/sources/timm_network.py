@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import json
 from collections.abc import Mapping
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +22,14 @@ from infer_app.models.sources.library import (
     as_text,
     names_of,
     read_config,
+    read_entries,
     require_library,
 )
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
 from infer_app.models.sources.weights import load_weights, make_with_weights
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_LOADING = frozenset({"checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"})
 _GEOMETRY = frozenset({"recipe", "preprocess"})
 _IMAGENET = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}  # timm's default
 
@@ -82,14 +87,20 @@ def _open_folder(folder: Path) -> LibraryNetwork:
     if found is None:
         raise UsageError(f"{folder} has no weights: {' or '.join(_WEIGHTS)}", "copy the file there")
 
+    architecture, arguments, own = config["architecture"], config.get("model_args") or {}, config["pretrained_cfg"]
+    if loading := sorted(_LOADING & arguments.keys()):
+        raise ModelError(
+            f"{folder / CONFIG} has {loading[0]} in its model_args", "remove it: the weights lie beside it"
+        )
+
     def make() -> nn.Module:
-        module = _create(config["architecture"], **config.get("model_args") or {})
+        module = _create(architecture, pretrained_cfg=own, **arguments)
         load_weights(module, found)
         return module
 
-    own = config["pretrained_cfg"]
-    labels = config.get("label_names") or own.get("label_names")
-    return LibraryNetwork(timm_facts(own, CONFIG, labels), make, partial(_make_transform, own))
+    with read_entries(folder / CONFIG):
+        facts = timm_facts(own, CONFIG, config.get("label_names") or own.get("label_names"))
+    return LibraryNetwork(facts, json.dumps(config, sort_keys=True) + _version(), make, partial(_make_transform, own))
 
 
 def _open_name(name: str, weights: Path | None) -> LibraryNetwork:
@@ -110,13 +121,20 @@ def _open_name(name: str, weights: Path | None) -> LibraryNetwork:
     config = found.to_dict()
     full_name = ".".join(filter(None, (found.architecture, found.tag)))
     make = partial(make_with_weights, partial(_create, name), weights)
-    return LibraryNetwork(timm_facts(config, f"timm's {full_name}"), make, partial(_make_transform, config))
+    facts = timm_facts(config, f"timm's {full_name}")
+    return LibraryNetwork(facts, full_name + _version(), make, partial(_make_transform, config))
+
+
+def _version() -> str:
+    return f" timm {version('timm')}" if find_spec("timm") else ""
 
 
 def _create(architecture: str, **arguments: Any) -> nn.Module:
     require_library("timm")
     import timm
 
+    if not timm.models.is_model(architecture):  # it may also be the name of a network to download
+        raise ModelError(f"timm has no network {architecture!r}", "check the config.json, and timm's version")
     try:
         module: nn.Module = timm.create_model(architecture, pretrained=False, **arguments)
     except Exception as error:  # a library may raise anything

@@ -15,6 +15,7 @@ from infer_app.models.sources.library import LibraryNetwork, Transform, as_text,
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
 from infer_app.models.sources.weights import make_with_weights
 
+_NORMALISES = frozenset({"inception_v3", "googlenet"})
 _GEOMETRY = frozenset({"recipe", "resize", "crop_pct", "preprocess"})
 
 
@@ -41,6 +42,7 @@ def open_torchvision(name: str, weights: Path | None) -> LibraryNetwork:
     weights are taken if all of its weights have the same.
     """
     require_library("torchvision", "install the one that goes with your torch: PyTorch's install page says how")
+    import torchvision
     from torchvision import models
 
     if name not in models.list_models(module=models):
@@ -48,6 +50,11 @@ def open_torchvision(name: str, weights: Path | None) -> LibraryNetwork:
         raise UsageError(
             f"torchvision has no classification network {name!r}",
             f"did you mean torchvision:{close[0]}?" if close else "",
+        )
+    if name in _NORMALISES:
+        raise UsageError(
+            f"torchvision:{name} normalises pictures by itself, or not, as its weights were trained",
+            "write a function that returns the network with its transform_input",
         )
     if weights is None:
         raise UsageError(
@@ -64,7 +71,9 @@ def open_torchvision(name: str, weights: Path | None) -> LibraryNetwork:
     if unsure is not None:
         facts = facts.merged(SourceFacts({}, (unsure,)))
     make = partial(make_with_weights, partial(models.get_model, name, weights=None), weights)
-    return LibraryNetwork(facts, make, partial(_make_transform, taken, unsure))
+    return LibraryNetwork(
+        facts, f"{name} torchvision {torchvision.__version__}", make, partial(_make_transform, taken, unsure)
+    )
 
 
 def _is_file_of(own: Any, weights: Path) -> bool:

@@ -9,8 +9,10 @@ from PIL import Image
 
 from infer_app.cli.model.build import make_recipe
 from infer_app.cli.terminal.options import BuildOptions
-from infer_app.errors import UsageError
+from infer_app.domain import Size
+from infer_app.errors import ModelError, UsageError
 from infer_app.images.transform.to_pixels import transform
+from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.build.model_source import find_source
 from tests.support.library_networks import import_library, save_hugging_face, save_timm, save_weights
 
@@ -127,3 +129,64 @@ def test_what_no_recipe_does_is_refused_until_the_user_decides(tmp_path, make, g
         facts.taken({})
     assert caught.value.hint
     assert facts.taken(given)
+
+
+@pytest.mark.parametrize("change", [{"do_center_crop": True}, {"do_center_crop": True, "size": 32}])
+def test_a_crop_of_a_convnext_is_refused(tmp_path, change):
+    name, _ = hf("ConvNext", size={"shortest_edge": 32})(tmp_path)
+    file = tmp_path / "net" / "preprocessor_config.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(UsageError, match="no recipe does"):
+        find_source(name, None).facts(None).taken({})
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "error"),
+    [
+        ("config.json", {"id2label": {"1": "a", "2": "b"}}, UsageError),
+        ("config.json", {"id2label": {"0": "a\nb"}}, ModelError),
+        ("config.json", {"architectures": [3]}, ModelError),
+        ("preprocessor_config.json", {"image_mean": [[1]]}, ModelError),
+        ("preprocessor_config.json", {"rescale_factor": None}, ModelError),
+        ("preprocessor_config.json", {"rescale_factor": 0}, ModelError),
+        ("preprocessor_config.json", {"size": {"height": "a", "width": []}}, ModelError),
+        ("processor_config.json", {"image_processor": {"image_processor_type": "LevitImageProcessor"}}, UsageError),
+    ],
+)
+def test_entries_that_can_not_be_meant_are_refused(tmp_path, file, change, error):
+    name, _ = hf("Bit", **SHORTER, **CROP)(tmp_path)
+    path = tmp_path / "net" / file
+    path.write_text(json.dumps({**(json.loads(path.read_text()) if path.exists() else {}), **change}))
+    with pytest.raises(error) as caught:
+        find_source(name, None).facts(None).taken({})
+    assert caught.value.hint
+
+
+def test_another_definition_with_the_same_weights_is_another_model(tmp_path):
+    folder = save_hugging_face(tmp_path / "net", size={"height": 32, "width": 32})
+    before = find_source(str(folder), None).read(InputSpec(), Size.square(32))
+    assert find_source(str(folder), None).read(InputSpec(), Size.square(32)).sha256 == before.sha256
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "num_attention_heads": 4}))
+    assert find_source(str(folder), None).read(InputSpec(), Size.square(32)).sha256 != before.sha256
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"architecture": "hf-hub:timm/test_vit.r160_in1k"}, "timm has no network"),
+        ({"model_args": {"checkpoint_path": "x.pth"}}, "checkpoint_path in its model_args"),
+    ],
+)
+def test_a_timm_folder_loads_nothing_from_elsewhere(tmp_path, change, message):
+    folder = save_timm(tmp_path / "net", "test_resnet")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **change}))
+    with pytest.raises(ModelError, match=message):
+        find_source(str(folder), None).make_module()
+
+
+def test_torchvision_networks_that_normalise_by_themselves_are_refused(tmp_path):
+    import_library("torchvision")
+    with pytest.raises(UsageError, match="normalises pictures by itself"):
+        find_source("torchvision:inception_v3", tmp_path / "weights.pt")
