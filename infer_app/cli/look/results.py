@@ -72,16 +72,18 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
     loaded = load_settings(config)
     day = _day(loaded, date)
     with open_project_database(loaded, read_only=True) as project:
-        wanted = {model_id for _, model_id in project.day_queries.models_of_day(day, model)}
-        rows = (shown(row) for row in project.day_queries.read_rejections(day) if row["model_id"] in wanted)
+        names = {
+            model_id: short_name(name, model_id) for name, model_id in project.day_queries.models_of_day(day, model)
+        }
+        rows = (shown(row) for row in project.day_queries.read_rejections(day) if row["model_id"] in names)
         if as_json:
             print_json_list({"date": str(day)}, "rejections", rows)
             return
-        cells = [
-            (row["image_id"], row["location"] or "", row["reason"], row["attempts"], row["detail"]) for row in rows
-        ]
+        keys = ["image_id", "location", *(["model_id"] if len(names) > 1 else []), "reason", "attempts", "detail"]
+        cells = [[names[row[key]] if key == "model_id" else row[key] or "" for key in keys] for row in rows]
     if cells:
-        show_table(("id", "image", "reason", "attempts", "detail"), cells, f"{day}: {len(cells):,} rejected")
+        heads = {"image_id": "id", "location": "image", "model_id": "model"}
+        show_table([heads.get(key, key) for key in keys], cells, f"{day}: {len(cells):,} rejected")
     else:
         print(f"{day}: nothing rejected")
 
