@@ -71,6 +71,7 @@ class FileFacts:
     size: int | None = None  # bytes
     modified: float | None = None  # seconds since the epoch
     sha256: str | None = None
+    picture: Size | None = None  # of the upright picture, once it was decoded
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +111,29 @@ class Batch:
     broken: tuple[Broken, ...]
 
 
+class DetectedObject(NamedTuple):
+    """An object that a detector found. Its box is a share, 0-1, of the upright picture, from the top left."""
+
+    label: str
+    class_index: int
+    score: float
+    x: float
+    y: float
+    width: float
+    height: float
+
+
 @dataclass(frozen=True, slots=True)
 class Output:
     """The decoded output of the model for one image."""
 
-    label: str | None = None  # the best class
-    score: float | None = None  # of the best class, or the number of a regression
+    label: str | None = None  # the best class, or that of the best object
+    score: float | None = None  # of the best class or object, or the number of a regression
     details: str = "{}"  # JSON, documented per kind in docs/outputs.md; encoded in the workers, which share the work
     vector: bytes | None = None  # little-endian, contiguous
     vector_dtype: str | None = None  # float32 or float16
     vector_dim: int | None = None
+    objects: tuple[DetectedObject, ...] | None = None  # the best first; None unless the model detects objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +144,7 @@ class Prediction:
     output: Output
     sha256: str | None  # of the bytes that were predicted
     model_index: int = 0  # in the handler's models
+    picture: Size | None = None  # of the upright picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,8 +277,8 @@ class Size(NamedTuple):
 class Recipe:
     """The transformation from decoded pixels to the model's input, which is part of the model's id.
 
-    `kind`: resize-crop (torchvision, timm), crop-resize (EfficientNet), stretch, or custom. A number or a text stands
-    for a size, as in JSON.
+    `kind`: resize-crop (torchvision, timm), crop-resize (EfficientNet), stretch, letterbox (detectors), or custom. A
+    number or a text stands for a size, as in JSON.
     """
 
     kind: str
@@ -276,6 +291,7 @@ class Recipe:
     depth: str = "full"  # of 16 bits the upper 8; or window:LOW,HIGH; or percentile:LOW,HIGH of each image
     channels: str = "rgb"  # the order in which the network takes them: rgb or bgr
     crop_rounding: str = "nearest"  # or down: where a crop of an odd remainder begins
+    pad: int = 0  # letterbox: the level of the pixels around the picture, 0-255
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "size", Size.of(self.size))
@@ -289,7 +305,7 @@ class Recipe:
 
 
 # Fields of a recipe that were added after the first release, with their defaults.
-_LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest"}
+_LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0}
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,7 @@ from infer_app.database.results.schema import (
     MAX_ID,
     VERSION,
     VERSION_TABLE,
+    VIEWS,
     images,
     metadata,
     models,
@@ -110,7 +111,7 @@ def test_tables_come_and_go_by_migrations_and_nothing_else_does(empty, kind):
     assert upgrade(empty) is None
     check_schema(empty)
     assert upgrade(empty) == VERSION
-    assert relations(empty) == {*metadata.tables, VERSION_TABLE, "infer_current_predictions", "images"}
+    assert relations(empty) == {*metadata.tables, *VIEWS, VERSION_TABLE, "images"}
     for revision in ("0001", "base"):
         with empty.write() as connection:
             config = migrate._config()
@@ -724,7 +725,7 @@ def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, dat
     commit(database, predicted("1"), run_id="nobody's")
     twice = "INSERT INTO infer_predictions SELECT * FROM infer_predictions"
     if database.is_sqlite:
-        execute("DROP VIEW infer_current_predictions", "CREATE TABLE kept AS SELECT * FROM infer_predictions")
+        execute(*(f"DROP VIEW {view}" for view in VIEWS), "CREATE TABLE kept AS SELECT * FROM infer_predictions")
         execute("DROP TABLE infer_predictions", "ALTER TABLE kept RENAME TO infer_predictions", twice)
     elif database.dialect.name == "postgresql":
         execute("ALTER TABLE infer_predictions DROP CONSTRAINT infer_predictions_pkey", twice)

@@ -12,7 +12,18 @@ import pytest
 PACKAGE = Path(__file__).parents[2] / "infer_app"
 
 # Modules that any package may import; among themselves they import only what stands before them.
-SHARED = ["errors", "plurals", "machine", "atomic_file", "locations", "day", "domain", "model_names", "versions"]
+SHARED = [
+    "errors",
+    "plurals",
+    "machine",
+    "atomic_file",
+    "locations",
+    "day",
+    "domain",
+    "boxes",
+    "model_names",
+    "versions",
+]
 # What else a package may import, the lowest first; None: whatever stands before it.
 MAY_IMPORT: dict[str, set[str] | None] = {
     "images.read": set(),

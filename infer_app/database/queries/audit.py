@@ -12,7 +12,7 @@ from sqlalchemy import Connection, Row, Select, Subquery, Table, func, inspect, 
 
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import count_rows, has_prediction, has_rejection, join_results
-from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.database.results.schema import objects, predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.domain import Reason
 from infer_app.plurals import counted
@@ -60,18 +60,30 @@ def without_run(table: Table, scope: Scope) -> Select[Any]:
     return scope.rows_of(table).where(table.c.run_id.not_in(select(runs.c.id)))
 
 
+def with_other_objects(scope: Scope) -> Select[Any]:
+    own = objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
+    written = select(func.count()).select_from(objects).where(*own).scalar_subquery()
+    return scope.rows_of(predictions).where(func.coalesce(predictions.c.num_objects, 0) != written)
+
+
+def objects_of_no_prediction(scope: Scope) -> Select[Any]:
+    return scope.rows_of(objects).where(~has_prediction(scope.images.c[3], scope.model_id))
+
+
 CHECKS: dict[tuple[str, str], Callable[[Scope], Select[Any]]] = {
     ("image", "with both a prediction and a rejection"): with_both,
     ("rejection", "with a reason outside the list"): with_unknown_reason,
     ("rejection", "without the size or checksum of the file"): without_facts,
     ("prediction", "of a run that is not in infer_runs"): partial(without_run, predictions),
     ("rejection", "of a run that is not in infer_runs"): partial(without_run, rejections),
+    ("prediction", "with another number of objects than it counts"): with_other_objects,
+    ("object", "without a prediction of its image"): objects_of_no_prediction,
 }
 
 
 def audit(connection: Connection, source: Source, day: Day, model_id: str) -> Iterator[str]:
     """Yield a message for each problem with the day's rows. Nothing is repaired."""
-    for table in (predictions, rejections):
+    for table in (predictions, objects, rejections):
         key = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
         if set(key) != {column.name for column in table.primary_key}:
             yield f"{table.name} has lost its primary key: an image may have two rows of one model"

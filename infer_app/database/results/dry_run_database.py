@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S
-from infer_app.database.results.schema import metadata, predictions, rejections, runs
+from infer_app.database.results.schema import metadata, objects, predictions, rejections, runs
 from infer_app.errors import DatabaseUnavailable, UsageError
 
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
 def _may_write(database: Database) -> bool:
     try:
         with database.write() as connection:
-            for table in (predictions, rejections, runs):
+            for table in (predictions, objects, rejections, runs):
                 connection.execute(delete(table).where(false()))
                 connection.execute(update(table).where(false()).values({table.primary_key.columns[0]: ""}))
     except (DBAPIError, DatabaseUnavailable):

@@ -22,7 +22,9 @@ from infer_app.database.results.vectors import Vectors
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSION = "0005"  # that of the newest migration
+VERSION = "0006"  # that of the newest migration
+# The last ones select from others, so they are dropped first.
+VIEWS = ("infer_shown_labels", "infer_shown_objects", "infer_current_objects", "infer_current_predictions")
 MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
@@ -59,14 +61,40 @@ predictions = Table(
     Column("model_id", String(64), primary_key=True),
     Column("run_id", String(64), nullable=False),
     Column("variant", String(64), nullable=False),
-    Column("label", Text),  # the best class
-    Column("score", Double),  # of the best class, or the number of a regression
+    Column("label", Text),  # the best class, or that of the best object
+    Column("score", Double),  # of the best class or object, or the number of a regression
     Column("output", EncodedJSON, nullable=False),
     Column("vector", Vectors),  # little-endian
     Column("vector_dtype", String(16)),
     Column("vector_dim", Integer),
     Column("sha256", String(64)),  # of the bytes that were predicted
     Column("created_at", Microseconds, nullable=False),
+    Column("width", Integer),  # pixels of the upright picture; NULL in rows of earlier releases
+    Column("height", Integer),
+    Column("num_objects", Integer),  # rows of infer_objects; NULL unless the model detects objects
+)
+
+objects = Table(
+    "infer_objects",
+    metadata,
+    Column("image_id", Exact(MAX_ID), primary_key=True),
+    Column("model_id", String(64), primary_key=True),
+    Column("object", Integer, primary_key=True, autoincrement=False),  # 0 is the best of the image
+    Column("label", Exact(), nullable=False),
+    Column("class_index", Integer, nullable=False),
+    Column("score", Double, nullable=False),
+    Column("x", Double, nullable=False),  # left edge of the box: a share, 0-1, of the upright picture's width
+    Column("y", Double, nullable=False),  # top edge: a share of its height
+    Column("width", Double, nullable=False),
+    Column("height", Double, nullable=False),
+)
+
+thresholds = Table(
+    "infer_thresholds",
+    metadata,
+    Column("model", String(128), primary_key=True),  # its name: all its versions
+    Column("label", Exact(MAX_ID), primary_key=True),  # empty: all labels without one of their own
+    Column("threshold", Double, nullable=False),
 )
 
 rejections = Table(

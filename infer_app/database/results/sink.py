@@ -28,9 +28,9 @@ from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import Forbidden
 from infer_app.database.results.bulk import BulkDelete, BulkUpsert, NotWritten
-from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.database.results.schema import objects, predictions, rejections, runs
 from infer_app.database.results.vectors import PGVECTOR_DTYPE, to_text, vector_type
-from infer_app.domain import Broken, ChunkResult, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, DetectedObject, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.locations import shown
 
@@ -49,6 +49,8 @@ class Sink:
         self._run_id = run_id
         self._vector_type = database.with_reconnect(self._read_vector_type)
         self._predictions = BulkUpsert(database.dialect, predictions, vector_type=self._vector_type)
+        self._objects = BulkUpsert(database.dialect, objects)
+        self._delete_objects = BulkDelete(database.dialect, objects, objects.c.model_id == model_id)
         self._rejections = BulkUpsert(database.dialect, rejections, {"attempts": _count_attempt})
         own = rejections.c.model_id == model_id
         self._delete_rejections = BulkDelete(database.dialect, rejections, own)
@@ -99,10 +101,23 @@ class Sink:
                 columns |= _vectors_as_text(good)
             self._predictions.write(connection, columns, shared | {"variant": self._variant})
             self._delete_rejections.execute(connection, good)
+            self._write_objects(connection, good)
         if broken := _by_id(result.broken):
             self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
             self._delete_contradicted.execute(connection, broken)
         self._count(connection, result, name)
+
+    def _write_objects(self, connection: Connection, good: Mapping[str, Prediction]) -> None:
+        """Replace the objects of the images, of which an earlier prediction may have had more."""
+        found = {
+            image_id: prediction.output.objects
+            for image_id, prediction in good.items()
+            if prediction.output.objects is not None
+        }
+        if found:
+            self._delete_objects.execute(connection, found)
+        if any(found.values()):
+            self._objects.write(connection, _object_columns(found), {"model_id": self._model_id})
 
     def _count(self, connection: Connection, result: ChunkResult, name: str) -> None:
         """Add to the counts in the run's row, in the transaction of the results, so that they agree after any crash.
@@ -156,6 +171,20 @@ def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
         "vector_dtype": [output.vector_dtype for output in outputs],
         "vector_dim": [output.vector_dim for output in outputs],
         "sha256": [prediction.sha256 for prediction in good.values()],
+        "width": [prediction.picture and prediction.picture.width for prediction in good.values()],
+        "height": [prediction.picture and prediction.picture.height for prediction in good.values()],
+        "num_objects": [None if output.objects is None else len(output.objects) for output in outputs],
+    }
+
+
+def _object_columns(found: Mapping[str, Sequence[DetectedObject]]) -> dict[str, list[Any]]:
+    """Return the columns of all objects, which of each image are numbered from 0."""
+    rows = [one for objects_of_image in found.values() for one in objects_of_image]
+    columns = zip(*rows, strict=True)
+    return {
+        "image_id": [image_id for image_id, objects_of_image in found.items() for _ in objects_of_image],
+        "object": [number for objects_of_image in found.values() for number in range(len(objects_of_image))],
+        **{name: list(column) for name, column in zip(DetectedObject._fields, columns, strict=True)},
     }
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import column, insert, inspect, select, table, text, update
 from infer_app.database.engine.connect import Database
 from infer_app.database.results import migrate
 from infer_app.database.results.migrate import check_schema, upgrade
-from infer_app.database.results.schema import VERSION, VERSION_TABLE, metadata, models, predictions, runs
+from infer_app.database.results.schema import VERSION, VERSION_TABLE, VIEWS, metadata, models, predictions, runs
 from infer_app.errors import SchemaOutdated
 
 
@@ -45,7 +45,7 @@ def to_revision(database, verb, revision):
 def test_a_fresh_database_gets_our_tables(fresh):
     assert upgrade(fresh) is None
     check_schema(fresh)
-    assert relations(fresh) == {*metadata.tables, VERSION_TABLE, "infer_current_predictions"}
+    assert relations(fresh) == {*metadata.tables, VERSION_TABLE, *VIEWS}
     assert all(name.startswith("infer_") for name in relations(fresh))
 
 

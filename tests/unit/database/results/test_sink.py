@@ -2,13 +2,23 @@ import json
 import sqlite3
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.database.results.schema import objects, predictions, rejections, runs
 from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.domain import (
+    Broken,
+    ChunkResult,
+    DetectedObject,
+    FileFacts,
+    ImageRef,
+    Output,
+    Prediction,
+    Reason,
+    Size,
+)
 from infer_app.errors import DatabaseUnavailable
 from tests.conftest import DAY, MODEL
 
@@ -17,7 +27,7 @@ NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [
 
 def predicted(image_id, label="cat", details=None, **output):
     output = Output(label, 0.5, json.dumps(details or {}), **output)
-    return Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, "ab" * 32)
+    return Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, "ab" * 32, picture=Size(640, 480))
 
 
 def broken(image_id, reason=Reason.CORRUPT, detail="no JPEG"):
@@ -46,14 +56,37 @@ def rows(database, table, *names):
 def test_every_field_is_written(database):
     vector = predicted("v", None, details={"shape": [2]}, vector=b"\0\1\2\3", vector_dtype="float16", vector_dim=2)
     commit(database, predicted("p", details={"top": [{"label": "cat"}]}), vector, broken("b"))
-    run, sha256 = (MODEL.model_id, "run 1"), "ab" * 32
+    run, sha256, nothing, size = (MODEL.model_id, "run 1"), "ab" * 32, (None, None, None), (640, 480)
     assert rows(database, predictions) == [
-        ("p", *run, "cpu-torchscript", "cat", 0.5, {"top": [{"label": "cat"}]}, None, None, None, sha256),
-        ("v", *run, "cpu-torchscript", None, 0.5, {"shape": [2]}, b"\0\1\2\3", "float16", 2, sha256),
+        ("p", *run, "cpu-torchscript", "cat", 0.5, {"top": [{"label": "cat"}]}, *nothing, sha256, *size, None),
+        ("v", *run, "cpu-torchscript", None, 0.5, {"shape": [2]}, b"\0\1\2\3", "float16", 2, sha256, *size, None),
     ]
     assert rows(database, rejections) == [
         ("b", *run, "corrupt", "no JPEG", "decode", 1, "/b.jpg", 7, 1.5, "cd" * 32, "jpg 9"),
     ]
+
+
+def test_the_objects_of_an_image_are_replaced_with_its_prediction(database):
+    cat, dog = DetectedObject("cat", 0, 0.9, 0.1, 0.2, 0.3, 0.4), DetectedObject("dog", 1, 0.8, 0, 0, 1, 1)
+    commit(database, predicted("a", objects=(cat, dog)), predicted("b", objects=(dog,)), predicted("c", objects=()))
+    commit(database, predicted("a", objects=(dog,)), model_id="another")
+    commit(database, predicted("a", objects=(dog,)), predicted("b", objects=()), run_id="run 2")
+    assert rows(database, objects) == [
+        ("a", MODEL.model_id, 0, *dog),
+        ("a", "another", 0, *dog),
+    ]
+    counts = [("a", MODEL.model_id, 1), ("a", "another", 1), ("b", MODEL.model_id, 0), ("c", MODEL.model_id, 0)]
+    assert rows(database, predictions, "image_id", "model_id", "num_objects") == counts
+
+
+def test_objects_that_cannot_be_written_leave_no_prediction(database):
+    """Both are one transaction: the image is written alone then, and rejected."""
+    with database.write() as connection:
+        connection.execute(text("CREATE TRIGGER t BEFORE INSERT ON infer_objects BEGIN SELECT RAISE(ABORT, 'no'); END"))
+    cat = DetectedObject("cat", 0, 0.9, 0.1, 0.2, 0.3, 0.4)
+    commit(database, predicted("a", objects=(cat,)), predicted("b", objects=()))
+    assert rows(database, predictions, "image_id") == [("b",)]
+    assert rows(database, rejections, "image_id", "reason") == [("a", "write_error")]
 
 
 def test_repeating_a_commit_changes_nothing(database):

@@ -3,6 +3,8 @@
 Until then the version that ran last was the current one, so it becomes the version in use.
 """
 
+from collections.abc import Sequence
+
 import sqlalchemy as sa
 from alembic import op
 
@@ -29,7 +31,7 @@ def upgrade() -> None:
     for name in ("in_use_since", "used_until"):
         op.add_column("infer_models", sa.Column(name, Microseconds))
     _mark_versions()
-    _replace_view(
+    replace_view(
         where="COALESCE(m.in_use_since, m.used_until) IS NOT NULL AND",
         time_n="COALESCE(n.in_use_since, n.used_until)",
         time_m="COALESCE(m.in_use_since, m.used_until)",
@@ -38,7 +40,7 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Restore the view by the time of the last run; the marks are lost."""
-    _replace_view(where="", time_n="n.created_at", time_m="m.created_at")
+    replace_view(where="", time_n="n.created_at", time_m="m.created_at")
     for name in ("used_until", "in_use_since"):
         op.drop_column("infer_models", name)
 
@@ -57,10 +59,10 @@ def _mark_versions() -> None:
         connection.execute(sa.update(models).where(*this).values({column: row.created_at}))
 
 
-def _replace_view(where: str, time_n: str, time_m: str) -> None:
+def replace_view(where: str, time_n: str, time_m: str, added: Sequence[str] = ()) -> None:
     """Replace the view; owner, options, grants and views that select from it stay."""
-    columns = ", ".join(f"p.{name}" for name in COLUMNS.split(", "))
     dialect = op.get_bind().dialect.name
+    columns = ", ".join([f"p.{name}" for name in (*COLUMNS.split(", "), *added)] + _lost(dialect, added))
     if dialect == "sqlite":
         op.execute(f"DROP VIEW {VIEW}")
     create = "CREATE VIEW" if dialect == "sqlite" else "CREATE OR REPLACE VIEW"
@@ -79,6 +81,15 @@ def _replace_view(where: str, time_n: str, time_m: str) -> None:
         )
         """
     )
+
+
+def _lost(dialect: str, added: Sequence[str]) -> list[str]:
+    """Return the columns that the view has and no longer shows: PostgreSQL can't remove a column of a view."""
+    if dialect != "postgresql":
+        return []
+    found = f"SELECT attname FROM pg_attribute WHERE attrelid = '{VIEW}'::regclass AND attnum > 0 ORDER BY attnum"
+    known = {"model", *COLUMNS.split(", "), *added}
+    return [f"CAST(NULL AS integer) AS {name}" for name in op.get_bind().scalars(sa.text(found)) if name not in known]
 
 
 def _options(dialect: str) -> str:
