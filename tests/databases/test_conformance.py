@@ -47,7 +47,7 @@ from infer_app.database.results.schema import (
 )
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
-from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason, Size
 from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
@@ -78,8 +78,12 @@ ODD_IDS = [
 COUNT = 100
 
 
+PICTURE = Size(640, 480)
+
+
 def predicted(*ids, label="cat", **output):
-    return tuple(Prediction(ImageRef(i, f"/{i}.jpg"), Output(label, 0.1 + 0.2, **output), "ab" * 32) for i in ids)
+    output = Output(label, 0.1 + 0.2, **output)
+    return tuple(Prediction(ImageRef(i, f"/{i}.jpg"), output, "ab" * 32, picture=PICTURE) for i in ids)
 
 
 def broken(*ids, reason=Reason.CORRUPT, detail="no JPEG", size=7):
