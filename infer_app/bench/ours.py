@@ -12,7 +12,7 @@ from infer_app.bench import dataloaders
 from infer_app.bench.dataloaders import Unavailable
 from infer_app.bench.decode_handler import OpenHandler
 from infer_app.bench.workload import Pixels, Workload
-from infer_app.domain import Chunk, ImageRef
+from infer_app.domain import Chunk, ImageRef, Size
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.read.read_image import read_image
@@ -23,6 +23,7 @@ from infer_app.pipeline.executors import open_executor
 from infer_app.workers.pool import Stage, WorkerPool
 
 CACHE_BYTES = 4 << 30
+_PICTURE = Size(1, 1)  # which is stored, and not looked at here
 
 
 def handler(workload: Workload) -> Iterator[Sized]:
@@ -50,7 +51,7 @@ def cache(workload: Workload) -> Iterator[Pixels]:
         raise Unavailable("not enough space on the disk")
     for path in workload.paths:
         image = read_image(path, workload.readers.read_limits)
-        pixels.put(str(image.facts.sha256), workload.readers.pixels_of(image.data))
+        pixels.put(str(image.facts.sha256), workload.readers.pixels_of(image.data), _PICTURE)
     pixels.flush()
     return _from_cache(workload, pixels, folder)
 

@@ -14,6 +14,7 @@ from infer_app.handlers.predictor import LoadedModel
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 
@@ -72,4 +73,4 @@ def _open_model(model_index: int, spec: ModelSpec, num_threads: int) -> LoadedMo
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads)
     model = open_batch(spec.batch_size)
     predict = AdaptiveBatch(open_batch, model.batch_size, model)
-    return LoadedModel(model_index, artifact, spec.variant, model.batch_size, predict)
+    return LoadedModel(model_index, artifact, spec.variant, model.batch_size, predict, OutputDecoder(artifact))

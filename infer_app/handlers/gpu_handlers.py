@@ -26,6 +26,7 @@ from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.runtimes.device_errors import device_loss_raised
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 from infer_app.workers.pool import TASKS_AHEAD
@@ -182,4 +183,5 @@ def _open_model(number: int, spec: ModelSpec, num_threads: int, batch_size: int,
     artifact = open_artifact(spec.artifact)
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads, device=stream.device)
     model = AdaptiveBatch(open_batch, spec.batch_size or batch_size)
-    return LoadedModel(number, artifact, spec.variant, batch_size, lambda pixels: stream.fetch(model(pixels)))
+    decode = OutputDecoder(artifact)
+    return LoadedModel(number, artifact, spec.variant, batch_size, lambda pixels: stream.fetch(model(pixels)), decode)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,7 @@ from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
-from infer_app.images.decode.gpu_decoder import suits_gpu
+from infer_app.images.decode.gpu_decoder import picture_for_gpu
 from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.read_image import ReadLimits, read_ahead, read_image
 from infer_app.images.read.roots import check_root
@@ -103,6 +104,7 @@ class Loader:
             heartbeat.record(position, stage, facts)
             with clock.time(stage):
                 pixels = transform(picture, self.recipe, self._preprocess)
+            facts = replace(facts, picture=Size(picture.width, picture.height))
             clock.num_dim += picture.is_dim
             if not picture.is_dim:  # pixels of the cache are not judged, so each run decodes and counts dim images
                 self._cache_pixels(facts, pixels, clock)
@@ -121,8 +123,10 @@ class Loader:
                 image = self._read(ref)
             facts = image.facts
             if (cached := self._cached(facts, clock)) is not None:
-                return Sample(ref, cached, facts)
-            if may_pass_files and self._suits_gpu(image.data, clock):
+                pixels, picture = cached
+                return Sample(ref, pixels, replace(facts, picture=picture))
+            if may_pass_files and (header := self._picture_for_gpu(image.data, clock)):
+                facts = replace(facts, picture=header)
                 return Sample(ref, _packed(image.data, self.recipe.size), facts, len(image.data))
         except (BadImage, MemoryError) as error:
             if isinstance(error, BadImage) and error.reason in NOT_READ and is_local(ref.location):
@@ -130,26 +134,27 @@ class Loader:
             return _broken(ref, error, "read", facts)
         return self.decode(ref, image.data, facts, position, heartbeat, clock)
 
-    def _suits_gpu(self, data: bytes, clock: StageClock) -> bool:
+    def _picture_for_gpu(self, data: bytes, clock: StageClock) -> Size | None:
         with clock.time("decode"):
-            return suits_gpu(data, self.recipe, self.decode_limits)
+            return picture_for_gpu(data, self.recipe, self.decode_limits)
 
     def _read(self, ref: ImageRef) -> ImageBytes:
         if self._prefetch is not None and is_remote(ref.location):
             return self._prefetch.read(ref)
         return read_image(ref.location, self._read_limits)
 
-    def _cached(self, facts: FileFacts, clock: StageClock) -> Tensor | None:
+    def _cached(self, facts: FileFacts, clock: StageClock) -> tuple[Tensor, Size] | None:
         if self._cache is None or facts.sha256 is None:
             return None
         row = torch.empty(self.recipe.size.shape, dtype=torch.uint8)
         with clock.time("cache"):
-            return row if self._cache.get(facts.sha256, row.numpy()) else None
+            picture = self._cache.get(facts.sha256, row.numpy())
+            return None if picture is None else (row, picture)
 
     def _cache_pixels(self, facts: FileFacts, pixels: Tensor, clock: StageClock) -> None:
-        if self._cache is not None and facts.sha256 is not None:
+        if self._cache is not None and facts.sha256 is not None and facts.picture is not None:
             with clock.time("cache"):
-                self._cache.put(facts.sha256, pixels.numpy())
+                self._cache.put(facts.sha256, pixels.numpy(), facts.picture)
 
 
 def _packed(data: bytes, size: Size) -> Tensor:

@@ -12,7 +12,7 @@ from infer_app.errors import DeviceLost
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.device_errors import device_loss_raised, is_out_of_memory
 from infer_app.models.verification.golden import check_golden
-from infer_app.models.verification.outputs import decode_outputs
+from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.telemetry.stage_clock import StageClock
 
 
@@ -25,6 +25,7 @@ class LoadedModel:
     variant: str
     batch_size: int  # maximum number of images per call
     predict: Callable[[Tensor], Tensor]  # (n, H, W, 3) uint8 to (n, D) float32 on the CPU
+    decode: OutputDecoder
 
     def verify_golden(
         self,
@@ -49,19 +50,19 @@ class LoadedModel:
         try:
             with clock.time("model"), device_loss_raised():
                 raw = self.predict(batch.pixels)
+            with clock.time("outputs"):
+                outputs = self.decode(raw, [sample.file.picture for sample in batch.samples])
         except DeviceLost:
             raise
-        except Exception as error:  # the model is the user's code, and torch.jit.Error is not a RuntimeError
+        except Exception as error:  # model and head are the user's code, and torch.jit.Error is not a RuntimeError
             yield from self._one_by_one(batch, error, clock)
             return
-        with clock.time("outputs"):
-            outputs = decode_outputs(raw, self.artifact.manifest.output, self.artifact.labels)
         for sample, output in zip(batch.samples, outputs, strict=True):
             if output is None:
                 detail = "the model's output has a NaN or an infinity"
                 yield self._broken(sample, Reason.NON_FINITE_OUTPUT, detail, "outputs")
             else:
-                yield Prediction(sample.ref, output, sample.file.sha256, self.model_index)
+                yield Prediction(sample.ref, output, sample.file.sha256, self.model_index, sample.file.picture)
 
     def _one_by_one(self, batch: Batch, error: Exception, clock: StageClock) -> Iterator[Prediction | Broken]:
         if len(batch.samples) == 1:

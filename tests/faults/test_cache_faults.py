@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infer_app.domain import Recipe
+from infer_app.domain import Recipe, Size
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import FILE_NAME, PixelCache, survey
 
 SIZE = 224
+PICTURE = Size(640, 480)
 KEY = CacheKey(Recipe("stretch", SIZE), 10**6)
 BOUND = 6_000_000  # 29 images
 NUMBERS = range(60)
@@ -27,12 +28,12 @@ NUMBERS = range(60)
 WRITER = """
 import random, sys
 from pathlib import Path
-from tests.faults.test_cache_faults import BOUND, KEY, NUMBERS, PixelCache, pixels, sha256
+from tests.faults.test_cache_faults import BOUND, KEY, NUMBERS, PICTURE, PixelCache, pixels, sha256
 with PixelCache.open(Path(sys.argv[1]), BOUND, KEY) as cache:
     print("writing", flush=True)
     while True:
         number = random.choice(NUMBERS)
-        cache.put(sha256(number), pixels(number))
+        cache.put(sha256(number), pixels(number), PICTURE)
 """
 
 
@@ -103,7 +104,7 @@ def test_a_writer_that_is_stopped_holds_nobody_up(folder):
             start = time.monotonic()
             for number in range(200):
                 find(cache, number % len(NUMBERS))
-                cache.put(sha256(number % len(NUMBERS)), pixels(number % len(NUMBERS)))
+                cache.put(sha256(number % len(NUMBERS)), pixels(number % len(NUMBERS)), PICTURE)
                 cache.flush()
             assert time.monotonic() - start < 3
             for one in started:
@@ -119,7 +120,7 @@ def test_a_killed_writer_keeps_no_lock(folder, seeded):
                 for one in started:
                     one.send_signal(signal.SIGKILL)
             time.sleep(cache._pause_s)
-            cache.put(sha256(number), pixels(number))
+            cache.put(sha256(number), pixels(number), PICTURE)
             cache.flush()
             assert find(cache, number)
         assert survey(folder)[0].images > 0
@@ -130,7 +131,7 @@ def test_after_a_kill_the_cache_fills_as_before(folder):
         time.sleep(0.2)
     with PixelCache.open(folder, BOUND, KEY) as cache:
         for number in NUMBERS:
-            cache.put(sha256(number), pixels(number))
+            cache.put(sha256(number), pixels(number), PICTURE)
             assert find(cache, number)
         cache.flush()
         assert sum(find(cache, number) for number in NUMBERS) > 20
@@ -140,7 +141,7 @@ def test_after_a_kill_the_cache_fills_as_before(folder):
 def test_damage_anywhere_is_never_a_wrong_pixel(folder, seeded):
     with PixelCache.open(folder, BOUND, KEY) as cache:
         for number in range(15):
-            cache.put(sha256(number), pixels(number))
+            cache.put(sha256(number), pixels(number), PICTURE)
     path = folder / FILE_NAME
     intact = path.read_bytes()
     found = []
@@ -160,7 +161,7 @@ def test_damage_anywhere_is_never_a_wrong_pixel(folder, seeded):
 def test_a_disk_that_fills_up_ends_the_writing_only(small_disk, caplog):
     with PixelCache.open(small_disk / "cache", 10**9, KEY) as cache:
         for number in range(60):
-            cache.put(sha256(number), pixels(number))
+            cache.put(sha256(number), pixels(number), PICTURE)
         kept = [number for number in range(60) if find(cache, number)]
     disk = os.statvfs(small_disk)
     assert len(kept) > 20
@@ -176,7 +177,7 @@ def test_a_disk_without_a_free_byte_ends_the_writing_only(small_disk, caplog, mo
     )  # as if another had just taken the rest
     with PixelCache.open(small_disk / "cache", 10**9, KEY) as cache:
         for number in range(80):
-            cache.put(sha256(number), pixels(number))
+            cache.put(sha256(number), pixels(number), PICTURE)
         assert sum(find(cache, number) for number in range(80)) > 20
     assert [message.partition(" takes ")[2] for message in caplog.messages] == [
         "no new images: database or disk is full"
@@ -186,7 +187,7 @@ def test_a_disk_without_a_free_byte_ends_the_writing_only(small_disk, caplog, mo
 def test_a_full_disk_at_the_start_means_no_new_images_and_one_warning(small_disk, caplog):
     (small_disk / "others").write_bytes(bytes(7_900_000))
     with PixelCache.open(small_disk / "cache", 10**9, KEY) as cache:
-        cache.put(sha256(0), pixels(0))
+        cache.put(sha256(0), pixels(0), PICTURE)
         cache.flush()
         assert not find(cache, 0)
     assert [message.partition(" takes ")[2] for message in caplog.messages] == [
@@ -201,7 +202,7 @@ def test_a_limit_on_file_size_ends_the_writing_only(folder, caplog):
         resource.setrlimit(resource.RLIMIT_FSIZE, (2_000_000, before[1]))
         with PixelCache.open(folder, 10**9, KEY) as cache:
             for number in NUMBERS:
-                cache.put(sha256(number), pixels(number))
+                cache.put(sha256(number), pixels(number), PICTURE)
             kept = sum(find(cache, number) for number in NUMBERS)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

@@ -11,7 +11,7 @@ import pytest
 import torch
 from PIL import Image
 
-from infer_app.domain import Recipe
+from infer_app.domain import Recipe, Size
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
@@ -45,9 +45,10 @@ class Lane:
         if self._cache is not None and self._cache.get(image.facts.sha256, row.numpy()):
             return row
         self.num_decoded += 1
-        pixels = transform(decode_image(image.data, self._recipe, self._decode_limits), self._recipe)
+        picture = decode_image(image.data, self._recipe, self._decode_limits)
+        pixels = transform(picture, self._recipe)
         if self._cache is not None:
-            self._cache.put(image.facts.sha256, pixels.numpy())
+            self._cache.put(image.facts.sha256, pixels.numpy(), Size(picture.width, picture.height))
         return pixels
 
 

@@ -34,7 +34,8 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "models.artifact": {"workers"},
     "models.sources": set(),
     "models.runtimes": {"models.artifact"},
-    "models.verification": {"images.read", "models.artifact"},
+    "models.detection": {"images.transform", "models.artifact"},
+    "models.verification": {"images.read", "models.artifact", "models.detection"},
     "telemetry": set(),
     "handlers": {
         "images.cache",
@@ -60,6 +61,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
         "images.read",
         "images.transform",
         "models.artifact",
+        "models.detection",
         "models.runtimes",
         "models.selection",
         "models.sources",

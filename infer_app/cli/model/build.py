@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
+from typing import Any
 
 from infer_app.cli.model.model import models_folder, print_progress, recipe_as_text
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
@@ -18,7 +19,7 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.images.decode.depth import parse_depth
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.artifact.specs import WITH_LABELS, DetectionSpec, OutputSpec
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.calibration import Calibration
@@ -35,6 +36,10 @@ from infer_app.settings.load import load_settings
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+PAD = 114  # what YOLO's networks were trained with
+# Of --output detection; networks of the detr family usually take ImageNet's mean and std, and stretched pictures.
+DETECTION_DEFAULTS = {"recipe": "letterbox", "interpolation": "bilinear", "mean": "0", "std": "1"}
+DETECTION_OPTIONS = ("head", "min_score", "nms", "max_objects")
 
 
 def build(options: BuildOptions) -> None:
@@ -101,8 +106,8 @@ def make_recipe(options: BuildOptions) -> Recipe:
             )
         return Recipe("custom", options.size, interpolation=options.interpolation, exif=options.exif, depth=depth)
     kind = options.recipe
-    if kind not in ("resize-crop", "crop-resize", "stretch"):
-        raise UsageError(f"no recipe {kind!r}", "there are resize-crop, crop-resize and stretch")
+    if kind not in ("resize-crop", "crop-resize", "stretch", "letterbox"):
+        raise UsageError(f"no recipe {kind!r}", "there are resize-crop, crop-resize, stretch and letterbox")
     if options.interpolation not in ("bicubic", "bilinear"):
         raise UsageError(f"no interpolation {options.interpolation!r}", "there are bicubic and bilinear")
     if options.exif not in ("apply", "ignore"):
@@ -111,7 +116,7 @@ def make_recipe(options: BuildOptions) -> Recipe:
     if kind == "crop-resize" and not options.size.is_square:
         raise UsageError(
             f"crop-resize takes a square out of the picture, and the model's input is {options.size}",
-            "for a rectangle there are --recipe resize-crop and --recipe stretch",
+            "for a rectangle there are --recipe resize-crop, stretch and letterbox",
         )
     resize = _resize(options) if kind in ("resize-crop", "stretch") else None
     if options.crop_rounding != "nearest" and resize is None:
@@ -131,6 +136,7 @@ def make_recipe(options: BuildOptions) -> Recipe:
         depth=depth,
         channels=options.channels,
         crop_rounding=options.crop_rounding,
+        pad=PAD if options.pad is None and kind == "letterbox" else options.pad or 0,
     )
 
 
@@ -151,6 +157,10 @@ def _check_crop(options: BuildOptions) -> None:
         raise UsageError("--resize and --crop-pct do not belong to --recipe crop-resize", "give --crop")
     if options.crop_rounding not in ("nearest", "down"):
         raise UsageError(f"--crop-rounding {options.crop_rounding!r} is not known", "it is nearest or down")
+    if options.recipe == "letterbox" and (options.resize is not None or options.crop_pct is not None):
+        raise UsageError("--recipe letterbox crops nothing", "leave --resize and --crop-pct out")
+    if options.recipe != "letterbox" and options.pad is not None:
+        raise UsageError("--pad belongs to --recipe letterbox", "leave --pad out")
     for share in (options.crop, options.crop_pct):
         if share is not None and not 0 < share <= 1:
             raise UsageError(f"a crop of {share} is not a share between 0 and 1")
@@ -181,7 +191,7 @@ def _taken_by_default(request: BuildRequest, stated: Collection[str]) -> list[st
     needed = ["recipe"] if request.preprocess is None else []
     needed += ["mean", "std"] if request.input != "uint8-nhwc" else []
     missing = [name for name in needed if name not in stated]
-    is_numbered = request.output.kind == "classification" and "labels" not in stated
+    is_numbered = request.output.kind in WITH_LABELS and "labels" not in stated
     return [*missing, "labels (numbers)"] if is_numbered else missing
 
 
@@ -193,6 +203,10 @@ def _compare_hint(by_default: Sequence[str], name: str) -> str:
 def _build_request(options: BuildOptions, facts: Mapping[str, Fact]) -> BuildRequest:
     """Return the request, in which the file's facts take the place of defaults."""
     options = replace(options, **{option: fact.value for option, fact in facts.items() if option != "labels"})
+    stated = facts.keys() | options.given
+    if options.output == "detection":
+        defaults: dict[str, Any] = {name: DETECTION_DEFAULTS[name] for name in DETECTION_DEFAULTS.keys() - stated}
+        options = replace(options, **defaults)
     return BuildRequest(
         source=options.source,
         name=options.name,
@@ -202,11 +216,26 @@ def _build_request(options: BuildOptions, facts: Mapping[str, Fact]) -> BuildReq
         preprocess=options.preprocess,
         input=options.input,
         **_normalisation(options),
-        output=OutputSpec(options.output, options.activation, options.threshold, options.top_k, options.vector_dtype),
+        output=_output_spec(options),
         golden=options.golden,
         label_names=facts["labels"].value if "labels" in facts else (),
         output_name=options.output_name,
     )
+
+
+def _output_spec(options: BuildOptions) -> OutputSpec:
+    if options.output != "detection":
+        if given := [name for name in DETECTION_OPTIONS if name in options.given]:
+            flag = f"--{given[0].replace('_', '-')}"
+            raise UsageError(f"{flag} belongs to --output detection", f"leave {flag} out, or give --output detection")
+        return OutputSpec(options.output, options.activation, options.threshold, options.top_k, options.vector_dtype)
+    if "activation" in options.given and options.head not in (None, "detr"):
+        raise UsageError(
+            f"--activation does not go with --head {options.head}, whose scores are between 0 and 1 already",
+            "leave --activation out",
+        )
+    detection = DetectionSpec(options.head or "", options.min_score, options.nms, options.max_objects)
+    return OutputSpec(options.output, options.activation, detection=detection)
 
 
 def _normalisation(options: BuildOptions) -> dict[str, tuple[float, float, float]]:

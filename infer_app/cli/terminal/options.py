@@ -343,10 +343,21 @@ class BuildOptions:
     recipe: Annotated[
         str,
         typer.Option(
-            metavar="resize-crop|crop-resize|stretch",
-            help="How an image becomes the model's input; resize-crop is torchvision's and timm's.",
+            metavar="resize-crop|crop-resize|stretch|letterbox",
+            help="How an image becomes the model's input; resize-crop is torchvision's and timm's; letterbox fits it "
+            "in, with pixels around it.  [default: resize-crop, letterbox for detection]",
+            show_default=False,
         ),
     ] = "resize-crop"
+    pad: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            max=255,
+            metavar="LEVEL",
+            help="For letterbox: level of the pixels around the picture.  [default: 114]",
+        ),
+    ] = None
     size: Annotated[
         Size,
         typer.Option(
@@ -383,7 +394,14 @@ class BuildOptions:
             "timm; down: as in transformers.",
         ),
     ] = "nearest"
-    interpolation: Annotated[str, typer.Option(metavar="bicubic|bilinear", help="How pixels are resized.")] = "bicubic"
+    interpolation: Annotated[
+        str,
+        typer.Option(
+            metavar="bicubic|bilinear",
+            help="How pixels are resized.  [default: bicubic, bilinear for detection]",
+            show_default=False,
+        ),
+    ] = "bicubic"
     exif: Annotated[str, typer.Option(metavar="apply|ignore", help="What is done with the EXIF orientation.")] = "apply"
     decode: Annotated[
         str,
@@ -412,14 +430,16 @@ class BuildOptions:
     mean: Annotated[
         str | None,
         typer.Option(
-            metavar="R,G,B", help="Means of the channels in their order, on the 0-1 scale.  [default: ImageNet's]"
+            metavar="R,G,B",
+            help="Means of the channels in their order, on the 0-1 scale.  [default: ImageNet's, 0 for detection]",
         ),
     ] = None
     std: Annotated[
         str | None,
         typer.Option(
             metavar="R,G,B",
-            help="Standard deviations of the channels in their order, on the 0-1 scale.  [default: ImageNet's]",
+            help="Standard deviations of the channels in their order, on the 0-1 scale.  [default: ImageNet's, 1 for "
+            "detection]",
         ),
     ] = None
     input: Annotated[
@@ -430,16 +450,45 @@ class BuildOptions:
     ] = "float-nchw"
     output: Annotated[
         str,
-        typer.Option(metavar="classification|embedding|regression|raw", help="What the model's output means."),
+        typer.Option(
+            metavar="classification|detection|embedding|regression|raw", help="What the model's output means."
+        ),
     ] = "classification"
     output_name: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="For ONNX and OpenVINO: the output that is stored.  [default: the only one]"),
+        typer.Option(
+            metavar="NAME",
+            help="For ONNX and OpenVINO: the output that is stored; of a detector several, with commas between.  "
+            "[default: the only one]",
+        ),
     ] = None
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="boxes|yolo|yolo5|detr|MODULE:FUNCTION",
+            help="For detection: what the outputs mean, or your function that turns them into objects.  [default: by "
+            "their shape]",
+        ),
+    ] = None
+    min_score: Annotated[
+        float,
+        typer.Option(min=0, max=1, metavar="SCORE", help="For detection: store objects with at least this score."),
+    ] = 0.05
+    nms: Annotated[
+        float,
+        typer.Option(
+            metavar="IOU",
+            help="For detection: of two objects of one class that overlap more, keep the better; 1 keeps both.",
+        ),
+    ] = 0.45
+    max_objects: Annotated[
+        int, typer.Option(min=1, metavar="N", help="For detection: keep this many best objects of an image.")
+    ] = 300
     activation: Annotated[
         str,
         typer.Option(
-            metavar="softmax|sigmoid|none", help="For classification; none: the module returns probabilities."
+            metavar="softmax|sigmoid|none",
+            help="For classification and the head detr; none: the module returns probabilities.",
         ),
     ] = "softmax"
     threshold: Annotated[

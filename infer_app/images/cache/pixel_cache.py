@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3), C-contiguous
 
-FILE_NAME = "pixels.sqlite"  # another one when the tables change
+FILE_NAME = "pixels-2.sqlite"  # another one when the tables change
 PAGE_BYTES = 16384  # half the time of SQLite's 4096 for writing an image
 MIN_BYTES = 1 << 20  # of a cache: tables and indexes take some pages each
 MIN_FREE_BYTES = 1 << 30  # of the disk, or a tenth of a small one: results need room more than the cache does
@@ -39,7 +39,7 @@ RESERVE_BYTES = 8 << 20  # or an eighth of a small cache: for the journal, and a
 LOCK_WAIT_MS = 100  # many times what a batch takes
 FIRST_PAUSE_S, MAX_PAUSE_S = 0.02, 10.0  # without the cache where that was not enough; doubled each time
 
-_OUR_NAME = re.compile(r"pixels\.sqlite(-journal)?|\d+\.pixels|[0-9a-f]{16}\.recipe")  # the last two: former versions
+_OUR_NAME = re.compile(r"pixels(-\d+)?\.sqlite(-journal)?|\d+\.pixels|[0-9a-f]{16}\.recipe")  # former versions too
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# Pixels that infer_app can make again.\n"  # bford.info/cachedir
 _ERRORS = (OSError, sqlite3.Error, MemoryError, UnicodeError)  # the last: in a message, of a name that is damaged
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}  # the last: a table is missing
@@ -49,9 +49,11 @@ _SCHEMA = f"""
 PRAGMA page_size = {PAGE_BYTES}; PRAGMA journal_mode = DELETE; PRAGMA synchronous = OFF; PRAGMA mmap_size = 0;
 PRAGMA cache_size = -{RESERVE_BYTES >> 11};
 CREATE TABLE IF NOT EXISTS recipes (id BLOB PRIMARY KEY, size INTEGER, note TEXT);
-CREATE TABLE IF NOT EXISTS pixels (id INTEGER PRIMARY KEY, key BLOB UNIQUE, stored_at INTEGER, checksum, pixels BLOB);
+CREATE TABLE IF NOT EXISTS pixels (id INTEGER PRIMARY KEY, key BLOB UNIQUE, stored_at INTEGER, checksum, width INTEGER,
+height INTEGER, pixels BLOB);
 """
-_FIND = "SELECT checksum, pixels FROM pixels WHERE key = ? AND typeof(pixels) = 'blob' AND length(pixels) = ?"
+_FIND = """SELECT checksum, width, height, pixels FROM pixels
+WHERE key = ? AND typeof(pixels) = 'blob' AND length(pixels) = ?"""
 _USED_PAGES = "SELECT page_count - freelist_count FROM pragma_page_count, pragma_freelist_count"
 # Rows that lie together share pages; the first is found by its key, a hash, so that each row is as likely. To remove
 # the oldest would leave nothing to find for a second pass over more images than fit.
@@ -90,7 +92,7 @@ class PixelCache:
         self._shape = key.recipe.size.shape
         self._batch = _batch(max_bytes, key.recipe.size)
         self._most_pages = (max_bytes - 2 * _reserve(max_bytes)) // PAGE_BYTES
-        self._unwritten: dict[bytes, Pixels] = {}  # by sha256 + recipe_id
+        self._unwritten: dict[bytes, tuple[Size, Pixels]] = {}  # by sha256 + recipe_id
         self._is_writable = True
         self._resume_at, self._pause_s = 0.0, FIRST_PAUSE_S  # the first of time.monotonic()
 
@@ -100,19 +102,27 @@ class PixelCache:
         database = _open_or_warn(folder, max_bytes, key.recipe.size)
         return None if database is None else cls(database, folder, max_bytes, key)
 
-    def get(self, sha256: str, out: Pixels) -> bool:
-        """Return whether the pixels are here and in `out`, (H, W, 3) uint8; if not, that holds what it held."""
-        self._check(out)
-        pixels = self._read(bytes.fromhex(sha256) + self._recipe[0], out.nbytes)
-        if pixels is not None:
-            out.data.cast("B")[:] = pixels
-        return pixels is not None
+    def get(self, sha256: str, out: Pixels) -> Size | None:
+        """Copy the pixels to `out`, (H, W, 3) uint8, and return the size of the upright picture that they are of.
 
-    def put(self, sha256: str, pixels: Pixels) -> None:
-        """Keep the pixels if possible. They must not change before the next `flush`, which may come by itself."""
+        If they are not here, return None and leave `out` as it is.
+        """
+        self._check(out)
+        found = self._read(bytes.fromhex(sha256) + self._recipe[0], out.nbytes)
+        if found is None:
+            return None
+        picture, pixels = found
+        out.data.cast("B")[:] = pixels
+        return picture
+
+    def put(self, sha256: str, pixels: Pixels, picture: Size) -> None:
+        """Keep the pixels, and the size of their upright picture, if possible.
+
+        They must not change before the next `flush`, which may come by itself.
+        """
         self._check(pixels)
         if self._is_writable and time.monotonic() >= self._resume_at:
-            self._unwritten[bytes.fromhex(sha256) + self._recipe[0]] = pixels
+            self._unwritten[bytes.fromhex(sha256) + self._recipe[0]] = picture, pixels
         if len(self._unwritten) >= self._batch:
             self.flush()
 
@@ -121,7 +131,10 @@ class PixelCache:
         unwritten, self._unwritten, now = self._unwritten, {}, int(time.time())
         if not unwritten:
             return
-        rows = [(key, now, _checksum(key, pixels.data), pixels) for key, pixels in unwritten.items()]
+        rows = [
+            (key, now, _checksum(key, picture, pixels.data), *picture, pixels)
+            for key, (picture, pixels) in unwritten.items()
+        ]
         try:
             disk = os.statvfs(self._folder)
             if disk.f_bavail * disk.f_frsize < min(MIN_FREE_BYTES, disk.f_blocks * disk.f_frsize // 10):
@@ -130,7 +143,7 @@ class PixelCache:
                 self._database.execute("BEGIN IMMEDIATE")
                 self._evict()
                 self._database.execute("INSERT OR IGNORE INTO recipes VALUES (?, ?, ?)", self._recipe)
-                self._database.executemany("INSERT OR REPLACE INTO pixels VALUES (NULL, ?, ?, ?, ?)", rows)
+                self._database.executemany("INSERT OR REPLACE INTO pixels VALUES (NULL, ?, ?, ?, ?, ?, ?)", rows)
             self._pause_s = FIRST_PAUSE_S
         except _ERRORS as error:
             self._fail(error)
@@ -149,9 +162,9 @@ class PixelCache:
         if pixels.shape != self._shape or pixels.dtype != np.uint8 or not pixels.flags.c_contiguous:
             raise ValueError(f"{pixels.dtype} {pixels.shape}, the cache takes contiguous uint8 {self._shape}")
 
-    def _read(self, key: bytes, num_bytes: int) -> memoryview | None:
+    def _read(self, key: bytes, num_bytes: int) -> tuple[Size, memoryview] | None:
         if (unwritten := self._unwritten.get(key)) is not None:
-            return unwritten.data.cast("B")
+            return unwritten[0], unwritten[1].data.cast("B")
         if time.monotonic() < self._resume_at:
             return None
         try:
@@ -160,7 +173,11 @@ class PixelCache:
             self._fail(error)
             return None
         self._pause_s = FIRST_PAUSE_S
-        return next((memoryview(pixels) for checksum, pixels in rows if checksum == _checksum(key, pixels)), None)
+        for checksum, width, height, pixels in rows:
+            picture = Size(width, height)
+            if checksum == _checksum(key, picture, pixels):
+                return picture, memoryview(pixels)
+        return None
 
     def _evict(self) -> None:
         """Remove images at random until a batch fits. The loop is bounded, for counts may be damaged."""
@@ -300,6 +317,6 @@ def _code(error: Exception) -> int:
     return getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR if is_of_file else 0) & 0xFF
 
 
-def _checksum(key: bytes, pixels: bytes | memoryview) -> int:
-    """Return that of pixels and key together, so that no entry vouches for what was stored under another."""
-    return zlib.crc32(pixels, zlib.crc32(key))
+def _checksum(key: bytes, picture: Size, pixels: bytes | memoryview) -> int:
+    """Return that of pixels, size and key together, so that no entry vouches for what was stored under another."""
+    return zlib.crc32(pixels, zlib.crc32(key + str(picture).encode()))

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import Recipe
+from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError
 from infer_app.images.decode.decoder import DecodeLimits
 from infer_app.images.decode.formats import is_jpeg
@@ -108,23 +108,29 @@ class GpuDecoder:
 
 
 def suits_gpu(data: bytes, recipe: Recipe, limits: DecodeLimits) -> bool:
-    """Return whether a GPU may decode a file: a whole, upright baseline JPEG, grey or YCbCr, not larger than its input.
+    return picture_for_gpu(data, recipe, limits) is not None
 
-    This is stricter than what a GPU can decode, because its decoder notices little damage: a progressive JPEG may lack
-    its last scans without a trace. Only the structure is examined, which takes a tenth of a millisecond.
+
+def picture_for_gpu(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Size | None:
+    """Return the size of a picture that a GPU may decode, None for others.
+
+    It is a whole, upright baseline JPEG, grey or YCbCr, not larger than its input. This is stricter than what a GPU can
+    decode, because its decoder notices little damage: a progressive JPEG may lack its last scans without a trace. Only
+    the structure is examined, which takes a tenth of a millisecond.
     """
     if not MIN_BYTES <= len(data) <= recipe.size.num_bytes or not is_jpeg(data):
-        return False
+        return None
     try:
         header = parse_jpeg_header(data)
-        return (
+        is_suitable = (
             _is_plain(header, recipe)
             and header.width * header.height <= min(limits.max_pixels, MAX_PIXELS)
             and _is_resized_alike(header, recipe)
             and is_one_scan_to_the_end(data)
         )
     except BadImage:
-        return False
+        return None
+    return Size(header.width, header.height) if is_suitable else None
 
 
 def _is_plain(header: JpegHeader, recipe: Recipe) -> bool:
@@ -204,6 +210,6 @@ def transform_on_device(rgb: Tensor, recipe: Recipe) -> Tensor:
 def _centre(rgb: Tensor, recipe: Recipe) -> Tensor:
     (top, rows), (left, columns) = centre_of(rgb.shape[0], rgb.shape[1], recipe)
     centre = rgb[rows, columns]
-    padded = rgb.new_zeros(recipe.size.shape)
+    padded = rgb.new_full(recipe.size.shape, recipe.pad)
     padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
     return padded

@@ -93,6 +93,8 @@ def _whole_geometry(width: int, height: int, recipe: Recipe) -> Geometry:
         return Geometry(_centre_square(width, height, recipe.crop or 1.0), recipe.size)
     if recipe.kind == "stretch":
         return Geometry(Box(0, 0, width, height), recipe.resize or recipe.size)
+    if recipe.kind == "letterbox":
+        return Geometry(Box(0, 0, width, height), _fitting(width, height, recipe.size))
     raise ValueError(f"unknown recipe {recipe.kind!r}")
 
 
@@ -109,6 +111,12 @@ def _covering(width: int, height: int, least: Size) -> tuple[int, int]:
     if width <= height:
         return side, int(side * height / width)
     return int(side * width / height), side
+
+
+def _fitting(width: int, height: int, most: Size) -> tuple[int, int]:
+    """Return the largest size of the picture's shape that fits into `most`, rounded; no side is less than a pixel."""
+    ratio = min(most.width / width, most.height / height)
+    return max(1, round(width * ratio)), max(1, round(height * ratio))
 
 
 def _centre_square(width: int, height: int, crop: float) -> Box:

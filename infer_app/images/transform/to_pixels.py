@@ -93,13 +93,13 @@ def _pillow_resize(rgb: Pixels, geometry: Geometry, interpolation: str) -> Pixel
 
 
 def _centre(rgb: Pixels, lead: tuple[int, int], recipe: Recipe) -> Pixels:
-    """Crop the centre to a contiguous array of the recipe's size, with zeros around too short a side."""
+    """Crop the centre to a contiguous array of the recipe's size, with its pad around too short a side."""
     rgb = rgb[lead[1] :, lead[0] :]
     (top, rows), (left, columns) = centre_of(rgb.shape[0], rgb.shape[1], recipe)
     centre = rgb[rows, columns]
     if centre.shape == recipe.size.shape:
         return np.ascontiguousarray(centre)
-    padded = np.zeros(recipe.size.shape, np.uint8)
+    padded = np.full(recipe.size.shape, recipe.pad, np.uint8)
     padded[top : top + centre.shape[0], left : left + centre.shape[1]] = centre
     return padded
 

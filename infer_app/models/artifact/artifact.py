@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from infer_app.atomic_file import replace_file
 from infer_app.errors import ModelError, UsageError
 from infer_app.model_names import Version, plain_name, short_name, versions_named
-from infer_app.models.artifact.manifest import LABELS_FILE, PREPROCESS_FILE, Manifest, parse_labels
+from infer_app.models.artifact.manifest import HEAD_FILE, LABELS_FILE, PREPROCESS_FILE, Manifest, parse_labels
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
 
 if TYPE_CHECKING:
@@ -95,8 +95,15 @@ class Artifact:
         """
         if self.manifest.preprocess is None:
             return None
-        path = str(self.folder / PREPROCESS_FILE)
-        return load_function(self.read(PREPROCESS_FILE), self.manifest.preprocess.rpartition(":")[2], path)
+        return self._function(PREPROCESS_FILE, self.manifest.preprocess)
+
+    def head(self) -> Callable[..., Any] | None:
+        """Return the user's own head of a detector, from the artifact's copy; None for other models."""
+        detection = self.manifest.output.detection
+        return self._function(HEAD_FILE, detection.head) if detection and detection.is_own else None
+
+    def _function(self, file: str, name: str) -> Callable[..., Any]:
+        return load_function(self.read(file), name.rpartition(":")[2], str(self.folder / file))
 
     def _problem(self, relative: str) -> str | None:
         path = self.folder / relative
@@ -233,7 +240,7 @@ def write_file(folder: Path, relative: str, data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def load_function(code: bytes, function: str, path: str) -> Preprocess:
+def load_function(code: bytes, function: str, path: str) -> Callable[..., Any]:
     """Return a function from the bytes of one Python file.
 
     The file may import installed packages, but no modules beside it. Raises ModelError.
@@ -241,11 +248,11 @@ def load_function(code: bytes, function: str, path: str) -> Preprocess:
     namespace: dict[str, Any] = {"__name__": "infer_app_preprocess", "__file__": path}
     try:
         exec(compile(code, path, "exec"), namespace)
-        found: Preprocess = namespace[function]
+        found: Callable[..., Any] = namespace[function]
     except Exception as error:
         raise ModelError(
             f"{path}: can't be loaded on its own: {type(error).__name__}: {error}",
-            "keep the preprocess function in one file that imports installed packages only",
+            "keep the function in one file that imports installed packages only",
         ) from error
     return found
 

@@ -16,6 +16,7 @@ FORMAT = 1  # increased when an older program could misread the file
 ID_LENGTH = 16  # hex digits
 LABELS_FILE = "labels.txt"
 PREPROCESS_FILE = "preprocess.py"
+HEAD_FILE = "head.py"  # of a detector's own head
 GOLDEN_PIXELS_FILE = "golden/pixels.npy"  # (n, H, W, 3) uint8, decoded by Pillow
 GOLDEN_OUTPUTS_FILE = "golden/outputs.npy"  # (n, num_outputs) float32: the source's outputs for them
 _MODEL_FILES = {
@@ -87,6 +88,7 @@ class Manifest:
             preprocess=self.preprocess,
             preprocess_sha256=self.files.get(PREPROCESS_FILE),
             output_name=self.output_name,
+            head_sha256=self.files.get(HEAD_FILE),
         )
 
     def tolerance_of(self, variant: str | None) -> Tolerance:
@@ -95,7 +97,8 @@ class Manifest:
         return Tolerance(**own) if own else self.tolerance
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self) | {"recipe": self.recipe.to_json()}, indent=2, ensure_ascii=False) + "\n"
+        values = asdict(self) | {"recipe": self.recipe.to_json(), "output": self.output.to_json()}
+        return json.dumps(values, indent=2, ensure_ascii=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str | bytes, where: str) -> Manifest:
@@ -132,18 +135,21 @@ def model_id(
     preprocess: str | None,
     preprocess_sha256: str | None,
     output_name: str | None = None,
+    head_sha256: str | None = None,
 ) -> str:
     """Hash everything that defines the predictions and nothing else: no name, no variant, no timing."""
     defines = {
         "source": source_sha256,
         "recipe": recipe.to_json(),
         "input": asdict(input_spec),
-        "output": asdict(output),
+        "output": output.to_json(),
         "labels": labels_sha256,
         "preprocess": [preprocess, preprocess_sha256],
     }
     if output_name is not None:  # ids of models without one stay what they were
         defines["output_name"] = output_name
+    if head_sha256 is not None:  # likewise
+        defines["head"] = head_sha256
     canonical = json.dumps(defines, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(canonical.encode()).hexdigest()[:ID_LENGTH]
 
@@ -185,15 +191,13 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
 
 
 def _from_dict(data: Mapping[str, Any]) -> Manifest:
-    output = dict(data["output"])
-    shape = output.pop("shape", None)
     manifest = Manifest(
         **{
             **data,
             "recipe": Recipe(**data["recipe"]),
             "mean": floats3(data["mean"]),
             "std": floats3(data["std"]),
-            "output": OutputSpec(**output, shape=None if shape is None else tuple(shape)),
+            "output": OutputSpec.from_json(data["output"]),
             "tolerance": Tolerance(**data["tolerance"]),
             "golden": tuple(data["golden"]),
         }

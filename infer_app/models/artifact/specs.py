@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from infer_app.errors import UsageError
 
 INPUT_KINDS = ("float-nchw", "uint8-nhwc")
-OUTPUT_KINDS = ("classification", "embedding", "regression", "raw")
+OUTPUT_KINDS = ("classification", "detection", "embedding", "regression", "raw")
+WITH_LABELS = ("classification", "detection")  # kinds of output
 ACTIVATIONS = ("softmax", "sigmoid", "none")
 VECTOR_DTYPES = ("float32", "float16")
 
@@ -33,6 +35,42 @@ class InputSpec:
             )
 
 
+HEADS = ("boxes", "yolo", "yolo5", "detr")  # docs/how-to/detection.md tells their outputs
+_AFTER_NMS = ("boxes", "detr")  # heads whose networks suppress by themselves
+
+
+@dataclass(frozen=True)
+class DetectionSpec:
+    """How objects are found in a detector's outputs."""
+
+    head: str = ""  # one of HEADS, or package.module:function; empty: chosen at the build
+    min_score: float = 0.05  # objects with at least this score are stored
+    nms: float = 0.45  # of two objects of one class whose overlap (IoU) is larger, the better one stays
+    max_objects: int = 300  # of an image
+    shapes: tuple[tuple[int, ...], ...] = ()  # of one image's outputs, found at the build
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shapes", tuple(tuple(shape) for shape in self.shapes))
+        if not self.is_own:
+            _one_of("head", self.head, ("", *HEADS))
+        if not 0 <= self.min_score <= 1:
+            raise UsageError(f"min-score {self.min_score} is not between 0 and 1")
+        if not 0 < self.nms <= 1:
+            raise UsageError(f"nms {self.nms} is not an overlap between 0 and 1", "1 keeps all objects")
+        if self.max_objects < 1:
+            raise UsageError(f"max-objects {self.max_objects} is less than 1")
+
+    @property
+    def is_own(self) -> bool:
+        """Return whether the head is a function of the user's."""
+        return ":" in self.head
+
+    @property
+    def suppresses(self) -> bool:
+        """Return whether objects are suppressed by their overlap."""
+        return self.head not in _AFTER_NMS and self.nms < 1
+
+
 @dataclass(frozen=True)
 class OutputSpec:
     """The meaning of one row of the model's output."""
@@ -43,6 +81,7 @@ class OutputSpec:
     top_k: int = 5  # classification with softmax or none
     vector_dtype: str = "float32"  # embedding and raw
     shape: tuple[int, ...] | None = None  # raw: the shape of one image's output, found at build
+    detection: DetectionSpec | None = None  # of the kind detection alone
 
     def __post_init__(self) -> None:
         _one_of("output", self.kind, OUTPUT_KINDS)
@@ -52,6 +91,24 @@ class OutputSpec:
             raise UsageError(f"threshold {self.threshold} is not between 0 and 1")
         if self.top_k < 1:
             raise UsageError(f"top-k {self.top_k} is less than 1")
+        if (self.kind == "detection") != (self.detection is not None):
+            raise UsageError(f"an output of the kind {self.kind} with {self.detection}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its fields; the detection only if there is one, so that older models keep their ids."""
+        values = asdict(self)
+        return values if self.detection else {name: value for name, value in values.items() if name != "detection"}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> OutputSpec:
+        shape, detection = values.get("shape"), values.get("detection")
+        return cls(
+            **{
+                **values,
+                "shape": None if shape is None else tuple(shape),
+                "detection": None if detection is None else DetectionSpec(**detection),
+            }
+        )
 
 
 @dataclass(frozen=True)

@@ -33,6 +33,7 @@ from infer_app.models.artifact.artifact import (
 from infer_app.models.artifact.manifest import (
     GOLDEN_OUTPUTS_FILE,
     GOLDEN_PIXELS_FILE,
+    HEAD_FILE,
     LABELS_FILE,
     PREPROCESS_FILE,
     Manifest,
@@ -41,13 +42,14 @@ from infer_app.models.artifact.manifest import (
     model_id,
     parse_labels,
 )
-from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
+from infer_app.models.artifact.specs import WITH_LABELS, InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.models.build.callables import resolve_callable, standalone_code
 from infer_app.models.build.decoding_agreement import decoding_agreement
 from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
 from infer_app.models.build.model_source import SourceFiles, find_source
-from infer_app.models.build.validate_source import check_meaning, try_source
-from infer_app.models.runtimes.fixed_batch import as_rows
+from infer_app.models.build.validate_source import SourceOutputs, check_meaning, try_source
+from infer_app.models.detection.heads import OwnHead
+from infer_app.models.detection.validate_detector import complete_detection
 from infer_app.models.runtimes.source_kinds import SOURCE_KINDS, make_first_variant
 from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.verification.golden import (
@@ -96,13 +98,19 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     source = find_source(request.source, request.weights).read(input_spec, request.recipe.size)
     module = SOURCE_KINDS[source.kind].open(source.files, request.output_name)
     golden = make_golden_set(request.golden, request.recipe, preprocess)
-    outputs = try_source(module, input_spec, golden.pixels)
-    check_meaning(outputs, request.output, _num_labels(files))
+    outputs = try_source(module, input_spec, golden.pixels, allow_several=request.output.kind == "detection")
+    if request.output.kind == "detection":
+        output = complete_detection(
+            request.output, request.recipe, outputs.rows, outputs.shapes, _num_labels(files), _head_of(request, files)
+        )
+        request = replace(request, output=output)
+    else:
+        check_meaning(outputs, request.output, _num_labels(files))
 
     files |= dict(zip(model_files_of(source.kind), source.files, strict=True))
     files |= dict(zip(golden.names, golden.images, strict=True))
     files[GOLDEN_PIXELS_FILE] = save_array(golden.pixels.numpy())
-    files[GOLDEN_OUTPUTS_FILE] = save_array(as_rows(outputs).numpy())
+    files[GOLDEN_OUTPUTS_FILE] = save_array(outputs.rows.numpy())
     manifest = _manifest(request, source, golden, outputs, files)
     if runtime := getattr(module, "runtime", None):
         manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
@@ -123,8 +131,14 @@ def _check_request(request: BuildRequest) -> None:
             f"decode {request.recipe.decode} does not go with a preprocess function",
             "leave it out: the function gets whole pictures",
         )
-    if request.labels is not None and request.output.kind != "classification":
-        raise UsageError(f"labels belong to classification, not to {request.output.kind}", "leave --labels out")
+    if request.labels is not None and request.output.kind not in WITH_LABELS:
+        kinds = " and ".join(WITH_LABELS)
+        raise UsageError(f"labels belong to {kinds}, not to {request.output.kind}", "leave --labels out")
+    if request.output.kind == "detection" and request.recipe.kind == "custom":
+        raise UsageError(
+            "a detector does not go with --preprocess, of which nobody knows where it puts the picture",
+            "use --recipe letterbox or stretch, by which boxes are placed on the picture",
+        )
     if request.input == "uint8-nhwc" and request.input_spec != InputSpec("uint8-nhwc"):
         raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
 
@@ -141,6 +155,8 @@ def _own_files(request: BuildRequest) -> dict[str, bytes]:
         files[LABELS_FILE] = format_labels(parse_labels(text, f"the labels of {request.source}"))
     if request.preprocess is not None:
         files[PREPROCESS_FILE] = standalone_code(resolve_callable(request.preprocess))
+    if (detection := request.output.detection) and detection.is_own:
+        files[HEAD_FILE] = standalone_code(resolve_callable(detection.head))
     return files
 
 
@@ -151,16 +167,24 @@ def _preprocess_of(request: BuildRequest, files: dict[str, bytes]) -> Preprocess
     return load_function(files[PREPROCESS_FILE], request.preprocess.rpartition(":")[2], request.preprocess)
 
 
+def _head_of(request: BuildRequest, files: dict[str, bytes]) -> OwnHead | None:
+    """Load the user's own head in the same way."""
+    if HEAD_FILE not in files or request.output.detection is None:
+        return None
+    name = request.output.detection.head
+    return load_function(files[HEAD_FILE], name.rpartition(":")[2], name)
+
+
 def _num_labels(files: dict[str, bytes]) -> int | None:
     return len(parse_labels(files[LABELS_FILE], LABELS_FILE)) if LABELS_FILE in files else None
 
 
 def _manifest(
-    request: BuildRequest, source: SourceFiles, golden: GoldenSet, outputs: Tensor, files: dict[str, bytes]
+    request: BuildRequest, source: SourceFiles, golden: GoldenSet, outputs: SourceOutputs, files: dict[str, bytes]
 ) -> Manifest:
     output = request.output
     if output.kind == "raw":
-        output = replace(output, shape=tuple(outputs.shape[1:]))
+        output = replace(output, shape=outputs.shapes[0])
     sums = {relative: hashlib.sha256(data).hexdigest() for relative, data in sorted(files.items())}
     return Manifest(
         name=request.name,
@@ -173,6 +197,7 @@ def _manifest(
             preprocess=request.preprocess,
             preprocess_sha256=sums.get(PREPROCESS_FILE),
             output_name=request.output_name,
+            head_sha256=sums.get(HEAD_FILE),
         ),
         output_name=request.output_name,
         recipe=request.recipe,
@@ -180,7 +205,7 @@ def _manifest(
         mean=request.input_spec.mean,
         std=request.input_spec.std,
         output=output,
-        num_outputs=as_rows(outputs).shape[1],
+        num_outputs=outputs.rows.shape[1],
         source=request.source,
         weights=None if request.weights is None else str(request.weights),
         source_kind=source.kind,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,38 +23,47 @@ _BATCH_HINT = "trace or script it so that it takes any batch: use x.shape[0] or 
 _Run = Callable[[Tensor], Any]
 
 
-def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
-    """Return the unchanged outputs of the source for (n, H, W, 3) uint8 pixels: (n, …) float32.
+@dataclass(frozen=True)
+class SourceOutputs:
+    """The outputs of a source, unchanged."""
+
+    rows: Tensor  # (n, D) float32: of several outputs one after the other
+    shapes: tuple[tuple[int, ...], ...]  # of one picture's outputs
+
+
+def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor, allow_several: bool = False) -> SourceOutputs:
+    """Return the outputs of the source for (n, H, W, 3) uint8 pixels.
 
     Raises ModelError with what to do if the module can't run on them, supports only one batch size, returns anything
-    but one tensor, gives other outputs when it is repeated or when the batch has other images, or gives numbers that
-    are not finite.
+    but one tensor (or several with `allow_several`), gives other outputs when it is repeated or when the batch has
+    other images, or gives numbers that are not finite.
     """
-    run = partial(run_source, module, spec)
     trial = torch.cat([pixels, pixels.flip(1), 255 - pixels])[:3]
-    check_batches(module, spec, trial)
-    together = run(trial).float()
-    _check_repeatable(together, run(trial).float())
-    _check_batch_independence(together, torch.cat([run(trial[:1]), run(trial[1:])]).float())
-    outputs = torch.cat([run(batch).float() for batch in torch.split(pixels, 3)])
-    if not outputs.isfinite().all():
+    check_batches(module, spec, trial, allow_several)
+    run = partial(_rows, module, spec)
+    together = run(trial)
+    _check_repeatable(together, run(trial))
+    _check_batch_independence(together, torch.cat([run(trial[:1]), run(trial[1:])]))
+    rows = torch.cat([run(batch) for batch in torch.split(pixels, 3)])
+    if not rows.isfinite().all():
         raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
-    return outputs
+    return SourceOutputs(rows, tuple(tuple(one.shape[1:]) for one in _outputs(run_source(module, spec, trial))))
 
 
-def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor) -> None:
+def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor, allow_several: bool = True) -> None:
     """Refuse a module that can't run on one, two and three pictures, or that returns anything but one tensor.
 
-    `trial`: (3, H, W, 3) uint8. Raises ModelError with what to do.
+    `trial`: (3, H, W, 3) uint8. With `allow_several` it may return a tuple of tensors. Raises ModelError with what to
+    do.
     """
     run = partial(run_source, module, spec)
-    failures = {size: failure for size in (1, 2, 3) if (failure := _failure(run, trial[:size]))}
+    failures = {size: failure for size in (1, 2, 3) if (failure := _failure(run, trial[:size], allow_several))}
     if not failures:
         return
     size, failure = next(iter(failures.items()))
     if isinstance(failure, ModelError):
         raise failure
-    fits = [n for n in (1, 2, 3) if n not in failures] or _other_batches(run, trial)
+    fits = [n for n in (1, 2, 3) if n not in failures] or _other_batches(run, trial, allow_several)
     if fits:
         raise ModelError(
             f"the module runs on {fits[0]} at a time but not on {size}: {first_line(failure)}", _BATCH_HINT
@@ -65,24 +75,25 @@ def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor) -> None:
     ) from failure
 
 
-def check_meaning(outputs: Tensor, spec: OutputSpec, num_labels: int | None) -> None:
-    """Raise ModelError if outputs of (n, …) can't have the meaning that `spec` gives them.
+def check_meaning(outputs: SourceOutputs, spec: OutputSpec, num_labels: int | None) -> None:
+    """Raise ModelError if the outputs can't have the meaning that `spec` gives them.
 
     Dimensions of length 1 after (n, D) are allowed.
     """
-    if spec.kind != "raw" and any(length != 1 for length in outputs.shape[2:]):
+    (shape,) = outputs.shapes
+    if spec.kind != "raw" and any(length != 1 for length in shape[1:]):
         raise ModelError(
-            f"one image's output has the shape {tuple(outputs.shape[1:])}, {spec.kind} needs one row of numbers",
-            "pool or flatten it in the module, or build with --output raw",
+            f"one image's output has the shape {shape}, {spec.kind} needs one row of numbers",
+            "pool or flatten it in the module, or build with --output raw; of a detector, with --output detection",
         )
-    num_outputs = as_rows(outputs).shape[1]
+    num_outputs = outputs.rows.shape[1]
     if num_labels is not None and num_labels != num_outputs:
         raise ModelError(
             f"{counted(num_labels, 'label')} for {counted(num_outputs, 'output')}",
             "class i is line i of the labels file",
         )
     if spec.kind == "classification" and spec.activation != "sigmoid":
-        _check_classes(as_rows(outputs), spec)
+        _check_classes(outputs.rows, spec)
 
 
 def _check_classes(rows: Tensor, spec: OutputSpec) -> None:
@@ -98,23 +109,37 @@ def _check_classes(rows: Tensor, spec: OutputSpec) -> None:
         raise ModelError("the outputs are not probabilities that sum to 1", "build with --activation softmax")
 
 
-def _failure(run: _Run, batch: Tensor) -> Exception | None:
+def _rows(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
+    return as_rows(run_source(module, spec, pixels))
+
+
+def _outputs(output: Any) -> Sequence[Tensor]:
+    return [output] if isinstance(output, Tensor) else list(output)
+
+
+def _failure(run: _Run, batch: Tensor, allow_several: bool) -> Exception | None:
     try:
         output = run(batch)
     except Exception as error:  # the user's code runs here
         return error
-    if not isinstance(output, Tensor):
+    if not isinstance(output, Tensor) and not (allow_several and _are_tensors(output)):
         return ModelError(
             f"the module returns a {type(output).__name__}, not a tensor",
-            "wrap it in a module that returns the one tensor to be stored",
+            "wrap it in a module that returns the one tensor to be stored"
+            + ("; a detector may return a tuple of tensors" if allow_several else ""),
         )
-    if output.dim() == 0 or output.shape[0] != batch.shape[0]:
-        return ValueError(f"{counted(batch.shape[0], 'image')} gave an output of {tuple(output.shape)}")
+    for one in _outputs(output):
+        if one.dim() == 0 or one.shape[0] != batch.shape[0]:
+            return ValueError(f"{counted(batch.shape[0], 'image')} gave an output of {tuple(one.shape)}")
     return None
 
 
-def _other_batches(run: _Run, trial: Tensor) -> list[int]:
-    return [n for n in _OTHER_BATCHES if _failure(run, trial[:1].expand(n, -1, -1, -1)) is None][:1]
+def _are_tensors(output: Any) -> bool:
+    return isinstance(output, tuple | list) and bool(output) and all(isinstance(one, Tensor) for one in output)
+
+
+def _other_batches(run: _Run, trial: Tensor, allow_several: bool) -> list[int]:
+    return [n for n in _OTHER_BATCHES if _failure(run, trial[:1].expand(n, -1, -1, -1), allow_several) is None][:1]
 
 
 def _check_repeatable(first: Tensor, second: Tensor) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -21,7 +21,11 @@ class FixedBatch:
     """
 
     def __init__(
-        self, run: Callable[[Tensor], Tensor], size: Size, batch_size: int, device: torch.device | str = "cpu"
+        self,
+        run: Callable[[Tensor], Tensor | Sequence[Tensor]],
+        size: Size,
+        batch_size: int,
+        device: torch.device | str = "cpu",
     ) -> None:
         """Wrap `run`, which takes contiguous (batch_size, H, W, 3) uint8 on `device` and returns rows there."""
         self._run = run
@@ -50,9 +54,11 @@ class FixedBatch:
             self(self._padded)
 
 
-def as_rows(output: Tensor) -> Tensor:
-    """Convert an output whose first dimension is the batch to (n, D) float32."""
-    return output.float().reshape(output.shape[0], -1)
+def as_rows(output: Tensor | Sequence[Tensor]) -> Tensor:
+    """Convert an output whose first dimension is the batch, or several, one after the other, to (n, D) float32."""
+    if isinstance(output, Tensor):
+        return output.float().reshape(output.shape[0], -1)
+    return torch.cat([as_rows(one) for one in output], 1)
 
 
 class AdaptiveBatch:

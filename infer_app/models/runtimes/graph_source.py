@@ -18,7 +18,7 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.openvino import GraphInput
 
-Run = Callable[[np.ndarray], np.ndarray]
+Run = Callable[[np.ndarray], list[np.ndarray]]  # a batch of pictures to all outputs
 
 
 class Reference(NamedTuple):
@@ -47,14 +47,16 @@ class GraphModule(nn.Module):
         """Return the name and the version of the runtime that ran it."""
         return self._reference.runtime if self._reference else ""
 
-    def forward(self, pictures: Tensor) -> Tensor:
+    def forward(self, pictures: Tensor) -> Tensor | tuple[Tensor, ...]:
         batch = self._own.batch or 1
         values = self._arranged(pictures)
         self._reference = self._reference or self._open_reference(batch, self._size_of(pictures))
         missing = -len(values) % batch
         values = np.concatenate([values, np.zeros((missing, *values.shape[1:]), values.dtype)])
-        rows = [self._run(self._reference.run, values[first : first + batch]) for first in range(0, len(values), batch)]
-        return torch.from_numpy(np.concatenate(rows)[: len(pictures)]).float()
+        batches = [values[first : first + batch] for first in range(0, len(values), batch)]
+        parts = zip(*(self._run(self._reference.run, some) for some in batches), strict=True)
+        outputs = tuple(torch.from_numpy(np.concatenate(rows)[: len(pictures)]).float() for rows in parts)
+        return outputs if len(outputs) > 1 else outputs[0]
 
     @property
     def _layout(self) -> str:
@@ -72,19 +74,20 @@ class GraphModule(nn.Module):
         arranged: np.ndarray = pictures.contiguous().numpy().astype(self._own.dtype)
         return arranged
 
-    def _run(self, run: Run, values: np.ndarray) -> np.ndarray:
+    def _run(self, run: Run, values: np.ndarray) -> list[np.ndarray]:
         try:
-            rows = np.asarray(run(values))
+            outputs = [np.asarray(rows) for rows in run(values)]
         except Exception as error:  # a runtime may raise anything
             raise ModelError(
                 f"the network can't run: {str(error)[:300]}", "check --size, or export it again"
             ) from error
-        if rows.ndim == 0 or len(rows) != len(values):
-            raise ModelError(
-                f"the network gives {rows.shape} for {len(values)} pictures, not one row for each",
-                "export it so that the first dimension of its output is the batch",
-            )
-        return rows
+        for rows in outputs:
+            if rows.ndim == 0 or len(rows) != len(values):
+                raise ModelError(
+                    f"the network gives {rows.shape} for {len(values)} pictures, not one row for each",
+                    "export it so that the first dimension of its output is the batch",
+                )
+        return outputs
 
 
 def open_graph_source(files: Sequence[bytes], output_name: str | None) -> GraphModule:
@@ -119,10 +122,10 @@ def _open_onnxruntime(model: bytes, output_name: str | None) -> Reference:
     options.log_severity_level = 4  # fatal: its warnings are about speed
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     input_name = session.get_inputs()[0].name
-    output = output_name or session.get_outputs()[0].name
+    names = openvino.output_names(output_name) if output_name else [session.get_outputs()[0].name]
 
-    def run(values: np.ndarray) -> np.ndarray:
-        rows: np.ndarray = session.run([output], {input_name: values})[0]
-        return rows
+    def run(values: np.ndarray) -> list[np.ndarray]:
+        outputs: list[np.ndarray] = session.run(names, {input_name: values})
+        return outputs
 
     return Reference(run, f"onnxruntime {onnxruntime.__version__}")

@@ -61,13 +61,14 @@ def convert(artifact: Artifact) -> Any:
     openvino = _openvino()
     try:
         with _restore_logging():
-            return openvino.convert_model(traced, input=[openvino.PartialShape([-1, *size.shape])])
+            graph = openvino.convert_model(traced, input=[openvino.PartialShape([-1, *size.shape])])
+            return join_outputs(graph)
     except Exception as error:  # the frontend may raise anything for the user's graph
         raise ModelError(f"OpenVINO can't convert this model: {_last_line(error)}", "it runs as TorchScript") from error
 
 
 def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Any:
-    """Read an ONNX file, or both files of an IR, and keep the one output that is stored.
+    """Read an ONNX file, or both files of an IR, and keep the output that is stored, or several with commas between.
 
     Raises ModelError if OpenVINO can't read it, and UsageError for a network that does not take one picture or has
     several outputs of which none is chosen.
@@ -92,7 +93,21 @@ def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Any:
     if graph.get_sinks():
         raise UsageError("the network keeps a state from call to call", "export it without its state")
     describe_input(graph)
-    return openvino.Model([_choose_output(graph.outputs, output_name)], graph.get_parameters(), graph.get_name())
+    return openvino.Model(_choose_outputs(graph.outputs, output_name), graph.get_parameters(), graph.get_name())
+
+
+def join_outputs(graph: Any) -> Any:
+    """Return a graph whose outputs are joined to rows, (n, D) fp32, as by `as_rows`; itself if it has only one."""
+    if len(graph.outputs) == 1:
+        return graph
+    openvino = _openvino()
+    operators = openvino.opset13
+    rows = [
+        operators.reshape(operators.convert(output.get_node().input_value(0), "f32"), [0, -1], special_zero=True)
+        for output in graph.outputs
+    ]
+    joined = operators.concat(rows, 1)
+    return openvino.Model([joined], graph.get_parameters(), graph.get_name())
 
 
 def describe_input(graph: Any) -> GraphInput:
@@ -130,8 +145,9 @@ def normalise(graph: Any, spec: InputSpec, size: Size) -> Any:
     if spec.kind != "uint8-nhwc":
         steps = pictures.preprocess().convert_element_type(openvino.Type.f32)
         steps.mean([255 * value for value in spec.mean]).scale([255 * value for value in spec.std])
-    pipeline.output().tensor().set_element_type(openvino.Type.f32)
-    graph = pipeline.build()
+    for number in range(len(graph.outputs)):
+        pipeline.output(number).tensor().set_element_type(openvino.Type.f32)
+    graph = join_outputs(pipeline.build())
     for batch in (-1, own.batch or 1):
         fixed = graph.clone()
         try:
@@ -146,8 +162,8 @@ def normalise(graph: Any, spec: InputSpec, size: Size) -> Any:
     )
 
 
-def run_graph(graph: Any, batch_size: int, size: Size) -> Callable[[np.ndarray], np.ndarray]:
-    """Return a function that runs a network as it was read, in fp32 and without any other hint."""
+def run_graph(graph: Any, batch_size: int, size: Size) -> Callable[[np.ndarray], list[np.ndarray]]:
+    """Return a function that runs a network as it was read, in fp32 and without any other hint: all its outputs."""
     graph = graph.clone()
     own = describe_input(graph)
     try:
@@ -157,7 +173,7 @@ def run_graph(graph: Any, batch_size: int, size: Size) -> Callable[[np.ndarray],
         raise ModelError(
             f"OpenVINO can't run this network on {size.width}x{size.height}: {_reason(error)}", "check --size"
         ) from error
-    return lambda pixels: request.infer({0: pixels}, share_outputs=False)[0]
+    return lambda pixels: list(request.infer({0: pixels}, share_outputs=False).values())
 
 
 def _gives_rows(graph: Any, size: Size) -> bool:
@@ -174,16 +190,27 @@ def _gives_rows(graph: Any, size: Size) -> bool:
     return expected.shape == together.shape and torch.allclose(expected, together, rtol=0, atol=1e-3 * max(scale, 1e-6))
 
 
-def _choose_output(outputs: list[Any], name: str | None) -> Any:
-    names = ", ".join(map(_name, outputs))
-    if name is None:
+def _choose_outputs(outputs: list[Any], wanted: str | None) -> list[Any]:
+    if wanted is None:
         if len(outputs) == 1:
-            return outputs[0]
-        raise UsageError(f"the network has {len(outputs)} outputs: {names}", "choose one with --output-name NAME")
-    for output in outputs:
-        if name in output.get_names():
-            return output
-    raise UsageError(f"the network has no output {name!r}", f"choose one with --output-name: {names}")
+            return outputs
+        shown = ", ".join(f"{_name(output)} {output.get_partial_shape()}" for output in outputs)
+        raise UsageError(
+            f"the network has {len(outputs)} outputs: {shown}",
+            "choose one with --output-name NAME; of a detector several, with commas between",
+        )
+    found = []
+    for name in output_names(wanted):
+        if not (named := [output for output in outputs if name in output.get_names()]):
+            names = ", ".join(map(_name, outputs))
+            raise UsageError(f"the network has no output {name!r}", f"choose one with --output-name: {names}")
+        found += named
+    return found
+
+
+def output_names(wanted: str) -> list[str]:
+    """Return the names of outputs that --output-name lists with commas between."""
+    return [name.strip() for name in wanted.split(",")]
 
 
 def _name(port: Any) -> str:

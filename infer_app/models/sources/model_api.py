@@ -13,6 +13,7 @@ _RECIPES: dict[str, dict[str, object]] = {
     "crop": {"recipe": "crop-resize", "crop": 1.0},
 }
 _INTERPOLATIONS = {"LINEAR": "bilinear", "CUBIC": "bicubic"}
+_DETECTORS = {"yolo", "yolov5", "yolov8", "yolov11", "yolo11", "ssd"}  # whose heads their outputs' shapes tell
 _OUTPUT = frozenset({"output"})
 _GEOMETRY = frozenset({"recipe", "preprocess"})
 
@@ -58,10 +59,18 @@ def model_api_facts(info: Mapping[str, str], origin: str = "rt_info") -> SourceF
         if interpolation is None:
             what = f"the file's interpolation_type is {info['interpolation_type']}, which no recipe does"
             refusals.append(Unsupported(what, "give --interpolation bilinear or bicubic", frozenset({"interpolation"})))
+    elif resize == "fit_to_window_letterbox":
+        take("resize_type", recipe="letterbox", interpolation="bilinear")
+        take("pad_value", pad=int(_numbers("pad_value", info.get("pad_value") or "0")[0]))
     elif resize:
-        what = f"the file's resize_type is {resize}, which pads pictures; no recipe does"
-        hint = "pad them by your own function: --preprocess package.module:function; or give --recipe stretch"
-        refusals.append(Unsupported(what, hint, _GEOMETRY))
+        what = f"the file's resize_type is {resize}, which pads pictures on one side; no recipe does"
+        refusals.append(
+            Unsupported(what, "give --recipe letterbox or stretch, which place a picture elsewhere", _GEOMETRY)
+        )
+    if info.get("model_type", "").lower() in _DETECTORS:
+        take("model_type", output="detection")
+        if info.get("iou_threshold"):
+            take("iou_threshold", nms=_numbers("iou_threshold", info["iou_threshold"])[0])
     return SourceFacts(facts, (*_unsupported(info), *refusals))
 
 
@@ -73,10 +82,12 @@ def is_on(info: Mapping[str, str], key: str) -> bool:
 def _unsupported(info: Mapping[str, str]) -> list[Unsupported]:
     found = []
     kind = info.get("model_type", "Classification")
-    if kind.lower() not in ("classification", ""):
+    if kind.lower() not in ("classification", "", *_DETECTORS):
         what = f"the file's model_type is {kind}, which is not supported"
         found.append(
-            Unsupported(what, "give --output raw for its numbers as they are, or export a classifier", _OUTPUT)
+            Unsupported(
+                what, "give --output raw for its numbers as they are, or export a classifier or a detector", _OUTPUT
+            )
         )
     if is_on(info, "hierarchical"):
         what = "the file's labels are hierarchical, which is not supported"

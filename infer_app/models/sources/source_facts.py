@@ -11,6 +11,7 @@ from infer_app.errors import UsageError
 
 # Options that replace all that a file says of the geometry: one of them makes the file's resize meaningless.
 GEOMETRY = frozenset({"recipe", "resize", "crop", "crop_pct", "preprocess"})
+DETECTION = frozenset({"head", "nms", "min_score", "max_objects"})  # options of --output detection alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,10 @@ class SourceFacts:
                 )
         replaced = set(given)
         if GEOMETRY & replaced:
-            replaced |= GEOMETRY | {"crop_rounding"}
-        if given.get("output", "classification") != "classification":
-            replaced |= {"labels", "activation", "threshold"}
+            replaced |= GEOMETRY | {"crop_rounding", "pad"}
+        output = given.get("output", self.facts["output"].value if "output" in self.facts else "classification")
+        if output != "classification":
+            replaced |= {"threshold"} | (set() if output == "detection" else {"labels", "activation", *DETECTION})
         return {option: fact for option, fact in self.facts.items() if option not in replaced}
 
 

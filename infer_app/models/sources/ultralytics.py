@@ -49,18 +49,16 @@ def ultralytics_facts(props: Mapping[str, str], origin: str) -> SourceFacts:
             classifier = geometry | {"interpolation": "bilinear", "activation": "none"}
             facts |= {option: Fact(value, f"{origin} task") for option, value in classifier.items()}
         else:
+            detector: dict[str, object] = {"recipe": "letterbox", "pad": 114, "interpolation": "bilinear"}
+            detector |= {"output": "detection"} if props["task"] == "detect" else {}
+            facts |= {option: Fact(value, f"{origin} task") for option, value in detector.items()}
+        if props["task"] not in ("classify", "detect"):
             refusals += [
                 Unsupported(
                     f"the file's task is {props['task']}, which is not supported",
-                    "give --output raw --recipe stretch for its numbers as they are, or export a classifier",
+                    "give --output raw for its numbers as they are, or export a classifier or a detector",
                     frozenset({"output"}),
-                ),
-                Unsupported(
-                    f"a network of the task {props['task']} takes pictures padded to its size (letterbox), "
-                    "which no recipe does",
-                    "pad them by your own function: --preprocess package.module:function; or give --recipe stretch",
-                    frozenset({"recipe", "preprocess"}),
-                ),
+                )
             ]
     return SourceFacts(facts, tuple(refusals))
 

@@ -9,8 +9,32 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infer_app.domain import Output
+from infer_app.domain import Output, Size
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.detection.object_decoder import ObjectDecoder
+
+
+class OutputDecoder:
+    """Decodes the rows of one model, of whatever kind its output is."""
+
+    def __init__(self, artifact: Artifact) -> None:
+        manifest = artifact.manifest
+        self._spec, self._labels = manifest.output, artifact.labels
+        self._objects = None
+        if manifest.output.detection:
+            self._objects = ObjectDecoder(manifest.output, manifest.recipe, artifact.labels, artifact.head())
+
+    def __call__(self, raw: Tensor, pictures: Sequence[Size | None]) -> list[Output | None]:
+        """Return one Output for each row of `raw`, (n, D); None for a row with a NaN or an infinity.
+
+        `pictures` are the sizes of the upright pictures, which only a detector needs. Raises what the user's own head
+        raises.
+        """
+        if self._objects is None:
+            return decode_outputs(raw, self._spec, self._labels)
+        raw = raw.detach().to("cpu", torch.float32)
+        return self._objects.decode(raw, [picture for picture in pictures if picture is not None])
 
 
 def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) -> list[Output | None]:

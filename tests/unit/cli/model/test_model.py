@@ -88,7 +88,7 @@ def test_flags_of_another_recipe_are_refused():
 def test_a_square_crop_does_not_fit_a_rectangle():
     with pytest.raises(UsageError, match="the model's input is 640x480") as caught:
         recipe(recipe="crop-resize", size=Size(640, 480))
-    assert "--recipe resize-crop and --recipe stretch" in caught.value.hint
+    assert "--recipe resize-crop, stretch and letterbox" in caught.value.hint
 
 
 @pytest.mark.parametrize("decode", ["scaled", "gpu"])

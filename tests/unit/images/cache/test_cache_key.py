@@ -23,6 +23,7 @@ CHANGES = [
             {"depth": "window:0,4095"},
             {"channels": "bgr"},
             {"crop_rounding": "down"},
+            {"pad": 114},
         )
     ),
     {"max_pixels": 1},

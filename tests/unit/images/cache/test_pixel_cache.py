@@ -16,6 +16,7 @@ from infer_app.domain import Recipe, Size
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import FILE_NAME, PAGE_BYTES, PixelCache, clear, prepare_cache, survey
 
+PICTURE = Size(640, 480)
 SIDE = 32  # five of them share a page
 MANY = 10**9
 SMALL = 1 << 20  # holds about 220
@@ -36,13 +37,13 @@ def pixels(number: int, size: Size | int = SIDE) -> np.ndarray:
 
 def put(cache: PixelCache, numbers, size: Size | int = SIDE) -> None:
     for number in numbers:
-        cache.put(sha256(number), pixels(number, size))
+        cache.put(sha256(number), pixels(number, size), PICTURE)
 
 
 def found(cache: PixelCache, numbers, size: Size | int = SIDE) -> list[int]:
     """Those that are found, each of which must be right."""
     out = np.empty(Size.of(size).shape, np.uint8)
-    hits = [number for number in numbers if cache.get(sha256(number), out) and check(out, number, size)]
+    hits = [number for number in numbers if cache.get(sha256(number), out) == PICTURE and check(out, number, size)]
     assert len(hits) <= len(list(numbers))
     return hits
 
@@ -100,7 +101,7 @@ def test_pixels_go_straight_into_a_row_of_a_batch(folder):
     batch = np.zeros((3, SIDE, SIDE, 3), np.uint8)
     with PixelCache.open(folder, MANY, key()) as cache:
         put(cache, [7])
-        assert cache.get(sha256(7), batch[1])
+        assert cache.get(sha256(7), batch[1]) == PICTURE
     assert np.array_equal(batch[1], pixels(7))
     assert not batch[[0, 2]].any()
 
@@ -120,7 +121,7 @@ def test_pixels_of_another_key_are_a_miss(folder, other):
     with PixelCache.open(folder, MANY, key()) as mine, PixelCache.open(folder, MANY, other) as theirs:
         put(mine, range(5))
         assert found(theirs, range(5)) == []
-        theirs.put(sha256(0), pixels(99))
+        theirs.put(sha256(0), pixels(99), PICTURE)
         assert found(mine, range(5)) == list(range(5))
 
 
@@ -138,7 +139,7 @@ def test_two_sizes_live_side_by_side(folder):
 def test_pixels_of_another_shape_or_type_are_a_bug(folder, wrong):
     with PixelCache.open(folder, MANY, key()) as cache:
         with pytest.raises(ValueError, match="the cache takes contiguous uint8"):
-            cache.put(sha256(0), wrong)
+            cache.put(sha256(0), wrong, PICTURE)
         with pytest.raises(ValueError, match="the cache takes contiguous uint8"):
             cache.get(sha256(0), wrong)
 
@@ -168,7 +169,7 @@ def test_a_second_pass_over_more_images_than_fit_finds_a_part(folder, monkeypatc
         put(cache, numbers)
         hits = 0
         for number in numbers:
-            hits += len(found(cache, [number])) or cache.put(sha256(number), pixels(number)) or 0
+            hits += len(found(cache, [number])) or cache.put(sha256(number), pixels(number), PICTURE) or 0
     assert hits > 66  # to give up the oldest would find hardly any
 
 
@@ -331,7 +332,7 @@ def test_where_another_process_holds_the_lock_everything_is_a_miss(filled, caplo
         start = time.monotonic()
         for number in range(200):
             assert found(cache, [number]) == []
-            cache.put(sha256(number), pixels(number))
+            cache.put(sha256(number), pixels(number), PICTURE)
             cache.flush()
         assert time.monotonic() - start < 2
         holder.execute("COMMIT")

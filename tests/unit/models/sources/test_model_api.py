@@ -39,10 +39,10 @@ def test_several_labels_of_an_image_are_sigmoid():
 @pytest.mark.parametrize(
     ("info", "message", "given"),
     [
-        ({"model_type": "YOLO"}, "model_type is YOLO", {"output": "raw"}),
+        ({"model_type": "Segmentation"}, "model_type is Segmentation", {"output": "raw"}),
         ({"reverse_input_channels": "YES"}, "reverse_input_channels", {"preprocess": "my:function"}),
         ({"reverse_input_channels": "YES"}, "reverse_input_channels", {"channels": "rgb"}),
-        ({"resize_type": "fit_to_window_letterbox"}, "pads pictures", {"recipe": "stretch"}),
+        ({"resize_type": "fit_to_window"}, "pads pictures on one side", {"recipe": "stretch"}),
         ({"resize_type": "standard", "interpolation_type": "AREA"}, "type is AREA", {"interpolation": "bicubic"}),
         ({"intensity_mode": "scale_to_unit"}, "intensity_mode", {"mean": "0,0,0"}),
         ({"hierarchical": "True"}, "hierarchical", {"output": "raw"}),
@@ -76,3 +76,18 @@ def test_a_file_that_contradicts_itself_is_refused():
     shape, imgsz = Fact(64, "input of 64 x 64", is_fixed=True), Fact(96, "metadata_props imgsz")
     with pytest.raises(UsageError, match="contradicts itself"):
         SourceFacts({"size": shape}).merged(SourceFacts({"size": imgsz}))
+
+
+def test_a_detector_of_an_export_takes_padded_pictures():
+    info = {"model_type": "YOLO", "resize_type": "fit_to_window_letterbox", "pad_value": "114", "iou_threshold": "0.7"}
+    taken = model_api_facts(info | {"scale_values": "255.0", "labels": "cat big_dog"}).taken({})
+    assert {option: fact.value for option, fact in taken.items()} == {
+        "output": "detection",
+        "recipe": "letterbox",
+        "interpolation": "bilinear",
+        "pad": 114,
+        "nms": 0.7,
+        "mean": "0,0,0",
+        "std": "1,1,1",
+        "labels": ("cat", "big_dog"),
+    }

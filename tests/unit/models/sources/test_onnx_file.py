@@ -62,13 +62,24 @@ def test_flags_replace_what_the_file_says():
     assert set(taken) == {"size", "std", "interpolation"}
 
 
-def test_a_detector_is_refused_unless_its_numbers_are_taken_raw():
+def test_a_detector_takes_padded_pictures():
     facts = onnx_facts({"task": "detect", "imgsz": "640", "names": "{0: 'cat'}"})
-    with pytest.raises(UsageError, match="task is detect"):
+    letterbox = {"recipe": "letterbox", "pad": 114, "interpolation": "bilinear", "mean": "0,0,0", "std": "1,1,1"}
+    known = letterbox | {"size": Size.square(640)}
+    assert values(facts.taken({})) == known | {"output": "detection", "labels": ("cat",)}
+    assert values(facts.taken({"output": "raw"})) == known
+    assert "pad" not in facts.taken({"recipe": "stretch"})
+
+
+def test_a_segmentation_is_refused_unless_its_numbers_are_taken_raw():
+    facts = onnx_facts({"task": "segment", "imgsz": "640", "names": "{0: 'cat'}"})
+    with pytest.raises(UsageError, match="task is segment"):
         facts.taken({})
-    with pytest.raises(UsageError, match="letterbox"):
-        facts.taken({"output": "raw"})
-    assert facts.taken({"output": "raw", "recipe": "stretch"})["size"].value == Size.square(640)
+    assert facts.taken({"output": "raw"})["recipe"].value == "letterbox"
+
+
+def values(facts):
+    return {option: fact.value for option, fact in facts.items()}
 
 
 @pytest.mark.parametrize(

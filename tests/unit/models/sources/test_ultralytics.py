@@ -3,7 +3,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelError
 from infer_app.models.build.model_source import find_source
 from infer_app.models.sources.ultralytics import torchscript_config
 from tests.support.ultralytics import CLASSIFIER
@@ -26,11 +26,14 @@ def test_a_torchscript_classifier_says_all_that_a_build_needs(tmp_path):
     assert str(facts["size"]) == "64 (config.txt imgsz)"
 
 
-def test_a_torchscript_detector_is_refused_until_the_user_decides(tmp_path):
-    path = torchscript(tmp_path, json.dumps({"task": "detect", "imgsz": [640, 640]}))
-    with pytest.raises(UsageError, match="the file's task is detect"):
-        find_source(str(path), None).facts(None).taken({})
-    assert "size" in find_source(str(path), None).facts(None).taken({"output": "raw", "recipe": "stretch"})
+def test_a_torchscript_detector_says_so(tmp_path):
+    path = torchscript(tmp_path, json.dumps({"task": "detect", "imgsz": [480, 640]}))
+    facts = find_source(str(path), None).facts(None).taken({})
+    assert (facts["output"].value, facts["recipe"].value, str(facts["size"].value)) == (
+        "detection",
+        "letterbox",
+        "640x480",
+    )
 
 
 @pytest.mark.parametrize("config", [None, "{}"])

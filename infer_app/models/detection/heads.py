@@ -1,0 +1,92 @@
+"""Turn a detector's raw outputs into objects, for each family of networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infer_app.domain import Size
+from infer_app.models.artifact.specs import DetectionSpec
+
+# Raw outputs of a batch, (n, …) each, to an array for each image: (k, 6) x1 y1 x2 y2 in pixels of the model's input,
+# score, class.
+Head = Callable[[Sequence[Tensor]], list[np.ndarray]]
+OwnHead = Callable[..., Any]  # takes the outputs as arrays
+
+
+def open_head(spec: DetectionSpec, activation: str, size: Size, own: OwnHead | None = None) -> Head:
+    """Return the head of a model whose input has this size; `own` is the user's function."""
+    if own is not None:
+        return lambda outputs: _own_objects(own, outputs)
+    if spec.head == "detr":
+        return lambda outputs: _detr(outputs, activation, size, spec.min_score)
+    decode = {"boxes": _boxes, "yolo": _yolo, "yolo5": _yolo5}[spec.head]
+    return lambda outputs: decode(outputs, spec.min_score)
+
+
+def _boxes(outputs: Sequence[Tensor], min_score: float) -> list[np.ndarray]:
+    return [_over(rows, min_score).numpy() for rows in _joined(outputs)]
+
+
+def _yolo(outputs: Sequence[Tensor], min_score: float) -> list[np.ndarray]:
+    (batch,) = outputs
+    best = batch[:, 4:].amax(1)
+    return [
+        _of_centres(rows[:4, scores >= min_score].T, rows[4:, scores >= min_score].T)
+        for rows, scores in zip(batch, best, strict=True)
+    ]
+
+
+def _yolo5(outputs: Sequence[Tensor], min_score: float) -> list[np.ndarray]:
+    (batch,) = outputs
+    found = []
+    for rows in batch:
+        rows = rows[rows[:, 4] >= min_score]  # a class's score is no higher than the objectness
+        scores = rows[:, 5:] * rows[:, 4:5]
+        best = scores.amax(1) >= min_score
+        found.append(_of_centres(rows[best, :4], scores[best]))
+    return found
+
+
+def _detr(outputs: Sequence[Tensor], activation: str, size: Size, min_score: float) -> list[np.ndarray]:
+    joined = _joined(sorted(outputs, key=lambda output: output.shape[-1] == 4))
+    logits, boxes = joined[..., :-4], joined[..., -4:] * torch.tensor([*size, *size])
+    scores = logits.sigmoid() if activation == "sigmoid" else logits.softmax(-1)[..., :-1]  # the last is: no object
+    best = scores.amax(-1) >= min_score
+    return [_of_centres(boxes[i][best[i]], scores[i][best[i]]) for i in range(len(joined))]
+
+
+def _of_centres(boxes: Tensor, scores: Tensor) -> np.ndarray:
+    """Return objects of boxes as centre, width and height, (k, 4), and of scores, (k, classes)."""
+    if not len(boxes):
+        return np.empty((0, 6), np.float32)
+    score, label = scores.max(1)
+    half = boxes[:, 2:] / 2
+    corners = torch.cat([boxes[:, :2] - half, boxes[:, :2] + half], 1)
+    found: np.ndarray = torch.cat([corners, score[:, None], label[:, None].float()], 1).numpy()
+    return found
+
+
+def _over(rows: Tensor, min_score: float) -> Tensor:
+    """Return rows with at least this score; rows of no class, below 0, only fill the output up."""
+    return rows[(rows[:, 4] >= min_score) & (rows[:, 5] >= 0)]
+
+
+def _joined(outputs: Sequence[Tensor]) -> Tensor:
+    """Return several outputs, (n, k, …) or (n, k), as one: (n, k, sum of the last dimensions)."""
+    return torch.cat([output if output.dim() == 3 else output.unsqueeze(2) for output in outputs], 2)
+
+
+def _own_objects(own: OwnHead, outputs: Sequence[Tensor]) -> list[np.ndarray]:
+    arrays = [output.numpy() for output in outputs]
+    found = [np.asarray(rows) for rows in own(*arrays)]
+    if len(found) != len(arrays[0]):
+        raise ValueError(f"the head gave {len(found)} lists of objects for {len(arrays[0])} images")
+    for rows in found:
+        if rows.size and (rows.ndim != 2 or rows.shape[1] != 6):
+            raise ValueError(f"the head gave an array of {rows.shape} for an image, not (n, 6)")
+    return [rows.reshape(-1, 6) for rows in found]

@@ -1,0 +1,87 @@
+"""Decode a detector's rows into the objects of each image."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+from torch import Tensor
+
+from infer_app.domain import DetectedObject, Output, Recipe, Size
+from infer_app.images.transform.to_picture import boxes_in_picture
+from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.detection.heads import OwnHead, open_head
+from infer_app.models.detection.nms import in_order, suppress
+
+
+class ObjectDecoder:
+    """Decodes the rows of one model: its head, the lowest score, non-maximum suppression, the place in the picture."""
+
+    def __init__(
+        self, spec: OutputSpec, recipe: Recipe, labels: Sequence[str] = (), own_head: OwnHead | None = None
+    ) -> None:
+        assert spec.detection is not None
+        self._spec = spec.detection
+        self._recipe = recipe
+        self._labels = labels
+        self._is_own = own_head is not None
+        self._head = open_head(spec.detection, spec.activation, recipe.size, own_head)
+        self._details = json.dumps({"min_score": spec.detection.min_score})
+
+    def decode(self, raw: Tensor, pictures: Sequence[Size]) -> list[Output | None]:
+        """Return the objects of each row of `raw`, (n, D) float32, in pictures of these upright sizes.
+
+        None stands for a row with a NaN or an infinity. Raises what a head of the user's own raises.
+        """
+        found = zip(self.find(raw), pictures, strict=True)
+        return [None if objects is None else self._output(objects, picture) for objects, picture in found]
+
+    def find(self, raw: Tensor) -> list[np.ndarray | None]:
+        """Return the objects of each row in pixels of the model's input: (k, 6) x1 y1 x2 y2 score class.
+
+        The best is first. None stands for a row with a NaN or an infinity.
+        """
+        # A head of the user's own may have a use for infinities, so only what it returns is judged.
+        finite = [True] * len(raw) if self._is_own else raw.isfinite().all(1).tolist()
+        heads = self.candidates(raw)
+        return [
+            self._best(rows) if is_finite and np.isfinite(rows).all() else None
+            for is_finite, rows in zip(finite, heads, strict=True)
+        ]
+
+    def candidates(self, raw: Tensor) -> list[np.ndarray]:
+        """Return what the head gives for each row, before the lowest score and non-maximum suppression."""
+        return self._head(split_outputs(raw, self._spec.shapes))
+
+    def _best(self, rows: np.ndarray) -> np.ndarray:
+        rows = rows.astype(np.float64)
+        has_area = (rows[:, 2] > rows[:, 0]) & (rows[:, 3] > rows[:, 1])
+        rows = in_order(rows[has_area & (rows[:, 4] >= self._spec.min_score)])
+        if self._spec.suppresses:
+            return suppress(rows, self._spec.nms, self._spec.max_objects)
+        return rows[: self._spec.max_objects]
+
+    def _output(self, objects: np.ndarray, picture: Size) -> Output:
+        boxes = boxes_in_picture(objects[:, :4], picture, self._recipe)
+        boxes[:, 2:] -= boxes[:, :2]
+        rows = zip(objects[:, 4].tolist(), objects[:, 5].astype(int).tolist(), boxes.tolist(), strict=True)
+        found = tuple(
+            DetectedObject(self._label(index), index, score, *box)
+            for score, index, box in rows
+            if box[2] > 0 and box[3] > 0  # else it lies outside of the picture, in the pixels around it
+        )
+        best = found[0] if found else None
+        return Output(best and best.label, best and best.score, self._details, objects=found)
+
+    def _label(self, index: int) -> str:
+        return self._labels[index] if 0 <= index < len(self._labels) else str(index)
+
+
+def split_outputs(raw: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
+    """Return the outputs that `as_rows` joined to (n, D): (n, *shape) each."""
+    ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
+    return [
+        raw[:, first:end].reshape(len(raw), *shape) for (first, end), shape in zip(pairwise(ends), shapes, strict=True)
+    ]

@@ -1,0 +1,128 @@
+"""Find out what a detector's outputs mean, and refuse at the build what can't be what the user says."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from infer_app.domain import Recipe
+from infer_app.errors import ModelError
+from infer_app.models.artifact.specs import HEADS, DetectionSpec, OutputSpec
+from infer_app.models.detection.heads import OwnHead
+from infer_app.models.detection.object_decoder import ObjectDecoder
+
+Shapes = Sequence[tuple[int, ...]]  # of one image's outputs
+
+_SHAPES = {
+    "boxes": "(n, 6): x1 y1 x2 y2 score class; or boxes (n, 4), scores (n) and classes (n)",
+    "yolo": "(4 + classes, n): centre x, centre y, width, height, a score for each class",
+    "yolo5": "(n, 5 + classes): centre x, centre y, width, height, objectness, a score for each class",
+    "detr": "logits (n, classes) and boxes (n, 4): centre x, centre y, width, height, 0-1",
+}
+
+
+def complete_detection(
+    spec: OutputSpec, recipe: Recipe, rows: Tensor, shapes: Shapes, num_labels: int | None, own_head: OwnHead | None
+) -> OutputSpec:
+    """Return the output with its head and shapes, after its head has run on the golden images' rows, (n, D).
+
+    Raises ModelError if the head can't be told, or does not fit the outputs or the number of labels.
+    """
+    detection: DetectionSpec = spec.detection or DetectionSpec()
+    head = detection.head or choose_head(shapes, num_labels)
+    activation = spec.activation if head == "detr" else "none"
+    spec = replace(spec, activation=activation, detection=replace(detection, head=head, shapes=tuple(shapes)))
+    check_head(head, shapes, num_labels, spec.activation)
+    try:
+        objects = ObjectDecoder(spec, recipe, (), own_head).candidates(rows)
+    except Exception as error:
+        if own_head is None:
+            raise
+        raise ModelError(
+            f"--head {head} failed on outputs of {_as_text(shapes)}: {type(error).__name__}: {error}",
+            "it takes each output of a batch as an array, and returns for each image an array of (n, 6): x1 y1 x2 y2 "
+            "in pixels of the model's input, score, class",
+        ) from error
+    check_scores(objects, head)
+    _check_classes(objects, head, num_labels)
+    return spec
+
+
+def choose_head(shapes: Shapes, num_labels: int | None) -> str:
+    """Return the head that outputs of these shapes have. Raises ModelError if that can't be told."""
+    if len(shapes) == 3 or (len(shapes) == 2 and shapes[0][1:] == (5,) and len(shapes[1]) == 1):
+        return "boxes"
+    if len(shapes) == 2 and all(len(shape) == 2 for shape in shapes):
+        return "detr"
+    if len(shapes) == 1 and len(shapes[0]) == 2:
+        rows, columns = shapes[0]
+        if columns == 6 and num_labels != 1:
+            return "boxes"
+        if columns > rows and num_labels in (None, rows - 4):
+            return "yolo"
+        if rows > columns and num_labels == columns - 5:
+            return "yolo5"
+    families = ", ".join(f"{head} is {shape}" for head, shape in _SHAPES.items())
+    raise ModelError(
+        f"the outputs of an image have the shapes {_as_text(shapes)}, which do not tell what they mean",
+        f"name it with --head: {families}; or write it yourself: --head package.module:function",
+    )
+
+
+def check_head(head: str, shapes: Shapes, num_labels: int | None, activation: str) -> None:
+    """Raise ModelError if outputs of these shapes can't be those of the head."""
+    if head not in HEADS:
+        return
+    num_classes: int | None = None
+    if head == "boxes":
+        fits = _joined_length(shapes) == 6
+    elif head == "detr":
+        length = _joined_length(shapes)
+        fits, num_classes = length > 4 + (activation == "softmax"), length - 4 - (activation == "softmax")
+    else:
+        fits = len(shapes) == 1 and len(shapes[0]) == 2
+        length, extra = (shapes[0][0], 4) if head == "yolo" else (shapes[0][-1], 5)
+        fits, num_classes = fits and length > extra, length - extra
+    if not fits:
+        raise ModelError(
+            f"the outputs of an image have the shapes {_as_text(shapes)}, and --head {head} takes {_SHAPES[head]}",
+            "name another head, or write it yourself: --head package.module:function",
+        )
+    if num_labels is not None and num_classes not in (None, num_labels):
+        raise ModelError(
+            f"{num_labels} labels, and the outputs of --head {head} have {num_classes} classes",
+            "class i is line i of the labels file; is it another head?",
+        )
+
+
+def check_scores(objects: Sequence[np.ndarray], head: str) -> None:
+    """Raise ModelError for scores of a build's golden images that are not between 0 and 1."""
+    scores = np.concatenate([found[:, 4] for found in objects])
+    if len(scores) and not scores.max() <= 1 + 1e-3:
+        raise ModelError(
+            f"--head {head} gives scores up to {scores.max():.4g}, and they must be between 0 and 1",
+            "is it another head, or is a sigmoid missing? write it yourself: --head package.module:function",
+        )
+
+
+def _check_classes(objects: Sequence[np.ndarray], head: str, num_labels: int | None) -> None:
+    classes = np.concatenate([found[:, 5] for found in objects])
+    if num_labels is not None and len(classes) and classes.max() >= num_labels:
+        raise ModelError(
+            f"--head {head} gives class {int(classes.max())}, and there are {num_labels} labels",
+            "class i is line i of the labels file; classes are counted from 0",
+        )
+
+
+def _joined_length(shapes: Shapes) -> int:
+    """Return the last dimension of the joined outputs, 0 if they can't be joined."""
+    if any(len(shape) not in (1, 2) or shape[0] != shapes[0][0] for shape in shapes):
+        return 0
+    return sum(shape[1] if len(shape) == 2 else 1 for shape in shapes)
+
+
+def _as_text(shapes: Shapes) -> str:
+    return " and ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
