@@ -20,10 +20,11 @@ class Match(NamedTuple):
 
 def intersection_over_union(one: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Return the overlap of each pair of boxes, (n, 4) and (m, 4): (n, m) float64, 0-1; 0 where a box has no area."""
-    one, others = one[:, None].astype(np.float64), others[None].astype(np.float64)
-    lengths = np.minimum(one[..., 2:], others[..., 2:]) - np.maximum(one[..., :2], others[..., :2])
-    intersection: np.ndarray = lengths.clip(0).prod(-1)
-    union = _areas(one) + _areas(others) - intersection
+    # Column by column, because numpy is slow where the last axis is short.
+    a, b = one.astype(np.float64).T[:, :, None], others.astype(np.float64).T[:, None]
+    widths = np.minimum(a[2], b[2]) - np.maximum(a[0], b[0])
+    intersection: np.ndarray = widths.clip(0) * (np.minimum(a[3], b[3]) - np.maximum(a[1], b[1])).clip(0)
+    union = _areas(a) + _areas(b) - intersection
     overlaps: np.ndarray = np.divide(intersection, union, out=np.zeros_like(intersection), where=union > 0)
     return overlaps
 
@@ -53,6 +54,6 @@ def corners(objects: Sequence[DetectedObject]) -> np.ndarray:
     return boxes
 
 
-def _areas(boxes: np.ndarray) -> np.ndarray:
-    areas: np.ndarray = (boxes[..., 2:] - boxes[..., :2]).clip(0).prod(-1)
+def _areas(columns: np.ndarray) -> np.ndarray:
+    areas: np.ndarray = (columns[2] - columns[0]).clip(0) * (columns[3] - columns[1]).clip(0)
     return areas

@@ -6,6 +6,8 @@ import numpy as np
 
 from infer_app.boxes import intersection_over_union
 
+BLOCK = 64  # objects whose overlaps with all others are computed at once
+
 
 def in_order(objects: np.ndarray) -> np.ndarray:
     """Sort objects, (n, 6) x1 y1 x2 y2 score class, the best first; equal scores by class, then by box.
@@ -21,11 +23,16 @@ def suppress(objects: np.ndarray, max_iou: float, max_objects: int) -> np.ndarra
 
     `objects` are (n, 6) as `in_order` sorts them. It is exact and has no time limit, however many there are.
     """
-    kept = list[np.ndarray]()
-    while len(objects) and len(kept) < max_objects:
-        best, objects = objects[0], objects[1:]
-        kept.append(best)
-        same_class = np.flatnonzero(objects[:, 5] == best[5])
-        overlaps = intersection_over_union(best[None, :4], objects[same_class, :4])[0]
-        objects = np.delete(objects, same_class[overlaps > max_iou], axis=0)
-    return np.array(kept).reshape(-1, 6)
+    is_left, kept = np.ones(len(objects), bool), list[int]()
+    for first in range(0, len(objects), BLOCK):
+        block = first + np.flatnonzero(is_left[first : first + BLOCK])
+        rest = objects[first:]
+        overlaps = intersection_over_union(objects[block, :4], rest[:, :4]) > max_iou
+        overlaps &= objects[block, 5, None] == rest[:, 5]
+        for number, suppressed in zip(block.tolist(), overlaps, strict=True):
+            if is_left[number]:
+                kept.append(number)
+                is_left[first:] &= ~suppressed
+            if len(kept) == max_objects:
+                return objects[kept]
+    return objects[kept]

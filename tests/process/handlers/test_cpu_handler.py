@@ -223,7 +223,7 @@ def test_a_device_that_fails_is_no_failure_of_an_image(error, photos):
     samples = tuple(Sample(photos[name], torch.zeros(SIZE, SIZE, 3), FileFacts()) for name in "01")
     batch = Batch(torch.zeros(2, SIZE, SIZE, 3, dtype=torch.uint8), samples, ())
     with pytest.raises(DeviceLost, match="the GPU failed: .*an illegal memory access"):
-        list(LoadedModel(0, None, TORCHSCRIPT, 4, predict).infer(batch, StageClock(False)))  # type: ignore[arg-type]
+        list(LoadedModel(0, None, TORCHSCRIPT, 4, predict, None).infer(batch, StageClock(False)))  # type: ignore[arg-type]
 
 
 def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):

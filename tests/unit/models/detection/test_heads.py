@@ -1,0 +1,92 @@
+"""Each head against outputs that are computed by hand."""
+
+import numpy as np
+import pytest
+import torch
+
+from infer_app.domain import Size
+from infer_app.models.artifact.specs import DetectionSpec
+from infer_app.models.detection.heads import open_head
+
+SIZE = Size(200, 100)
+
+
+def decode(head, *outputs, activation="none", min_score=0.25):
+    return [rows.tolist() for rows in open_head(DetectionSpec(head, min_score), activation, SIZE)(outputs)]
+
+
+def test_boxes_are_taken_as_they_are_without_rows_that_fill_up():
+    cat = [10.0, 20.0, 30.0, 40.0, 0.5, 2.0]
+    empty = [0.0] * 6
+    low = [*cat[:4], 0.125, 1.0]
+    none = [*cat[:4], 0.5, -1.0]
+    assert decode("boxes", torch.tensor([[cat, empty, low], [none, empty, cat]])) == [[cat], [cat]]
+
+
+def test_boxes_scores_and_classes_may_be_outputs_of_their_own():
+    boxes, scores, classes = torch.tensor([[[1.0, 2, 3, 4]]]), torch.tensor([[0.5]]), torch.tensor([[7.0]])
+    assert decode("boxes", boxes, scores, classes) == [[[1, 2, 3, 4, 0.5, 7]]]
+    with_score = torch.tensor([[[1.0, 2, 3, 4, 0.5]]])
+    assert decode("boxes", with_score, classes) == [[[1, 2, 3, 4, 0.5, 7]]]
+
+
+def test_yolo_has_a_column_for_each_box():
+    columns = torch.tensor([[50.0, 60, 20, 10, 0.5, 0.75], [50, 60, 20, 10, 0.125, 0.0]]).T
+    assert decode("yolo", columns[None]) == [[[40, 55, 60, 65, 0.75, 1]]]
+
+
+def test_yolo5_multiplies_by_the_objectness():
+    rows = torch.tensor([[50.0, 60, 20, 10, 0.5, 0.25, 0.75], [50, 60, 20, 10, 0.25, 0.5, 0.0]])
+    assert decode("yolo5", rows[None]) == [[[40, 55, 60, 65, 0.375, 1]]]
+
+
+def test_detr_is_scaled_to_the_input_and_its_last_class_is_no_object():
+    logits = torch.log(torch.tensor([[[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]]))
+    boxes = torch.tensor([[[0.5, 0.5, 0.25, 0.5], [0.5, 0.5, 1.0, 1.0]]])
+    expected = [[[75, 25, 125, 75, 0.5, 0]]]
+    for outputs in ((logits, boxes), (boxes, logits), (torch.cat([logits, boxes], 2),)):
+        (found,) = decode("detr", *outputs, activation="softmax")
+        np.testing.assert_allclose(found, expected[0], atol=1e-4)
+
+
+def test_detr_with_a_sigmoid_has_no_class_for_no_object():
+    logits = torch.logit(torch.tensor([[[0.125, 0.5]]]))
+    (found,) = decode("detr", logits, torch.tensor([[[0.5, 0.5, 1.0, 1.0]]]), activation="sigmoid")
+    np.testing.assert_allclose(found, [[0, 0, 200, 100, 0.5, 1]], atol=1e-4)
+
+
+@pytest.mark.parametrize("head", ["yolo", "yolo5"])
+def test_an_image_without_objects_gives_no_row(head):
+    assert decode(head, torch.zeros(2, 9, 9)) == [[], []]
+
+
+def test_of_equal_class_scores_the_first_class_is_taken():
+    columns = torch.tensor([[50.0, 60, 20, 10, 0.5, 0.5]]).T
+    assert decode("yolo", columns[None])[0][0][5] == 0
+
+
+def own(function, *outputs):
+    return open_head(DetectionSpec("my:head"), "none", SIZE, function)(outputs)
+
+
+def test_a_head_of_ones_own_takes_each_output_as_an_array():
+    def head(boxes, scores):
+        assert isinstance(boxes, np.ndarray)
+        return [np.array([[*box, score, 0]]) for box, score in zip(boxes, scores, strict=True)]
+
+    found = own(head, torch.tensor([[1.0, 2, 3, 4]]), torch.tensor([0.5]))
+    assert [rows.tolist() for rows in found] == [[[1, 2, 3, 4, 0.5, 0]]]
+
+
+@pytest.mark.parametrize("empty", [[], np.empty((0, 6)), torch.empty(0, 6)])
+def test_a_head_of_ones_own_may_find_nothing(empty):
+    assert own(lambda outputs: [empty], torch.zeros(1, 4))[0].shape == (0, 6)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [([], "0 lists of objects for 1 images"), ([np.zeros((2, 5))], r"\(2, 5\)"), ([np.zeros(6)], r"\(6,\)")],
+)
+def test_what_is_no_list_of_objects_is_an_error(answer, message):
+    with pytest.raises(ValueError, match=message):
+        own(lambda outputs: answer, torch.zeros(1, 4))

@@ -1,0 +1,89 @@
+import numpy as np
+import pytest
+import torch
+
+from infer_app.domain import DetectedObject, Recipe, Size
+from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
+from infer_app.models.detection.object_decoder import ObjectDecoder, split_outputs
+
+LETTERBOX = Recipe("letterbox", 100, pad=114)
+WIDE = Size(200, 100)  # 100x50 in the input, with 25 rows above and below
+
+
+def decoder(head="boxes", own=None, shapes=((2, 6),), labels=("cat", "dog"), recipe=LETTERBOX, **given):
+    spec = OutputSpec("detection", "none", detection=DetectionSpec(head, shapes=shapes, **given))
+    return ObjectDecoder(spec, recipe, labels, own)
+
+
+def rows(*objects):
+    return torch.tensor([[number for one in objects for number in one]])
+
+
+def test_objects_are_named_and_placed_in_the_upright_picture():
+    (found,) = decoder().decode(rows((50, 25, 100, 50, 0.5, 1), (0, 50, 50, 75, 0.75, 0)), [WIDE])
+    assert found.objects == (
+        DetectedObject("cat", 0, 0.75, 0.0, 0.5, 0.5, 0.5),
+        DetectedObject("dog", 1, 0.5, 0.5, 0.0, 0.5, 0.5),
+    )
+    assert (found.label, found.score, found.details) == ("cat", 0.75, '{"min_score": 0.05}')
+
+
+def test_an_image_without_objects_is_a_prediction():
+    (found,) = decoder().decode(torch.zeros(1, 12), [WIDE])
+    assert (found.label, found.score, found.objects) == (None, None, ())
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("place", range(6))
+def test_a_number_that_is_not_finite_rejects_its_image_alone(number, place):
+    good = rows((50, 25, 100, 50, 0.5, 1), (0,) * 6)
+    bad = good.clone()
+    bad[0, place] = number
+    found = decoder().decode(torch.cat([good, bad, good]), [WIDE] * 3)
+    assert [one is None for one in found] == [False, True, False]
+
+
+def test_a_box_that_a_head_of_ones_own_makes_of_a_division_by_zero_rejects_its_image():
+    def head(outputs):
+        return [np.array([[0, 0, 1, 1, one[0], 0]]) for one in outputs]
+
+    found = decoder("my:head", head, shapes=((1,),)).decode(torch.tensor([[0.5], [torch.nan]]), [WIDE] * 2)
+    assert [one is None for one in found] == [False, True]
+
+
+def test_boxes_without_an_area_and_beside_the_picture_are_no_objects():
+    above, inverted = (10, 0, 20, 24, 0.9, 0), (20, 40, 10, 50, 0.8, 0)
+    (found,) = decoder().decode(rows(above, inverted), [WIDE])
+    assert found.objects == ()
+
+
+def test_a_class_without_a_label_is_named_by_its_number():
+    (found,) = decoder().decode(rows((0, 30, 50, 60, 0.5, 2), (50, 30, 90, 60, 0.5, 1)), [WIDE])
+    assert [one.label for one in found.objects] == ["dog", "2"]
+    assert decoder(labels=()).decode(rows((0, 30, 50, 60, 0.5, 2), (0,) * 6), [WIDE])[0].label == "2"
+
+
+def test_at_most_so_many_objects_are_kept():
+    (found,) = decoder(max_objects=1).decode(rows((0, 30, 50, 60, 0.5, 0), (50, 30, 90, 60, 0.6, 1)), [WIDE])
+    assert [one.label for one in found.objects] == ["dog"]
+
+
+def test_boxes_with_their_own_suppression_are_not_suppressed_again():
+    twice = rows((0, 30, 50, 60, 0.5, 0), (0, 30, 50, 60, 0.6, 0))
+    assert len(decoder().decode(twice, [WIDE])[0].objects) == 2
+
+    def head(outputs):
+        return list(outputs)
+
+    assert len(decoder("my:head", head).decode(twice, [WIDE])[0].objects) == 1
+    assert len(decoder("my:head", head, nms=1.0).decode(twice, [WIDE])[0].objects) == 2
+
+
+def test_outputs_are_split_as_they_were_joined():
+    first, second = torch.arange(12.0).reshape(2, 2, 3), torch.arange(10.0).reshape(2, 5)
+    parts = split_outputs(torch.cat([first.flatten(1), second], 1), [(2, 3), (5,)])
+    assert [part.tolist() for part in parts] == [first.tolist(), second.tolist()]
+
+
+def test_no_images_give_nothing():
+    assert decoder().decode(torch.zeros(0, 12), []) == []

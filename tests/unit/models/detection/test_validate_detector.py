@@ -1,0 +1,85 @@
+import numpy as np
+import pytest
+import torch
+
+from infer_app.domain import Recipe
+from infer_app.errors import ModelError
+from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
+from infer_app.models.detection.validate_detector import choose_head, complete_detection
+
+RECIPE = Recipe("letterbox", 64)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "num_labels", "head"),
+    [
+        ([(300, 6)], 80, "boxes"),
+        ([(300, 6)], None, "boxes"),
+        ([(100, 4), (100,), (100,)], 80, "boxes"),
+        ([(100, 5), (100,)], None, "boxes"),
+        ([(84, 8400)], 80, "yolo"),
+        ([(84, 8400)], None, "yolo"),
+        ([(5, 8400)], 1, "yolo"),
+        ([(25200, 85)], 80, "yolo5"),
+        ([(25200, 6)], 1, "yolo5"),
+        ([(100, 92), (100, 4)], 91, "detr"),
+    ],
+)
+def test_the_shape_tells_the_head(shapes, num_labels, head):
+    assert choose_head(shapes, num_labels) == head
+
+
+@pytest.mark.parametrize(
+    ("shapes", "num_labels"),
+    [([(85, 22, 22)], 80), ([(25200, 85)], None), ([(84, 8400)], 90), ([(7,)], 3), ([(9, 4), (8,)], None), ([], None)],
+)
+def test_a_shape_that_does_not_tell_is_refused_with_what_to_do(shapes, num_labels):
+    with pytest.raises(ModelError, match="do not tell what they mean") as caught:
+        choose_head(shapes, num_labels)
+    assert "--head" in caught.value.hint
+
+
+def complete(head, shape, num_labels=None, rows=None, own=None, activation="softmax"):
+    rows = torch.zeros(2, int(np.prod(shape))) if rows is None else rows
+    spec = OutputSpec("detection", activation, detection=DetectionSpec(head))
+    return complete_detection(spec, RECIPE, rows, [shape], num_labels, own)
+
+
+def test_head_and_shapes_are_kept_with_the_model():
+    found = complete("", (84, 100), 80)
+    assert (found.detection.head, found.detection.shapes, found.activation) == ("yolo", ((84, 100),), "none")
+    assert complete("detr", (10, 8), 3).activation == "softmax"
+
+
+@pytest.mark.parametrize(
+    ("head", "shape", "num_labels"),
+    [("boxes", (10, 7), None), ("yolo", (4, 10), None), ("yolo5", (10, 5), None), ("detr", (10, 5), None)],
+)
+def test_a_head_that_does_not_fit_is_refused(head, shape, num_labels):
+    with pytest.raises(ModelError, match=f"--head {head} takes"):
+        complete(head, shape, num_labels)
+
+
+@pytest.mark.parametrize(("head", "shape"), [("yolo", (7, 10)), ("yolo5", (10, 8)), ("detr", (10, 8))])
+def test_the_number_of_labels_is_that_of_the_classes(head, shape):
+    assert complete(head, shape, 3)
+    with pytest.raises(ModelError, match="4 labels, and the outputs of .* have 3 classes"):
+        complete(head, shape, 4)
+
+
+def test_scores_above_one_are_those_of_another_head():
+    with pytest.raises(ModelError, match="scores up to 40, and they must be between 0 and 1"):
+        complete("yolo", (6, 1), rows=torch.tensor([[1.0, 1, 1, 1, 40, 0]]))
+
+
+def test_a_class_without_a_label_is_refused():
+    with pytest.raises(ModelError, match="gives class 3, and there are 3 labels"):
+        complete("boxes", (1, 6), 3, rows=torch.tensor([[0.0, 0, 9, 9, 0.5, 3]]))
+
+
+def test_a_head_of_ones_own_that_fails_is_refused_with_what_it_got():
+    def head(outputs):
+        raise KeyError("oops")
+
+    with pytest.raises(ModelError, match=r"--head my:head failed on outputs of \(85, 22, 22\): KeyError: 'oops'"):
+        complete("my:head", (85, 22, 22), own=head)
