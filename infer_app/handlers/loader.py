@@ -95,7 +95,7 @@ class Loader:
         self, ref: ImageRef, data: bytes, facts: FileFacts, position: int, heartbeat: Heartbeat, clock: StageClock
     ) -> Sample | Broken:
         """Decode and transform the bytes of a file."""
-        stage = "decode"
+        facts, stage = replace(facts, picture=None), "decode"  # a header may name a size that the pixels don't have
         try:
             heartbeat.record(position, stage, facts)
             with clock.time(stage):

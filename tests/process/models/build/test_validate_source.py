@@ -4,7 +4,7 @@ from torch import nn
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
-from infer_app.models.build.validate_source import check_meaning, try_source
+from infer_app.models.build.validate_source import SourceOutputs, check_meaning, try_source
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.torchscript import run_source
 from infer_app.models.verification.outputs import decode_outputs
@@ -39,7 +39,9 @@ class Flattened(nn.Module):
 @pytest.mark.parametrize("num_images", [1, 2, 4, 7])
 def test_a_sound_module_gives_what_it_gives_plainly(num_images):
     script, pixels = traced(Network()), random_pixels(num_images)
-    torch.testing.assert_close(try_source(script, SPEC, pixels), run_source(script, SPEC, pixels))
+    outputs = try_source(script, SPEC, pixels)
+    torch.testing.assert_close(outputs.rows, run_source(script, SPEC, pixels))
+    assert outputs.shapes == (tuple(outputs.rows.shape[1:]),)
 
 
 @pytest.mark.parametrize("batch", [1, 2, 4, 8])
@@ -124,7 +126,7 @@ def test_outputs_that_are_not_finite_are_refused():
 )
 def test_outputs_that_can_not_mean_what_was_asked_are_refused(outputs, spec, num_labels, message, hint):
     with pytest.raises(ModelError, match=message) as caught:
-        check_meaning(outputs, spec, num_labels)
+        check_meaning(SourceOutputs(as_rows(outputs), (tuple(outputs.shape[1:]),)), spec, num_labels)
     assert hint in caught.value.hint
 
 
@@ -142,5 +144,5 @@ def test_outputs_that_can_not_mean_what_was_asked_are_refused(outputs, spec, num
     ],
 )
 def test_outputs_that_fit_pass(outputs, spec, num_labels):
-    check_meaning(outputs, spec, num_labels)
+    check_meaning(SourceOutputs(as_rows(outputs), (tuple(outputs.shape[1:]),)), spec, num_labels)
     assert None not in decode_outputs(as_rows(outputs), spec)

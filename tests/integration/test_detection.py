@@ -1,0 +1,115 @@
+"""Objects of a day, from the network to the tables, by the command."""
+
+import pytest
+from PIL import Image
+
+from tests.support.detectors import Quadrants
+from tests.support.networks import save
+from tests.support.projects import DATE, INFER, Project
+
+FLAGS = ["--output", "detection", "--size", "64", "--no-tune"]
+OBJECTS = 'SELECT image_id, "object", label, score, x, y, width, height FROM infer_objects ORDER BY 1, 2'
+PICTURES = "SELECT image_id, width, height, num_objects, label, score FROM infer_predictions ORDER BY 1"
+
+
+def run(project, *more, exit_code=0):
+    return project.infer_json("run", "--date", DATE, "--lookback", "0", *more, exit_code=exit_code)
+
+
+@pytest.fixture
+def project(tmp_path):
+    project = Project(tmp_path / "project")
+    project.init()
+    project.upgrade()
+    save(Quadrants(), project.folder / "quadrants.ts")
+    (project.folder / "labels.txt").write_text("red\ngreen\n")
+    for number, (size, color) in enumerate([((80, 40), (255, 0, 0)), ((40, 80), (0, 255, 0)), ((64, 64), (0, 0, 0))]):
+        Image.new("RGB", size, color).save(project.photos / f"{number}.png")
+    turned = Image.Exif()
+    turned[274] = 6
+    Image.new("RGB", (80, 40), (255, 0, 0)).save(project.photos / "3.jpg", exif=turned)
+    (project.photos / "4.jpg").write_bytes(b"no photo")
+    project.add("photos")
+    project.infer("model", "build", "quadrants.ts", "--name", "net", "--labels", "labels.txt", "--pad", "0", *FLAGS)
+    return project
+
+
+@pytest.mark.always
+def test_the_objects_of_a_day_are_written_with_the_upright_size(project):
+    report = run(project)
+    assert (report["predicted"], report["rejected"]) == (4, 1)
+    found = project.rows(PICTURES)
+    assert [row[:4] for row in found] == [("1", 80, 40, 4), ("2", 40, 80, 4), ("3", 64, 64, 0), ("4", 40, 80, 4)]
+    assert [row[4:] for row in found[:3]] == [("red", 0.5), ("green", 0.5), (None, None)]
+    quarters = [("1", number, "red", 0.5, x, y, 0.5, 0.5) for number, (x, y) in enumerate(QUARTERS)]
+    assert project.rows(OBJECTS)[:4] == quarters
+    assert project.infer_json("verify", "--date", DATE)["balanced"] is True
+
+
+QUARTERS = [(0.0, 0.0), (0.0, 0.5), (0.5, 0.0), (0.5, 0.5)]
+
+
+def test_a_second_run_and_one_over_the_same_images_change_nothing(project):
+    run(project)
+    before = project.rows(OBJECTS), project.rows(PICTURES)
+    assert run(project)["selected"] == 0
+    assert (project.rows(OBJECTS), project.rows(PICTURES)) == before
+    for image_id in "1234":
+        project.infer("retry", "--image", image_id)
+    assert project.rows("SELECT count(*) FROM infer_objects") == [(0,)]
+    assert run(project)["selected"] == 4
+    assert (project.rows(OBJECTS), project.rows(PICTURES)) == before
+
+
+@pytest.mark.parametrize("executor", ["cpu", "cuda"])
+@pytest.mark.parametrize("cache", ["", "1 GiB"])
+def test_each_way_of_loading_gives_the_same_rows(project, executor, cache):
+    run(project)
+    expected = project.rows(OBJECTS), project.rows(PICTURES)
+    if cache:
+        config = project.folder / "infer.toml"
+        config.write_text(config.read_text().replace("[cache]", f'[cache]\nmax_size = "{cache}"'))
+    for _ in range(2):  # the second time from the cache
+        for image_id in "1234":
+            project.infer("retry", "--image", image_id)
+        assert run(project, "--executor", executor)["predicted"] == 4
+        assert (project.rows(OBJECTS), project.rows(PICTURES)) == expected
+
+
+def test_a_head_that_fails_on_an_image_rejects_it_alone(project):
+    code = """
+        def head(boxes):
+            if (boxes[:, :, 4] == 0).all(1).any():
+                raise ValueError("no object at all")
+            return list(boxes)
+    """
+    (project.folder / "my_head.py").write_text(code.replace("\n        ", "\n"))
+    project.infer("model", "build", "quadrants.ts", "--name", "own", "--head", "my_head:head", *FLAGS)
+    (project.folder / "my_head.py").unlink()
+    report = run(project, "--model", "own")
+    assert (report["predicted"], report["reasons"]) == (3, {"model_error": 1, "unsupported_format": 1})
+    assert project.rows("SELECT detail FROM infer_rejections WHERE reason = 'model_error'") == [
+        ("ValueError: no object at all",)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--output", "detection", "--head", "yolo"], "--head yolo gives scores up to 64"),
+        (["--output", "detection", "--head", "nowhere:head"], "no module 'nowhere'"),
+        (["--output", "detection", "--head", "ssd"], "unknown head 'ssd'"),
+        (["--output", "detection", "--nms", "0"], "nms 0.0 is not an overlap"),
+        (["--output", "detection", "--activation", "sigmoid", "--head", "boxes"], "does not go with --head boxes"),
+        (["--output", "detection", "--resize", "80"], "letterbox crops nothing"),
+        (["--head", "boxes"], "--head belongs to --output detection"),
+        (["--output", "classification", "--min-score", "0.3"], "--min-score belongs to --output detection"),
+        (["--output", "raw", "--pad", "3"], "--pad belongs to --recipe letterbox"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(project, flags, message):
+    build = project.start("model", "build", "quadrants.ts", "--name", "bad", "--size", "64", *flags)
+    _, err = build.communicate(timeout=60)
+    assert build.returncode in (2, 12)
+    assert message in " ".join(err.split())
+    assert INFER.exists()

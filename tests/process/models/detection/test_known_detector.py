@@ -1,0 +1,155 @@
+"""A detector whose truth is known to the pixel, on every shape of picture: its boxes must come back to the pixel."""
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from infer_app.domain import Recipe, Size
+from infer_app.images.decode.decoder import DecodeLimits, decode_image
+from infer_app.images.transform.to_pixels import transform
+from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
+from infer_app.models.detection.object_decoder import ObjectDecoder
+
+LIMITS = DecodeLimits(100_000_000)
+GREY = 114
+ORIENTATION = 274  # EXIF tag
+SIZES = [
+    *((8, 8), (9, 8), (8, 13), (17, 16), (33, 31), (63, 65), (64, 64), (101, 100), (127, 255), (320, 320)),
+    *((321, 319), (500, 375), (375, 500), (640, 427), (799, 533), (1000, 90), (90, 1000), (1920, 1080), (4000, 3000)),
+    *((3001, 3999), (6000, 4000), (4000, 6000)),
+]
+INPUTS = [Size.square(320), Size(640, 480), Size(96, 160)]
+
+
+class RedSquare(nn.Module):
+    """(n, 1, 6): the box around the red pixels of a picture, with a score of 1, or 0 where there are none.
+
+    A convolution subtracts green and blue from red, so that only red gives more than a half.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.redness = nn.Conv2d(3, 1, 1)
+        with torch.no_grad():
+            self.redness.weight.copy_(torch.tensor([1.0, -0.5, -0.5]).reshape(1, 3, 1, 1))
+            self.redness.bias.zero_()
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        is_red = self.redness(pixels).squeeze(1) > 0.5
+        columns, rows = is_red.any(1).float(), is_red.any(2).float()
+        (left, right), (top, bottom) = ends(columns), ends(rows)
+        score = columns.amax(1)
+        return torch.stack([left, top, right, bottom, score, torch.zeros_like(score)], 1).unsqueeze(1)
+
+
+def ends(line: Tensor) -> tuple[Tensor, Tensor]:
+    """The first one of each line, and the end of the last."""
+    return line.argmax(1).float(), line.shape[1] - line.flip(1).argmax(1).float()
+
+
+def picture(width, height, box):
+    pixels = np.full((height, width, 3), GREY, np.uint8)
+    left, top, right, bottom = box
+    pixels[top:bottom, left:right] = (255, 0, 0)
+    return pixels
+
+
+def box_in(width, height):
+    """A box off the centre: a quarter to a half of each side, at least 2 pixels."""
+    left, top = width // 8, height // 2
+    return left, top, left + max(2, width // 3), top + max(2, height // 4)
+
+
+def encoded(pixels, orientation=1):
+    """A PNG that a viewer shows as `pixels`: the stored ones are turned the other way."""
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    buffer = io.BytesIO()
+    stored(pixels, orientation).save(buffer, "PNG", exif=exif)
+    return buffer.getvalue()
+
+
+def stored(pixels, orientation):
+    turns = Image.Transpose
+    back = {
+        2: turns.FLIP_LEFT_RIGHT,
+        3: turns.ROTATE_180,
+        4: turns.FLIP_TOP_BOTTOM,
+        5: turns.TRANSPOSE,
+        6: turns.ROTATE_90,
+        7: turns.TRANSVERSE,
+        8: turns.ROTATE_270,
+    }
+    image = Image.fromarray(pixels)
+    return image if orientation == 1 else image.transpose(back[orientation])
+
+
+def detect(data, recipe):
+    """The object in pixels of the upright picture, and how many of these an input's pixel stands for."""
+    decoded = decode_image(data, recipe, LIMITS)
+    size = Size(decoded.width, decoded.height)
+    pixels = transform(decoded, recipe)
+    rows = RedSquare()(pixels[None].permute(0, 3, 1, 2) / 255).flatten(1)
+    spec = OutputSpec("detection", "none", detection=DetectionSpec("boxes", shapes=((1, 6),)))
+    (output,) = ObjectDecoder(spec, recipe).decode(rows.detach(), [size])
+    (found,) = output.objects
+    ends = np.array([found.x, found.y, found.x + found.width, found.y + found.height])
+    return ends * [*size, *size], size
+
+
+def input_pixel(size, recipe):
+    """The picture's pixels that one pixel of the input stands for, in both directions."""
+    x, y = size.width / recipe.size.width, size.height / recipe.size.height
+    return (max(x, y), max(x, y)) if recipe.kind == "letterbox" else (x, y)
+
+
+def check(data, box, recipe):
+    found, size = detect(data, recipe)
+    x, y = input_pixel(size, recipe)
+    assert (np.abs(found - box) <= [x, y, x, y]).all(), f"{found} instead of {box} in {size}"
+
+
+@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("kind", ["letterbox", "stretch"])
+def test_a_box_comes_back_to_the_pixel_from_every_size(kind, size):
+    box = box_in(*size)
+    data = encoded(picture(*size, box))
+    pad = GREY if kind == "letterbox" else 0
+    for model_input in INPUTS:
+        check(data, box, Recipe(kind, model_input, interpolation="bilinear", pad=pad))
+        if size[0] > model_input.width and size[1] > model_input.height:  # enlarging by bicubic moves edges by itself
+            check(data, box, Recipe(kind, model_input, pad=pad))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["letterbox", "stretch"])
+def test_a_box_lies_in_the_picture_as_a_viewer_shows_it(kind, orientation):
+    for size in ((61, 40), (40, 61), (501, 375)):
+        box = box_in(*size)
+        check(encoded(picture(*size, box), orientation), box, Recipe(kind, Size(160, 96), interpolation="bilinear"))
+
+
+@pytest.mark.parametrize("orientation", [1, 6])
+def test_a_box_comes_back_from_a_picture_that_was_decoded_smaller(orientation):
+    box = box_in(4000, 3000)
+    pixels = picture(4000, 3000, box)
+    exif = Image.Exif()
+    exif[ORIENTATION] = orientation
+    buffer = io.BytesIO()
+    stored(pixels, orientation).save(buffer, "JPEG", quality=95, subsampling=0, exif=exif)
+    for kind in ("letterbox", "stretch"):
+        recipe = Recipe(kind, 320, decode="scaled")
+        assert decode_image(buffer.getvalue(), recipe, LIMITS).scale > 1
+        check(buffer.getvalue(), box, recipe)
+
+
+def test_every_small_size_and_shape():
+    for width in range(8, 40, 3):
+        for height in range(8, 40, 5):
+            box = box_in(width, height)
+            for kind in ("letterbox", "stretch"):
+                check(encoded(picture(width, height, box)), box, Recipe(kind, Size(96, 64), interpolation="bilinear"))
