@@ -68,7 +68,7 @@ def fill_images(database: Database, num_images: int) -> None:
 
 
 def fill_predictions(database: Database, num_images: int) -> None:
-    shared = dict.fromkeys(("vector", "vector_dtype", "vector_dim", "sha256"))
+    shared = dict.fromkeys(("vector", "vector_dtype", "vector_dim", "sha256", "width", "height", "num_objects"))
     shared |= {"model_id": MODEL_ID, "run_id": "run", "variant": "cpu", "label": "cat", "score": 0.5, "output": "{}"}
     writer = BulkUpsert(database.dialect, predictions)
     numbers = iter(range(1, num_images + 1, 2))

@@ -41,6 +41,8 @@ def ultralytics_facts(props: Mapping[str, str], origin: str) -> SourceFacts:
         facts["labels"] = Fact(_names(props["names"]), f"{origin} names")
     if "imgsz" in props:
         facts["size"] = Fact(_size(props["imgsz"]), f"{origin} imgsz")
+    elif "shape" in props:
+        facts["size"] = Fact(_size_of_batch(props["shape"]), f"{origin} shape")
     if "task" in props:
         facts |= {option: Fact(value, f"{origin} task") for option, value in (("mean", "0,0,0"), ("std", "1,1,1"))}
         if props["task"] == "classify":
@@ -79,6 +81,14 @@ def _size(text: str) -> Size:
     if not isinstance(height, int) or not isinstance(width, int):
         raise ModelError(f"the metadata's imgsz is {text[:80]!r}, not a size", "give --size N or --size WIDTHxHEIGHT")
     return Size(width, height)
+
+
+def _size_of_batch(text: str) -> Size:
+    """Return the size of [1, 3, 640, 640], as exports of YOLOv5 have it."""
+    found = _literal("shape", text)
+    if not isinstance(found, (list, tuple)) or len(found) != 4 or not all(isinstance(one, int) for one in found):
+        raise ModelError(f"the metadata's shape is {text[:80]!r}, not that of a batch", "give --size")
+    return Size(found[3], found[2])
 
 
 def _literal(key: str, text: str) -> object:

@@ -3,6 +3,7 @@ from zipfile import ZipFile
 
 import pytest
 
+from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.build.model_source import find_source
 from infer_app.models.sources.ultralytics import torchscript_config
@@ -51,3 +52,12 @@ def test_a_file_that_is_no_archive_says_nothing(tmp_path):
 def test_entries_that_are_no_object_are_refused(tmp_path, config):
     with pytest.raises(ModelError, match="not a JSON object"):
         torchscript_config(torchscript(tmp_path, config))
+
+
+def test_an_export_of_yolov5_says_its_size_and_labels(tmp_path):
+    config = {"shape": [1, 3, 480, 640], "stride": 32, "names": {"0": "animal", "1": "person"}}
+    facts = find_source(str(torchscript(tmp_path, json.dumps(config))), None).facts(None).taken({"output": "detection"})
+    found = {option: fact.value for option, fact in facts.items()}
+    assert found == {"size": Size(640, 480), "labels": ("animal", "person")}
+    with pytest.raises(ModelError, match="not that of a batch"):
+        find_source(str(torchscript(tmp_path, json.dumps({"shape": [3, 640]}))), None).facts(None)
