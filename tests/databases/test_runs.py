@@ -29,6 +29,7 @@ def test_a_day_from_registering_to_verifying(day):
     assert day.run()["selected"] == 0
     assert day.results() == done
     day.check_books()
+    assert day.rows("SELECT count(*), min(width), max(height) FROM infer_predictions") == [(89, 40, 30)]
     assert DATE in day.infer("status")
     day.infer("report", "--date", DATE)
     assert len(day.infer_json("rejects", "--date", DATE)["rejections"]) == 1

@@ -15,6 +15,7 @@ STRETCH = Recipe("stretch", size=224, decode="scaled")
 WIDE_RESIZE_CROP = Recipe("resize-crop", size="320x200", resize="365x228", decode="scaled")
 WIDE_STRETCH = Recipe("stretch", size="320x200", decode="scaled")
 SQUASH = Recipe("stretch", size="320x200", resize="365x228", decode="scaled")
+LETTERBOX = Recipe("letterbox", size="320x200", decode="scaled", pad=114)
 sides = st.integers(900, 9000)
 
 
@@ -52,6 +53,8 @@ def test_a_turned_picture_is_shrunk_as_far_as_it_divides():
 def test_a_whole_picture_has_a_geometry_of_whole_pixels():
     assert geometry_of(501, 375, CROP_RESIZE) == Geometry(Box(87, 24, 328, 328), (224, 224))
     assert geometry_of(501, 375, RESIZE_CROP) == Geometry(Box(0, 0, 501, 375), (342, 256))
+    assert geometry_of(501, 375, LETTERBOX) == Geometry(Box(0, 0, 501, 375), (267, 200))
+    assert geometry_of(1000, 1, LETTERBOX) == Geometry(Box(0, 0, 1000, 1), (320, 1))
 
 
 @pytest.mark.parametrize("scale", SCALES)

@@ -14,6 +14,7 @@ RECIPES = [
     Recipe("stretch", 96, interpolation="bilinear"),
     Recipe("resize-crop", "160x96", resize="182x109", interpolation="bilinear"),
     Recipe("stretch", "160x96", channels="bgr"),
+    Recipe("letterbox", "160x96", interpolation="bilinear", pad=114),
     Recipe("stretch", "161x96", resize="184x109", crop_rounding="down"),
 ]
 

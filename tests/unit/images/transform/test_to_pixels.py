@@ -42,6 +42,8 @@ RECIPES = [
     Recipe("resize-crop", size=24, resize=27, crop_rounding="down"),
     Recipe("resize-crop", size="24x41", resize="27x46", interpolation="bilinear", crop_rounding="down"),
     Recipe("resize-crop", size="40x24", resize=28, crop_rounding="down"),
+    Recipe("letterbox", size=24, interpolation="bilinear", pad=114),
+    Recipe("letterbox", size="41x24", pad=114),
 ]
 
 
@@ -63,6 +65,12 @@ def by_hand(rgb: np.ndarray, recipe: Recipe) -> np.ndarray:
         square = max(1, int((recipe.crop or 1) * min(width, height)))
         left, top = (width - square + 1) // 2, (height - square + 1) // 2
         return np.asarray(image.crop((left, top, left + square, top + square)).resize((wide, high), resample))
+    if recipe.kind == "letterbox":
+        ratio = min(wide / width, high / height)
+        inner = max(1, round(width * ratio)), max(1, round(height * ratio))
+        padded = Image.new("RGB", (wide, high), (recipe.pad,) * 3)
+        padded.paste(image.resize(inner, resample), ((wide - inner[0]) // 2, (high - inner[1]) // 2))
+        return np.asarray(padded)
     short, other = recipe.resize or recipe.size
     if recipe.kind == "stretch":  # timm's squash
         width, height = short, other
