@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
-import tempfile
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def replace_file(path: Path, data: bytes) -> None:
@@ -12,15 +17,78 @@ def replace_file(path: Path, data: bytes) -> None:
 
     Raises OSError, for example when the disk is full, and leaves the old content as it was.
     """
-    with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=".new-", delete=False) as new:
-        written = Path(new.name)
+    with new_content(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def new_content(path: Path) -> Iterator[BinaryIO]:
+    """Open a file whose content replaces that of `path` at the end of the `with` block; after an exception it is gone.
+
+    While it is written it has no name, where the file system can do that: a process that is killed leaves nothing.
+    """
+    written = path.parent / f".new-{secrets.token_hex(8)}"
+    try:
+        with _open_new(path.parent, written) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            mode = path.stat().st_mode if path.exists() else 0o644  # readable by others: cron may run as another user
+            os.fchmod(file.fileno(), mode & 0o777)
+            if not written.exists():
+                _give_name(file, written)
+        written.replace(path)
+    except BaseException:
+        written.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty folder that becomes `path` at the end of the `with` block; after an exception it is gone.
+
+    It is `.NAME.new` beside `path`; what a killed process left there is removed first. Raises FileExistsError if `path`
+    is anything but an empty folder, and BlockingIOError while another process writes the same folder.
+    """
+    if path.exists() and not (path.is_dir() and not any(path.iterdir())):
+        raise FileExistsError(f"{path} exists")
+    written = path.with_name(f".{path.name}.new")
+    written.mkdir(exist_ok=True)
+    descriptor = os.open(written, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not written.exists() or not os.path.samestat(written.stat(), os.fstat(descriptor)):
+            raise BlockingIOError(f"{path} was written just now")  # it was opened before it was renamed
         try:
-            new.write(data)
-            new.flush()
-            os.fsync(new.fileno())
-        except OSError:
-            written.unlink()
+            _remove_content(written)
+            yield written
+            written.rename(path)
+        except BaseException:
+            shutil.rmtree(written, ignore_errors=True)
             raise
-    mode = path.stat().st_mode if path.exists() else 0o644  # readable by others: cron may run as another user
-    written.chmod(mode & 0o777)
-    written.replace(path)
+    finally:
+        os.close(descriptor)
+
+
+def _open_new(folder: Path, name: Path) -> BinaryIO:
+    """Open a file without a name, or by `name` where the file system has no such files."""
+    try:
+        return os.fdopen(os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600), "w+b")
+    except OSError:  # of a file system without such files, or of the folder: then this one fails too
+        return name.open("x+b")
+
+
+def _give_name(file: BinaryIO, path: Path) -> None:
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    try:  # with a folder's descriptor Python calls linkat, which follows the link in /proc; link does not
+        os.link(f"/proc/self/fd/{file.fileno()}", path, src_dir_fd=folder, follow_symlinks=True)
+    finally:
+        os.close(folder)
+
+
+def _remove_content(folder: Path) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir() and not entry.is_symlink():
+            shutil.rmtree(entry)
+        else:
+            entry.unlink()

@@ -20,6 +20,7 @@ from infer_app.cli.terminal.options import (
     Config,
     Date,
     Executor,
+    ExportOptions,
     Json,
     LogFormat,
     Model,
@@ -27,6 +28,8 @@ from infer_app.cli.terminal.options import (
     ModelsOrVersions,
     RayAddress,
     RunOptions,
+    SampleOptions,
+    Until,
     any_date,
     with_options,
 )
@@ -200,9 +203,7 @@ def report(
 @app.command(rich_help_panel=INSPECT)
 def predictions(
     date: Date = "yesterday",
-    until: Annotated[
-        str | None, typer.Option("--until", metavar="DATE", help="Last day of a range that begins with --date.")
-    ] = None,
+    until: Until = None,
     model: ModelOrVersion = None,
     csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
     as_json: Json = False,
@@ -216,6 +217,27 @@ def predictions(
     from infer_app.cli.look.results import show_predictions
 
     show_predictions(date, model, csv, as_json, config, until)
+
+
+@app.command(rich_help_panel=INSPECT)
+@with_options(ExportOptions)
+def export(options: ExportOptions) -> None:
+    """Write the predictions of a day or of a range of days into a file that other programs read.
+
+    What is below the model's thresholds is left out. The file appears at once, when it is complete.
+    """
+    from infer_app.cli.look.export import export_days
+
+    export_days(options)
+
+
+@app.command(rich_help_panel=INSPECT)
+@with_options(SampleOptions)
+def sample(options: SampleOptions) -> None:
+    """Choose images to label next, and write them with their predictions."""
+    from infer_app.cli.look.export import export_sample
+
+    export_sample(options)
 
 
 @app.command(rich_help_panel=INSPECT)

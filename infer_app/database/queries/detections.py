@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, FromClause, Subquery, Table, and_, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
+from infer_app.database.queries.figures import RejectedImage
 from infer_app.database.queries.thresholds import ALL_LABELS
-from infer_app.database.results.conditions import join_results
-from infer_app.database.results.schema import objects, predictions
+from infer_app.database.results.conditions import KeyedJoin, has_prediction
+from infer_app.database.results.schema import objects, predictions, rejections
 from infer_app.day import Day
 from infer_app.domain import DetectedObject, Size
 from infer_app.locations import as_location
 
 _OBJECT = [objects.c[name] for name in DetectedObject._fields]
+_PREDICTION = ("model_id", "width", "height", "label", "score", "variant")
+_OUTPUT = ("output", "vector", "vector_dtype", "sha256", "created_at")
+_FIRST = 2 + len(_PREDICTION)  # index of the first column of an object or an output
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOutput:
+    """What a prediction holds besides its label, score and objects."""
+
+    details: Mapping[str, Any]  # as docs/outputs.md has it for each kind
+    vector: bytes | None  # little-endian
+    vector_dtype: str | None
+    sha256: str | None
+    created_at: datetime  # UTC without a zone
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +48,9 @@ class PredictedImage:
     label: str | None
     score: float | None
     objects: tuple[DetectedObject, ...]
+    model_id: str = ""
+    variant: str = ""
+    output: StoredOutput | None = None  # None if it was not asked for
 
     def shown(self, thresholds: Mapping[str, float]) -> tuple[DetectedObject, ...]:
         """Return the objects with at least the threshold of their label, as `read_thresholds` returns them."""
@@ -39,22 +58,72 @@ class PredictedImage:
         return tuple(one for one in self.objects if one.score >= thresholds.get(one.label, of_model))
 
 
-def read_predicted_images(database: Database, source: Source, days: Day, model_id: str) -> Iterator[PredictedImage]:
-    """Yield the predictions of an interval of days in order of (time, id)."""
-    columns = [predictions.c[name] for name in ("width", "height", "label", "score")]
+def read_predicted_images(
+    database: Database, source: Source, days: Day, *model_ids: str, has_objects: bool = True
+) -> Iterator[PredictedImage]:
+    """Yield the predictions of an interval of days in order of (time, id).
+
+    Of several versions of a model the first one that has predicted an image counts. Without objects the images have
+    their outputs instead.
+    """
+    columns = [predictions.c[name] for name in (*_PREDICTION, *(() if has_objects else _OUTPUT))]
     with database.read() as connection:
         streaming = connection.execution_options(yield_per=PAGE_SIZE)
         for images in source.parts(connection, days):
-            joined = join_results(images, predictions, images.c[3], model_id)
-            joined = join_results(joined, objects, images.c[3], model_id, is_outer=True)
-            statement = select(images.c[3], images.c[1], *columns, *_OBJECT).select_from(joined)
-            rows = streaming.execute(statement.order_by(images.c[2], images.c[0], objects.c.object))
-            for _, found in groupby(rows, key=itemgetter(0)):
-                yield _predicted_image(list(found))
+            joined = _join_versions(images, predictions, model_ids)
+            order = [images.c[2], images.c[0], predictions.c.model_id]
+            if has_objects:
+                of_prediction = and_(
+                    objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
+                )
+                joined = KeyedJoin(joined, objects, of_prediction, True)
+                columns, order = [*columns, *_OBJECT], [*order, objects.c.object]
+            rows = streaming.execute(select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order))
+            for _, of_image in groupby(rows, key=itemgetter(0)):
+                found = _preferred(list(of_image), model_ids)
+                yield _with_objects(found) if has_objects else _with_output(found[0])
 
 
-def _predicted_image(rows: list[Any]) -> PredictedImage:
-    image_id, location, width, height, label, score = rows[0][:6]
+def read_rejected_images(database: Database, source: Source, days: Day, *model_ids: str) -> Iterator[RejectedImage]:
+    """Yield the images that were rejected and that no version has predicted, in order of (time, id)."""
+    columns = [rejections.c[name] for name in ("model_id", "reason", "stage", "detail", "attempts")]
+    with database.read() as connection:
+        streaming = connection.execution_options(yield_per=PAGE_SIZE)
+        for images in source.parts(connection, days):
+            joined = _join_versions(images, rejections, model_ids)
+            wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
+            unpredicted = wanted.where(*(~has_prediction(images.c[3], model_id) for model_id in model_ids))
+            rows = streaming.execute(unpredicted.order_by(images.c[2], images.c[0]))
+            for _, of_image in groupby(rows, key=itemgetter(0)):
+                image_id, location, _, *rejection = _preferred(list(of_image), model_ids)[0]
+                yield RejectedImage(image_id, as_location(location), *rejection)
+
+
+def _join_versions(images: Subquery, table: Table, model_ids: Sequence[str]) -> FromClause:
+    is_version: ColumnElement[bool] = table.c.model_id == model_ids[0]
+    if len(model_ids) > 1:
+        is_version = table.c.model_id.in_(model_ids)
+    return KeyedJoin(images, table, and_(table.c.image_id == images.c[3], is_version), False)
+
+
+def _preferred(rows: list[Any], model_ids: Sequence[str]) -> list[Any]:
+    """Return the rows of an image that are of the first version that has any."""
+    if len(model_ids) == 1:
+        return rows
+    chosen = min((row[2] for row in rows), key=model_ids.index)
+    return [row for row in rows if row[2] == chosen]
+
+
+def _with_objects(rows: list[Any]) -> PredictedImage:
+    image_id, location, model_id, width, height, label, score, variant = rows[0][:_FIRST]
     picture = None if width is None else Size(width, height)
-    found = tuple(DetectedObject(*row[6:]) for row in rows if row[6] is not None)
-    return PredictedImage(image_id, as_location(location), picture, label, score, found)
+    is_empty = rows[0][_FIRST] is None
+    found = () if is_empty else tuple([DetectedObject._make(row[_FIRST:]) for row in rows])
+    return PredictedImage(image_id, as_location(location), picture, label, score, found, model_id, variant)
+
+
+def _with_output(row: Any) -> PredictedImage:
+    image_id, location, model_id, width, height, label, score, variant, details, *rest = row
+    picture = None if width is None else Size(width, height)
+    output = StoredOutput(details, *rest)
+    return PredictedImage(image_id, as_location(location), picture, label, score, (), model_id, variant, output)

@@ -1,0 +1,116 @@
+"""`infer export` and `infer sample`."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+from infer_app.cli.terminal.options import ExportOptions, SampleOptions
+from infer_app.database.project_database import open_project_database
+from infer_app.day import Day, each_date, parse_date
+from infer_app.errors import UsageError
+from infer_app.export.choose_images import choose_images
+from infer_app.export.copy_photos import copy_photos
+from infer_app.export.exported_images import Export, ModelVersions, choose_thresholds, read_days, read_rejections
+from infer_app.export.formats import FORMATS, find_format, write_export
+from infer_app.export.image_paths import ImagePaths
+from infer_app.export.label_studio import config_path
+from infer_app.locations import shown
+from infer_app.plurals import counted
+from infer_app.settings.load import LoadedSettings, load_settings
+
+log = logging.getLogger(__name__)
+SAMPLE_FORMATS = ("coco", "label-studio")
+
+
+def export_days(options: ExportOptions) -> None:
+    """Write the predictions of the days; print how many there are, and how many images are not in the file."""
+    loaded = load_settings(options.config)
+    days = _days(loaded, options.date, options.until)
+    with open_project_database(loaded, read_only=True) as project:
+        model = ModelVersions.find(project, days, options.model)
+        find_format(options.format, model.kind)
+        export = Export(
+            model,
+            choose_thresholds(project, model, options.min_score),
+            _paths(loaded, options.relative_to),
+            lambda: read_days(project, days, model),
+            lambda: read_rejections(project, days, model),
+        )
+        write_export(options.format, options.to, export)
+        num_pending = sum(project.day_queries.count_pending(day, *model.all_ids) for day in days)
+    num_rejected = export.counts.num_rejected
+    if options.as_json:
+        print(json.dumps(_numbers(options, export) | {"rejected": num_rejected, "pending": num_pending}))
+    else:
+        print(_written(options, export) + _left_out(options.format, num_rejected, num_pending))
+
+
+def export_sample(options: SampleOptions) -> None:
+    """Write the chosen images and, if asked for, copy their photos; one that can't be read is left out."""
+    if options.format not in SAMPLE_FORMATS:
+        raise UsageError(f"a sample can't be {options.format!r}", f"choose one of: {', '.join(SAMPLE_FORMATS)}")
+    loaded = load_settings(options.config)
+    days = _days(loaded, options.date, options.until)
+    with open_project_database(loaded, read_only=True) as project:
+        model = ModelVersions.find(project, days, options.model)
+        find_format(options.format, model.kind)
+        thresholds = choose_thresholds(project, model)
+        found = read_days(project, days, model)
+        chosen = choose_images(found, options.by, options.count, model, thresholds, options.seed)
+    paths, unreadable = _paths(loaded, options.relative_to), dict[str, str]()
+    if options.copy_to is not None:
+        from infer_app.pipeline.executors import read_limits
+
+        chosen, unreadable = copy_photos(chosen, options.copy_to, read_limits(loaded))
+        paths = ImagePaths(str(options.relative_to or options.copy_to))
+    export = Export(model, thresholds, paths, lambda: chosen, tuple)
+    write_export(options.format, options.to, export)
+    for location, why in unreadable.items():
+        log.warning("not copied, and not in the sample: %s: %s", shown(location), why)
+    if options.as_json:
+        print(json.dumps(_numbers(options, export) | {"not_copied": len(unreadable)}))
+    else:
+        print(_written(options, export))
+
+
+def _days(loaded: LoadedSettings, first: str, until: str | None) -> list[Day]:
+    zone = loaded.run.time_zone
+    start = parse_date(first, zone)
+    end = start if until is None else parse_date(until, zone)
+    return [Day.of(one, zone) for one in each_date(start, end, ("--date", "--until"))]
+
+
+def _paths(loaded: LoadedSettings, folder: Path | None) -> ImagePaths:
+    return ImagePaths(None if folder is None else str(folder), loaded.path_map)
+
+
+def _numbers(options: ExportOptions | SampleOptions, export: Export) -> dict[str, Any]:
+    counts = export.counts
+    return {
+        "file": str(options.to),
+        "format": options.format,
+        "model": export.model.name,
+        "model_id": export.model.model_ids[0],
+        "images": counts.num_images,
+        "objects": counts.num_objects if export.has_objects else None,
+    }
+
+
+def _written(options: ExportOptions | SampleOptions, export: Export) -> str:
+    counts = export.counts
+    objects = f", {counted(counts.num_objects, 'object')}" if export.has_objects else ""
+    beside = f", its labelling configuration is {config_path(options.to)}" if options.format == "label-studio" else ""
+    return f"{options.to}: {counted(counts.num_images, 'image')}{objects}{beside}"
+
+
+def _left_out(name: str, num_rejected: int, num_pending: int) -> str:
+    """Return what is to be said of the images that have no prediction."""
+    what = FORMATS[name]
+    are = {number: "is" if number == 1 else "are" for number in (num_rejected, num_pending)}
+    of_rejected = "in it as failures" if what.has_rejected else f"not in a {what.title} file"
+    rejected = f"; {counted(num_rejected, 'rejected image')} {are[num_rejected]} {of_rejected}" if num_rejected else ""
+    pending = f"; {counted(num_pending, 'image')} {are[num_pending]} pending" if num_pending else ""
+    return rejected + pending

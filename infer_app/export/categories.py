@@ -1,0 +1,24 @@
+"""Numbers of labels in a file: their class indices, so that files of several days agree."""
+
+from __future__ import annotations
+
+
+class Categories(dict[tuple[int, str], int]):
+    """The number of each (class index, label) that was looked up, which is the class index if that is free.
+
+    Another version of a model may have given an index to another label: that label keeps the number that it has, or
+    gets one that no label has.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: dict[int, str] = {}  # by number
+
+    def __missing__(self, key: tuple[int, str]) -> int:
+        number, label = key
+        if self.labels.get(number, label) != label:
+            free = max(self.labels) + 1
+            number = next((known for known, name in self.labels.items() if name == label), free)
+        self.labels[number] = label
+        self[key] = number
+        return number

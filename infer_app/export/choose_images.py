@@ -1,0 +1,96 @@
+"""Choose images to label next. Memory is bounded by their number, however many there are to choose from."""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Callable, Mapping
+from datetime import date
+from itertools import count
+from math import inf
+
+from infer_app.database.queries.detections import PredictedImage
+from infer_app.database.queries.thresholds import ALL_LABELS
+from infer_app.errors import UsageError
+from infer_app.export.exported_images import CLASSIFICATION, DETECTION, DatedImages, ModelVersions, shown_labels
+
+UNCERTAIN, RANDOM, LABEL = WAYS = ("uncertain", "random", "label")
+DEFAULT_THRESHOLD = 0.5  # of a label without one: scores near it are uncertain
+
+Chosen = list[tuple[date, PredictedImage]]
+
+
+def choose_images(
+    images: DatedImages, by: str, num_images: int, model: ModelVersions, thresholds: Mapping[str, float], seed: int
+) -> Chosen:
+    """Return up to `num_images` of the images: the most uncertain first, others in order of time.
+
+    Raises UsageError for an unknown way, and for one that the model's outputs don't allow.
+    """
+    if by not in WAYS:
+        raise UsageError(f"--by {by} is unknown", f"choose one of: {', '.join(WAYS)}")
+    if by != RANDOM and model.kind not in (DETECTION, CLASSIFICATION):
+        raise UsageError(f"{model.name} gives {model.kind}, without labels", "choose by --by random")
+    if by == UNCERTAIN:
+        uncertainty = _objects_margin if model.kind == DETECTION else _labels_margin
+        return heapq.nsmallest(num_images, images, key=lambda dated: uncertainty(dated[1], thresholds))
+    if by == LABEL:
+        return _choose_evenly(images, num_images, seed, lambda image: _labels_of(image, model.kind, thresholds))
+    numbered = ((_hash(dated[1], seed), index, dated) for index, dated in enumerate(images))
+    chosen = heapq.nsmallest(num_images, numbered, key=lambda one: one[:2])
+    return [dated for _, _, dated in sorted(chosen, key=lambda one: one[1])]
+
+
+def _objects_margin(image: PredictedImage, thresholds: Mapping[str, float]) -> float:
+    """Return the least distance of an object's score from its threshold; the largest number without an object."""
+    of_model = thresholds.get(ALL_LABELS, DEFAULT_THRESHOLD)
+    return min((abs(one.score - thresholds.get(one.label, of_model)) for one in image.objects), default=inf)
+
+
+def _labels_margin(image: PredictedImage, thresholds: Mapping[str, float]) -> float:
+    """Return the difference of the two best scores, of a single one itself; of labels that are apart as for objects."""
+    details = image.output.details if image.output else {}
+    if "labels" in details:
+        of_model = thresholds.get(ALL_LABELS, details.get("threshold", DEFAULT_THRESHOLD))
+        listed = details["labels"] or [{"label": image.label, "score": image.score}]  # the best one, if none is listed
+        return min(abs(float(one["score"]) - float(thresholds.get(one["label"], of_model))) for one in listed)
+    best = [one["score"] for one in details.get("top", ())][:2] or [image.score or 0.0]
+    return float(best[0] - best[1] if len(best) > 1 else best[0])
+
+
+def _labels_of(image: PredictedImage, kind: str, thresholds: Mapping[str, float]) -> list[str]:
+    """Return the labels that are shown of an image, or one empty label: images with nothing are chosen too."""
+    if kind == DETECTION:
+        labels = [one.label for one in image.shown(thresholds)]
+    else:
+        listed = shown_labels(image, thresholds)
+        is_multi_label = image.output is not None and "labels" in image.output.details
+        labels = [one["label"] for one in (listed if is_multi_label else listed[:1])]
+    return list(dict.fromkeys(labels)) or [""]
+
+
+def _choose_evenly(
+    images: DatedImages, num_images: int, seed: int, labels_of: Callable[[PredictedImage], list[str]]
+) -> Chosen:
+    """Choose as many images of each label as there are, or equally many; an image counts for its rarest label so far.
+
+    One more image than wanted makes the largest label lose the one with the highest hash.
+    """
+    index = count()
+    kept: dict[str, list[tuple[int, int, tuple[date, PredictedImage]]]] = {}  # heaps, the highest hash first
+    num_kept = 0
+    for dated in images:
+        label = min(labels_of(dated[1]), key=lambda one: len(kept.get(one, ())))
+        heapq.heappush(kept.setdefault(label, []), (-_hash(dated[1], seed), -next(index), dated))
+        num_kept += 1
+        if num_kept > num_images:
+            heapq.heappop(max(kept.values(), key=len))
+            num_kept -= 1
+    chosen = [entry for heap in kept.values() for entry in heap]
+    return [dated for _, _, dated in sorted(chosen, key=lambda one: -one[1])]
+
+
+def _hash(image: PredictedImage, seed: int) -> int:
+    """Return a number that is random for each image and seed, and the same in every run."""
+    named = f"{seed} {image.image_id}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(named, digest_size=8).digest(), "big")

@@ -1,0 +1,166 @@
+"""What an export holds: the predictions of one model over some days, above its thresholds, read as often as needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
+
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.detections import PredictedImage, read_predicted_images, read_rejected_images
+from infer_app.database.queries.figures import Figures, RejectedImage
+from infer_app.database.queries.thresholds import ALL_LABELS, read_thresholds
+from infer_app.day import Day
+from infer_app.domain import DetectedObject, Size
+from infer_app.errors import UsageError
+from infer_app.export.image_paths import ImagePaths
+from infer_app.model_names import short_name
+
+DETECTION, CLASSIFICATION = "detection", "classification"
+WITH_SCORES = (DETECTION, CLASSIFICATION)  # kinds of output that thresholds apply to
+
+DatedImages = Iterable[tuple[date, PredictedImage]]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedImage:
+    """An image of an export with what is shown of its prediction."""
+
+    prediction: PredictedImage
+    path: str  # as the file names it
+    date: date
+    objects: tuple[DetectedObject, ...]
+    labels: tuple[dict[str, Any], ...]  # of a classification: label, index and score, the best first
+
+    @property
+    def picture(self) -> Size:
+        """Return the size of the upright picture. Raises UsageError if it is not known."""
+        if self.prediction.picture is None:
+            raise UsageError(
+                f"image {self.prediction.image_id} was predicted by a release that stored no sizes",
+                "CSV, JSON lines and Parquet need none; or predict it again: `infer retry --image ID`",
+            )
+        return self.prediction.picture
+
+
+@dataclass(frozen=True, slots=True)
+class ModelVersions:
+    """A model's name with its versions, the preferred one first."""
+
+    name: str
+    model_ids: tuple[str, ...]  # that have predicted images of the days; all if none has
+    all_ids: tuple[str, ...]
+    kind: str
+
+    @classmethod
+    def find(cls, project: ProjectDatabase, days: Sequence[Day], wanted: str | None) -> ModelVersions:
+        """Return the model that `wanted` names, or the only one that has predicted images of the days.
+
+        Raises UsageError if there are several, or none has run.
+        """
+        by_name: dict[str, list[str]] = {}
+        for name, model_id in project.day_queries.models_in_use(wanted):
+            by_name.setdefault(name, []).append(model_id)
+        interval = Day(days[0].date, days[0].zone, days[0].start, days[-1].end)
+        predicted: dict[str, list[str]] = {}
+        for name, model_ids in by_name.items():
+            for model_id in model_ids:
+                if Figures(project.database, project.source, model_id).count_predicted(interval):
+                    predicted.setdefault(name, []).append(model_id)
+        found = predicted or by_name
+        if not found:
+            raise UsageError("no model has run on this database", "`infer run` first")
+        if len(found) > 1:
+            names = ", ".join(sorted(found))
+            raise UsageError(f"several models have predicted images: {names}", "name one of them by --model")
+        [(name, model_ids)] = found.items()
+        return cls(name, tuple(model_ids), tuple(by_name[name]), _kind(project, name, model_ids))
+
+    @property
+    def shown_name(self) -> str:
+        """Return NAME@ID of the preferred version."""
+        return short_name(self.name, self.model_ids[0])
+
+
+def _kind(project: ProjectDatabase, name: str, model_ids: Sequence[str]) -> str:
+    kinds: dict[str, str] = {}
+    for model_id in model_ids:
+        output = Figures(project.database, project.source, model_id).manifest().get("output", {})
+        kinds[output.get("kind", CLASSIFICATION)] = model_id
+    if len(kinds) > 1:
+        versions = ", ".join(f"{short_name(name, model_id)} ({kind})" for kind, model_id in kinds.items())
+        raise UsageError(f"versions of {name} give several kinds of output: {versions}", "name one version by --model")
+    return next(iter(kinds))
+
+
+@dataclass(slots=True)
+class ExportCounts:
+    """How many images an export holds, how many objects, and how many images were rejected."""
+
+    num_images: int = 0
+    num_objects: int = 0
+    num_rejected: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """The images of an export; each call of `read_images` and `read_rejected` reads them again."""
+
+    model: ModelVersions
+    thresholds: Mapping[str, float]  # by label, ALL_LABELS for all others
+    paths: ImagePaths
+    read_predictions: Callable[[], DatedImages]
+    read_rejected: Callable[[], Iterable[RejectedImage]]
+    counts: ExportCounts = field(default_factory=ExportCounts)  # of what was read last
+
+    @property
+    def has_objects(self) -> bool:
+        return self.model.kind == DETECTION
+
+    def read_images(self) -> Iterator[ExportedImage]:
+        """Yield the images in order of time and id."""
+        shows_all = not self.thresholds
+        has_labels = self.model.kind == CLASSIFICATION
+        counts = self.counts
+        counts.num_images = counts.num_objects = 0
+        for day, image in self.read_predictions():
+            objects = image.objects if shows_all else image.shown(self.thresholds)
+            labels = shown_labels(image, self.thresholds) if has_labels else ()
+            counts.num_images += 1
+            counts.num_objects += len(objects)
+            yield ExportedImage(image, self.paths.of(image.location), day, objects, labels)
+
+
+def choose_thresholds(
+    project: ProjectDatabase, model: ModelVersions, min_score: float | None = None
+) -> Mapping[str, float]:
+    """Return the thresholds of a model, or `min_score` for all labels instead. Raises UsageError without scores."""
+    if min_score is None:
+        return read_thresholds(project.database, model.name)
+    if model.kind not in WITH_SCORES:
+        raise UsageError(f"{model.name} gives {model.kind}, which has no scores", "leave out --min-score")
+    return {ALL_LABELS: min_score}
+
+
+def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersions) -> DatedImages:
+    """Yield the predictions of the days, each with its date."""
+    has_objects = model.kind == DETECTION
+    for day in days:
+        found = read_predicted_images(project.database, project.source, day, *model.model_ids, has_objects=has_objects)
+        yield from ((day.date, image) for image in found)
+
+
+def read_rejections(project: ProjectDatabase, days: Iterable[Day], model: ModelVersions) -> Iterator[RejectedImage]:
+    for day in days:
+        yield from read_rejected_images(project.database, project.source, day, *model.all_ids)
+
+
+def shown_labels(image: PredictedImage, thresholds: Mapping[str, float]) -> tuple[dict[str, Any], ...]:
+    """Return what a classification lists for an image, label, index and score, at or above the thresholds."""
+    details = image.output.details if image.output else {}
+    listed = details.get("labels", details.get("top"))
+    if listed is None:
+        listed = [] if image.label is None else [{"label": image.label, "index": None, "score": image.score}]
+    of_model = thresholds.get(ALL_LABELS, 0.0)
+    return tuple(one for one in listed if one["score"] >= thresholds.get(one["label"], of_model))

@@ -1,0 +1,68 @@
+"""The formats of exported files: what each can hold, and the writing of one with its counts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from infer_app.errors import UsageError
+from infer_app.export import coco, label_studio, megadetector, parquet, tables, yolo
+from infer_app.export.exported_images import CLASSIFICATION, DETECTION, Export, ExportCounts
+
+ALL_KINDS = frozenset({DETECTION, CLASSIFICATION, "embedding", "regression", "raw"})
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format by its name at the command line."""
+
+    title: str
+    kinds: frozenset[str]  # of output that it has a place for
+    write: Callable[[Path, Export], None]
+    has_rejected: bool = False
+    is_folder: bool = False
+
+
+_OBJECTS = frozenset({DETECTION})
+FORMATS = {
+    "coco": Format("COCO", _OBJECTS, coco.write_dataset),
+    "coco-results": Format("COCO results", _OBJECTS, coco.write_results),
+    "megadetector": Format("MegaDetector", _OBJECTS, megadetector.write_megadetector, has_rejected=True),
+    "label-studio": Format("Label Studio", _OBJECTS | {CLASSIFICATION}, label_studio.write_tasks),
+    "yolo": Format("YOLO", _OBJECTS, yolo.write_yolo, is_folder=True),
+    "csv": Format("CSV", ALL_KINDS, tables.write_csv),
+    "jsonl": Format("JSON lines", ALL_KINDS, tables.write_jsonl),
+    "parquet": Format("Parquet", ALL_KINDS, parquet.write_parquet),
+}
+
+
+def find_format(name: str, kind: str) -> Format:
+    """Return a format by its name. Raises UsageError if there is none, or if it has no place for the kind of output."""
+    found = FORMATS.get(name)
+    if found is None:
+        raise UsageError(f"unknown format {name!r}", f"choose one of: {', '.join(FORMATS)}")
+    if kind not in found.kinds:
+        others = ", ".join(other for other, known in FORMATS.items() if kind in known.kinds)
+        raise UsageError(f"{found.title} has no place for {kind}", f"these formats have: {others}")
+    return found
+
+
+def write_export(name: str, path: Path, export: Export) -> ExportCounts:
+    """Write a file, or a folder of YOLO, at once, and return what it holds; rejected images are counted anyway.
+
+    Raises UsageError for what the format can't hold, or where nothing can be written.
+    """
+    chosen = find_format(name, export.model.kind)
+    if not chosen.is_folder and path.is_dir():
+        raise UsageError(f"--to {path} is a folder", f"name a file: {chosen.title} is one file")
+    try:
+        chosen.write(path, export)
+    except FileExistsError:
+        raise UsageError(f"--to {path} exists and is not empty", "name a new folder, or remove this one") from None
+    except OSError as error:
+        raise UsageError(
+            f"--to {path} can't be written: {error.strerror or error}", "is there such a folder, with space left?"
+        ) from None
+    export.counts.num_rejected = sum(1 for _ in export.read_rejected())
+    return export.counts

@@ -1,0 +1,120 @@
+"""Label Studio: tasks with predictions, and the labelling configuration that they fit, in a file beside them.
+
+https://labelstud.io/guide/predictions. Boxes are in percent, 0-100, of the upright picture.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+from xml.sax.saxutils import quoteattr
+
+from infer_app.atomic_file import new_content
+from infer_app.domain import ROW
+from infer_app.errors import UsageError
+from infer_app.export.exported_images import Export, ExportedImage
+from infer_app.locations import is_local
+from infer_app.model_names import short_name
+
+LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves the files of its host
+BOXES, CHOICES = "label", "choice"  # names of the controls, as in Label Studio's own templates
+IMAGE = "image"
+
+
+def config_path(path: Path) -> Path:
+    """Return the file of the labelling configuration that belongs to a file of tasks."""
+    return path.with_name(f"{path.stem}-config.xml")
+
+
+def write_tasks(path: Path, export: Export) -> None:
+    """Write the tasks and the labelling configuration."""
+    labels = dict[str, None]()  # all that the model gave, in order of appearance: people correct to any of them
+    with new_content(path) as file, new_content(config_path(path)) as config:
+        separator = "[\n"
+        for image in export.read_images():
+            labels |= dict.fromkeys(_labels(image))
+            file.write(f"{separator}{json.dumps(_task(image, export))}".encode("ascii"))
+            separator = ",\n"
+        file.write(b"[]\n" if separator == "[\n" else b"\n]\n")
+        config.write(_config(sorted(labels), export).encode("utf-8", "replace"))
+
+
+def _labels(image: ExportedImage) -> Iterator[str]:
+    yield from (one.label for one in image.prediction.objects)
+    yield from (one["label"] for one in image.labels)
+
+
+def _task(image: ExportedImage, export: Export) -> dict[str, Any]:
+    result = _boxes(image) if export.has_objects else _choices(image)
+    version = short_name(export.model.name, image.prediction.model_id)
+    score = max((one["score"] for one in result), default=0.0)
+    return {
+        "data": {IMAGE: _url(image.path), "image_id": image.prediction.image_id},
+        "predictions": [{"model_version": version, "score": score, "result": result}],
+    }
+
+
+def _url(path: str) -> str:
+    if path.startswith(ROW):
+        raise UsageError(
+            "the images are in a column of the database, where Label Studio can't read them",
+            "`infer sample` with --copy-to writes them as files",
+        )
+    return f"{LOCAL_FILES}{quote(path.lstrip('/'), errors='surrogateescape')}" if is_local(path) else path
+
+
+def _boxes(image: ExportedImage) -> list[dict[str, Any]]:
+    if not image.objects:
+        return []
+    size = {"original_width": image.picture.width, "original_height": image.picture.height, "image_rotation": 0}
+    return [
+        {
+            "id": str(number),
+            "from_name": BOXES,
+            "to_name": IMAGE,
+            "type": "rectanglelabels",
+            **size,
+            "value": {
+                "x": 100 * x,
+                "y": 100 * y,
+                "width": 100 * width,
+                "height": 100 * height,
+                "rotation": 0,
+                "rectanglelabels": [label],
+            },
+            "score": score,
+        }
+        for number, (label, _, score, x, y, width, height) in enumerate(image.objects)
+    ]
+
+
+def _choices(image: ExportedImage) -> list[dict[str, Any]]:
+    """Return the labels of a multi-label classification, or the best of another one."""
+    chosen = image.labels if _is_multi_label(image) else image.labels[:1]
+    if not chosen:
+        return []
+    value = {"choices": [one["label"] for one in chosen]}
+    choice = {"id": "0", "from_name": CHOICES, "to_name": IMAGE, "type": "choices", "value": value}
+    return [choice | {"score": chosen[0]["score"]}]
+
+
+def _is_multi_label(image: ExportedImage) -> bool:
+    return image.prediction.output is not None and "labels" in image.prediction.output.details
+
+
+def _config(labels: list[str], export: Export) -> str:
+    image = f'  <Image name="{IMAGE}" value="${IMAGE}"/>\n'
+    if export.has_objects:
+        control, element = f'RectangleLabels name="{BOXES}" toName="{IMAGE}"', "Label"
+    else:
+        control, element = f'Choices name="{CHOICES}" toName="{IMAGE}" choice="multiple"', "Choice"
+    listed = "".join(f"    <{element} value={quoteattr(_xml(label))}/>\n" for label in labels)
+    return f"<View>\n{image}  <{control}>\n{listed}  </{control.split()[0]}>\n</View>\n"
+
+
+def _xml(text: str) -> str:
+    """Return a text without the characters that XML can't hold."""
+    return "".join(one if one in "\t\n\r" or one >= " " else "\ufffd" for one in text)

@@ -1,0 +1,89 @@
+"""Parquet: the tables of `tables.py` with types, vectors as lists of a fixed size of float32."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from infer_app.atomic_file import new_content
+from infer_app.errors import UsageError
+from infer_app.export.exported_images import Export
+from infer_app.export.tables import Row, columns_of, read_rows
+
+GROUP_ROWS = 1 << 15  # in memory at a time, and a row group of the file
+_GROUP_NUMBERS = 1 << 22  # of vectors in a row group, at most
+
+
+def write_parquet(path: Path, export: Export) -> None:
+    """Write the table. Raises UsageError without pyarrow, or if vectors differ in their lengths."""
+    pa, pq = _load_pyarrow()
+    names, rows = columns_of(export), read_rows(export)
+    first = next(rows, None)
+    dim = _dim(first, names)
+    schema = pa.schema([(name, _type(pa, name, dim)) for name in names])
+    group_rows = min(GROUP_ROWS, max(_GROUP_NUMBERS // dim, 1)) if dim else GROUP_ROWS
+    with new_content(path) as file, pq.ParquetWriter(file, schema) as writer:
+        for group in _groups(rows if first is None else chain([first], rows), group_rows):
+            columns = zip(*group, strict=True)
+            arrays = [_array(pa, column, field.type, dim) for column, field in zip(columns, schema, strict=True)]
+            writer.write_batch(pa.record_batch(arrays, schema=schema))
+
+
+def _load_pyarrow() -> Any:
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise UsageError("Parquet needs pyarrow", "pip install 'infer_app[parquet]'") from None
+    return pa, pq
+
+
+def _dim(row: Row | None, names: tuple[str, ...]) -> int | None:
+    vector = None if row is None or "vector" not in names else row[names.index("vector")]
+    return None if vector is None else len(vector)
+
+
+def _type(pa: Any, name: str, dim: int | None) -> Any:
+    if name in ("image_width", "image_height", "object", "class_index"):
+        return pa.int32()
+    if name in ("score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax"):
+        return pa.float64()
+    if name == "vector":
+        return pa.list_(pa.float32()) if dim is None else pa.list_(pa.float32(), dim)
+    return {"date": pa.date32(), "created_at": pa.timestamp("us", "UTC")}.get(name, pa.string())
+
+
+def _groups(rows: Iterator[Row], size: int) -> Iterator[list[Row]]:
+    while group := list(islice(rows, size)):
+        yield group
+
+
+def _array(pa: Any, column: tuple[Any, ...], type_: Any, dim: int | None) -> Any:
+    if pa.types.is_fixed_size_list(type_):
+        return _vectors(pa, column, type_, dim)
+    if pa.types.is_string(type_):
+        return pa.array([_text(value) for value in column], type_)
+    return pa.array(column, type_)
+
+
+def _vectors(pa: Any, column: tuple[Any, ...], type_: Any, dim: int | None) -> Any:
+    import numpy as np
+
+    if {len(vector) for vector in column if vector is not None} - {dim}:
+        raise UsageError("the vectors have several lengths", "name one version of the model by --model")
+    if any(vector is None for vector in column):
+        return pa.array([None if vector is None else vector.tolist() for vector in column], type_)
+    return pa.FixedSizeListArray.from_arrays(pa.array(np.concatenate(column)), type=type_)
+
+
+def _text(value: Any) -> str | None:
+    """Return a text that Parquet can hold; `output` as JSON."""
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
+    if value is None:
+        return None
+    import json
+
+    return json.dumps(value)

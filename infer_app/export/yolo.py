@@ -1,0 +1,79 @@
+"""YOLO: a text file for each image below `labels`, with the image's own folders; `classes.txt` and `data.yaml`.
+
+A line is the class and the box as centre x, centre y, width, height: shares of the upright picture. It has no score:
+programs that train on such files refuse a sixth number.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path, PurePosixPath
+
+from infer_app.atomic_file import new_folder
+from infer_app.errors import UsageError
+from infer_app.export.categories import Categories
+from infer_app.export.exported_images import Export, ExportedImage
+
+_SCHEME = re.compile(r"^[a-z0-9+.-]+:/*", re.IGNORECASE)
+_UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff]")
+
+
+def write_yolo(path: Path, export: Export) -> None:
+    """Write the folder. Raises UsageError if two images would have one file, or the folder holds something."""
+    try:
+        with new_folder(path) as folder:
+            _write_labels(folder, export)
+    except BlockingIOError:
+        raise UsageError(f"another export writes {path}", "wait for it, or name another folder by --to") from None
+
+
+def _write_labels(folder: Path, export: Export) -> None:
+    categories, made = Categories(), set[Path]()
+    labels = folder / "labels"
+    labels.mkdir()
+    for image in export.read_images():
+        file = labels / label_file(image.path)
+        if file.parent not in made:  # asking the file system for each image takes longer than the rest
+            file.parent.mkdir(parents=True, exist_ok=True)
+            made.add(file.parent)
+        try:
+            with file.open("x", encoding="ascii") as lines:
+                lines.write(_lines(image, categories))
+        except FileExistsError:
+            raise UsageError(
+                f"two images would have the labels {label_file(image.path)}, one of them is {image.path}",
+                "YOLO knows an image by its name without the suffix: rename one, or write COCO",
+            ) from None
+    number_of_classes = max(categories.labels, default=-1) + 1
+    names = [categories.labels.get(number, str(number)) for number in range(number_of_classes)]
+    classes = "".join(f"{_UNPRINTABLE.sub(' ', name)}\n" for name in names)
+    (folder / "classes.txt").write_bytes(classes.encode())
+    (folder / "data.yaml").write_bytes(_data_yaml(names).encode())
+
+
+def label_file(path: str) -> PurePosixPath:
+    """Return the relative path of an image's labels, inside whatever folder: `..` in a location leads nowhere."""
+    parts = [part for part in _SCHEME.sub("", path).replace("\0", "").split("/") if part not in ("", ".")]
+    safe = ["%2E%2E" if part == ".." else part for part in parts] or ["image"]
+    return PurePosixPath(*safe[:-1], f"{PurePosixPath(safe[-1]).stem}.txt")
+
+
+def _lines(image: ExportedImage, categories: Categories) -> str:
+    return "".join(
+        [
+            f"{categories[index, label]} {x + width / 2} {y + height / 2} {width} {height}\n"
+            for label, index, _, x, y, width, height in image.objects
+        ]
+    )
+
+
+def _data_yaml(names: list[str]) -> str:
+    listed = "".join(f"  {number}: {_yaml(name)}\n" for number, name in enumerate(names)) or "  {}\n"
+    return f"path: .\ntrain: images\nval: images\nnames:\n{listed}"
+
+
+def _yaml(text: str) -> str:
+    """Return a text as a double-quoted scalar, which is JSON's but for the characters that YAML does not print."""
+    quoted = json.dumps(text, ensure_ascii=False)
+    return _UNPRINTABLE.sub(lambda found: f"\\U{ord(found[0]):08X}", quoted)
