@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -32,27 +32,17 @@ def columns_of(export: Export) -> tuple[str, ...]:
 
 def write_csv(path: Path, export: Export) -> None:
     """Write CSV in UTF-8. `output` and `vector` are JSON; bytes of a name that are no text are written as `\\udcff`."""
+    lines = _object_csv(export) if export.has_objects else map(_csv, _text_rows(export))
     with new_content(path) as file:
-        text = io.TextIOWrapper(file, "utf-8", "backslashreplace", newline="")
-        writer = csv.writer(text)
-        writer.writerow(columns_of(export))
-        writer.writerows(_text_rows(export))
-        text.detach()
+        file.write(_csv(columns_of(export)).encode())
+        file.writelines(line.encode("utf-8", "backslashreplace") for line in lines)
 
 
 def write_jsonl(path: Path, export: Export) -> None:
     """Write one JSON object a line."""
-    names = columns_of(export)
+    lines = _object_json(export) if export.has_objects else _output_json(export)
     with new_content(path) as file:
-        if export.has_objects:
-            file.writelines(_object_lines(export))
-            return
-        for row in read_rows(export):
-            values = dict(zip(names, row, strict=True))
-            values["date"], values["created_at"] = str(values["date"]), values["created_at"].isoformat()
-            vector = values.pop("vector")
-            line = json.dumps(values)[:-1]
-            file.write(f'{line}, "vector": {"null" if vector is None else _numbers(vector)}}}\n'.encode("ascii"))
+        file.writelines(line.encode("ascii") for line in lines)
 
 
 def read_rows(export: Export) -> Iterator[Row]:
@@ -117,9 +107,6 @@ def _numbers(vector: np.ndarray) -> str:
 
 
 def _text_rows(export: Export) -> Iterator[Row]:
-    if export.has_objects:
-        yield from read_rows(export)
-        return
     first = len(IMAGE)
     for row in read_rows(export):
         label, score, details, vector, sha256, created_at = row[first:]
@@ -127,22 +114,67 @@ def _text_rows(export: Export) -> Iterator[Row]:
         yield (*row[:first], label, score, json.dumps(details), numbers, sha256, created_at.isoformat())
 
 
-def _object_lines(export: Export) -> Iterator[bytes]:
-    """Yield the lines of each image, whose own values are encoded once."""
-    labels: dict[str | None, str] = {}
+def _output_json(export: Export) -> Iterator[str]:
+    names = columns_of(export)
+    for row in read_rows(export):
+        values = dict(zip(names, row, strict=True))
+        values["date"], values["created_at"] = str(values["date"]), values["created_at"].isoformat()
+        vector = values.pop("vector")
+        yield f'{json.dumps(values)[:-1]}, "vector": {"null" if vector is None else _numbers(vector)}}}\n'
+
+
+def _csv(row: Row) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(row)
+    return line.getvalue()
+
+
+# The lines of objects are put together by hand: twice as fast as by `csv` and three times as fast as by `json`. What an
+# image's lines have in common, and each label, are encoded once.
+
+
+def _object_csv(export: Export) -> Iterator[str]:
+    labels = _Encoded(lambda label: _csv((label,))[:-2])
+    no_object = "," * len(OBJECT) + "\r\n"
+    for image in export.read_images():
+        shared = _csv(_image_values(image, export))[:-2]
+        if not image.objects:
+            yield shared + no_object
+            continue
+        yield "".join(
+            [
+                f"{shared},{number},{labels[label]},{index},{score},{x},{y},{width},{height},{x1},{y1},{x2},{y2}\r\n"
+                for number, label, index, score, x, y, width, height, x1, y1, x2, y2 in _object_values(image)
+            ]
+        )
+
+
+def _object_json(export: Export) -> Iterator[str]:
+    labels = _Encoded(json.dumps)
+    no_object = json.dumps(dict.fromkeys(OBJECT))[1:]
     for image in export.read_images():
         values = dict(zip(IMAGE, _image_values(image, export), strict=True))
         shared = json.dumps(values | {"date": str(image.date)})[:-1]
-        lines = []
-        for number, label, *rest in _object_values(image):
-            shown = labels.get(label)
-            if shown is None:
-                shown = labels[label] = json.dumps(label)
-            index, score, x, y, width, height, x1, y1, x2, y2 = ("null" if one is None else one for one in rest)
-            lines.append(
-                f'{shared}, "object": {"null" if number is None else number}, "label": {shown}, '
-                f'"class_index": {index}, "score": {score}, '
+        if not image.objects:
+            yield f"{shared}, {no_object}\n"
+            continue
+        yield "".join(
+            [
+                f'{shared}, "object": {number}, "label": {labels[label]}, "class_index": {index}, "score": {score}, '
                 f'"x": {x}, "y": {y}, "width": {width}, "height": {height}, '
                 f'"xmin": {x1}, "ymin": {y1}, "xmax": {x2}, "ymax": {y2}}}\n'
-            )
-        yield "".join(lines).encode("ascii")
+                for number, label, index, score, x, y, width, height, x1, y1, x2, y2 in _object_values(image)
+            ]
+        )
+
+
+class _Encoded(dict[str, str]):
+    """The encoded form of each text that was looked up."""
+
+    def __init__(self, encode: Callable[[str], str]) -> None:
+        super().__init__()
+        self._encode = encode
+
+    def __missing__(self, text: str) -> str:
+        self[text] = encoded = self._encode(text)
+        return encoded
