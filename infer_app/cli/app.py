@@ -222,7 +222,7 @@ def predictions(
 @app.command(rich_help_panel=INSPECT)
 @with_options(ExportOptions)
 def export(options: ExportOptions) -> None:
-    """Write the predictions of a day or of a range of days into a file that other programs read.
+    """Write predictions in a format of another program.
 
     What is below the model's thresholds is left out. The file appears at once, when it is complete.
     """

@@ -87,7 +87,7 @@ def _kind(project: ProjectDatabase, name: str, model_ids: Sequence[str]) -> str:
     kinds: dict[str, str] = {}
     for model_id in model_ids:
         output = Figures(project.database, project.source, model_id).manifest().get("output", {})
-        kinds[output.get("kind", CLASSIFICATION)] = model_id
+        kinds.setdefault(output.get("kind", CLASSIFICATION), model_id)
     if len(kinds) > 1:
         versions = ", ".join(f"{short_name(name, model_id)} ({kind})" for kind, model_id in kinds.items())
         raise UsageError(f"versions of {name} give several kinds of output: {versions}", "name one version by --model")

@@ -61,7 +61,7 @@ def _url(path: str) -> str:
     if path.startswith(ROW):
         raise UsageError(
             "the images are in a column of the database, where Label Studio can't read them",
-            "`infer sample` with --copy-to writes them as files",
+            "choose another format; a sample with --copy-to writes them as files",
         )
     return f"{LOCAL_FILES}{quote(path.lstrip('/'), errors='surrogateescape')}" if is_local(path) else path
 

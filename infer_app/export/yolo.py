@@ -15,7 +15,7 @@ from infer_app.errors import UsageError
 from infer_app.export.categories import Categories
 from infer_app.export.exported_images import Export, ExportedImage
 
-_SCHEME = re.compile(r"^[a-z0-9+.-]+:/*", re.IGNORECASE)
+_SCHEME = re.compile(r"^[a-z0-9+.-]+://", re.IGNORECASE)
 _UNPRINTABLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufffe\uffff\ud800-\udfff]")
 
 

@@ -68,6 +68,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
         "models.verification",
         "workers",
     },
+    "export": {"database", "database.queries", "images.read"},
     "pipeline": None,
     "bench": None,
     "cli.terminal": {"telemetry"},
@@ -117,6 +118,7 @@ OWNERS = {
     "prometheus_client": {"telemetry/metrics.py"},
     "urllib.request": {"notify.py"},
     "ray": {"cluster/ray_cluster.py"},
+    "pyarrow": {"export/parquet.py"},
 }
 
 

@@ -13,8 +13,8 @@ from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import UsageError
 from infer_app.export.choose_images import choose_images
 from infer_app.export.copy_photos import copy_photos
+from infer_app.export.export_formats import FORMATS, find_format, write_export
 from infer_app.export.exported_images import Export, ModelVersions, choose_thresholds, read_days, read_rejections
-from infer_app.export.formats import FORMATS, find_format, write_export
 from infer_app.export.image_paths import ImagePaths
 from infer_app.export.label_studio import config_path
 from infer_app.locations import shown

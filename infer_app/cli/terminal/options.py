@@ -373,7 +373,7 @@ class SampleOptions:
         str,
         typer.Option(
             metavar="uncertain|random|label",
-            help="uncertain: least decided by the model; label: as many of each label as possible.",
+            help="What is chosen; uncertain: where the model decides least; label: as many of each label as possible.",
         ),
     ] = "uncertain"
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of images.")] = 100

@@ -1,0 +1,66 @@
+"""Exports made by hand, without a database."""
+
+from __future__ import annotations
+
+import json
+from datetime import date, datetime
+
+import numpy as np
+
+from infer_app.database.queries.detections import PredictedImage, StoredOutput
+from infer_app.database.queries.figures import RejectedImage
+from infer_app.domain import DetectedObject, Size
+from infer_app.export.exported_images import Export, ModelVersions
+from infer_app.export.image_paths import ImagePaths
+
+DATE = date(2026, 11, 20)
+ID = "0123456789abcdef"
+CAT = DetectedObject("cat", 0, 0.75, 0.25, 0.5, 0.125, 0.25)
+DOG = DetectedObject("dog", 2, 0.5, 0.0, 0.0, 1.0, 1.0)
+LOW = DetectedObject("cat", 0, 0.25, 0.5, 0.5, 0.5, 0.5)
+PICTURE = Size(640, 480)
+HOSTILE = 'a "quoted", <b>label</b>\n& two lines\r\x07'
+HOSTILE_PATH = "/srv/photos/a, \"b\"\n'c'/\udcff Ä 猫.jpg"
+
+
+def detected(image_id="1", *objects, location=None, picture=PICTURE, model_id=ID):
+    best = objects[0] if objects else None
+    location = f"/srv/photos/{image_id}.jpg" if location is None else location
+    found = (best and best.label, best and best.score, tuple(objects))
+    return PredictedImage(image_id, location, picture, *found, model_id, "cpu-openvino-fp32")
+
+
+def with_output(image_id="1", label=None, score=None, details=None, vector=None, dtype="float32"):
+    data = None if vector is None else np.asarray(vector, dtype).tobytes()
+    output = StoredOutput(details or {}, data, vector and dtype, "ab" * 32, datetime(2026, 11, 21, 3, 0, 0, 500))
+    location = f"/srv/photos/{image_id}.jpg"
+    return PredictedImage(image_id, location, PICTURE, label, score, (), ID, "cpu-openvino-fp32", output)
+
+
+def classified(image_id="1", **scores):
+    """A softmax classification, the best label first."""
+    top = [{"label": label, "index": index, "score": score} for index, (label, score) in enumerate(scores.items())]
+    return with_output(image_id, top[0]["label"], top[0]["score"], {"top": top})
+
+
+def tagged(image_id="1", **scores):
+    """A multi-label classification."""
+    listed = [{"label": label, "index": index, "score": score} for index, (label, score) in enumerate(scores.items())]
+    best = listed[0] if listed else {"label": "none", "score": 0.1}
+    return with_output(image_id, best["label"], best["score"], {"threshold": 0.2, "labels": listed})
+
+
+def rejected(image_id="9", reason="corrupt", location=None):
+    return RejectedImage(image_id, location or f"/srv/photos/{image_id}.jpg", reason, "decode", "no JPEG", 1)
+
+
+def export_of(*images, kind="detection", thresholds=None, paths=None, rejections=()):
+    model = ModelVersions("animals", (ID,), (ID,), kind)
+    dated = [(DATE, image) for image in images]
+    return Export(model, thresholds or {}, paths or ImagePaths(), lambda: dated, lambda: rejections)
+
+
+def written(write, path, *images, **options):
+    """The JSON that `write` has written."""
+    write(path, export_of(*images, **options))
+    return json.loads(path.read_text("ascii"))

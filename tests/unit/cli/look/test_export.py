@@ -1,0 +1,143 @@
+"""`infer export` and `infer sample` as a person and as a script see them."""
+
+import json
+from datetime import datetime
+
+import pytest
+from sqlalchemy import insert
+
+from infer_app.cli.look.export import export_days, export_sample
+from infer_app.cli.terminal.options import ExportOptions, SampleOptions
+from infer_app.database.results.schema import images, models, objects, predictions, rejections
+from infer_app.errors import UsageError
+from tests.conftest import DAY, MODEL
+
+AT = datetime(2026, 11, 21, 3)
+SCORES = {"1": (0.9, 0.6), "2": (), "3": (0.55,), "6": (0.3,)}
+
+
+@pytest.fixture
+def project(database, register, monkeypatch, tmp_path):
+    """Images 1 to 3 with 2, 0 and 1 objects, 4 rejected, 5 pending; 6 of the next day with an object."""
+    monkeypatch.chdir(tmp_path)
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    (tmp_path / "infer.toml").write_text(f"[images]\nroots = ['{photos}']\n")
+    for number in range(1, 6):
+        register(f"{photos}/{number}.jpg")
+        (photos / f"{number}.jpg").write_text(str(number))
+    register(f"{photos}/6.jpg", at=datetime(2026, 11, 21, 12))
+    of_model = {"model_id": MODEL.model_id, "run_id": "r", "created_at": AT}
+    manifest = {"output": {"kind": "detection"}}
+    row = {"id": MODEL.model_id, "name": "animals", "manifest": manifest, "created_at": AT, "in_use_since": AT}
+    rejected = {"image_id": "4", "reason": "corrupt", "detail": "", "stage": "decode", "attempts": 1, "location": ""}
+    predicted = {"variant": "v", "output": "{}", "width": 640, "height": 480} | of_model
+    box = {"model_id": MODEL.model_id, "label": "cat", "class_index": 0, "x": 0, "y": 0, "width": 1, "height": 1}
+    with database.write() as connection:
+        connection.execute(insert(models), row)
+        rows = [predicted | {"image_id": i, "num_objects": len(scores)} for i, scores in SCORES.items()]
+        connection.execute(insert(predictions), rows)
+        found = [(i, n, score) for i, scores in SCORES.items() for n, score in enumerate(scores)]
+        connection.execute(insert(objects), [box | {"image_id": i, "object": n, "score": s} for i, n, s in found])
+        connection.execute(insert(rejections), rejected | of_model | {"decoder": "d"})
+    return tmp_path
+
+
+def export(project, name="coco", **options):
+    export_days(ExportOptions(**{"date": str(DAY), "format": name, "to": project / "out"} | options))
+
+
+def sample(project, name="coco", **options):
+    export_sample(SampleOptions(**{"date": str(DAY), "format": name, "to": project / "out.json"} | options))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("coco", "4 images, 4 objects; 1 rejected image is not in a COCO file; 1 image is pending"),
+        ("megadetector", "4 images, 4 objects; 1 rejected image is in it as failures; 1 image is pending"),
+    ],
+)
+def test_what_is_not_in_the_file_is_said(project, capsys, name, expected):
+    export(project, name, until="2026-11-21")
+    assert capsys.readouterr().out == f"{project}/out: {expected}\n"
+
+
+def test_a_script_gets_the_numbers(project, capsys):
+    export(project, "csv", as_json=True, min_score=0.6)
+    assert json.loads(capsys.readouterr().out) == {
+        "file": f"{project}/out",
+        "format": "csv",
+        "model": "animals",
+        "model_id": MODEL.model_id,
+        "images": 3,
+        "objects": 2,
+        "rejected": 1,
+        "pending": 1,
+    }
+    assert len((project / "out").read_text().splitlines()) == 5  # two images without an object have a row each
+
+
+def test_files_are_named_in_a_folder(project):
+    export(project, relative_to=project / "photos")
+    assert [one["file_name"] for one in json.loads((project / "out").read_text())["images"]] == [
+        "1.jpg",
+        "2.jpg",
+        "3.jpg",
+    ]
+    with pytest.raises(UsageError, match="is not in"):
+        export(project, relative_to=project / "photos" / "cam1", to=project / "other")
+    assert not (project / "other").exists()
+
+
+def test_a_range_that_ends_before_it_begins_is_refused(project):
+    with pytest.raises(UsageError, match=r"--until 2026-11-19 is before --date 2026-11-20"):
+        export(project, until="2026-11-19")
+
+
+def test_a_day_without_predictions_is_an_empty_file(project, capsys, database):
+    export(project, date="2026-10-01")
+    assert "0 images, 0 objects" in capsys.readouterr().out
+    with database.write() as connection:
+        connection.execute(models.delete())
+    with pytest.raises(UsageError, match="no model has run"):
+        export(project)
+
+
+def test_a_sample_is_the_most_uncertain_images_first(project, capsys):
+    sample(project, "label-studio", count=2, relative_to=project)
+    tasks = json.loads((project / "out.json").read_text())
+    assert [one["data"]["image"].partition("=")[2] for one in tasks] == ["photos/3.jpg", "photos/1.jpg"]
+    config = f"its labelling configuration is {project}/out-config.xml"
+    assert capsys.readouterr().out == f"{project}/out.json: 2 images, 3 objects, {config}\n"
+
+
+def test_a_sample_may_copy_its_photos(project, caplog, capsys):
+    (project / "photos" / "2.jpg").unlink()
+    sample(project, copy_to=project / "copies" / "1", relative_to=project / "copies", by="random", as_json=True)
+    assert [one["file_name"] for one in json.loads((project / "out.json").read_text())["images"]] == [
+        "1/1.jpg",
+        "1/3.jpg",
+    ]
+    assert sorted(path.name for path in (project / "copies" / "1").iterdir()) == ["1.jpg", "3.jpg"]
+    assert json.loads(capsys.readouterr().out)["not_copied"] == 1
+    assert "not copied, and not in the sample" in caplog.text
+    sample(project, copy_to=project / "copies" / "2")
+    assert "3.jpg" in {one["file_name"] for one in json.loads((project / "out.json").read_text())["images"]}
+
+
+def test_a_sample_has_two_formats(project):
+    with pytest.raises(UsageError, match="a sample can't be 'yolo'"):
+        sample(project, "yolo")
+
+
+def test_locations_show_no_secret(project, database):
+    secret = "https://user:pass@host/a.jpg?token=abc"
+    with database.write() as connection:
+        connection.execute(images.update().where(images.c.id == 1).values(location=secret))
+    for name in ("coco", "megadetector", "label-studio", "csv", "jsonl", "parquet"):
+        export(project, name)
+        written = (project / "out").read_bytes()
+        assert b"https://***@host/a.jpg?***" in written
+        assert b"token=abc" not in written
+        assert b"pass" not in written

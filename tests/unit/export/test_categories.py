@@ -1,0 +1,14 @@
+from infer_app.export.categories import Categories
+
+
+def test_the_number_of_a_label_is_its_class_index():
+    categories = Categories()
+    assert [categories[key] for key in [(3, "dog"), (0, "cat"), (3, "dog")]] == [3, 0, 3]
+    assert categories.labels == {3: "dog", 0: "cat"}
+
+
+def test_labels_of_another_version_get_numbers_of_their_own():
+    categories = Categories()
+    assert [categories[key] for key in [(0, "cat"), (1, "dog")]] == [0, 1]
+    assert [categories[key] for key in [(0, "dog"), (1, "fox"), (2, "cow")]] == [1, 2, 3]
+    assert categories.labels == {0: "cat", 1: "dog", 2: "fox", 3: "cow"}

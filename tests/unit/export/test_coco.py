@@ -1,0 +1,102 @@
+import contextlib
+import io
+
+import numpy as np
+import pytest
+from pycocotools.coco import COCO
+
+from infer_app.errors import UsageError
+from infer_app.export.coco import write_dataset, write_results
+from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, LOW, detected, export_of, written
+
+
+def test_a_dataset_has_boxes_in_pixels_and_the_images_own_ids(tmp_path):
+    found = written(write_dataset, tmp_path / "coco.json", detected("7", CAT, DOG), detected("12"))
+    assert found == {
+        "info": {"description": "Predictions of animals@01234567"},
+        "images": [
+            {"id": 7, "file_name": "/srv/photos/7.jpg", "width": 640, "height": 480},
+            {"id": 12, "file_name": "/srv/photos/12.jpg", "width": 640, "height": 480},
+        ],
+        "annotations": [
+            {
+                "id": 1,
+                "image_id": 7,
+                "category_id": 1,
+                "bbox": [160.0, 240.0, 80.0, 120.0],
+                "area": 9600.0,
+                "iscrowd": 0,
+                "score": 0.75,
+            },
+            {
+                "id": 2,
+                "image_id": 7,
+                "category_id": 3,
+                "bbox": [0.0, 0.0, 640.0, 480.0],
+                "area": 307200.0,
+                "iscrowd": 0,
+                "score": 0.5,
+            },
+        ],
+        "categories": [{"id": 1, "name": "cat"}, {"id": 3, "name": "dog"}],
+    }
+
+
+def test_results_have_the_ids_of_the_dataset(tmp_path):
+    images = detected("7", CAT), detected("12"), detected("13", DOG)
+    assert written(write_results, tmp_path / "results.json", *images) == [
+        {"image_id": 7, "category_id": 1, "bbox": [160.0, 240.0, 80.0, 120.0], "score": 0.75},
+        {"image_id": 13, "category_id": 3, "bbox": [0.0, 0.0, 640.0, 480.0], "score": 0.5},
+    ]
+
+
+@pytest.mark.parametrize("other", ["a", "07", "-1", "1.5", "٣", "9" * 19, ""])
+def test_images_are_numbered_in_order_unless_all_ids_are_whole_numbers(tmp_path, other):
+    images = detected("7", CAT), detected(other, DOG)
+    dataset = written(write_dataset, tmp_path / "coco.json", *images)
+    assert [(one["id"], one.get("source_id")) for one in dataset["images"]] == [(1, "7"), (2, other)]
+    assert [one["image_id"] for one in dataset["annotations"]] == [1, 2]
+    assert len(dataset["annotations"]) == 2
+    assert [one["image_id"] for one in written(write_results, tmp_path / "results.json", *images)] == [1, 2]
+
+
+def test_pycocotools_counts_the_same(tmp_path):
+    generator = np.random.default_rng(1)
+    objects = [CAT._replace(x=x, y=y, score=score) for x, y, score in generator.random((300, 3)).tolist()]
+    images = [detected(str(number), *objects[number * 10 : number * 10 + 10]) for number in range(30)]
+    write_dataset(tmp_path / "coco.json", export_of(*images))
+    write_results(tmp_path / "results.json", export_of(*images))
+    with contextlib.redirect_stdout(io.StringIO()):
+        dataset = COCO(tmp_path / "coco.json")
+        results = dataset.loadRes(str(tmp_path / "results.json"))
+    assert len(dataset.anns) == len(results.anns) == 300
+    for image in images:
+        loaded = results.loadAnns(results.getAnnIds(imgIds=[int(image.image_id)]))
+        assert [(one["bbox"][0] / 640, one["bbox"][1] / 480, one["score"]) for one in loaded] == [
+            (pytest.approx(one.x), pytest.approx(one.y), one.score) for one in image.objects
+        ]
+
+
+def test_thresholds_leave_objects_out_and_images_stay(tmp_path):
+    images = detected("1", CAT, DOG, LOW), detected("2", LOW)
+    found = written(write_dataset, tmp_path / "coco.json", *images, thresholds={"": 0.6, "dog": 0.5})
+    assert len(found["images"]) == 2
+    assert [one["score"] for one in found["annotations"]] == [0.75, 0.5]
+
+
+def test_hostile_labels_and_paths_are_read_back(tmp_path):
+    image = detected("1", CAT._replace(label=HOSTILE), location=HOSTILE_PATH)
+    found = written(write_dataset, tmp_path / "coco.json", image)
+    assert (found["images"][0]["file_name"], found["categories"][0]["name"]) == (HOSTILE_PATH, HOSTILE)
+
+
+def test_an_empty_export_is_a_dataset(tmp_path):
+    found = written(write_dataset, tmp_path / "coco.json")
+    assert (found["images"], found["annotations"], found["categories"]) == ([], [], [])
+    assert written(write_results, tmp_path / "results.json") == []
+
+
+def test_an_image_without_a_size_is_named(tmp_path):
+    with pytest.raises(UsageError, match="image 3 was predicted by a release that stored no sizes"):
+        write_dataset(tmp_path / "coco.json", export_of(detected("3", CAT, picture=None)))
+    assert list(tmp_path.iterdir()) == []

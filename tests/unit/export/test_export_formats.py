@@ -1,0 +1,108 @@
+import errno
+import os
+from functools import partial
+
+import pytest
+
+from infer_app.errors import UsageError
+from infer_app.export.export_formats import FORMATS, find_format, write_export
+from infer_app.export.image_paths import ImagePaths
+from tests.support.exports import CAT, DOG, LOW, classified, detected, export_of, rejected, with_output
+
+IMAGES = [detected(str(number), CAT, DOG, LOW) for number in range(1, 4)]
+
+
+def content(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_same_rows_give_the_same_bytes(tmp_path, name):
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        counts = write_export(name, tmp_path / folder / "out", export_of(*IMAGES, rejections=[rejected()]))
+        assert (counts.num_images, counts.num_objects, counts.num_rejected) == (3, 9, 1)
+    first = content(tmp_path / "a")
+    assert first
+    assert first == content(tmp_path / "b")
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_failed_export_leaves_what_was_there(tmp_path, name):
+    """The source fails after some images; the file of an earlier export stays."""
+    is_folder = FORMATS[name].is_folder
+    if not is_folder:
+        (tmp_path / "out").write_text("earlier")
+
+    def fail():
+        yield from ((None, image) for image in IMAGES)
+        raise ConnectionError("the server is gone")
+
+    export = export_of()
+    export = type(export)(export.model, {}, ImagePaths(), fail, tuple)
+    with pytest.raises((ConnectionError, UsageError), match="the server is gone"):
+        write_export(name, tmp_path / "out", export)
+    assert content(tmp_path) == ({} if is_folder else {"out": b"earlier"})
+    assert [path.name for path in tmp_path.iterdir()] == ([] if is_folder else ["out"])
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if not FORMATS[name].is_folder])
+def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, name, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match="out can't be written: No space left"):
+        write_export(name, tmp_path / "out", export_of(*IMAGES))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_missing_folder_is_named(tmp_path, name):
+    with pytest.raises(UsageError, match="can't be written: No such file"):
+        write_export(name, tmp_path / "missing" / "out", export_of(*IMAGES))
+
+
+def test_a_folder_is_no_file_and_is_kept(tmp_path):
+    (tmp_path / "mine").touch()
+    with pytest.raises(UsageError, match="is a folder"):
+        write_export("coco", tmp_path, export_of(*IMAGES))
+    with pytest.raises(UsageError, match="is not empty"):
+        write_export("yolo", tmp_path, export_of(*IMAGES))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "formats"),
+    [
+        ("detection", [*FORMATS]),
+        ("classification", ["label-studio", "csv", "jsonl", "parquet"]),
+        ("embedding", ["csv", "jsonl", "parquet"]),
+        ("regression", ["csv", "jsonl", "parquet"]),
+        ("raw", ["csv", "jsonl", "parquet"]),
+    ],
+)
+def test_a_format_without_a_place_for_an_output_names_those_that_have(kind, formats):
+    for name in FORMATS:
+        if name in formats:
+            find_format(name, kind)
+            continue
+        with pytest.raises(UsageError, match=f"has no place for {kind}") as refused:
+            find_format(name, kind)
+        assert refused.value.hint == f"these formats have: {', '.join(formats)}"
+
+
+def test_an_unknown_format_is_refused():
+    with pytest.raises(UsageError, match="unknown format 'xml'"):
+        find_format("xml", "detection")
+
+
+@pytest.mark.parametrize("name", ["label-studio", "csv", "jsonl", "parquet"])
+def test_the_same_classifications_give_the_same_bytes(tmp_path, name):
+    for image, kind in ((classified("1", a=0.5), "classification"), (with_output("1", vector=[1.0]), "embedding")):
+        if kind not in FORMATS[name].kinds:
+            continue
+        write = partial(write_export, name, export=export_of(image, kind=kind))
+        write(tmp_path / "a")
+        write(tmp_path / "b")
+        assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()

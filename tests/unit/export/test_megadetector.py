@@ -1,0 +1,70 @@
+"""The rules of https://lila.science/megadetector-output-format and of its validator, written down here once more."""
+
+from infer_app.export.image_paths import ImagePaths
+from infer_app.export.megadetector import write_megadetector
+from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, LOW, detected, rejected, written
+
+
+def problems(found):
+    """What breaks the format's rules."""
+    info, categories = found["info"], found["detection_categories"]
+    if not isinstance(info["format_version"], str) or float(info["format_version"]) != 1.6:
+        yield "version"
+    for key, name in categories.items():
+        if int(key) < 1 or str(int(key)) != key or not name.strip():
+            yield f"category {key!r}"
+    for image in found["images"]:
+        if not isinstance(image["file"], str):
+            yield "file"
+        if image.get("failure") is not None:
+            if not isinstance(image["failure"], str) or image.get("detections") is not None:
+                yield "failure"
+            continue
+        for one in image["detections"]:
+            if one["category"] not in categories or type(one["conf"]) is not float or not 0 <= one["conf"] <= 1:
+                yield f"detection {one}"
+            x, y, width, height = one["bbox"]
+            if min(x, y, width, height) < 0 or max(x + width, y + height) > 1:
+                yield f"box {one}"
+
+
+def test_the_file_keeps_the_rules(tmp_path):
+    images = detected("1", CAT, DOG), detected("2"), detected("3", CAT._replace(label=" ", class_index=5))
+    hostile = detected("4", DOG._replace(label=HOSTILE, class_index=6, score=1.0), location=HOSTILE_PATH)
+    failed = (rejected("9"), rejected("8", location="\udcff\n"))
+    found = written(write_megadetector, tmp_path / "md.json", *images, hostile, rejections=failed)
+    assert list(problems(found)) == []
+    assert set(found) == {"info", "images", "detection_categories"}
+
+
+def test_images_have_shares_and_failures_no_list(tmp_path):
+    images = detected("1", CAT, DOG, LOW), detected("2", LOW)
+    paths = ImagePaths("/srv/photos")
+    found = written(
+        write_megadetector, tmp_path / "md.json", *images, paths=paths, rejections=[rejected()], thresholds={"": 0.5}
+    )
+    assert found == {
+        "info": {
+            "format_version": "1.6",
+            "detector": "animals@01234567",
+            "detector_metadata": {"typical_detection_threshold": 0.5},
+        },
+        "images": [
+            {
+                "file": "1.jpg",
+                "detections": [
+                    {"category": "1", "conf": 0.75, "bbox": [0.25, 0.5, 0.125, 0.25]},
+                    {"category": "3", "conf": 0.5, "bbox": [0.0, 0.0, 1.0, 1.0]},
+                ],
+            },
+            {"file": "2.jpg", "detections": []},
+            {"file": "9.jpg", "failure": "corrupt", "detections": None},
+        ],
+        "detection_categories": {"1": "cat", "3": "dog"},
+    }
+
+
+def test_a_rejected_image_may_lie_anywhere(tmp_path):
+    failed = rejected(location="/elsewhere/x.jpg")
+    found = written(write_megadetector, tmp_path / "md.json", paths=ImagePaths("/srv/photos"), rejections=[failed])
+    assert [image["file"] for image in found["images"]] == ["/elsewhere/x.jpg"]
