@@ -234,7 +234,7 @@ def export(options: ExportOptions) -> None:
 @app.command(rich_help_panel=INSPECT)
 @with_options(SampleOptions)
 def sample(options: SampleOptions) -> None:
-    """Choose images to label next, and write them with their predictions."""
+    """Choose images to label next, with their predictions."""
     from infer_app.cli.look.export import export_sample
 
     export_sample(options)
