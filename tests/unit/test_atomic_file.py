@@ -1,9 +1,10 @@
 import errno
 import os
+from contextlib import nullcontext
 
 import pytest
 
-from infer_app.atomic_file import replace_file
+from infer_app.atomic_file import new_content, replace_file
 
 
 def test_the_content_is_replaced_and_the_permissions_stay(tmp_path):
@@ -31,3 +32,30 @@ def test_a_full_disk_leaves_the_old_content_and_nothing_else(tmp_path, monkeypat
     with pytest.raises(OSError, match="No space left"):
         replace_file(path, b"new")
     assert [(found, found.read_text()) for found in tmp_path.iterdir()] == [(path, "old")]
+
+
+def test_a_file_has_no_name_until_it_is_complete(tmp_path):
+    with new_content(tmp_path / "a.json") as file:
+        file.write(b"new")
+        file.flush()
+        assert list(tmp_path.iterdir()) == []
+    assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [("a.json", b"new")]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_file_system_without_nameless_files_has_a_hidden_one_meanwhile(tmp_path, monkeypatch, fails):
+    def refuse(path, flags, *rest, open_file=os.open):
+        if flags & os.O_TMPFILE == os.O_TMPFILE:
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return open_file(path, flags, *rest)
+
+    monkeypatch.setattr(os, "open", refuse)
+    path = tmp_path / "a.json"
+    path.write_text("old")
+    with pytest.raises(KeyboardInterrupt) if fails else nullcontext(), new_content(path) as file:
+        file.write(b"new")
+        [hidden] = {found.name for found in tmp_path.iterdir()} - {"a.json"}
+        assert hidden.startswith(".new-")
+        if fails:
+            raise KeyboardInterrupt
+    assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == [("a.json", "old" if fails else "new")]
