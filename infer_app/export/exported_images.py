@@ -39,7 +39,7 @@ class ExportedImage:
         if self.prediction.picture is None:
             raise UsageError(
                 f"image {self.prediction.image_id} was predicted by a release that stored no sizes",
-                "CSV, JSON lines and Parquet need none; or predict it again: `infer retry --image ID`",
+                "predict it again: `infer retry --image ID`",
             )
         return self.prediction.picture
 
