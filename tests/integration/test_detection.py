@@ -76,21 +76,32 @@ def test_each_way_of_loading_gives_the_same_rows(project, executor, cache):
         assert (project.rows(OBJECTS), project.rows(PICTURES)) == expected
 
 
-def test_a_head_that_fails_on_an_image_rejects_it_alone(project):
-    code = """
-        def head(boxes):
-            if (boxes[:, :, 4] == 0).all(1).any():
-                raise ValueError("no object at all")
-            return list(boxes)
-    """
-    (project.folder / "my_head.py").write_text(code.replace("\n        ", "\n"))
+RAISES = """
+def head(boxes):
+    if (boxes[:, :, 4] == 0).all(1).any():
+        raise ValueError("no object at all")
+    return list(boxes)
+"""
+GIVES_NAN = """
+def head(boxes):
+    return [rows / (rows[:, 4].max() > 0) for rows in boxes]
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "detail"),
+    [
+        (RAISES, "model_error", "ValueError: no object at all"),
+        (GIVES_NAN, "non_finite_output", "the model's output has a NaN or an infinity"),
+    ],
+)
+def test_a_head_that_fails_on_an_image_rejects_it_alone(project, code, reason, detail):
+    (project.folder / "my_head.py").write_text(code)
     project.infer("model", "build", "quadrants.ts", "--name", "own", "--head", "my_head:head", *FLAGS)
     (project.folder / "my_head.py").unlink()
     report = run(project, "--model", "own")
-    assert (report["predicted"], report["reasons"]) == (3, {"model_error": 1, "unsupported_format": 1})
-    assert project.rows("SELECT detail FROM infer_rejections WHERE reason = 'model_error'") == [
-        ("ValueError: no object at all",)
-    ]
+    assert (report["predicted"], report["reasons"]) == (3, {reason: 1, "unsupported_format": 1})
+    assert project.rows(f"SELECT image_id, detail FROM infer_rejections WHERE reason = '{reason}'") == [("3", detail)]
 
 
 @pytest.mark.parametrize(
