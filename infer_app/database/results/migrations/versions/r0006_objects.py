@@ -1,17 +1,15 @@
 """Migration that adds detected objects, thresholds per label, and the size of the upright picture of a prediction."""
 
-from typing import Any
-
 import sqlalchemy as sa
 from alembic import op
 
 from infer_app.database.engine.column_types import Exact, exact_collation
+from infer_app.database.results.migrations.versions.r0001_first_tables import UTF8
 from infer_app.database.results.migrations.versions.r0005_version_in_use import replace_view
 
 revision = "0006"
 down_revision = "0005"
 
-UTF8: dict[str, Any] = {"mysql_charset": "utf8mb4", "mariadb_charset": "utf8mb4"}
 ADDED = ("width", "height", "num_objects")
 OBJECT = "image_id, model_id, object, label, class_index, score, x, y, width, height"
 VIEWS = ("infer_shown_labels", "infer_shown_objects", "infer_current_objects")
@@ -90,9 +88,10 @@ def _labels() -> tuple[str, str, str]:
     if dialect.name == "postgresql":
         join = "CROSS JOIN LATERAL json_array_elements(p.output -> 'labels') AS l (value)"
         return join, "(l.value ->> 'label')", "CAST(l.value ->> 'score' AS double precision)"
-    columns = "label VARCHAR(512) CHARACTER SET utf8mb4 PATH '$.label', score DOUBLE PATH '$.score'"
-    join = f"JOIN JSON_TABLE(p.output, '$.labels[*]' COLUMNS ({columns})) AS l"
-    return join, f"l.label COLLATE {exact_collation(dialect)}", "l.score"
+    # The column is exact, not only its comparison: MariaDB caches the subquery of the threshold by the column's value.
+    exact = f"VARCHAR(512) CHARACTER SET utf8mb4 COLLATE {exact_collation(dialect)}"
+    columns = f"label {exact} PATH '$.label', score DOUBLE PATH '$.score'"
+    return f"JOIN JSON_TABLE(p.output, '$.labels[*]' COLUMNS ({columns})) AS l", "l.label", "l.score"
 
 
 def _create(view: str, select: str, table: str = "infer_predictions", join: str = "", condition: str = "") -> None:
