@@ -12,7 +12,7 @@ import typer
 
 from infer_app import __version__
 from infer_app.cli.model.model_app import model_app
-from infer_app.cli.project.groups import cache_app, config_app, db_app, images_app
+from infer_app.cli.project.groups import cache_app, config_app, db_app, images_app, threshold_app
 from infer_app.cli.terminal.help import INSPECT, MAINTAIN, MODELS, RUN, App, GroupedHelp
 from infer_app.cli.terminal.options import (
     BackfillOptions,
@@ -46,6 +46,7 @@ app = App(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(model_app, name="model", rich_help_panel=MODELS)
+app.add_typer(threshold_app, name="threshold", rich_help_panel=INSPECT)
 app.add_typer(images_app, name="images", rich_help_panel=MAINTAIN)
 app.add_typer(db_app, name="db", rich_help_panel=MAINTAIN)
 app.add_typer(cache_app, name="cache", rich_help_panel=MAINTAIN)
@@ -299,12 +300,16 @@ def compare(
     ],
     date: Date = "yesterday",
     limit: Annotated[
-        int, typer.Option("--limit", min=1, metavar="N", help="Show at most this many label pairs and images.")
+        int,
+        typer.Option("--limit", min=1, metavar="N", help="Show at most this many labels or pairs of them, and images."),
     ] = 10,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Show how often and where two models disagree over a day."""
+    """Show how often and where two models disagree over a day.
+
+    Detected objects are matched by label and box (IoU of at least 0.5): those that the thresholds of each model show.
+    """
     from infer_app.cli.look.compare import compare as show_comparison
 
     show_comparison(date, models, limit, as_json, config)

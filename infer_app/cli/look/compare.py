@@ -9,10 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from infer_app.cli.look.compare_objects import compare_objects, show_objects
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.queries.detections import read_together
 from infer_app.database.queries.disagreement import Disagreement, Overlap, Pair
 from infer_app.database.queries.figures import Figures
+from infer_app.database.queries.thresholds import read_thresholds
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.locations import as_location
@@ -54,14 +57,19 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
             )
         sides = Disagreement(project.database, project.source, day, a.model_id, b.model_id)
         overlap = sides.overlap()
-        comparison = (
-            _compare_labels(sides, overlap, limit) if a.kind == "classification" else _measure(sides, a, b, limit)
-        )
+        if a.kind == "detection":
+            thresholds = (read_thresholds(project.database, a.model), read_thresholds(project.database, b.model))
+            pairs = read_together(project.database, project.source, day, (a.model_id, b.model_id))
+            comparison = compare_objects(pairs, thresholds, limit)
+        elif a.kind == "classification":
+            comparison = _compare_labels(sides, overlap, limit)
+        else:
+            comparison = _measure(sides, a, b, limit)
     head = {"date": str(day), "kind": a.kind, "a": asdict(a), "b": asdict(b), **asdict(overlap)}
     if as_json:
         print(json.dumps(head | comparison))
     else:
-        _print(day, a, b, overlap, comparison)
+        _print(day, a, b, overlap, comparison, limit)
 
 
 def _version(project: ProjectDatabase, day: Day, name: str) -> Version:
@@ -132,7 +140,7 @@ def _cosine(row: dict[str, Any]) -> float | None:
     return cosine(row["vector_a"], row["vector_dtype_a"], row["vector_b"], row["vector_dtype_b"])
 
 
-def _print(day: Day, a: Version, b: Version, overlap: Overlap, comparison: dict[str, Any]) -> None:
+def _print(day: Day, a: Version, b: Version, overlap: Overlap, comparison: dict[str, Any], limit: int) -> None:
     print(f"{day}: A is {a.model} {a.model_id}, B is {b.model} {b.model_id}")
     only = f"only A {overlap.only_a:,}, only B {overlap.only_b:,}, neither {overlap.neither:,}"
     if a.kind == "classification":
@@ -146,6 +154,10 @@ def _print(day: Day, a: Version, b: Version, overlap: Overlap, comparison: dict[
             show_table(
                 ("id", "image", "A predicts", "score", "B predicts", "score"), pairs, f"by {comparison['measure']}"
             )
+        return
+    if a.kind == "detection":
+        print(f"both predicted {overlap.both:,}; {only}")
+        show_objects(comparison, limit)
         return
     aside = f", {comparison['incomparable']:,} of them can't be compared" if comparison["incomparable"] else ""
     print(f"both predicted {overlap.both:,}{aside}; {only}")

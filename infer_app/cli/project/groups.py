@@ -1,4 +1,4 @@
-"""The commands of the small groups: `infer images`, `infer db`, `infer cache` and `infer config`."""
+"""The commands of the small groups: `infer images`, `db`, `cache`, `config` and `threshold`."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ images_app = App(help="Register images in infer_app's own table.", no_args_is_he
 db_app = App(help="Create or upgrade infer_app's tables.", no_args_is_help=True)
 cache_app = App(help="Show or clear the cache of decoded pixels ([cache]).", no_args_is_help=True)
 config_app = App(help="Show the settings in force.", no_args_is_help=True)
+threshold_app = App(help="Choose from which score on objects and labels are shown.", no_args_is_help=True)
+NameOnly = Annotated[
+    str, typer.Argument(metavar="NAME", help="Name of a model; its thresholds hold for all its versions.")
+]
 
 
 @images_app.command("add")
@@ -85,3 +89,49 @@ def config_show(
     from infer_app.cli.project.project import show_config
 
     show_config(origin, as_json, config)
+
+
+@threshold_app.command("set")
+def threshold_set(
+    name: NameOnly,
+    given: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="LABEL=SCORE", help="Labels with the lowest score, 0 to 1, that is shown of each."),
+    ] = None,
+    default: Annotated[
+        str | None, typer.Option("--default", metavar="SCORE", help="For all labels without a threshold of their own.")
+    ] = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Show only objects and labels with at least these scores; nothing runs again and nothing is deleted.
+
+    For detection and multi-label classification. The views infer_shown_objects and infer_shown_labels, reports, exports
+    and `infer compare` follow the thresholds. It prints how many are shown of the last days.
+    """
+    from infer_app.cli.look.thresholds import set_thresholds
+
+    set_thresholds(name, given or [], default, as_json, config)
+
+
+@threshold_app.command("show")
+def threshold_show(name: NameOnly, as_json: Json = False, config: Config = None) -> None:
+    """Show the thresholds of a model."""
+    from infer_app.cli.look.thresholds import show_thresholds
+
+    show_thresholds(name, as_json, config)
+
+
+@threshold_app.command("remove")
+def threshold_remove(
+    name: NameOnly,
+    labels: Annotated[
+        list[str] | None, typer.Argument(metavar="LABEL", help="Labels to remove the thresholds of.")
+    ] = None,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Remove the thresholds of labels; without labels all of the model."""
+    from infer_app.cli.look.thresholds import remove_thresholds
+
+    remove_thresholds(name, labels or [], as_json, config)

@@ -66,6 +66,25 @@ def read_predicted_images(
     Of several versions of a model the first one that has predicted an image counts. Without objects the images have
     their outputs instead.
     """
+    for rows in _read_images(database, source, days, model_ids, has_objects):
+        found = _preferred(rows, model_ids)
+        yield _with_objects(found) if has_objects else _with_output(found[0])
+
+
+def read_together(
+    database: Database, source: Source, days: Day, model_ids: Sequence[str]
+) -> Iterator[tuple[PredictedImage, ...]]:
+    """Yield the predictions of each image that all models predicted, in order of (time, id)."""
+    for rows in _read_images(database, source, days, model_ids, has_objects=True):
+        by_model = {model_id: list(own) for model_id, own in groupby(rows, key=itemgetter(2))}
+        if len(by_model) == len(model_ids):
+            yield tuple(_with_objects(by_model[model_id]) for model_id in model_ids)
+
+
+def _read_images(
+    database: Database, source: Source, days: Day, model_ids: Sequence[str], has_objects: bool
+) -> Iterator[list[Any]]:
+    """Yield the rows of each image, by model and object; it is one query, so that all rows are of one moment."""
     columns = [predictions.c[name] for name in (*_PREDICTION, *(() if has_objects else _OUTPUT))]
     with database.read() as connection:
         streaming = connection.execution_options(yield_per=PAGE_SIZE)
@@ -80,8 +99,7 @@ def read_predicted_images(
                 columns, order = [*columns, *_OBJECT], [*order, objects.c.object]
             rows = streaming.execute(select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order))
             for _, of_image in groupby(rows, key=itemgetter(0)):
-                found = _preferred(list(of_image), model_ids)
-                yield _with_objects(found) if has_objects else _with_output(found[0])
+                yield list(of_image)
 
 
 def read_rejected_images(database: Database, source: Source, days: Day, *model_ids: str) -> Iterator[RejectedImage]:

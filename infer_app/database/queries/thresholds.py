@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, delete, func, insert, literal, select
+from sqlalchemy import ColumnElement, column, delete, func, insert, literal, select, table
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.results.schema import thresholds
+from infer_app.database.listing.source import PAGE_SIZE, Source
+from infer_app.database.results.conditions import count_rows, join_results
+from infer_app.database.results.schema import objects, predictions, thresholds
+from infer_app.day import Day
 
 ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
+SHOWN_OBJECTS, SHOWN_LABELS = (
+    table(name, column("model"), column("image_id")) for name in ("infer_shown_objects", "infer_shown_labels")
+)
 
 
 def read_thresholds(database: Database, model: str) -> dict[str, float]:
@@ -28,6 +34,29 @@ def change_thresholds(database: Database, model: str, changes: Mapping[str, floa
         rows = [{"model": model, "label": label, "threshold": value} for label, value in kept.items()]
         if rows:
             connection.execute(insert(thresholds), rows)
+
+
+def count_shown(database: Database, source: Source, days: Day, model: str) -> int:
+    """Count the objects, and the labels of a multi-label classification, that are shown of an interval of days."""
+    with database.read() as connection:
+        return sum(
+            count_rows(connection, join_results(images, view, images.c[3]), view.c.model == model)
+            for images in source.parts(connection, days)
+            for view in (SHOWN_OBJECTS, SHOWN_LABELS)
+        )
+
+
+def stored_labels(database: Database, model_ids: Sequence[str]) -> set[str]:
+    """Return the labels in the rows of these versions, all of which are read."""
+    labels = set[str]()
+    with database.read() as connection:
+        streaming = connection.execution_options(yield_per=PAGE_SIZE)
+        for column_ in (objects.c.label, predictions.c.label):
+            own = column_.table.c.model_id.in_(model_ids), column_.is_not(None)
+            labels.update(streaming.scalars(select(column_).where(*own).distinct()))
+        for output in streaming.scalars(select(predictions.c.output).where(predictions.c.model_id.in_(model_ids))):
+            labels.update(entry["label"] for entry in output.get("labels", ()))
+    return labels
 
 
 def threshold_of(model: str, label: ColumnElement[str]) -> ColumnElement[float]:

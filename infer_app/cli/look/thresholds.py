@@ -1,0 +1,252 @@
+"""`infer threshold set`, `show` and `remove`: from which score on objects and labels are shown."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from infer_app.cli.terminal.output import show_table
+from infer_app.database.engine.connect import Database
+from infer_app.database.project_database import ProjectDatabase, open_project_database, open_results_database
+from infer_app.database.queries.thresholds import (
+    ALL_LABELS,
+    change_thresholds,
+    count_shown,
+    read_thresholds,
+    stored_labels,
+)
+from infer_app.database.results.model_versions import read_versions
+from infer_app.database.results.schema import MAX_ID, models
+from infer_app.day import Day, parse_date
+from infer_app.errors import UsageError
+from infer_app.model_names import plain_name
+from infer_app.models.artifact.artifact import Artifact, scan_artifacts
+from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.telemetry.printable import one_line
+
+COUNTED_DAYS = (28, 7, 1)  # the first number of days that has few enough images
+COUNTED_IMAGES = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """New thresholds, and how many objects or labels of the last days are shown; None: too many to count quickly."""
+
+    thresholds: dict[str, float]
+    counted_days: int | None
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model by its name, with its versions."""
+
+    name: str
+    model_ids: tuple[str, ...]  # of those that have run or were in use
+    outputs: tuple[Mapping[str, Any], ...]  # OutputSpec as JSON, of the version in use first
+    artifacts: tuple[Artifact, ...]  # its versions on this machine
+
+    @classmethod
+    def find(cls, database: Database, loaded: LoadedSettings, name: str) -> NamedModel:
+        """Find a model in the database and in the folder. Raises UsageError."""
+        artifacts, _ = scan_artifacts(loaded.models_folder)
+        with database.read() as connection:
+            recorded = [(one.name, one.model_id) for one in read_versions(connection)]
+            rows = connection.execute(select(models.c.id, models.c.manifest).where(models.c.name == name))
+            manifests: dict[str, Any] = {row[0]: row[1] for row in rows}
+        names = {one for one, _ in recorded} | {one.manifest.name for one in artifacts}
+        if name not in names:
+            raise _unknown_model(name, names)
+        model_ids = tuple(model_id for one, model_id in recorded if one == name)
+        own = tuple(one for one in artifacts if one.manifest.name == name)
+        known = [manifests[model_id] for model_id in model_ids] + [json.loads(one.manifest.to_json()) for one in own]
+        return cls(name, model_ids, tuple(one["output"] for one in known if "output" in one), own)
+
+    @property
+    def gives_objects(self) -> bool:
+        return any(output["kind"] == "detection" for output in self.outputs)
+
+    @property
+    def stored_from(self) -> float | None:
+        """Return the score of the build under which nothing is stored; None if it stores no objects or labels."""
+        for output in self.outputs:
+            if output["kind"] == "detection":
+                return float((output.get("detection") or {}).get("min_score", 0.0))
+            if output["kind"] == "classification" and output.get("activation") == "sigmoid":
+                return float(output["threshold"])
+        return None
+
+    def check_kind(self) -> None:
+        """Raise UsageError if no version gives objects or several labels."""
+        if self.outputs and self.stored_from is None:
+            raise UsageError(
+                f"{self.name} has nothing to hide: it gives one {self.outputs[0]['kind']} an image",
+                "thresholds are for detection, and for classification with --activation sigmoid",
+            )
+
+    def check_labels(self, database: Database, labels: Iterable[str]) -> None:
+        """Raise UsageError for a label that no version of the model has."""
+        known = {label for artifact in self.artifacts for label in artifact.labels}
+        is_numbered = any(not artifact.labels for artifact in self.artifacts)
+        if not self.artifacts:
+            known = stored_labels(database, self.model_ids)
+        for label in labels:
+            is_number = label.isascii() and label.isdecimal() and str(int(label)) == label
+            if len(label) > MAX_ID:
+                raise UsageError(f"{label[:40]!r}… has more than {MAX_ID} characters", "--default is for all labels")
+            if label not in known and not (is_numbered and is_number):
+                raise _unknown_label(self.name, label, known)
+
+
+def set_thresholds(name: str, given: Sequence[str], default: str | None, as_json: bool, config: Path | None) -> None:
+    """Set thresholds, and print them with what they change."""
+    wanted = parse_thresholds(given, default)
+    if not wanted:
+        raise UsageError(
+            "no threshold is given", "`infer threshold set NAME --default 0.3`, or with labels: NAME cat=0.6"
+        )
+    loaded = load_settings(config)
+    with open_project_database(loaded) as project:
+        model = NamedModel.find(project.database, loaded, name)
+        model.check_kind()
+        model.check_labels(project.database, wanted.keys() - {ALL_LABELS})
+        _print_change(model, _change(project, loaded, name, wanted), as_json)
+
+
+def remove_thresholds(name: str, labels: Sequence[str], as_json: bool, config: Path | None) -> None:
+    """Remove the thresholds of labels or, without labels, all. Raises UsageError for a label that has none."""
+    loaded = load_settings(config)
+    with open_project_database(loaded) as project:
+        model = NamedModel.find(project.database, loaded, name)
+        known = read_thresholds(project.database, name)
+        for label in labels:
+            if label not in known or label == ALL_LABELS:
+                raise UsageError(
+                    f"{label!r} of {name} has no threshold of its own",
+                    _those_near(label, known.keys() - {ALL_LABELS}) or "`infer threshold show NAME` lists them",
+                )
+        _print_change(model, _change(project, loaded, name, dict.fromkeys(labels or known)), as_json)
+
+
+def show_thresholds(name: str, as_json: bool, config: Path | None) -> None:
+    loaded = load_settings(config)
+    with open_results_database(loaded, read_only=True) as database:
+        model = NamedModel.find(database, loaded, name)
+        thresholds = read_thresholds(database, name)
+    if as_json:
+        print(json.dumps(_as_json(model, thresholds)))
+        return
+    default = str(thresholds[ALL_LABELS]) if ALL_LABELS in thresholds else "all are shown"
+    own = [(label, str(value)) for label, value in thresholds.items() if label != ALL_LABELS]
+    show_table(("label", "shown from"), [*own, ("(all others)" if own else "(all)", default)], name)
+    for note in _notes(model, thresholds):
+        print(one_line(note))
+
+
+def parse_thresholds(given: Sequence[str], default: str | None) -> dict[str, float]:
+    """Parse LABEL=SCORE, where a label may have a = too, and the score of all labels. Raises UsageError."""
+    found: dict[str, float] = {} if default is None else {ALL_LABELS: _score(default, "--default")}
+    for text in given:
+        label, equals, score = text.rpartition("=")
+        if not equals:
+            raise UsageError(f"{text!r} has no =", f"LABEL=SCORE, such as {text}=0.6")
+        if not label:
+            raise UsageError(
+                f"{text!r} has no label", "LABEL=SCORE, such as cat=0.6, or --default SCORE for all labels"
+            )
+        if label in found:
+            raise UsageError(f"{label!r} is given twice", "give each label one score")
+        found[label] = _score(score, text)
+    return found
+
+
+def _score(text: str, where: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise UsageError(f"{where}: {text!r} is not a number", "a score is a number from 0 to 1, such as 0.6") from None
+    if not 0 <= value <= 1:  # nor NaN
+        raise UsageError(f"{where}: {text} is not between 0 and 1", "a score is a number from 0 to 1, such as 0.6")
+    return value
+
+
+def _change(project: ProjectDatabase, loaded: LoadedSettings, name: str, changes: Mapping[str, float | None]) -> Change:
+    zone = loaded.run.time_zone
+    today = Day.of(parse_date("today", zone), zone)
+    spans = ((number, replace(today, start=today.before(number - 1).start)) for number in COUNTED_DAYS)
+    few = (span for span in spans if project.day_queries.count_images(span[1]) <= COUNTED_IMAGES)
+    counted_days, days = next(few, (None, None))
+    before = 0 if days is None else count_shown(project.database, project.source, days, name)
+    change_thresholds(project.database, name, changes)
+    after = 0 if days is None else count_shown(project.database, project.source, days, name)
+    return Change(read_thresholds(project.database, name), counted_days, before, after)
+
+
+def _print_change(model: NamedModel, change: Change, as_json: bool) -> None:
+    days = change.counted_days
+    if as_json:
+        shown = None if days is None else {"days": days, "before": change.before, "after": change.after}
+        print(json.dumps(_as_json(model, change.thresholds) | {"shown": shown}))
+        return
+    what = "objects" if model.gives_objects else "labels"
+    own = [f"{label} {value}" for label, value in change.thresholds.items() if label != ALL_LABELS]
+    others = f"all {'other ' if own else ''}labels {change.thresholds.get(ALL_LABELS, 'from any score on')}"
+    print(one_line(f"{model.name}: {', '.join([*own, others])}"))
+    if days is None:
+        print(f"how many {what} are shown is not counted: today has more than {COUNTED_IMAGES:,} images")
+    else:
+        counted = "today" if days == 1 else f"last {days} days"
+        print(f"{counted}: {change.after:,} {what} shown, {change.before:,} before")
+    for note in _notes(model, change.thresholds):
+        print(one_line(note))
+
+
+def _as_json(model: NamedModel, thresholds: Mapping[str, float]) -> dict[str, Any]:
+    return {
+        "model": model.name,
+        "default": thresholds.get(ALL_LABELS),
+        "labels": {label: value for label, value in thresholds.items() if label != ALL_LABELS},
+        "stored_from": model.stored_from,
+        "notes": _notes(model, thresholds),
+    }
+
+
+def _notes(model: NamedModel, thresholds: Mapping[str, float]) -> list[str]:
+    """Return which thresholds show no more than a higher one would: what has a lower score was not stored."""
+    stored_from = model.stored_from or 0.0
+    low = [label or "the default" for label, value in thresholds.items() if value < stored_from]
+    if not low:
+        return []
+    verb = "is" if len(low) == 1 else "are"
+    return [f"{', '.join(low)} {verb} below {stored_from}, the score of the build under which nothing is stored"]
+
+
+def _unknown_model(name: str, names: set[str]) -> UsageError:
+    if plain_name(name) in names:
+        return UsageError(f"thresholds hold for all versions of {plain_name(name)}", "name it without the id")
+    hint = _those_near(name, names) or "`infer model build SOURCE --name NAME` makes one"
+    return UsageError(f"no model {name!r} in the models folder or the database", hint)
+
+
+def _unknown_label(name: str, label: str, known: set[str]) -> UsageError:
+    hint = _those_near(label, known) or "no label of it is known yet: --default is for all labels"
+    return UsageError(f"{name} has no label {label!r}", hint)
+
+
+def _those_near(wanted: str, known: Iterable[str]) -> str:
+    """Return a hint that names what is close to `wanted`, whatever its case, else some of the known; none for none."""
+    by_folded: dict[str, list[str]] = {}
+    for one in sorted(known):
+        by_folded.setdefault(one.casefold(), []).append(one)
+    close = [one for key in difflib.get_close_matches(wanted.casefold(), by_folded) for one in by_folded[key]]
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    some = sorted(known)[:10]
+    return f"there are {', '.join(map(repr, some))}{', …' if len(by_folded) > len(some) else ''}" if some else ""
