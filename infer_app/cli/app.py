@@ -213,7 +213,8 @@ def predictions(
     """List the predictions of a day or of a range of days.
 
     There is one for each image and model name: that of the version in use or, where it has none, of the version that
-    was in use before.
+    was in use before. Of detected objects it lists their number and the best one, as they are stored: `infer threshold`
+    hides none of them here.
     """
     from infer_app.cli.look.results import show_predictions
 

@@ -1,8 +1,25 @@
-"""The objects of a day's images as they are read back."""
+"""The objects of a day's images as they are read back, compared, counted and deleted."""
 
+import json
+from functools import partial
+
+import pytest
+from sqlalchemy import select
+
+from infer_app.cli.look.compare_objects import compare_objects
 from infer_app.database.listing.source import Source
-from infer_app.database.queries.detections import PredictedImage, read_predicted_images
-from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds, read_thresholds
+from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.detections import PredictedImage, read_predicted_images, read_together
+from infer_app.database.queries.thresholds import (
+    ALL_LABELS,
+    change_thresholds,
+    count_shown,
+    read_thresholds,
+    stored_labels,
+)
+from infer_app.database.results.forget_results import forget_results
+from infer_app.database.results.runs import RunStore
+from infer_app.database.results.schema import objects
 from infer_app.domain import DetectedObject
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
@@ -31,3 +48,121 @@ def test_an_object_is_shown_by_the_threshold_of_its_label_or_of_the_model(databa
     image = PredictedImage("1", "/1.jpg", None, "dog", 0.49, (dog, high, low))
     assert image.shown(read_thresholds(database, "m")) == (high,)
     assert image.shown({}) == (dog, high, low)
+
+
+def of_objects(image_id, *objects):
+    (prediction,) = predicted(image_id, label=objects[0].label if objects else None, objects=objects)
+    return prediction
+
+
+def at(label, score, x, width=0.2):
+    return DetectedObject(label, 0, score, x, 0.0, width, 0.5)
+
+
+def compared(database, thresholds=({}, {}), limit=10):
+    images = read_together(database, Source(database, SourceSettings()), DAY, ("a", "b"))
+    return compare_objects(images, thresholds, limit)
+
+
+def test_the_objects_of_two_models_are_matched_by_label_and_box(database, register):
+    """Computed by hand: of image 1 a cat is moved by a quarter of its width, IoU 0.15 / 0.25, and a dog is a fox."""
+    register(*(f"/{number}.jpg" for number in range(1, 6)))
+    commit(
+        database,
+        [
+            of_objects("1", at("cat", 0.9, 0.0), at("dog", 0.8, 0.5)),
+            of_objects("2", at("cat", 0.7, 0.0), at("cat", 0.6, 0.0)),
+            of_objects("3"),
+            of_objects("4", at("Cat", 0.5, 0.0), at("cat ", 0.4, 0.5)),
+            of_objects("5", at("cat", 0.9, 0.0)),  # which only this model predicted
+        ],
+        model_id="a",
+    )
+    commit(
+        database,
+        [
+            of_objects("1", at("cat", 0.7, 0.05), at("fox", 0.8, 0.5)),
+            of_objects("2", at("cat", 0.8, 0.0), at("cat", 0.3, 0.15)),
+            of_objects("3"),
+            of_objects("4", at("cat", 0.5, 0.0), at("cat ", 0.3, 0.5)),
+        ],
+        model_id="b",
+    )
+    found = compared(database)
+    assert found["objects"] == {
+        "matched": 3,
+        "only_a": 3,
+        "only_b": 3,
+        "mean_iou": pytest.approx((0.6 + 1 + 1) / 3),
+        "mean_score_difference": pytest.approx((-0.2 + 0.1 - 0.1) / 3),
+    }
+    counts = {one["label"]: (one["matched"], one["only_a"], one["only_b"]) for one in found["labels"]}
+    assert counts == {"cat": (2, 1, 2), "cat ": (1, 0, 0), "Cat": (0, 1, 0), "dog": (0, 1, 0), "fox": (0, 0, 1)}
+    assert list(counts) == ["cat", "Cat", "cat ", "dog", "fox"]
+    assert found["labels"][0]["mean_iou"] == pytest.approx(0.8)
+    assert (found["labels"][1]["mean_iou"], found["labels"][1]["mean_score_difference"]) == (None, None)
+    assert found["images"] == [
+        {"image_id": image_id, "location": f"/{image_id}.jpg", "matched": 1, "only_a": 1, "only_b": 1}
+        for image_id in "124"
+    ]
+    assert [one["image_id"] for one in compared(database, limit=2)["images"]] == ["1", "2"]
+    only_sure = compared(database, ({ALL_LABELS: 0.7}, {ALL_LABELS: 1.0, "cat": 0.8}))
+    assert (only_sure["objects"]["matched"], only_sure["objects"]["only_a"], only_sure["objects"]["only_b"]) == (
+        1,
+        2,
+        0,
+    )
+
+
+def test_shown_objects_and_labels_are_counted_and_labels_read_back(database, register):
+    register("/1.jpg", "/2.jpg", "/3.jpg")
+    RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    labels = [{"label": "Fox", "score": 0.9}, {"label": "fox", "score": 0.2}, {"label": "\u00e4 ", "score": 0.1}]
+    several = predicted("2", label="Fox", details=json.dumps({"labels": labels, "threshold": 0.1}))
+    elsewhere = of_objects("99", at("cow", 0.9, 0.0))  # of no image of the day
+    commit(database, [of_objects("1", at("cat", 0.9, 0.0), at("Cat", 0.8, 0.5)), *several, elsewhere])
+    commit(database, [of_objects("1", at("emu", 0.9, 0.0))], model_id="another")
+    source = Source(database, SourceSettings())
+    assert count_shown(database, source, DAY, MODEL.name) == 5
+    change_thresholds(database, MODEL.name, {ALL_LABELS: 0.85, "Cat": 0.8})
+    assert count_shown(database, source, DAY, MODEL.name) == 3
+    assert count_shown(database, source, DAY.before(1), MODEL.name) == 0
+    assert count_shown(database, source, DAY, "another name") == 0
+    assert stored_labels(database, [MODEL.model_id]) == {"cat", "Cat", "Fox", "fox", "\u00e4 ", "cow"}
+    assert stored_labels(database, []) == set()
+
+
+def test_the_audit_counts_objects(database, register, execute):
+    """Of one model each image has two objects; then one is lost, and another image loses its prediction."""
+    register(*(f"/{number}.jpg" for number in range(1, 5)))
+    for model_id in (MODEL.model_id, "another"):
+        pair = at("cat", 0.9, 0.0), at("cat", 0.8, 0.5)
+        commit(database, [*(of_objects(image_id, *pair) for image_id in "123"), of_objects("4")], model_id=model_id)
+    problems = partial(DayQueries(database, Source(database, SourceSettings())).find_problems, DAY)
+    without_run = "4 predictions of a run that is not in infer_runs"
+    assert problems(MODEL.model_id) == [without_run]
+    own = f"model_id = '{MODEL.model_id}'"
+    execute(
+        f"DELETE FROM infer_objects WHERE image_id = '1' AND object = 1 AND {own}",
+        f"DELETE FROM infer_objects WHERE image_id = '2' AND object = 0 AND {own}",
+        f"DELETE FROM infer_predictions WHERE image_id = '3' AND {own}",
+        f"UPDATE infer_predictions SET num_objects = 1 WHERE image_id = '4' AND {own}",
+    )
+    assert set(problems(MODEL.model_id)) == {
+        "3 predictions of a run that is not in infer_runs",
+        "3 predictions with another number of objects than it counts",
+        "2 objects without a prediction of its image",
+    }
+    assert problems("another") == [without_run]
+    execute("UPDATE infer_predictions SET num_objects = NULL")  # as those of other kinds of models have it
+    assert "3 predictions with another number of objects than it counts" in problems("another")
+
+
+def test_an_image_that_is_tried_again_has_no_objects_left(database, register):
+    register("/1.jpg", "/2.jpg")
+    for model_id in (MODEL.model_id, "another"):
+        commit(database, [of_objects(image_id, at("cat", 0.9, 0.0)) for image_id in "12"], model_id=model_id)
+    assert forget_results(database, ["1"], MODEL.model_id) == 1
+    with database.read() as connection:
+        left = connection.execute(select(objects.c.image_id, objects.c.model_id))
+        assert sorted(map(tuple, left)) == [("1", "another"), ("2", MODEL.model_id), ("2", "another")]

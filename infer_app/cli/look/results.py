@@ -42,6 +42,9 @@ PREDICTION_FIELDS = (
     "created_at",
     "date",
     "precision",
+    "width",
+    "height",
+    "num_objects",
 )
 
 
@@ -220,6 +223,7 @@ def _print_predictions(rows: Iterator[dict[str, Any]], days: str) -> None:
     if not shown:
         print(f"{days}: no predictions")
         return
+    of_objects = any(row["num_objects"] is not None for row in shown)
     cells = [
         (
             row["image_id"],
@@ -228,18 +232,24 @@ def _print_predictions(rows: Iterator[dict[str, Any]], days: str) -> None:
             row["model_id"],
             row["label"] or "",
             _number(row["score"]),
+            *([_whole(row["num_objects"])] if of_objects else []),
         )
         for row in shown
     ]
     precisions = sorted({row["precision"] for row in shown})
     title = f"{days}, {' and '.join(precisions)} precision"
-    show_table(("id", "image", "model", "version", "label", "score"), cells, title)
+    objects = ["objects"] if of_objects else []
+    show_table(("id", "image", "model", "version", "label", "score", *objects), cells, title)
     if more:
         print(f"and {more:,} more: --csv or --json gives all of them")
 
 
 def _number(score: float | None) -> str:
     return "" if score is None else f"{score:.3f}"
+
+
+def _whole(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
 
 
 def print_csv(rows: Iterable[dict[str, Any]], fields: Sequence[str]) -> None:
