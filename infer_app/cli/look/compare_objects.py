@@ -20,7 +20,7 @@ MEASURE = "objects that only A or only B has, the most first"
 
 
 @dataclass(slots=True)
-class Tally:
+class ObjectTally:
     """Objects of a label that both models have, and that only one of them has."""
 
     matched: int = 0
@@ -29,8 +29,8 @@ class Tally:
     iou: float = 0.0  # sums over the matched
     score_difference: float = 0.0  # B's score minus A's
 
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
+    def __add__(self, other: ObjectTally) -> ObjectTally:
+        return ObjectTally(*(getattr(self, name) + getattr(other, name) for name in self.__slots__))
 
     @property
     def num_objects(self) -> int:
@@ -52,7 +52,7 @@ def compare_objects(
     limit: int,
 ) -> dict[str, Any]:
     """Match the objects of each image that thresholds show, by label and box, and count them by label."""
-    tallies = defaultdict[str, Tally](Tally)
+    tallies = defaultdict[str, ObjectTally](ObjectTally)
     furthest: list[tuple[int, int, dict[str, Any]]] = []  # a heap, the most alike first
     for number, (image_a, image_b) in enumerate(pairs):
         a, b = image_a.shown(thresholds[0]), image_b.shown(thresholds[1])
@@ -77,7 +77,7 @@ def compare_objects(
     labels = sorted(tallies.items(), key=lambda one: (-one[1].num_objects, one[0]))
     return {
         "min_iou": MIN_IOU,
-        "objects": sum(tallies.values(), Tally()).to_json(),
+        "objects": sum(tallies.values(), ObjectTally()).to_json(),
         "labels": [{"label": label} | tally.to_json() for label, tally in labels],
         "measure": MEASURE,
         "images": [image for _, _, image in sorted(furthest, key=lambda one: one[:2], reverse=True)],

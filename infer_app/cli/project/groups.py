@@ -109,7 +109,7 @@ def threshold_set(
     For detection and multi-label classification. The views infer_shown_objects and infer_shown_labels, reports, exports
     and `infer compare` follow the thresholds. It prints how many are shown of the last days.
     """
-    from infer_app.cli.look.thresholds import set_thresholds
+    from infer_app.cli.look.threshold_commands import set_thresholds
 
     set_thresholds(name, given or [], default, as_json, config)
 
@@ -117,7 +117,7 @@ def threshold_set(
 @threshold_app.command("show")
 def threshold_show(name: NameOnly, as_json: Json = False, config: Config = None) -> None:
     """Show the thresholds of a model."""
-    from infer_app.cli.look.thresholds import show_thresholds
+    from infer_app.cli.look.threshold_commands import show_thresholds
 
     show_thresholds(name, as_json, config)
 
@@ -132,6 +132,6 @@ def threshold_remove(
     config: Config = None,
 ) -> None:
     """Remove the thresholds of labels; without labels all of the model."""
-    from infer_app.cli.look.thresholds import remove_thresholds
+    from infer_app.cli.look.threshold_commands import remove_thresholds
 
     remove_thresholds(name, labels or [], as_json, config)

@@ -56,6 +56,12 @@ def read_versions(connection: Connection) -> list[RecordedVersion]:
     return sorted(found, key=lambda version: version.order, reverse=True)
 
 
+def read_manifests(connection: Connection, name: str) -> dict[str, dict[str, Any]]:
+    """Return the manifests of the versions of a name, by id."""
+    rows = connection.execute(select(models.c.id, models.c.manifest).where(models.c.name == name))
+    return {row[0]: row[1] for row in rows}
+
+
 def version_in_use(versions: Iterable[RecordedVersion], name: str) -> RecordedVersion | None:
     """Return the version in use of a name, or None. `versions` are in the order of `read_versions`."""
     return next((one for one in versions if one.name == name and one.in_use_since), None)

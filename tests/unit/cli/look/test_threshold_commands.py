@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from infer_app.cli.look import thresholds as command
-from infer_app.cli.look.thresholds import parse_thresholds, remove_thresholds, set_thresholds, show_thresholds
+from infer_app.cli.look import threshold_commands as command
+from infer_app.cli.look.threshold_commands import parse_thresholds, remove_thresholds, set_thresholds, show_thresholds
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import MAX_ID
 from infer_app.domain import DetectedObject

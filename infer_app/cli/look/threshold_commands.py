@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import select
-
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import ProjectDatabase, open_project_database, open_results_database
@@ -21,8 +19,8 @@ from infer_app.database.queries.thresholds import (
     read_thresholds,
     stored_labels,
 )
-from infer_app.database.results.model_versions import read_versions
-from infer_app.database.results.schema import MAX_ID, models
+from infer_app.database.results.model_versions import read_manifests, read_versions
+from infer_app.database.results.schema import MAX_ID
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.model_names import plain_name
@@ -35,7 +33,7 @@ COUNTED_IMAGES = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ThresholdChange:
     """New thresholds, and how many objects or labels of the last days are shown; None: too many to count quickly."""
 
     thresholds: dict[str, float]
@@ -59,8 +57,7 @@ class NamedModel:
         artifacts, _ = scan_artifacts(loaded.models_folder)
         with database.read() as connection:
             recorded = [(one.name, one.model_id) for one in read_versions(connection)]
-            rows = connection.execute(select(models.c.id, models.c.manifest).where(models.c.name == name))
-            manifests: dict[str, Any] = {row[0]: row[1] for row in rows}
+            manifests = read_manifests(connection, name)
         names = {one for one, _ in recorded} | {one.manifest.name for one in artifacts}
         if name not in names:
             raise _unknown_model(name, names)
@@ -177,7 +174,9 @@ def _score(text: str, where: str) -> float:
     return value
 
 
-def _change(project: ProjectDatabase, loaded: LoadedSettings, name: str, changes: Mapping[str, float | None]) -> Change:
+def _change(
+    project: ProjectDatabase, loaded: LoadedSettings, name: str, changes: Mapping[str, float | None]
+) -> ThresholdChange:
     zone = loaded.run.time_zone
     today = Day.of(parse_date("today", zone), zone)
     spans = ((number, replace(today, start=today.before(number - 1).start)) for number in COUNTED_DAYS)
@@ -186,10 +185,10 @@ def _change(project: ProjectDatabase, loaded: LoadedSettings, name: str, changes
     before = 0 if days is None else count_shown(project.database, project.source, days, name)
     change_thresholds(project.database, name, changes)
     after = 0 if days is None else count_shown(project.database, project.source, days, name)
-    return Change(read_thresholds(project.database, name), counted_days, before, after)
+    return ThresholdChange(read_thresholds(project.database, name), counted_days, before, after)
 
 
-def _print_change(model: NamedModel, change: Change, as_json: bool) -> None:
+def _print_change(model: NamedModel, change: ThresholdChange, as_json: bool) -> None:
     days = change.counted_days
     if as_json:
         shown = None if days is None else {"days": days, "before": change.before, "after": change.after}
