@@ -21,14 +21,15 @@ class Element:
     name: str
     oid: int
     encode: Callable[[Any], bytes]
+    code: str = ""  # of numbers, in the formats of `struct`
 
 
 TEXT = Element("text", 25, str.encode)
 JSON = Element("json", 114, str.encode)
 BYTES = Element("bytea", 17, bytes)
-INTEGER = Element("integer", 23, struct.Struct(">i").pack)
-BIGINT = Element("bigint", 20, struct.Struct(">q").pack)
-DOUBLE = Element("double precision", 701, struct.Struct(">d").pack)
+INTEGER = Element("integer", 23, struct.Struct(">i").pack, "i")
+BIGINT = Element("bigint", 20, struct.Struct(">q").pack, "q")
+DOUBLE = Element("double precision", 701, struct.Struct(">d").pack, "d")
 
 
 class BinaryArray(bytes):
@@ -40,8 +41,11 @@ def binary_array(values: Sequence[Any], element: Element) -> BinaryArray:
 
     Raises UnicodeEncodeError for text with surrogates.
     """
+    header = struct.pack(">iiIii", 1, 1, element.oid, len(values), 1)
+    if element.code and None not in values:
+        return BinaryArray(header + _numbers(values, element.code))
     pack, encode = _LENGTH.pack, element.encode
-    parts = [struct.pack(">iiIii", 1, 1, element.oid, len(values), 1)]
+    parts = [header]
     for value in values:
         if value is None:
             parts.append(_NULL)
@@ -49,3 +53,15 @@ def binary_array(values: Sequence[Any], element: Element) -> BinaryArray:
             content = encode(value)
             parts += (pack(len(content)), content)
     return BinaryArray(b"".join(parts))
+
+
+def _numbers(values: Sequence[Any], code: str) -> bytearray:
+    """Return the numbers, each after its length, with no work in Python for each of them."""
+    size = struct.calcsize(f">{code}")
+    packed = struct.pack(f">{len(values)}{code}", *values)
+    step = _LENGTH.size + size
+    rows = bytearray(step * len(values))
+    rows[_LENGTH.size - 1 :: step] = bytes((size,)) * len(values)  # a length under 256 is its last byte
+    for place in range(size):
+        rows[_LENGTH.size + place :: step] = packed[place::size]
+    return rows
