@@ -15,12 +15,15 @@ from pathlib import Path
 
 from infer_app import __version__
 from infer_app.cli.model.model import known_in_use
+from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import count_images
 from infer_app.database.listing.source import Source
 from infer_app.database.project_database import open_project_database, open_results_database, open_source
+from infer_app.database.results.dry_run_database import RolledBack, find_unwritable
+from infer_app.database.results.schema import images, metadata, thresholds
 from infer_app.day import Day, parse_date
 from infer_app.domain import INSTALL_DECODER, ImageRef
-from infer_app.errors import EXIT_OK, InferError, StorageUnavailable, UsageError, most_severe
+from infer_app.errors import EXIT_OK, DatabaseUnavailable, InferError, StorageUnavailable, UsageError, most_severe
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.decode.decoder import decoder_name, has_turbo
@@ -121,10 +124,25 @@ def _database(loaded: LoadedSettings) -> Iterator[Finding]:
         if loaded.lists_own_images:
             yield Finding("images", f"{count_images(database):,} registered")
         file = database.sqlite_file
+        if file is None:
+            yield from _rights(database, loaded.lists_own_images)
     if file is not None:
         free = shutil.disk_usage(file.parent).free
         fix = "free some space: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
         yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix)
+
+
+def _rights(database: Database, lists_own_images: bool) -> Iterator[Finding]:
+    """Check that the role may write our tables, of which an upgrade by another role may have added some."""
+    ours = [table for table in metadata.sorted_tables if lists_own_images or table is not images]
+    with RolledBack(database.url) as rolled_back:
+        refused = find_unwritable(rolled_back, ours)
+    if refused:
+        exit_code = EXIT_OK if refused == [thresholds.name] else DatabaseUnavailable.exit_code  # a run only reads these
+        fix = "grant this role SELECT, INSERT, UPDATE and DELETE on them: `infer db upgrade` may have added tables"
+        yield Finding("rights", f"{', '.join(refused)} can't be written", fix, exit_code)
+    else:
+        yield Finding("rights", f"{counted(len(ours), 'table')} can be written")
 
 
 def _source(loaded: LoadedSettings, source: Source, is_remote: bool) -> Iterator[Finding]:

@@ -6,11 +6,11 @@ import contextlib
 import logging
 import sqlite3
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sqlalchemy import Connection, delete, false, update
+from sqlalchemy import Connection, Table, delete, false, insert, select, update
 from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.engine.connect import Database
@@ -31,7 +31,7 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
     """
     if not database.is_sqlite:
         with RolledBack(database.url) as rolled_back:
-            if _may_write(rolled_back):
+            if not find_unwritable(rolled_back, (predictions, objects, rejections, runs)):
                 yield rolled_back
                 return
             log.warning("%s is read-only: the dry run writes to a SQLite file instead", database.shown_url)
@@ -44,12 +44,18 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
         yield temporary
 
 
-def _may_write(database: Database) -> bool:
+def find_unwritable(database: Database, tables: Iterable[Table]) -> list[str]:
+    """Return the names of the tables that the role may not write, by statements that concern no row. `database` is RolledBack."""
+    return [table.name for table in tables if not _may_write(database, table)]
+
+
+def _may_write(database: Database, table: Table) -> bool:
+    names = [column.name for column in table.columns]
     try:
         with database.write() as connection:
-            for table in (predictions, objects, rejections, runs):
-                connection.execute(delete(table).where(false()))
-                connection.execute(update(table).where(false()).values({table.primary_key.columns[0]: ""}))
+            connection.execute(insert(table).from_select(names, select(table).where(false())))
+            connection.execute(update(table).where(false()).values({names[0]: table.c[names[0]]}))
+            connection.execute(delete(table).where(false()))
     except (DBAPIError, DatabaseUnavailable):
         return False
     return True

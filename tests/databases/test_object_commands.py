@@ -1,0 +1,143 @@
+"""The commands over the rows of a detector, each as a process: they are those of no model that is built here."""
+
+import csv
+import io
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from infer_app.cli.project import doctor
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.image_registry import add_images
+from infer_app.database.results.runs import RunStore
+from infer_app.day import Day
+from infer_app.domain import DetectedObject
+from infer_app.errors import EXIT_BUG, DatabaseUnavailable
+from tests.conftest import MODEL
+from tests.databases.conftest import ServerProject
+from tests.databases.test_conformance import MAY_WRITE, by_role, commit, predicted
+
+NOON = datetime.now(UTC).replace(hour=12, tzinfo=None) - timedelta(days=2)
+DATE = f"{NOON:%Y-%m-%d}"
+
+
+def cat(score, x=0.0, label="cat"):
+    return DetectedObject(label, 0, score, x, 0.0, 0.25, 0.5)
+
+
+@pytest.fixture
+def project(url, tmp_path, monkeypatch, database):
+    """Two detectors have seen images 1 and 2, and only `cats` image 3, where it found nothing."""
+    monkeypatch.setenv("INFER_DATABASE__URL", url)
+    project = ServerProject(tmp_path / "project")
+    project.url = url
+    project.init()
+    add_images(database, [Path(f"/p/{number}.jpg") for number in (1, 2, 3)], NOON)
+    manifest = {"output": {"kind": "detection", "detection": {"min_score": 0.05}}}
+    seen = {
+        "cats": {"1": (cat(0.9), cat(0.4, 0.5)), "2": (cat(0.3), cat(0.2, 0.5, "Cat")), "3": ()},
+        "dogs": {"1": (cat(0.8, 0.01),), "2": (cat(0.7, 0.7),)},
+    }
+    for number, (name, found) in enumerate(seen.items()):
+        version = f"{number}" * 16
+        RunStore(database).open_run(
+            Day.of(NOON.date(), "UTC"), replace(MODEL, name=name, model_id=version, manifest=manifest), "", ""
+        )
+        good = [one for image_id, objects in found.items() for one in prediction(image_id, objects)]
+        commit(database, good, model_id=version, run_id=run_of(database, name))
+    return project
+
+
+def run_of(database, name):
+    with database.read() as connection:
+        return connection.exec_driver_sql(f"SELECT id FROM infer_runs WHERE model = '{name}'").scalar_one()
+
+
+def prediction(image_id, objects):
+    first = objects[0] if objects else None
+    return (
+        replace(one, output=replace(one.output, label=first and first.label, score=first and first.score))
+        for one in predicted(image_id, objects=objects)
+    )
+
+
+def test_objects_are_listed_hidden_compared_and_verified(project, execute):
+    rows = list(csv.DictReader(io.StringIO(project.infer("predictions", "--date", DATE, "--model", "cats", "--csv"))))
+    columns = ("image_id", "label", "score", "width", "height", "num_objects")
+    assert [tuple(row[name] for name in columns) for row in rows] == [
+        ("1", "cat", "0.9", "640", "480", "2"),
+        ("2", "cat", "0.3", "640", "480", "2"),
+        ("3", "", "", "640", "480", "0"),
+    ]
+    assert list(rows[0])[-3:] == ["width", "height", "num_objects"]
+    table = project.infer("predictions", "--date", DATE)
+    assert "objects" in table
+    assert ["cat", "0.900", "2"] in [[cell.strip() for cell in line.split("│")[5:8]] for line in table.splitlines()]
+
+    assert project.infer_json("threshold", "set", "cats", "--default", "0.25", "cat=0.35")["shown"] == {
+        "days": 28,
+        "before": 4,
+        "after": 2,
+    }
+    project.infer("threshold", "remove", "cats", "cat")
+    assert project.infer_json("threshold", "show", "cats")["default"] == 0.25
+    assert "Cat" not in {label for (label,) in project.rows("SELECT label FROM infer_shown_objects")}
+    project.infer("threshold", "set", "cats", "caT=1", exit_code=2)
+    assert "did you mean 'Cat' or 'cat'?" in project.errors
+
+    compared = project.infer_json("compare", "--date", DATE, "--models", "cats", "dogs")
+    assert (compared["kind"], compared["both"], compared["only_a"], compared["neither"]) == ("detection", 2, 1, 0)
+    assert compared["objects"] | {"mean_iou": None} == {
+        "matched": 1,
+        "only_a": 2,
+        "only_b": 1,
+        "mean_iou": None,
+        "mean_score_difference": pytest.approx(-0.1),
+    }
+    assert [(one["image_id"], one["only_a"], one["only_b"]) for one in compared["images"]] == [("2", 1, 1), ("1", 1, 0)]
+    told = project.infer("compare", "--date", DATE, "--models", "cats", "dogs", "--limit", "1")
+    assert "both predicted 2; only A 1, only B 0, neither 0" in told
+
+    assert project.infer_json("verify", "--date", DATE)["balanced"] is True
+    execute("DELETE FROM infer_objects WHERE image_id = '1' AND object = 1")
+    told = project.infer("verify", "--date", DATE, exit_code=EXIT_BUG)
+    assert "wrong: 1 prediction with another number of objects than it counts" in told
+    execute("DELETE FROM infer_predictions WHERE image_id = '2' AND model_id = '1111111111111111'")
+    told = project.infer("verify", "--date", DATE, exit_code=EXIT_BUG)
+    assert "wrong: 1 object without a prediction of its image" in told
+
+
+def test_old_results_are_deleted_with_their_objects(project, kind):
+    """By the statements of docs/how-to/keep-results.md."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "keep-results.md").read_text()
+    of_model, of_images = (block.partition("```")[0] for block in page.split("```sql\n")[2:4])
+    if kind == "mariadb":
+        of_images = of_images.replace("CAST(id AS TEXT)", "CAST(id AS CHAR)")
+    run(project.url, of_model.replace("0123456789abcdef", "0" * 16).replace("NAME", "cats"))
+    left = {table: project.rows(f"SELECT count(*) FROM infer_{table}") for table in
+            ("models", "predictions", "objects", "runs", "images")}  # fmt: skip
+    assert left == {"models": [(1,)], "predictions": [(2,)], "objects": [(2,)], "runs": [(1,)], "images": [(3,)]}
+    run(project.url, of_images.replace("2025-01-01", f"{NOON + timedelta(days=1):%Y-%m-%d}"))
+    for table in ("predictions", "objects", "images"):
+        assert project.rows(f"SELECT count(*) FROM infer_{table}") == [(0,)]
+
+
+def run(url, statements):
+    with Database(url) as database, database.write() as connection:
+        for statement in statements.split(";"):
+            if statement.strip():
+                connection.exec_driver_sql(statement)
+
+
+def test_doctor_names_the_tables_that_a_role_may_not_write(url, database, kind):
+    if kind == "sqlite":
+        pytest.skip("it has no roles")
+    rights = lambda limited: [(one.found, one.exit_code) for one in doctor._rights(limited, False)]  # noqa: E731
+    assert rights(database) == [("6 tables can be written", 0)]
+    if kind == "mariadb":
+        pytest.skip("its roles are made in another way")
+    for refused, exit_code in (("objects", DatabaseUnavailable.exit_code), ("thresholds", 0)):
+        with by_role(database, url, MAY_WRITE, f"REVOKE INSERT ON infer_{refused} FROM {{role}}") as limited:
+            assert rights(limited) == [(f"infer_{refused} can't be written", exit_code)]
