@@ -26,6 +26,7 @@ from database import DAY, MODEL, OPENERS, describe_server, empty
 from machine import describe_machine
 from sqlalchemy import select
 
+import infer_app
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore
@@ -66,8 +67,10 @@ def main() -> None:
 def run(folder: Path, name: str, num_images: int) -> dict[str, Any]:
     """Measure a checkout in a process of its own, by its copy of this script."""
     command = [sys.executable, str(folder / "benchmarks" / Path(__file__).name), "--measure", name, "-n"]
-    done = subprocess.run([*command, str(num_images)], stdout=subprocess.PIPE, text=True, check=True)
+    environ = os.environ | {"PYTHONPATH": str(folder)}  # before the package that is installed
+    done = subprocess.run([*command, str(num_images)], env=environ, stdout=subprocess.PIPE, text=True, check=True)
     result: dict[str, Any] = json.loads(done.stdout)
+    assert Path(result.pop("package")).is_relative_to(folder)
     return result
 
 
@@ -80,7 +83,12 @@ def measure(name: str, num_images: int) -> dict[str, Any]:
         for each in OBJECTS_PER_IMAGE:
             found[str(each)] = write(database, make_chunks(min(num_images, MAX_ROWS // max(1, each)), each))
             add_rows(checksum, database)
-        return {"version": describe_server(database), "rates": found, "checksum": checksum.hexdigest()}
+        return {
+            "package": infer_app.__file__,
+            "version": describe_server(database),
+            "rates": found,
+            "checksum": checksum.hexdigest(),
+        }
 
 
 def write(database: Database, chunks: list[ChunkResult]) -> list[float]:

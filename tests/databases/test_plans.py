@@ -16,21 +16,26 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.database.listing.source import Source, plan_for_pages
 from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.detections import read_predicted_images, read_together
 from infer_app.database.queries.disagreement import Disagreement, Overlap
 from infer_app.database.queries.figures import Figures
+from infer_app.database.queries.thresholds import count_shown
+from infer_app.database.results.forget_results import forget_results
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore
-from infer_app.database.results.schema import images, predictions, rejections
+from infer_app.database.results.schema import VIEWS, images, objects, predictions, rejections
 from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL, named_server
 from tests.databases import servers
 
 NUM_IMAGES = 100_000
-RESULTS = {predictions.name, rejections.name}
+RESULTS = {predictions.name, rejections.name, objects.name}
 OURS = {images.name, *RESULTS}
-ALIASES = ("a", "b")  # of predictions, where two models are compared
+ALIASES = ("a", "b", "side_0", "side_1")  # of predictions, where two models are compared
+IN_VIEWS = ("p", "preferred")  # of predictions and objects
+FOUND = tuple(DetectedObject("cat", 0, score, 0.0, 0.0, 1.0, 1.0) for score in (0.9, 0.1))
 pytestmark = pytest.mark.slow
 
 
@@ -47,7 +52,7 @@ def filled_url(request, kind, private_server, tmp_path_factory):
             upgrade(database)
             fill(database)
             if request.param == "analyzed":
-                tables = "TABLE infer_images, infer_predictions, infer_rejections" if kind == "mariadb" else ""
+                tables = f"TABLE {', '.join(OURS)}" if kind == "mariadb" else ""
                 with database.write() as connection:
                     connection.execute(text(f"ANALYZE {tables}")).close()
         yield url
@@ -69,7 +74,7 @@ def fill(database):
     sink = Sink(database, MODEL.model_id, MODEL.variant, "run")
     ids = [str(number) for number in range(1, NUM_IMAGES + 1)]
     for first in range(0, NUM_IMAGES, 20_000):
-        good = tuple(Prediction(ImageRef(i, ""), Output(), None) for i in ids[first : first + 20_000 : 2])
+        good = tuple(Prediction(ImageRef(i, ""), Output(objects=FOUND), None) for i in ids[first : first + 20_000 : 2])
         bad = tuple(Broken(ImageRef(i, ""), Reason.CORRUPT, "", "read") for i in ids[first + 1 : first + 20_000 : 20])
         sink.commit_chunk(ChunkResult(0, good, bad))
 
@@ -83,7 +88,7 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, kind):
     assert (len(first), len(second), len(both)) == (1000, 1000, 1000)
     refs = [new.ref for new in second[:64]]
     run_id = RunStore(filled).open_run(DAY, replace(MODEL, model_id="written"), "cpu", "cpu")
-    good = tuple(Prediction(ref, Output(), None) for ref in refs[:40])
+    good = tuple(Prediction(ref, Output(objects=FOUND), None) for ref in refs[:40])
     bad = tuple(Broken(ref, Reason.CORRUPT, "", "read") for ref in refs[40:])
     Sink(filled, "written", MODEL.variant, run_id).commit_chunk(ChunkResult(0, good, bad))
     explained = [step for statement in statements if is_explained(statement[0]) for step in explain(filled, *statement)]
@@ -129,8 +134,24 @@ def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(fil
     assert disagreement.count_agreeing() == 0
     assert (disagreement.confusions(3), disagreement.surest(3), list(disagreement.pairs())) == ([], [], [])
     explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
-    assert {step.table for step in explained} >= OURS | {"a", "b"}
+    assert {step.table for step in explained} >= OURS - {objects.name} | {"a", "b"}
     assert [step for step in explained if step.reads_all] == []
+
+
+def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
+    """These may sort the day, whose images MariaDB finds by reading all: here they are a tenth of the table."""
+    source, other = Source(filled, SourceSettings()), "another"
+    RunStore(filled).open_run(DAY, replace(MODEL, name="detector"), "cpu", "cpu")
+    statements = recorded(filled)
+    found = list(read_predicted_images(filled, source, DAY, MODEL.model_id))
+    assert (len(found), {one.objects for one in found}) == (5000, {FOUND})
+    assert list(read_together(filled, source, DAY, (MODEL.model_id, other))) == []
+    assert count_shown(filled, source, DAY, "detector") == 10_000
+    assert forget_results(filled, [one.image_id for one in found], other) == 0
+    explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
+    assert {step.table for step in explained} >= {images.name, predictions.name, objects.name, "side_0", "side_1"}
+    assert {step.table for step in explained} & set(IN_VIEWS)
+    assert [step for step in explained if step.reads_all and step.table not in ("", images.name)] == []
 
 
 @dataclass(frozen=True)
@@ -157,7 +178,7 @@ def recorded(database):
 def is_explained(sql):
     """Those that name our large tables, but for the one look at a row of the time column, which ends at the first."""
     return (
-        any(name in sql for name in OURS)
+        any(name in sql for name in (*OURS, *VIEWS))
         and sql.startswith(("SELECT", "DELETE", "UPDATE"))
         and "IS NOT NULL" not in sql
     )
@@ -177,7 +198,7 @@ def explain(database, sql, parameters, many):
             steps = list(_postgres_steps(plan[0]["Plan"]))
         else:
             steps = [_mariadb_step(row) for row in connection.exec_driver_sql(f"EXPLAIN {sql}", parameters).mappings()]
-    return [step for step in steps if step.table in (*OURS, *ALIASES, "")]
+    return [step for step in steps if step.table in (*OURS, *ALIASES, *IN_VIEWS, "")]
 
 
 def _sqlite_step(detail):
