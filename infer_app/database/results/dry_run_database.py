@@ -45,7 +45,10 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
 
 
 def find_unwritable(database: Database, tables: Iterable[Table]) -> list[str]:
-    """Return the names of the tables that the role may not write, by statements that concern no row. `database` is RolledBack."""
+    """Return the names of the tables that the role may not write, by statements that concern no row.
+
+    `database` rolls back what it writes.
+    """
     return [table.name for table in tables if not _may_write(database, table)]
 
 
