@@ -107,7 +107,8 @@ def threshold_set(
     """Show only objects and labels with at least these scores; nothing runs again and nothing is deleted.
 
     For detection and multi-label classification. `infer compare` and the views infer_shown_objects and
-    infer_shown_labels follow the thresholds. It prints how many objects or labels of the last days are shown before and after.
+    infer_shown_labels follow the thresholds. It prints how many objects or labels of the last days are shown before and
+    after.
     """
     from infer_app.cli.look.threshold_commands import set_thresholds
 
