@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import make_url
 
 from infer_app.cli.project import doctor
 from infer_app.database.engine.connect import Database
@@ -137,7 +138,15 @@ def test_doctor_names_the_tables_that_a_role_may_not_write(url, database, kind):
     rights = lambda limited: [(one.found, one.exit_code) for one in doctor._rights(limited, False)]  # noqa: E731
     assert rights(database) == [("6 tables can be written", 0)]
     if kind == "mariadb":
-        pytest.skip("its roles are made in another way")
+        name = make_url(url).database
+        with database.write() as connection:
+            connection.exec_driver_sql(f"CREATE USER {name[-8:]}")
+            connection.exec_driver_sql(f"GRANT SELECT ON {name}.* TO {name[-8:]}")
+        with Database(make_url(url).set(username=name[-8:], password=None).render_as_string(False)) as limited:
+            ((found, exit_code),) = rights(limited)
+        assert found.startswith("infer_models, infer_objects, infer_predictions, infer_rejections")
+        assert exit_code == DatabaseUnavailable.exit_code
+        return
     for refused, exit_code in (("objects", DatabaseUnavailable.exit_code), ("thresholds", 0)):
         with by_role(database, url, MAY_WRITE, f"REVOKE INSERT ON infer_{refused} FROM {{role}}") as limited:
             assert rights(limited) == [(f"infer_{refused} can't be written", exit_code)]
