@@ -149,7 +149,7 @@ def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
     assert count_shown(filled, source, DAY, "detector") == 10_000
     assert forget_results(filled, [one.image_id for one in found], other) == 0
     explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
-    assert {step.table for step in explained} >= {images.name, predictions.name, objects.name, "side_0", "side_1"}
+    assert {step.table for step in explained} >= {images.name, predictions.name, objects.name}
     assert {step.table for step in explained} & set(IN_VIEWS)
     assert [step for step in explained if step.reads_all and step.table not in ("", images.name)] == []
 
