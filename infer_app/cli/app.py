@@ -281,6 +281,10 @@ def explain(
     date: Annotated[str | None, any_date("any; the image is found faster with it")] = None,
     model: ModelOrVersion = None,
     replay: Annotated[bool, typer.Option("--replay", help="Predict the image again and show the difference.")] = False,
+    draw: Annotated[
+        Path | None,
+        typer.Option("--draw", metavar="PATH", help="Draw the objects over the picture: an SVG file for a browser."),
+    ] = None,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
@@ -290,7 +294,7 @@ def explain(
     start_early()  # the file is read in another process
     from infer_app.cli.look.explain import show_image
 
-    raise typer.Exit(show_image(image, date, model, replay, as_json, config))
+    raise typer.Exit(show_image(image, date, model, replay, draw, as_json, config))
 
 
 @app.command(rich_help_panel=INSPECT)

@@ -48,7 +48,7 @@ def share_bar(share: float, ticks: Sequence[tuple[str, float | None]], scale: fl
     return _svg(f"share {percent(share)}", 16, [bar, *marks])
 
 
-def histogram(counts: Sequence[int], edges: Sequence[float], height: int = 150) -> Markup:
+def histogram(counts: Sequence[int], edges: Sequence[float], height: int = 150, what: str = "images") -> Markup:
     """Draw columns over a numeric axis; counts[i] is the number of values between edges[i] and edges[i + 1]."""
     top = max(counts, default=0) or 1
     floor = height - 18
@@ -62,7 +62,7 @@ def histogram(counts: Sequence[int], edges: Sequence[float], height: int = 150) 
         _TEXT.format("axis", x, height - 4, anchor, f"{low + x / 100 * (high - low):.3g}")
         for x, anchor in [(0, "start"), (50, "middle"), (100, "end")]
     ]
-    return _svg("number of images by score", height, [*_grid(floor, f"{top:,}"), *columns, *axis])
+    return _svg(f"number of {what} by score", height, [*_grid(floor, f"{top:,}"), *columns, *axis])
 
 
 def columns(

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from typing import Any
 
+from infer_app.boxes import match_objects
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.listing.source import find_by_id, find_similar
 from infer_app.database.project_database import ProjectDatabase
@@ -39,6 +40,7 @@ from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
 
 START_UP_S = 10.0  # of the process that reads
+SAME_BOX = 0.9  # intersection over union of an object that was found again
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,9 @@ class Replay:
     same_label: bool | None = None
     score_difference: float | None = None  # now minus stored; for several numbers the mean absolute difference
     cosine: float | None = None  # of the vectors
+    num_objects: int | None = None  # of a detector
+    num_stored: int | None = None
+    num_matched: int | None = None  # of one label, whose boxes overlap by at least SAME_BOX
     error: str | None = None
     hint: str | None = None
     exit_code: int = EXIT_OK
@@ -241,9 +246,14 @@ def _changed(loaded: LoadedSettings, **values: object) -> LoadedSettings:
 
 def _compared(replay: Replay, now: Prediction, stored: dict[str, Any] | None) -> Replay:
     output = now.output
-    scored = replace(replay, label=output.label, score=output.score)
+    num_objects = None if output.objects is None else len(output.objects)
+    scored = replace(replay, label=output.label, score=output.score, num_objects=num_objects)
     if stored is None:
         return scored
+    if output.objects is not None and stored.get("objects") is not None:
+        before = [one.found for one in stored["objects"]]
+        matches = match_objects(before, output.objects, SAME_BOX)
+        scored = replace(scored, num_stored=len(before), num_matched=len(matches))
     alike = None
     if output.vector and output.vector_dtype and stored["vector"]:
         alike = cosine(output.vector, output.vector_dtype, stored["vector"], stored["vector_dtype"])

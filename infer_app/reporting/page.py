@@ -15,10 +15,13 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from infer_app.database.queries.object_figures import ImageObjects
+from infer_app.database.queries.thresholds import ALL_LABELS
 from infer_app.domain import DayCounts, Reason, with_precision
 from infer_app.locations import shown as shown_location
 from infer_app.plurals import counted
 from infer_app.reporting import charts
+from infer_app.reporting.drawn_boxes import overlay
 from infer_app.reporting.report_data import DayReport
 from infer_app.reporting.run_figures import RunFigures
 from infer_app.reporting.thumbnails import NOT_TRIED
@@ -30,7 +33,11 @@ from infer_app.telemetry.summary_line import LEVELS, describe_others, duration, 
 TEMPLATES = Path(__file__).with_name("templates")
 NUM_BARS = 15  # labels with a bar
 COLORS = {stage: number for number, stage in enumerate(("model", *(one for one in STAGES if one != "model")))}
-TITLES_BY_OUTPUT = {"classification": ("Least confident", "Most confident")}
+TITLES_BY_OUTPUT = {
+    "classification": ("Least confident", "Most confident"),
+    "detection": ("Lowest score of the best object", "Highest score of the best object"),
+}
+NUM_THRESHOLDS = 12  # named on the page
 
 MEANINGS = {
     Reason.EMPTY: "the file has no bytes",
@@ -71,7 +78,8 @@ class IndexRow:
 def pictured(report: DayReport) -> list[str]:
     """Return the locations of the images that the page shows, the most important first."""
     harmless = [image.location for image in report.rejected if image.reason not in NOT_TRIED]
-    return [*harmless, *(image.location for image in (*report.least, *report.most))]
+    searched = (*report.objects.busiest, *report.objects.empty) if report.objects else ()
+    return [*harmless, *(image.location for image in (*searched, *report.least, *report.most))]
 
 
 def render_day(
@@ -84,6 +92,7 @@ def render_day(
         "day.html",
         report=report,
         pictures=pictures,
+        overlays=_overlays(report, thumbnails),
         json_file=json_file,
         has_index=has_index,
         costs=_costs(report),
@@ -122,6 +131,9 @@ def _render(template: str, **context: Any) -> str:
         "levels": LEVELS,
         "short_date": short_date,
         "run_charts": _run_charts,
+        "counted": counted,
+        "describe_objects": _describe_objects,
+        "describe_thresholds": _describe_thresholds,
     }
     environment.filters |= {"percent": percent, "name": _name, "href": _href, "breakable": _breakable}
     return environment.get_template(template).render(context)
@@ -150,6 +162,29 @@ def _breakable(name: str) -> Markup:
 
 def _data_uri(jpeg: bytes) -> Markup:
     return Markup("data:image/jpeg;base64,") + Markup(base64.b64encode(jpeg).decode())
+
+
+def _overlays(report: DayReport, thumbnails: Mapping[str, bytes]) -> dict[str, Markup]:
+    """Return the boxes over each picture, by the image's id; a label has one colour on the whole page."""
+    colors = {one.label: number for number, one in enumerate(report.labels.most if report.labels else ())}
+    return {
+        image.image_id: overlay(thumbnails[image.location], image.objects, colors)
+        for image in report.with_boxes
+        if image.objects and image.location in thumbnails
+    }
+
+
+def _describe_objects(image: ImageObjects) -> str:
+    drawn = len(image.objects)
+    return counted(image.num_objects, "object") + (f", {drawn} drawn" if image.num_objects > drawn else "")
+
+
+def _describe_thresholds(thresholds: Mapping[str, float]) -> str:
+    """Describe which objects are shown: `at least 0.3; cat 0.6, dog 0.5`."""
+    own = [f"{one_line(label, 60)} {value:g}" for label, value in thresholds.items() if label != ALL_LABELS]
+    more = [f"{len(own) - NUM_THRESHOLDS} more"] if len(own) > NUM_THRESHOLDS else []
+    of_model = f"at least {thresholds[ALL_LABELS]:g}" if ALL_LABELS in thresholds else "any score"
+    return "; ".join([of_model, *([", ".join([*own[:NUM_THRESHOLDS], *more])] if own else [])])
 
 
 def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:

@@ -12,6 +12,7 @@ from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.day_state import DayStates, judge_day
 from infer_app.database.queries.figures import Figures, RejectedImage, ScoredImage
+from infer_app.database.queries.object_figures import ImageObjects, ObjectCounts, ObjectFigures
 from infer_app.day import Day
 from infer_app.domain import DayCounts, DayState, RunReport, precision_name
 from infer_app.locations import shown
@@ -24,6 +25,7 @@ NUM_RUNS = 30
 NUM_LABELS = 200  # kept per day; the page shows fewer
 NUM_MOVED = 8
 NUM_SHOWN = 16  # least confident images, and as many most confident ones
+NUM_SHOWN_WITH_BOXES = 8  # likewise of a detector, whose thumbnails are larger; and of the busiest and the empty ones
 NUM_REJECTED = 6  # of each reason
 NUM_BUCKETS = 20
 
@@ -34,7 +36,7 @@ class LabelCount:
 
     label: str
     count: int
-    share: float  # of the day's predictions with a label, 0-1
+    share: float  # of the day's predictions with a label, 0-1; of a detector of its shown objects
     share_7: float | None  # of the seven days before; None if they have no predictions
     share_28: float | None
 
@@ -59,6 +61,17 @@ class Scores:
 
 
 @dataclass(frozen=True, slots=True)
+class ObjectReport:
+    """A day's objects. The report's labels and scores count objects too, its least and most are by the best object."""
+
+    counts: ObjectCounts
+    counts_7: ObjectCounts  # of the seven days before, together
+    thresholds: dict[str, float]  # by label; empty: all labels without one of their own
+    busiest: tuple[ImageObjects, ...]  # those with the most objects first
+    empty: tuple[ImageObjects, ...]  # some images without an object, first those with the best below its threshold
+
+
+@dataclass(frozen=True, slots=True)
 class DayReport:
     """The report of one day and model. Keys of its JSON may be added, but are never renamed."""
 
@@ -66,7 +79,7 @@ class DayReport:
     time_zone: str
     model: str
     model_id: str
-    output: str  # classification, embedding, regression or raw; empty for a model that never ran
+    output: str  # classification, detection, embedding, regression or raw; empty for a model that never ran
     made_at: str  # ISO 8601, UTC
     state: str  # good, attention or failed: the level of `day_state`, or attention if the labels have changed
     verdict: str
@@ -89,11 +102,22 @@ class DayReport:
     num_runs: int  # of the day that had images
     timeline: Timeline | None = None
     gap: ArrivalGap | None = None  # if images have stopped coming
+    objects: ObjectReport | None = None  # of a detector
+
+    @property
+    def with_boxes(self) -> tuple[ImageObjects, ...]:
+        """Return the images that are shown with their boxes."""
+        ends = tuple(image for image in (*self.least, *self.most) if isinstance(image, ImageObjects))
+        return (*self.objects.busiest, *self.objects.empty, *ends) if self.objects else ()
 
     def to_json(self) -> dict[str, Any]:
         found = asdict(self)
-        for image in (*found["rejected"], *found["least"], *found["most"]):
+        objects = found["objects"] or {"busiest": (), "empty": ()}
+        pictured = (*found["rejected"], *found["least"], *found["most"], *objects["busiest"], *objects["empty"])
+        for image in pictured:
             image["location"] = shown(image["location"])
+            if "objects" in image:
+                image["objects"] = [one._asdict() for one in image["objects"]]
         for run in filter(None, (found["run"], found["speed"], *found["runs"])):
             run["precision"] = precision_name(run["variant"])
         return found
@@ -118,6 +142,8 @@ def gather(
     labels = gather_labels(figures, day)
     moved = labels.drift_7 if labels else None
     reasons = figures.count_reasons(day)
+    objects = gather_objects(figures, day) if isinstance(figures, ObjectFigures) else None
+    num_shown = NUM_SHOWN_WITH_BOXES if objects else NUM_SHOWN
     gap = None if counts.eligible else day_queries.find_gap(day)
     facts = replace(facts, problems=day_queries.find_problems(day, model_id), gap=str(gap or ""))
     day_state = judge_day(facts)
@@ -142,7 +168,7 @@ def gather(
         time_zone=day.zone,
         model=model,
         model_id=model_id,
-        output=figures.manifest().get("output", {}).get("kind", ""),
+        output=figures.output_kind(),
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         state="attention" if situation.labels_moved and day_state.level == "good" else day_state.level,
         verdict=day_summary_line(day.date, counts, speed, last, day_state),
@@ -157,14 +183,15 @@ def gather(
         rejected=tuple(one for reason in reasons for one in figures.some_rejected(day, reason, NUM_REJECTED)),
         labels=labels,
         scores=gather_scores(figures, day),
-        least=tuple(figures.extremes(day, NUM_SHOWN, highest=False)),
-        most=tuple(figures.extremes(day, NUM_SHOWN, highest=True)),
+        least=tuple(figures.extremes(day, num_shown, highest=False)),
+        most=tuple(figures.extremes(day, num_shown, highest=True)),
         runs=tuple(reversed(runs)),
         infer_app=__version__,
         day_state=day_state,
         num_runs=sum(bool(row["selected"]) for row in todays),
         timeline=timeline,
         gap=situation.gap,
+        objects=objects,
     )
 
 
@@ -192,6 +219,16 @@ def gather_labels(figures: Figures, day: Day) -> Labels | None:
     ]
     return Labels(
         len(today), tuple(most), drift(today, week), drift(today, month), moved_labels(today, week, NUM_MOVED)
+    )
+
+
+def gather_objects(figures: ObjectFigures, day: Day) -> ObjectReport:
+    return ObjectReport(
+        figures.count_objects(day),
+        figures.count_objects(days_before(day, 7)),
+        figures.read_thresholds(),
+        tuple(figures.busiest(day, NUM_SHOWN_WITH_BOXES)),
+        tuple(figures.empty(day, NUM_SHOWN_WITH_BOXES)),
     )
 
 

@@ -18,8 +18,9 @@ from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.workers.isolated_call import run_in_process
 
 SIZE = 160  # pixels, the longer side
+SIZE_WITH_BOXES = 320
 QUALITY = 72
-MAX_BYTES = 16_000  # of one; a larger one is encoded again at a lower quality
+MAX_BYTES = 16_000  # of one of SIZE; a larger one is encoded again at a lower quality
 MAX_ALL_BYTES = 750_000  # base64 adds a third, and the page stays under 1.5 MB
 GROUP = 12  # images per process; if it dies, each half is tried in a process of its own
 GROUP_TIMEOUT_S = 15.0
@@ -48,16 +49,19 @@ class ThumbnailLimits:
     max_pixels: int
     group_timeout_s: float = GROUP_TIMEOUT_S
     all_timeout_s: float = ALL_TIMEOUT_S
+    size: int = SIZE
+    max_bytes: int = MAX_BYTES
+    max_all_bytes: int = MAX_ALL_BYTES
 
 
 def make_thumbnails(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str, bytes]:
-    """Return JPEGs by location, without those that can't be made, within MAX_ALL_BYTES and `all_timeout_s`."""
+    """Return JPEGs by location, without those that can't be made, within `max_all_bytes` and `all_timeout_s`."""
     deadline = time.monotonic() + limits.all_timeout_s
     wanted = list(dict.fromkeys(locations))
     made: dict[str, bytes] = {}
     for first in range(0, len(wanted), GROUP):
         made |= _make_group(wanted[first : first + GROUP], limits, deadline)
-    return _within(made, MAX_ALL_BYTES)
+    return _within(made, limits.max_all_bytes)
 
 
 def _make_group(locations: list[str], limits: ThumbnailLimits, deadline: float) -> dict[str, bytes]:
@@ -89,27 +93,27 @@ def _thumbnail(location: str, limits: ThumbnailLimits) -> bytes | None:
         with open_image(data) as image:
             if image.width * image.height > limits.max_pixels:
                 return None
-            return _as_jpeg(_small(image))
+            return _as_jpeg(_small(image, limits.size), limits.max_bytes)
     except (BadImage, MemoryError):
         return None
     except Exception:  # decoders raise whatever the damage leads to
         return None
 
 
-def _small(image: Image.Image) -> Image.Image:
-    """Shrink the pixels that the model gets, upright."""
-    image.draft("RGB", (2 * SIZE, 2 * SIZE))
+def _small(image: Image.Image, size: int) -> Image.Image:
+    """Shrink the pixels that the model gets, upright, to at most `size` on the longer side."""
+    image.draft("RGB", (2 * size, 2 * size))
     small = Image.fromarray(rgb_of(image))
-    small.thumbnail((SIZE, SIZE), reducing_gap=2.0)
+    small.thumbnail((size, size), reducing_gap=2.0)
     return small
 
 
-def _as_jpeg(image: Image.Image) -> bytes | None:
+def _as_jpeg(image: Image.Image, max_bytes: int) -> bytes | None:
     """Encode without metadata; None if it is too large even at half the quality."""
     for quality in (QUALITY, QUALITY // 2):
         buffer = io.BytesIO()
         image.save(buffer, "JPEG", quality=quality, optimize=True)
-        if buffer.tell() <= MAX_BYTES:
+        if buffer.tell() <= max_bytes:
             return buffer.getvalue()
     return None
 

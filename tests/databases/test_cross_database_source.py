@@ -19,16 +19,18 @@ from infer_app.database.queries.arrivals import read_gap
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.disagreement import Disagreement
 from infer_app.database.queries.figures import Figures
+from infer_app.database.queries.object_figures import ObjectFigures
+from infer_app.database.queries.thresholds import change_thresholds
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, predictions, rejections, runs
-from infer_app.domain import Reason
+from infer_app.domain import DetectedObject, Reason
 from infer_app.errors import UsageError
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.databases.test_conformance import ODD_IDS, broken, commit, predicted
 
-ID, OTHER = MODEL.model_id, "another"
+ID, OTHER, DETECTOR = MODEL.model_id, "another", "detector"
 QUICK = [("sqlite", "postgres"), ("postgres", "mariadb"), ("mariadb", "sqlite")]  # each once on either side
 PAIRS = [
     pytest.param((source, results), marks=[] if (source, results) in QUICK else [pytest.mark.full])
@@ -112,6 +114,10 @@ def write_a_night(database):
         commit(database, predicted(*ids[5 * number : 5 * number + 5], label=label), run_id=run_id)
         commit(database, predicted(*ids[5 * number + 2 : 5 * number + 7], label="dog"), model_id=OTHER)
     commit(database, predicted(*(row[0] for row in EARLIER[:7]), label="cat"), run_id=run_id)
+    for number, image_id in enumerate(ids[:20]):
+        found = tuple(DetectedObject(f"{number % 3}", 0, 0.9 - 0.1 * place, 0, 0, 1, 1) for place in range(number % 4))
+        commit(database, predicted(image_id, objects=found), model_id=DETECTOR)
+    change_thresholds(database, "animals", {"1": 0.85})
     commit(database, bad=broken(*ids[20:23]), run_id=run_id)
     commit(database, bad=broken(*ids[23:25], reason=Reason.READ_ERROR), run_id=run_id)
     commit(database, predicted(ids[30]), run_id="nobody's")
@@ -128,6 +134,7 @@ def answers(tables):
     """Of every question that brings images and results together."""
     day_queries, source = tables.day_queries, tables.source
     figures = Figures(tables.database, source, ID)
+    objects = ObjectFigures(tables.database, source, "animals", DETECTOR)
     sides = Disagreement(tables.database, source, DAY, ID, OTHER)
     week = replace(DAY, start=DAY.before(6).start)
     return {
@@ -155,6 +162,11 @@ def answers(tables):
         "scores": figures.count_scores(DAY, [0, 0.05, 0.1, 1]),
         "extremes": [figures.extremes(DAY, 6, highest) for highest in (True, False)],
         "some rejected": figures.some_rejected(DAY, "corrupt", 2),
+        "objects": objects.count_objects(DAY),
+        "labels of objects": list(objects.count_labels(DAY).items()),
+        "scores of objects": [objects.score_range(DAY), objects.count_scores(DAY, [0, 0.75, 0.85, 1])],
+        "busiest": [objects.busiest(DAY, 8), objects.empty(DAY, 8)],
+        "extreme objects": [objects.extremes(DAY, 8, highest) for highest in (True, False)],
         "overlap": sides.overlap(),
         "agreeing": sides.count_agreeing(),
         "confusions": sides.confusions(2),

@@ -3,9 +3,12 @@
 import json
 import os
 import shutil
+from xml.etree import ElementTree
 
 import pytest
 
+from infer_app.domain import DetectedObject
+from tests.support.detections import write_detections
 from tests.support.projects import DATE, Project
 
 
@@ -59,6 +62,63 @@ def test_a_rejection_with_reason_attempts_and_decoder(night):
     assert (model["state"], rejection["reason"], rejection["attempts"]) == ("rejected", "unsupported_format", 1)
     assert (rejection["size"], len(rejection["sha256"])) == (10, 64)
     assert model["same_file"] is True
+
+
+CAT, DOG = DetectedObject("cat", 0, 0.9, 0.25, 0.0, 0.5, 1.0), DetectedObject("dog", 1, 0.4, 0.0, 0.5, 0.5, 0.5)
+
+
+@pytest.mark.always
+def test_objects_are_listed_and_drawn(night):
+    hostile = DOG._replace(label="<script>x</script>\x1b[31m\n", score=0.5)
+    write_detections(night, {"0000.jpg": [CAT, hostile, DOG], "0001.jpg": []})
+    night.write("INSERT INTO infer_thresholds (model, label, threshold) VALUES ('animals', 'dog', 0.45)")
+    found = explained(night, "1", "--draw", "drawn.svg")
+    prediction = next(model["prediction"] for model in found["models"] if model["model"] == "animals")
+    assert (prediction["width"], prediction["height"]) == (40, 30)
+    assert [(one["label"], one["shown"]) for one in prediction["objects"]] == [
+        ("cat", True), (hostile.label, True), ("dog", False)
+    ]  # fmt: skip
+    assert prediction["objects"][0]["pixels"] == {"x": 10.0, "y": 0.0, "width": 20.0, "height": 30.0}
+    assert found["drawn"] == {"file": "drawn.svg", "model": "animals", "model_id": "a1" * 8, "objects": 2}
+    svg = (night.folder / "drawn.svg").read_text()
+    assert ElementTree.fromstring(svg).get("viewBox") == "0 0 40 30"
+    assert "cat 0.90" in svg
+    assert "dog 0.40" not in svg
+    assert "<script" not in svg
+    text = night.infer("explain", "--image", "1", "--draw", "again.svg")
+    assert (night.folder / "again.svg").read_text() == svg
+    for line in (
+        "picture   40x30 pixels",
+        "objects   3, 2 shown by the model's thresholds",
+        "cat 0.900: x 10 y 0 width 20 height 30",
+        "dog 0.400: x 0 y 15 width 20 height 15, not shown",
+        "wrote again.svg: 2 objects of animals",
+    ):
+        assert line in text
+    assert "\x1b" not in text
+    assert "objects   0, 0 shown" in night.infer("explain", "--image", "2", "--draw", "empty.svg")
+    assert (night.folder / "empty.svg").is_file()
+
+
+def test_what_can_not_be_drawn_is_told_and_leaves_no_file(night):
+    before = {path.name for path in night.folder.iterdir()}
+    write_detections(night, {"0000.jpg": [CAT], "0001.jpg": [CAT], "0002.jpg": [CAT]})
+
+    def refused(image_id, file="drawn.svg"):
+        answer = explained(night, image_id, "--draw", file, exit_code=2)
+        assert answer["hint"]
+        return answer["error"]
+
+    assert refused("4") == "no model has looked for objects in image 4"
+    assert refused("1", "photos") == "can't write photos: Is a directory"
+    assert refused("1", "none/drawn.svg") == "can't write none/drawn.svg: No such file or directory"
+    (night.photos / "0000.jpg").write_bytes(b"no picture")
+    (night.photos / "0001.jpg").unlink()
+    assert refused("1") == "image 1 can't be drawn: it can't be decoded"
+    assert refused("2").startswith("image 2 can't be drawn: not_found: ")
+    night.write("DELETE FROM infer_images WHERE id = 3")
+    assert "no longer" in refused("3")
+    assert {path.name for path in night.folder.iterdir()} <= {*before, "infer.db-shm", "infer.db-wal"}
 
 
 def test_a_file_that_was_changed_since(night):

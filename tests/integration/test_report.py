@@ -14,11 +14,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from infer_app.domain import DayCounts
+from infer_app.domain import DayCounts, DetectedObject
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.reporting import thumbnails
 from infer_app.reporting.page import IndexRow, render_index
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
+from tests.support.detections import write_detections
 from tests.support.photos import jpeg
 from tests.support.projects import DATE
 
@@ -120,6 +121,40 @@ def test_fifty_thousand_predictions_take_seconds_and_no_more_page(project):
     assert data["labels"]["num_labels"] == 1003
 
 
+def test_fifty_thousand_objects_a_day_take_seconds_and_no_more_page(project):
+    """Ten thousand images with five objects each, and as many on each of the three days before."""
+    project.add_photos(3)
+    write_detections(project, {"0000.jpg": [found("label 1", 0.9)], "0001.jpg": [], "0002.jpg": []})
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 40099)"
+    project.write(
+        f"{numbers} INSERT INTO infer_images (id, location, added_at)"
+        " SELECT i, '/p/' || i, date(?, '-' || (i % 4) || ' days') || ' 12:00:00.000000' FROM n",
+        DATE,
+    )
+    project.write(
+        "INSERT INTO infer_predictions (image_id, model_id, run_id, variant, label, score, output, created_at,"
+        " width, height, num_objects) SELECT CAST(i.id AS TEXT), p.model_id, p.run_id, p.variant, 'label 0', 0.99,"
+        " '{}', p.created_at, 640, 480, 5 FROM infer_images i, infer_predictions p"
+        " WHERE i.id >= 100 AND p.image_id = '1'"
+    )
+    project.write(
+        "INSERT INTO infer_objects SELECT i.image_id, i.model_id, o.value, 'label ' || ((i.rowid + o.value) % 90), 0,"
+        " (i.rowid * 7 % 100) / 100.0 / (o.value + 1), 0.1, 0.1, 0.5, 0.5"
+        " FROM infer_predictions i, json_each('[0, 1, 2, 3, 4]') o WHERE CAST(i.image_id AS INTEGER) >= 100"
+    )
+    project.write("INSERT INTO infer_thresholds (model, label, threshold) VALUES ('animals', '', 0.1)")
+    started = time.monotonic()
+    project.infer("report", "--date", DATE, "--model", "animals")
+    assert time.monotonic() - started < 30  # two on a quiet machine
+    page = project.folder / f"reports/{DATE}-animals.html"
+    assert page.stat().st_size < 200_000
+    data = json.loads(page.with_suffix(".json").read_text())
+    counts = data["objects"]["counts"]
+    assert (counts["num_images"], counts["num_stored"]) == (10_003, 50_001)
+    assert counts["num_objects"] == sum(data["scores"]["counts"]) == sum(one["count"] for one in data["labels"]["most"])
+    assert data["objects"]["counts_7"]["num_images"] == 30_000
+
+
 class Visits(BaseHTTPRequestHandler):
     seen: list[str]
 
@@ -175,6 +210,34 @@ def test_in_a_browser_the_page_fetches_nothing_runs_nothing_and_has_no_error(pro
     assert dom.count('src="data:image/jpeg') >= 8
     assert "<script" not in dom
     assert console == []
+    assert seen == []
+
+
+def found(label, score, x=0.1, y=0.2, width=0.5, height=0.6):
+    return DetectedObject(label, 0, score, x, y, width, height)
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1100, 390])
+def test_boxes_and_hostile_labels_in_a_browser(project, visits, tmp_path, width):
+    """The page fits its width, each overlay lies exactly over its picture, and a label is text."""
+    host, seen = visits
+    project.add_photos(6)
+    hostile = f"<script src='http://{host}/label'></script><img src='http://{host}/label' onerror=alert(1)>"
+    crowd = [found(hostile, 0.9 - n / 100, n / 40, 0.5, 0.1, 0.4) for n in range(30)]
+    write_detections(
+        project, {f"{n:04}.jpg": crowd for n in range(4)} | {"0004.jpg": [], "0005.jpg": [found("a", 0.2)]}
+    )
+    project.infer("report", "--date", DATE, "--model", "animals")
+    page = project.folder / f"reports/{DATE}-animals.html"
+    dom, console = browse(page, tmp_path / "profile")
+    assert dom.count("<script") == 0
+    assert dom.count('class="boxes"') == 5 * 3
+    assert console == []
+    measured = tmp_path / "measured.html"
+    measured.write_text(MEASURE_BOXES.format(page=html.escape(page.read_text()), width=width))
+    dom, _ = browse(measured, tmp_path / "profile")
+    assert json.loads(re.search("<title>(.*)</title>", dom)[1]) == [width, width, 15, 15]
     assert seen == []
 
 
@@ -237,6 +300,19 @@ onload = () => {{
   }};
   const names = [...page.querySelectorAll("td:nth-child(2)")].map(lines);
   document.title = JSON.stringify([innerWidth, page.documentElement.scrollWidth, ...names]);
+}};
+</script>"""
+
+
+MEASURE_BOXES = """<title></title><iframe srcdoc="{page}" style="border: 0" width="{width}" height="9000"></iframe>
+<script>
+onload = () => {{
+  const {{document: page, innerWidth}} = frames[0];
+  const place = one => JSON.stringify(one.getBoundingClientRect());
+  const is_exact = one => [one.parentNode, one.previousSibling].every(other => place(other) === place(one));
+  const overlays = [...page.querySelectorAll(".boxes")];
+  const exact = overlays.filter(is_exact);
+  document.title = JSON.stringify([innerWidth, page.documentElement.scrollWidth, overlays.length, exact.length]);
 }};
 </script>"""
 

@@ -22,6 +22,13 @@ def test_a_new_file_can_be_read_by_others(tmp_path):
     assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o644)
 
 
+def test_a_folder_of_that_name_is_left_alone(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(IsADirectoryError):
+        replace_file(tmp_path / "folder", b"new")
+    assert [found.name for found in tmp_path.iterdir()] == ["folder"]
+
+
 def test_a_full_disk_leaves_the_old_content_and_nothing_else(tmp_path, monkeypatch):
     def fails(_):
         raise OSError(errno.ENOSPC, "No space left on device")

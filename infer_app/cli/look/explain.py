@@ -9,21 +9,35 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from infer_app.atomic_file import replace_file
 from infer_app.cli.look.pending import what_to_do
 from infer_app.cli.look.results import shown
 from infer_app.database.project_database import open_project_database
-from infer_app.database.queries.image_history import ModelHistory
+from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.day import Day, parse_date
-from infer_app.domain import FileFacts, precision_name, with_precision
-from infer_app.errors import most_severe
+from infer_app.domain import DetectedObject, FileFacts, precision_name, with_precision
+from infer_app.errors import UsageError, most_severe
 from infer_app.locations import shown as shown_location
+from infer_app.pipeline.executors import read_limits
+from infer_app.plurals import counted
+from infer_app.reporting.drawn_boxes import svg_file
 from infer_app.reporting.image_report import Explanation, FileNow, Replay, explain, is_same_file, replay
-from infer_app.settings.load import load_settings
+from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
+from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
+
+DRAWN_SIZE = 1600  # pixels, the longer side
+DRAWN_BYTES = 8_000_000
 
 
 def show_image(
-    image_id: str, date_text: str | None, model: str | None, with_replay: bool, as_json: bool, config: Path | None
+    image_id: str,
+    date_text: str | None,
+    model: str | None,
+    with_replay: bool,
+    draw_to: Path | None,
+    as_json: bool,
+    config: Path | None,
 ) -> int:
     """Print everything about one image; return 0, or the exit code of a replay that failed."""
     loaded = load_settings(config)
@@ -31,13 +45,45 @@ def show_image(
     day = None if date_text is None else Day.of(parse_date(date_text, zone), zone)
     with open_project_database(loaded, read_only=True) as project:
         found = explain(loaded, project, image_id, day, model)
+    drawn = None if draw_to is None else _draw(loaded, found, draw_to)
     replays = [replay(loaded, found, one) if with_replay else None for one in found.histories]
     if as_json:
-        print(json.dumps(_to_json(found, replays), default=_plain))
+        print(json.dumps(_to_json(found, replays) | {"drawn": drawn}, default=_plain))
     else:
         for line in _lines(found, replays):
             print(printable(line).replace("\n", "\\n"))
+        if drawn:
+            print(printable(f"\nwrote {drawn['file']}: {counted(drawn['objects'], 'object')} of {drawn['model']}"))
     return most_severe([one.exit_code for one in replays if one])
+
+
+def _draw(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, Any]:
+    """Write the picture with the shown objects of the first model that looked for any, and return what was drawn."""
+    detected = [one for one in found.histories if one.prediction and one.prediction["objects"] is not None]
+    if not detected:
+        hint = "`infer model show NAME` prints what a model gives: boxes are those of a detection model"
+        raise UsageError(f"no model has looked for objects in image {found.image_id}", hint)
+    history, stored = detected[0], detected[0].prediction or {}
+    if found.location is None:
+        raise UsageError("the source lists the image no longer, so there is no picture to draw on", "leave --draw out")
+    limits = ThumbnailLimits(
+        read_limits(loaded),
+        loaded.images.max_pixels,
+        size=DRAWN_SIZE,
+        max_bytes=DRAWN_BYTES,
+        max_all_bytes=DRAWN_BYTES,
+    )
+    jpeg = make_thumbnails([found.location], limits).get(found.location)
+    if jpeg is None:
+        why = f"{found.file.reason}: {found.file.detail}" if found.file and found.file.reason else "it can't be decoded"
+        raise UsageError(f"image {found.image_id} can't be drawn: {why}", "leave --draw out to see what is known of it")
+    shown_objects = [one.found for one in stored["objects"] if one.is_shown]
+    try:
+        replace_file(file, svg_file(jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
+    except OSError as error:
+        raise UsageError(f"can't write {file}: {error.strerror}", "name another file with --draw") from None
+    model = {"model": history.model, "model_id": history.model_id}
+    return {"file": str(file), **model, "objects": len(shown_objects)}
 
 
 def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]:
@@ -71,7 +117,21 @@ def _prediction(row: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the row with its precision, and without its vector, which is bytes; vector_dim has its length."""
     if row is None:
         return None
-    return {key: value for key, value in row.items() if key != "vector"} | {"precision": precision_name(row["variant"])}
+    found = None if row["objects"] is None else [_object(row, one) for one in row["objects"]]
+    kept = {key: value for key, value in row.items() if key != "vector"}
+    return kept | {"precision": precision_name(row["variant"]), "objects": found}
+
+
+def _object(row: dict[str, Any], one: StoredObject) -> dict[str, Any]:
+    return {**one.found._asdict(), "shown": one.is_shown, "pixels": _pixels(row, one.found)}
+
+
+def _pixels(row: dict[str, Any], found: DetectedObject) -> dict[str, float] | None:
+    """Return the box in pixels of the upright picture, or None if its size is unknown."""
+    if row["width"] is None:
+        return None
+    lengths = {"x": row["width"], "y": row["height"], "width": row["width"], "height": row["height"]}
+    return {name: round(getattr(found, name) * length, 1) for name, length in lengths.items()}
 
 
 def _plain(value: object) -> str:
@@ -116,6 +176,10 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
         score = "" if row["score"] is None else f" {row['score']:.6g}"
         vector = "" if row["vector_dim"] is None else f" a vector of {row['vector_dim']:,} {row['vector_dtype']}"
         yield f"predicted{' ' + row['label'] if row['label'] is not None else ''}{score}{vector}"
+        if row["objects"] is not None:
+            yield from _object_lines(row)
+        if row["width"] is not None:
+            yield f"picture   {row['width']}x{row['height']} pixels"
         yield f"output    {json.dumps(row['output'], ensure_ascii=False)}"
         yield f"file then sha256 {row['sha256'] or 'not recorded'}{_same(is_same_file(file, history))}"
         yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC in variant {with_precision(row['variant'])}"
@@ -130,6 +194,15 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
         variant = with_precision(run["variant"])
         yield f"run       {run['id']} on {run['host']}: {variant} by {run['executor']} on {run['device']}"
         yield f"with      {versions}"
+
+
+def _object_lines(row: dict[str, Any]) -> Iterator[str]:
+    num_shown = sum(one.is_shown for one in row["objects"])
+    yield f"objects   {len(row['objects']):,}, {num_shown:,} shown by the model's thresholds"
+    for one in row["objects"]:
+        pixels = _pixels(row, one.found)
+        box = "" if pixels is None else "".join(f" {name} {value:.0f}" for name, value in pixels.items())
+        yield f"          {one.found.label} {one.found.score:.3f}:{box}{'' if one.is_shown else ', not shown'}"
 
 
 def _same(is_same: bool | None) -> str:
@@ -148,6 +221,9 @@ def _replay_as_text(again: Replay) -> str:
     parts += [f"· {'the same label' if again.same_label else 'ANOTHER LABEL'}"] if again.same_label is not None else []
     parts += [f"· difference {again.score_difference:+.2g}"] if again.score_difference is not None else []
     parts += [f"· cosine {again.cosine:.6f}"] if again.cosine is not None else []
+    parts += [f"· {counted(again.num_objects, 'object')}"] if again.num_objects is not None else []
+    if again.num_stored is not None:
+        parts += [f"· {again.num_matched:,} of the {again.num_stored:,} stored objects found again"]
     return " ".join(parts)
 
 

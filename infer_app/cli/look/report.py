@@ -14,14 +14,15 @@ from typing import Any
 from infer_app.atomic_file import replace_file
 from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.queries.day_state import DayStates
-from infer_app.database.queries.figures import Figures, days_run
+from infer_app.database.queries.figures import days_run
+from infer_app.database.queries.object_figures import open_figures
 from infer_app.day import Day, parse_date
 from infer_app.errors import SIGNALLED, InferError, UsageError
 from infer_app.model_names import SHOWN_ID
 from infer_app.pipeline.executors import read_limits
 from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
 from infer_app.reporting.report_data import DayReport, gather
-from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
+from infer_app.reporting.thumbnails import MAX_BYTES, SIZE_WITH_BOXES, ThumbnailLimits, make_thumbnails
 from infer_app.reporting.timeline import Timeline, read_timeline
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
@@ -169,13 +170,15 @@ def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:
 def _gather(
     project: ProjectDatabase, states: DayStates, day: Day, model: str, model_id: str, timeline: Timeline | None
 ) -> DayReport:
-    figures = Figures(project.database, project.source, model_id)
+    figures = open_figures(project.database, project.source, model, model_id)
     return gather(project.day_queries, states, figures, day, model, model_id, timeline)
 
 
 def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> WrittenReport:
     images = loaded.images
     limits = ThumbnailLimits(read_limits(loaded), images.max_pixels)
+    if report.objects:
+        limits = replace(limits, size=SIZE_WITH_BOXES, max_bytes=2 * MAX_BYTES)
     thumbnails = make_thumbnails(pictured(report), limits)
     data = file.with_suffix(".json")
     if data == file:

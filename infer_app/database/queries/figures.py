@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from sqlalchemy import FromClause, Select, Subquery, and_, func, or_, select
+from sqlalchemy import ColumnElement, FromClause, Select, Subquery, and_, func, or_, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
@@ -28,7 +28,7 @@ class ScoredImage:
     image_id: str
     location: str
     label: str | None
-    score: float
+    score: float | None  # None only for an image in which a detector found nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,22 +69,18 @@ class Figures:
         found: list[float] = []
         with self._database.read() as connection:
             for images in self._source.parts(connection, day):
-                score = predictions.c.score
-                both = select(func.min(score), func.max(score)).select_from(self._predicted(images))
+                scored = self._scored(images)
+                both = select(func.min(scored.c.score), func.max(scored.c.score))
                 found += [value for value in connection.execute(both).one() if value is not None]
         return (min(found), max(found)) if found else None
 
     def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
         """Count the scores in each [edges[i], edges[i + 1]); the first and last one include all scores beyond them."""
-        score = predictions.c.score
-        lower = [score.is_not(None), *(score >= edge for edge in edges[1:-1])]
-        upper = [*(score < edge for edge in edges[1:-1]), score.is_not(None)]
-        inside = [and_(*both) for both in zip(lower, upper, strict=True)]
         with self._database.read() as connection:
-            parts = self._source.parts(connection, day)
-            return added_up(count_each(connection, self._predicted(images), inside) for images in parts)
+            scored = map(self._scored, self._source.parts(connection, day))
+            return added_up(count_each(connection, rows, _between(rows.c.score, edges)) for rows in scored)
 
-    def extremes(self, day: Day, limit: int, highest: bool) -> list[ScoredImage]:
+    def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
         """Return the images with the lowest or the highest scores."""
         score, sign = predictions.c.score, -1 if highest else 1
         found: list[ScoredImage] = []
@@ -97,7 +93,7 @@ class Figures:
                 found += [
                     ScoredImage(row[0], as_location(row[1]), row[2], row[3]) for row in connection.execute(ordered)
                 ]
-                found = sorted(found, key=lambda image: (sign * image.score, image.image_id))[:limit]
+                found = sorted(found, key=lambda image: (sign * (image.score or 0.0), image.image_id))[:limit]
         return found
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
@@ -124,6 +120,10 @@ class Figures:
         with self._database.read() as connection:
             return connection.scalar(select(models.c.manifest).where(models.c.id == self._model_id).limit(1)) or {}
 
+    def output_kind(self) -> str:
+        """Return the kind of the model's output; empty if it never ran."""
+        return str(self.manifest().get("output", {}).get("kind", ""))
+
     def _rows(self, statement: Any) -> list[dict[str, Any]]:
         with self._database.read() as connection:
             return [dict(row._mapping) for row in connection.execute(statement)]
@@ -132,6 +132,10 @@ class Figures:
         label = predictions.c.label
         counted = select(label, func.count()).select_from(self._predicted(images))
         return counted.where(label.is_not(None)).group_by(label)
+
+    def _scored(self, images: Subquery) -> Subquery:
+        """Return the scores of the images as a relation with one column, `score`."""
+        return select(predictions.c.score).select_from(self._predicted(images)).subquery()
 
     def _reasons(self, images: Subquery) -> Select[Any]:
         reason = rejections.c.reason
@@ -155,6 +159,12 @@ class Figures:
     def _has_no_prediction(self, images: Subquery) -> Any:
         """Return the condition that an image has no prediction: with both rows it counts as predicted."""
         return ~has_prediction(images.c[3], self._model_id)
+
+
+def _between(score: ColumnElement[float], edges: Sequence[float]) -> list[ColumnElement[bool]]:
+    lower = [score.is_not(None), *(score >= edge for edge in edges[1:-1])]
+    upper = [*(score < edge for edge in edges[1:-1]), score.is_not(None)]
+    return [and_(*both) for both in zip(lower, upper, strict=True)]
 
 
 def days_run(database: Database, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:

@@ -1,4 +1,4 @@
-"""The history of one image: each model's prediction or rejection, and the run it came from."""
+"""The history of one image: each model's prediction or rejection, its objects, and the run it came from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ from typing import Any
 from sqlalchemy import Table, select
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.database.queries.thresholds import threshold_of
+from infer_app.database.results.schema import objects, predictions, rejections, runs
+from infer_app.domain import DetectedObject
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object of the image."""
+
+    found: DetectedObject
+    is_shown: bool  # by the model's thresholds
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +28,9 @@ class ModelHistory:
 
     model: str
     model_id: str
-    prediction: dict[str, Any] | None
+    prediction: (
+        dict[str, Any] | None
+    )  # with its `objects`, a tuple of StoredObject, the best first; None unless the model detects them
     rejection: dict[str, Any] | None
     run: dict[str, Any] | None  # that of the prediction, else that of the rejection
 
@@ -38,6 +50,9 @@ def read_history(database: Database, versions: Iterable[tuple[str, str]], image_
     found, names = [], set()
     for name, model_id in versions:
         prediction, rejection = predicted.get(model_id), rejected.get(model_id)
+        if prediction:
+            is_detected = prediction["num_objects"] is not None
+            prediction["objects"] = _objects(database, name, model_id, image_id) if is_detected else None
         if prediction or rejection or name not in names:
             run = _run(database, (prediction or rejection or {}).get("run_id"))
             found.append(ModelHistory(name, model_id, prediction, rejection, run))
@@ -49,6 +64,15 @@ def _by_model(database: Database, table: Table, image_id: str) -> dict[str, dict
     with database.read() as connection:
         rows = connection.execute(select(table).where(table.c.image_id == image_id)).all()
     return {row.model_id: dict(row._mapping) for row in rows}
+
+
+def _objects(database: Database, model: str, model_id: str, image_id: str) -> tuple[StoredObject, ...]:
+    columns = [objects.c[name] for name in DetectedObject._fields]
+    is_shown = objects.c.score >= threshold_of(model, objects.c.label)
+    of_image = (objects.c.image_id == image_id, objects.c.model_id == model_id)
+    with database.read() as connection:
+        rows = connection.execute(select(is_shown, *columns).where(*of_image).order_by(objects.c.object)).all()
+    return tuple(StoredObject(DetectedObject(*row[1:]), bool(row[0])) for row in rows)
 
 
 def _run(database: Database, run_id: str | None) -> dict[str, Any] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from typing import Any
 
@@ -13,7 +13,10 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_state import DayStates
 from infer_app.database.queries.figures import Figures
+from infer_app.database.queries.object_figures import open_figures
 from infer_app.database.results.schema import images, models, predictions, rejections, runs
+from infer_app.database.results.sink import Sink
+from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction, Size
 from infer_app.reporting.report_data import DayReport, gather
 from tests.conftest import DAY, MODEL
 
@@ -101,14 +104,40 @@ def add_run(database: Database) -> Callable[..., None]:
 
 
 @pytest.fixture
-def make_report(database: Database, tables: ProjectDatabase, figures: Figures) -> Callable[[], DayReport]:
-    manifest = {"output": {"kind": "classification"}}
+def detect(database: Database) -> Callable[..., None]:
+    """detect({location: objects}, days_ago=0) writes images with their objects through the sink."""
+    numbers = iter(range(2_000_000, 3_000_000))
+
+    def write_objects(found: Mapping[str, Sequence[DetectedObject]], days_ago: int = 0) -> None:
+        at, good = datetime(2026, 11, 20, 12) - timedelta(days=days_ago), []
+        for location, objects in found.items():
+            ref = ImageRef(str(next(numbers)), location)
+            label, score = (objects[0].label, objects[0].score) if objects else (None, None)
+            good.append(Prediction(ref, Output(label, score, objects=tuple(objects)), None, picture=Size(640, 480)))
+        rows = [{"id": int(one.ref.image_id), "location": one.ref.location, "added_at": at} for one in good]
+        with database.write() as connection:
+            connection.execute(insert(images), rows)
+        sink = Sink(database, MODEL.model_id, MODEL.variant, f"run-{days_ago}")
+        sink.commit_chunk(ChunkResult(0, tuple(good), ()))
+
+    return write_objects
+
+
+@pytest.fixture
+def output_kind() -> str:
+    return "classification"
+
+
+@pytest.fixture
+def make_report(database: Database, tables: ProjectDatabase, output_kind: str) -> Callable[[], DayReport]:
+    manifest = {"output": {"kind": output_kind}}
     row = {"id": MODEL.model_id, "name": MODEL.name, "manifest": manifest, "created_at": datetime(2026, 11, 1)}
     row |= {"in_use_since": datetime(2026, 11, 1)}
     with database.write() as connection:
         connection.execute(insert(models), row)
 
     def make() -> DayReport:
+        figures = open_figures(database, tables.source, MODEL.name, MODEL.model_id)
         states = DayStates(tables.day_queries, tables.run_store, "5%")
         return gather(tables.day_queries, states, figures, DAY, MODEL.name, MODEL.model_id)
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from infer_app.database.queries.image_history import ModelHistory
-from infer_app.domain import FileFacts, ImageRef, Output, Prediction
+from infer_app.database.queries.image_history import ModelHistory, StoredObject
+from infer_app.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction
 from infer_app.reporting import image_report
 from infer_app.reporting.image_report import FileNow, Replay, is_same_file
 
@@ -51,6 +51,21 @@ def test_vectors_by_their_cosine():
     half = np.array([4, 3], "<f2").tobytes()
     assert compared(output, vector=half, vector_dtype="float16").cosine == pytest.approx(0.96)
     assert compared(output, vector=vector.tobytes() * 2, vector_dtype="float32").cosine is None
+
+
+def test_objects_by_label_and_box():
+    cat, dog = DetectedObject("cat", 0, 0.9, 0.1, 0.1, 0.4, 0.4), DetectedObject("dog", 1, 0.8, 0.5, 0.5, 0.5, 0.5)
+    stored = [StoredObject(one, is_shown=True) for one in (cat, dog, dog._replace(x=0.0))]
+    output = Output("cat", 0.7, objects=(cat._replace(score=0.7, x=0.101), dog._replace(label="cow")))
+    found = compared(output, label="cat", score=0.9, objects=stored)
+    assert (found.num_objects, found.num_stored, found.num_matched) == (2, 3, 1)
+    assert found.score_difference == pytest.approx(-0.2)
+
+
+def test_nothing_found_twice_is_the_same():
+    found = compared(Output(objects=()), objects=[])
+    assert (found.num_objects, found.num_stored, found.num_matched, found.score_difference) == (0, 0, 0, None)
+    assert compared(Output(objects=()), objects=None).num_stored is None  # stored by a classifier
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 import io
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -53,6 +54,14 @@ def test_a_thumbnail_is_a_small_jpeg(tmp_path, limits, here, kind, mode):
     location = save(tmp_path / "a", encoded(Image.new("RGB", (600, 300), (9, 200, 9)).convert(mode), kind))
     with Image.open(io.BytesIO(here([location], limits)[location])) as small:
         assert (small.format, small.mode, small.size) == ("JPEG", "RGB", (SIZE, SIZE // 2))
+
+
+def test_a_larger_one_for_boxes_is_never_larger_than_the_picture(tmp_path, limits, here):
+    limits = replace(limits, size=320, max_bytes=10**6)
+    wide = save(tmp_path / "wide.png", encoded(Image.new("RGB", (800, 400)), "PNG"))
+    small = save(tmp_path / "small.png", encoded(Image.new("RGB", (90, 60)), "PNG"))
+    made = [Image.open(io.BytesIO(jpeg)).size for jpeg in here([wide, small], limits).values()]
+    assert made == [(320, 160), (90, 60)]
 
 
 def deep_grey(value):

@@ -1,0 +1,109 @@
+"""The figures of a day's objects, and the objects of one image, over the thresholds of their model."""
+
+import pytest
+
+from infer_app.database.listing.source import Source
+from infer_app.database.queries.image_history import StoredObject, read_history
+from infer_app.database.queries.object_figures import MAX_OBJECTS, ObjectCounts, ObjectFigures, open_figures
+from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.database.results.runs import RunStore
+from infer_app.domain import DetectedObject
+from infer_app.settings.sections import SourceSettings
+from tests.conftest import DAY, MODEL
+from tests.databases.test_conformance import commit, predicted
+
+HOSTILE = 'it\'s <b>"%s" :x \\ 😀\n'
+
+
+def found(label, *scores):
+    return tuple(DetectedObject(label, 0, score, 0.1, 0.2, 0.3, 0.4) for score in scores)
+
+
+@pytest.fixture
+def figures(database, register):
+    """Five images: one with objects of two labels, one of a hostile label, two with little or nothing, one not done."""
+    register(*(f"/{number}.jpg" for number in range(1, 6)))
+    commit(
+        database,
+        [
+            *predicted("1", objects=(*found("cat", 0.9, 0.8), *found("Cat", 0.7), *found("cat", 0.2))),
+            *predicted("2", objects=found(HOSTILE, 0.6, 0.5)),
+            *predicted("3", label="cat", objects=found("cat", 0.3)),
+        ],
+    )
+    nothing = predicted("4", label=None, objects=())[0]
+    commit(database, [nothing])
+    other = predicted("1", objects=found("owl", 0.99))
+    commit(database, other, model_id="another")
+    with database.write() as connection:
+        connection.exec_driver_sql("UPDATE infer_predictions SET score = NULL WHERE image_id = '4'").close()
+    return ObjectFigures(database, Source(database, SourceSettings()), MODEL.name, MODEL.model_id)
+
+
+def test_without_thresholds_every_stored_object_counts(figures):
+    assert figures.count_objects(DAY) == ObjectCounts(num_objects=7, num_stored=7, num_images=4, num_empty=1)
+    assert figures.count_labels(DAY) == {"cat": 4, HOSTILE: 2, "Cat": 1}
+    assert figures.score_range(DAY) == (0.2, 0.9)
+    assert figures.count_scores(DAY, [0.0, 0.5, 0.8, 1.0]) == [2, 3, 2]
+    assert [one.image_id for one in figures.empty(DAY, 9)] == ["4"]
+
+
+def test_with_thresholds_those_that_they_show(database, figures):
+    change_thresholds(database, MODEL.name, {ALL_LABELS: 0.65, "cat": 0.85, HOSTILE: 0.5})
+    change_thresholds(database, "another", {ALL_LABELS: 0.0})
+    assert figures.count_objects(DAY) == ObjectCounts(num_objects=4, num_stored=7, num_images=4, num_empty=2)
+    assert figures.count_labels(DAY) == {HOSTILE: 2, "Cat": 1, "cat": 1}
+    assert figures.score_range(DAY) == (0.5, 0.9)
+    assert figures.count_scores(DAY, [0.0, 0.65, 1.0]) == [2, 2]
+    assert figures.read_thresholds() == {ALL_LABELS: 0.65, "cat": 0.85, HOSTILE: 0.5}
+
+
+def test_the_busiest_the_empty_and_the_extreme_images(database, figures):
+    assert [(one.image_id, one.num_objects) for one in figures.busiest(DAY, 2)] == [("1", 4), ("2", 2)]
+    change_thresholds(database, MODEL.name, {ALL_LABELS: 0.65, HOSTILE: 0.5})
+    (busiest, second) = figures.busiest(DAY, 9)
+    assert (busiest.location, busiest.label, busiest.score, busiest.num_objects) == ("/1.jpg", "cat", 0.9, 3)
+    assert [one.score for one in busiest.objects] == [0.9, 0.8, 0.7]
+    assert second.objects == found(HOSTILE, 0.6, 0.5)
+    near, nothing = figures.empty(DAY, 9)
+    assert (near.image_id, near.label, near.num_objects, near.objects) == ("3", "cat", 0, ())
+    assert (nothing.image_id, nothing.label, nothing.score) == ("4", None, None)
+    assert [(one.image_id, one.score) for one in figures.extremes(DAY, 1, highest=False)] == [("2", 0.6)]
+    assert [(one.image_id, one.score) for one in figures.extremes(DAY, 1, highest=True)] == [("1", 0.9)]
+
+
+def test_of_very_many_objects_the_best_are_read(database, figures):
+    many = found("cat", *(0.99 - number / 1000 for number in range(MAX_OBJECTS + 30)))
+    commit(database, predicted("5", objects=many))
+    (image,) = figures.busiest(DAY, 1)
+    assert (image.num_objects, image.objects) == (MAX_OBJECTS + 30, many[:MAX_OBJECTS])
+
+
+def test_a_day_without_images_has_no_objects(figures):
+    day = DAY.before(3)
+    assert figures.count_objects(day) == ObjectCounts(0, 0, 0, 0)
+    assert (figures.count_labels(day), figures.score_range(day)) == ({}, None)
+    assert [*figures.busiest(day, 3), *figures.empty(day, 3), *figures.extremes(day, 3, highest=True)] == []
+
+
+def test_the_figures_are_those_of_the_kind_of_output(database):
+    source, run_store = Source(database, SourceSettings()), RunStore(database)
+    for kind, model_id, wanted in (("detection", "1" * 16, True), ("classification", "2" * 16, False)):
+        run_store.open_run(DAY, type(MODEL)("m", model_id, "cpu", {"output": {"kind": kind}}), "cpu", "cpu")
+        assert isinstance(open_figures(database, source, "m", model_id), ObjectFigures) is wanted
+    assert not isinstance(open_figures(database, source, "m", "never ran"), ObjectFigures)
+
+
+def test_the_history_of_an_image_has_its_objects(database, figures):
+    change_thresholds(database, MODEL.name, {ALL_LABELS: 0.85, "Cat": 0.5})
+    commit(database, predicted("1"), model_id="classifier")
+    versions = [(MODEL.name, MODEL.model_id), ("another", "another"), ("classifier", "classifier")]
+    ours, other, classifier = (one.prediction["objects"] for one in read_history(database, versions, "1"))
+    assert [(one.found.label, one.found.score, one.is_shown) for one in ours] == [
+        ("cat", 0.9, True),
+        ("cat", 0.8, False),
+        ("Cat", 0.7, True),
+        ("cat", 0.2, False),
+    ]
+    assert other == (StoredObject(found("owl", 0.99)[0], True),)
+    assert classifier is None

@@ -1,0 +1,35 @@
+"""Objects of a detection model in a project's database, as a run would have written them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+
+from PIL import Image, ImageOps
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.runs import RunModel, RunStore
+from infer_app.database.results.sink import Sink
+from infer_app.day import Day
+from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction, Size
+from tests.support.projects import DATE, Project
+
+ANIMALS = RunModel("animals", "a1" * 8, "cpu-torchscript", {"output": {"kind": "detection"}})
+
+
+def write_detections(project: Project, found: Mapping[str, Sequence[DetectedObject]]) -> None:
+    """Write the objects of the day's images, by the end of their locations, in a run that is done."""
+    good = []
+    for name, objects in found.items():
+        ((image_id, location),) = project.rows(
+            f"SELECT CAST(id AS TEXT), location FROM infer_images WHERE location LIKE '%{name}'"
+        )
+        with Image.open(location) as image:
+            size = Size(*ImageOps.exif_transpose(image).size)
+        label, score = (objects[0].label, objects[0].score) if objects else (None, None)
+        output = Output(label, score, objects=tuple(objects))
+        good.append(Prediction(ImageRef(image_id, location), output, None, picture=size))
+    with Database(f"sqlite:///{project.folder / 'infer.db'}") as database:
+        run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS, "cpu", "cpu")
+        Sink(database, ANIMALS.model_id, ANIMALS.variant, run_id).commit_chunk(ChunkResult(0, tuple(good), ()))
+    project.write("UPDATE infer_runs SET state = 'done', exit_code = 0 WHERE id = ?", run_id)

@@ -1,0 +1,191 @@
+"""Boxes over a picture, as they are drawn by themselves and on the page of a detection model."""
+
+import io
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from itertools import combinations
+
+import pytest
+from PIL import Image
+
+from infer_app.database.queries.object_figures import MAX_OBJECTS, ObjectCounts
+from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.domain import DetectedObject
+from infer_app.reporting.drawn_boxes import COLORS, MAX_LABEL_LENGTH, MAX_NAMED, Rectangle, overlay, svg_file
+from infer_app.reporting.page import pictured, render_day
+from infer_app.reporting.report_data import NUM_SHOWN_WITH_BOXES
+from tests.conftest import MODEL
+from tests.unit.reporting.test_page import HOSTILE, TAGS, Outline
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def picture(width=320, height=160):
+    buffer = io.BytesIO()
+    Image.new("RGB", (width, height), (60, 90, 120)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+def found(label="cat", score=0.9, x=0.25, y=0.5, width=0.5, height=0.25):
+    return DetectedObject(label, 0, score, x, y, width, height)
+
+
+def parts(svg):
+    """The coloured boxes, the plates of the labels and the labels of an SVG."""
+    text = svg.decode() if isinstance(svg, bytes) else str(svg).replace("<svg ", f'<svg xmlns="{SVG[1:-1]}" ', 1)
+    root = ElementTree.fromstring(text)
+    _, boxes, labels = root.findall(f"{SVG}g")
+    places = [[float(one.get(name)) for name in ("x", "y", "width", "height")] for one in labels.findall(f"{SVG}rect")]
+    return boxes.findall(f"{SVG}rect"), [Rectangle(*place) for place in places], labels.findall(f"{SVG}text")
+
+
+def test_a_box_is_a_share_of_the_picture():
+    svg = overlay(picture(320, 160), [found()], {})
+    assert 'viewBox="0 0 320 160"' in svg
+    (box,), (plate,), (label,) = parts(svg)
+    assert [float(box.get(name)) for name in ("x", "y", "width", "height")] == [80, 80, 160, 40]
+    assert plate.y + plate.height == pytest.approx(80, abs=0.2)  # on top of its box
+    assert label.text == box[0].text == "cat 0.90"
+
+
+@pytest.mark.parametrize("place", [(0.95, 0.0, 0.05, 1.0), (0.0, 0.0, 1.0, 1.0), (0.5, 0.98, 0.0, 0.0)])
+def test_a_label_stays_within_the_picture(place):
+    _, (plate,), _ = parts(overlay(picture(), [found("a label of some length", 0.9, *place)], {}))
+    assert plate.x >= 0
+    assert plate.y >= 0
+    assert plate.x + plate.width <= 320.1
+    assert plate.y + plate.height <= 160.1
+
+
+def test_no_label_covers_another_and_the_best_come_first():
+    herd = [found("cow", 0.9 - n / 1000, 0.4 + n / 1000, 0.4, 0.1, 0.1) for n in range(200)]
+    boxes, plates, labels = parts(overlay(picture(), herd, {}))
+    assert len(boxes) == 200
+    assert [label.text for label in labels] == ["cow 0.90"]
+    _, plates, labels = parts(overlay(picture(), herd[:MAX_NAMED], {}))
+    assert 1 < len(labels) <= MAX_NAMED
+    _, plates, labels = parts(svg_file(picture(1600, 1200), herd, ""))
+    assert len(labels) > 1
+    assert not [pair for pair in combinations(plates, 2) if pair[0].overlaps(pair[1])]
+
+
+def test_labels_of_one_picture_differ_in_colour_while_there_are_colours():
+    labels = [f"label {number}" for number in range(len(COLORS) + 1)]
+    boxes, *_ = parts(overlay(picture(), [found(label) for label in labels], {"label 0": 3, "label 1": 3}))
+    colors = {box[0].text.rpartition(" ")[0]: box.get("stroke") for box in boxes}
+    assert colors["label 0"] == COLORS[3]
+    assert len({colors[label] for label in labels[:-1]}) == len(COLORS)
+    assert colors[labels[-1]] in COLORS
+
+
+def test_wide_letters_have_more_room_and_a_long_label_is_cut():
+    _, (wide, _), (_, label) = parts(overlay(picture(), [found("猫" * 4, y=0.3), found("x" * 99, y=0.8)], {}))
+    assert len(label.text) == MAX_LABEL_LENGTH + len(" 0.90")
+    _, (short,), _ = parts(overlay(picture(), [found("cats")], {}))
+    assert wide.width > short.width
+
+
+@pytest.mark.parametrize("label", [*HOSTILE, "\ud800", "\ufffe", "]]>", "<!--"], ids=range(len(HOSTILE) + 4))
+def test_a_hostile_label_is_text_in_a_file_of_its_own(label):
+    svg = svg_file(picture(), [found(label)], label).decode()
+    root = ElementTree.fromstring(svg)
+    assert {element.tag for element in root.iter()} == {
+        SVG + tag for tag in ("svg", "title", "image", "g", "rect", "text")
+    }
+    assert not [name for element in root.iter() for name in element.attrib if name.startswith("on")]
+    assert re.findall(r'href="([^,"]*)', svg) == ["data:image/jpeg;base64"]
+    assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", svg)
+
+
+# The page
+
+
+@pytest.fixture
+def output_kind():
+    return "detection"
+
+
+def page_of(report):
+    return render_day(report, dict.fromkeys(pictured(report), picture()))
+
+
+def test_a_report_of_objects(database, make_report, detect):
+    detect({"/p/a.jpg": [found("cat", 0.9), found("dog", 0.6), found("cat", 0.1)], "/p/b.jpg": [found("dog", 0.2)]})
+    detect({"/p/c.jpg": []})
+    detect({"/p/old.jpg": [found("cat", 0.9), found("dog", 0.8)]}, days_ago=3)
+    detect({"/p/older.jpg": [found("dog", 0.8)]}, days_ago=20)
+    change_thresholds(database, MODEL.name, {ALL_LABELS: 0.5, "cat": 0.05})
+    report = make_report()
+    assert report.output == "detection"
+    assert report.objects.counts == ObjectCounts(num_objects=3, num_stored=4, num_images=3, num_empty=2)
+    assert report.objects.counts_7 == ObjectCounts(num_objects=2, num_stored=2, num_images=1, num_empty=0)
+    assert [(one.label, one.count, one.share_7, one.share_28) for one in report.labels.most] == [
+        ("cat", 2, 1 / 2, 1 / 3),
+        ("dog", 1, 1 / 2, 2 / 3),
+    ]
+    assert report.labels.drift_7.num_before == 2
+    assert sum(report.scores.counts) == 3
+    assert [one.location for one in report.least] == [one.location for one in report.most] == ["/p/a.jpg"]
+    text = Outline(page_of(report)).text
+    for told in (
+        "objects in 1 image",
+        "images without an object: 67 %; 0 % in the 7 days before",
+        "Shown by the model's thresholds: at least 0.5; cat 0.05. 1 more are stored.",
+        "0.20 dog, not shown",
+        "nothing found",
+    ):
+        assert told in text
+
+
+def test_the_data_have_the_same_figures_and_no_secret(make_report, detect):
+    detect({"https://me:secret@h/a.jpg?sig=1": [found("cat", 0.9)], "https://me:secret@h/b.jpg?sig=1": []})
+    data = json.loads(json.dumps(make_report().to_json(), default=str))
+    assert data["objects"]["counts"] == {"num_objects": 1, "num_stored": 1, "num_images": 2, "num_empty": 1}
+    (busiest,), (empty,) = data["objects"]["busiest"], data["objects"]["empty"]
+    assert busiest["objects"] == [found("cat", 0.9)._asdict()]
+    assert (empty["score"], empty["objects"]) == (None, [])
+    assert (busiest["location"], empty["location"]) == ("https://***@h/a.jpg?***", "https://***@h/b.jpg?***")
+    assert "secret" not in json.dumps(data)
+
+
+def test_boxes_lie_over_each_picture_of_an_image_with_objects(make_report, detect):
+    many = [found("cat", 0.9 - n / 100) for n in range(MAX_OBJECTS + 3)]
+    detect({"/p/a.jpg": many, "/p/b.jpg": [found("dog", 0.4)], "/p/c.jpg": []})
+    page = page_of(make_report())
+    assert page.count('class="boxes"') == 6  # both of them: the busiest, the lowest and the highest score
+    assert page.count('class="frame"') == 7
+    assert f"{MAX_OBJECTS + 3} objects, {MAX_OBJECTS} drawn" in page
+    assert "all objects that are stored are shown" in page
+
+
+def test_hostile_labels_are_text(database, make_report, detect, add_run):
+    detect({f"{name}": [found(name, 0.9), found("cat", 0.5)] for name in HOSTILE})
+    detect({"/p/none.jpg": [found(HOSTILE[0], 0.2)]})
+    change_thresholds(database, MODEL.name, {ALL_LABELS: 0.3} | {name[:500]: 0.3 for name in HOSTILE})
+    add_run()
+    page = page_of(make_report())
+    outline = Outline(page)
+    assert {tag for tag, _ in outline.tags} <= {*TAGS, "g"}
+    assert not [name for _, tag in outline.tags for name in tag if name.startswith("on") or name == "style"]
+    assert all(value.startswith("data:image/jpeg;base64,") for value in outline.values("src"))
+    assert "<script>alert(1)</script>"[:20] in outline.text
+    assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", page)
+
+
+def test_a_page_of_many_objects_has_a_size(make_report, detect):
+    label = "&" * 500
+    crowd = [found(f"{n}{label}", 0.99 - n / 500) for n in range(300)]
+    detect({f"/p/{n}" + "<" * 300: crowd for n in range(40)})
+    detect({f"/p/{n}{n}": [] for n in range(100, 140)})
+    report = make_report()
+    shown = (report.objects.busiest, report.objects.empty, report.least, report.most)
+    assert [len(images) for images in shown] == [NUM_SHOWN_WITH_BOXES] * 4
+    assert len(page_of(report)) < 500_000  # and at most 1 MB of pictures
+
+
+def test_a_detection_model_without_predictions_has_a_page(make_report, write):
+    write(rejected=[("/p/a.jpg", "truncated")])
+    text = Outline(page_of(make_report())).text
+    assert "0objects in 0 images" in text
+    assert "Scores" not in text
