@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -132,6 +133,7 @@ def _render(template: str, **context: Any) -> str:
         "short_date": short_date,
         "run_charts": _run_charts,
         "counted": counted,
+        "quoted": shlex.quote,
         "describe_objects": _describe_objects,
         "describe_thresholds": _describe_thresholds,
     }

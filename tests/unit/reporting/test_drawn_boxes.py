@@ -156,7 +156,7 @@ def test_boxes_lie_over_each_picture_of_an_image_with_objects(make_report, detec
     assert page.count('class="boxes"') == 6  # both of them: the busiest, the lowest and the highest score
     assert page.count('class="frame"') == 7
     assert f"{MAX_OBJECTS + 3} objects, {MAX_OBJECTS} drawn" in page
-    assert "all objects that are stored are shown" in page
+    assert "infer threshold set stub --default 0.3" in page
 
 
 def test_hostile_labels_are_text(database, make_report, detect, add_run):
