@@ -30,17 +30,27 @@ def intersection_over_union(one: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def match_objects(a: Sequence[DetectedObject], b: Sequence[DetectedObject], min_iou: float) -> list[Match]:
-    """Match objects of one label whose boxes overlap by at least `min_iou`; an object is matched at most once.
+    """Match objects of one label, as `match_boxes` does."""
+    return match_boxes(corners(a), corners(b), [one.label for one in a], [one.label for one in b], min_iou)
+
+
+def match_rows(a: np.ndarray, b: np.ndarray, min_iou: float) -> list[Match]:
+    """Match objects of one class as a detector's head gives them, (n, 6) x1 y1 x2 y2 score class."""
+    return match_boxes(a[:, :4], b[:, :4], a[:, 5].tolist(), b[:, 5].tolist(), min_iou)
+
+
+def match_boxes(
+    a: np.ndarray, b: np.ndarray, labels_a: Sequence[object], labels_b: Sequence[object], min_iou: float
+) -> list[Match]:
+    """Match boxes, (n, 4) and (m, 4), of one label that overlap by at least `min_iou`; each is matched at most once.
 
     The pairs that overlap most are matched first; of equal ones, those of the best objects.
     """
-    if not a or not b:
-        return []
-    overlaps = intersection_over_union(corners(a), corners(b))
+    overlaps = intersection_over_union(a, b)
     pairs = [(-overlaps[i, j], i, j) for i, j in zip(*np.nonzero(overlaps >= min_iou), strict=True)]
     matches, used_a, used_b = list[Match](), set[int](), set[int]()
     for overlap, i, j in sorted(pairs):
-        if a[i].label == b[j].label and i not in used_a and j not in used_b:
+        if labels_a[i] == labels_b[j] and i not in used_a and j not in used_b:
             used_a.add(i)
             used_b.add(j)
             matches.append(Match(int(i), int(j), float(-overlap)))

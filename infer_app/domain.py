@@ -364,12 +364,13 @@ class PrecisionTrial:
     precision: str  # half or int8
     variant: str
     num_images: int
-    label_agreement: float | None  # share of the labels that stay, 0-1; None for outputs without classes
+    label_agreement: float | None  # share of the labels that stay, 0-1; None unless it is a classification
     cosine: float  # of the worst image
     p99_score_difference: float | None
     worst_score_difference: float | None
-    min_agreement: float  # of the labels, or of the cosine
+    min_agreement: float  # of the labels or objects, or of the cosine
     meets_min_agreement: bool
+    object_agreement: float | None = None  # share of the objects that stay; None unless there are any
 
 
 @dataclass(frozen=True, slots=True)

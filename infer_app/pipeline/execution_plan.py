@@ -174,10 +174,12 @@ def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[
         if PRECISIONS[variant] != "fp32" or PRECISIONS.get(other, "fp32") == "fp32" or not details.get("meets_bar"):
             continue
         if other in tuning.speeds and variant in tuning.speeds:
-            kept = details.get("calibration", {}).get("label_agreement")
+            is_detector = artifact.manifest.output.detection is not None
+            things, key = ("objects", "object_agreement") if is_detector else ("labels", "label_agreement")
+            kept = details.get("calibration", {}).get(key)
             command = f"`infer model judge {shlex.quote(artifact.manifest.name)} --date DATE`"
             judge = f"{command} compares it on the images of a day"
-            what = f"kept {kept:.1%} of the labels where it was compared" if kept else judge
+            what = f"kept {kept:.1%} of the {things} where it was compared" if kept else judge
             precision = precision_name(other)
             yield Alternative(
                 f"--precision {precision} ({what})",

@@ -132,6 +132,7 @@ def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
         parity.worst_score_difference,
         min_agreement,
         trial.score >= min_agreement,
+        parity.object_agreement,
     )
     measured = f"{describe_kept(manifest, parity)}, measured on {parity.num_images:,} of your images"
     to_add = "" if known else f"; `infer model judge {shlex.quote(manifest.name)}` adds it to the model"

@@ -96,7 +96,7 @@ def test_a_variant_that_keeps_too_few_labels_ends_the_run_with_what_to_do(projec
     text = manifest.read_text()
     manifest.write_text(text.replace('"meets_bar": true', '"meets_bar": false'))
     error = run(project, "--precision", "half", exit_code=12)
-    assert "it changes too many labels" in error["error"]
+    assert "it changes too much" in error["error"]
     assert "`infer model show colors`" in error["hint"]
 
 

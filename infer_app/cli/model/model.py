@@ -38,6 +38,12 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
     outputs = counted(manifest.num_outputs, "output")
     print(f"recipe: {recipe_as_text(manifest)}; {manifest.output.kind}, {outputs} per image")
+    if detection := manifest.output.detection:
+        nms = f"IoU {detection.nms}" if detection.suppresses else "none"
+        print(
+            f"head {detection.head}: objects from a score of {detection.min_score}, non-maximum suppression: {nms}, at "
+            f"most {counted(detection.max_objects, 'object')} per image"
+        )
     show_variants(manifest)
     show_requirements(manifest)
     show_decoding(manifest)

@@ -11,7 +11,17 @@ from infer_app.models.build.decoding_agreement import describe_agreement
 from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.selection.tuning import Tuning
 from infer_app.models.verification.golden import Parity
+from infer_app.models.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT
 from infer_app.plurals import counted
+
+_LABEL_FIGURES = (
+    "The best label's score differs by no more than the first figure on 99 % of the images, and by the second at worst."
+)
+_OBJECT_FIGURES = (
+    f"Objects with a score of {COMPARED_SCORE} or more are kept if one of the same class overlaps them by (IoU) "
+    f"{SAME_OBJECT}, in full precision by {EXACT_OBJECT}; new ones count as lost. Scores of 99 % of the kept objects "
+    "differ by no more than the first figure, and of all by no more than the second."
+)
 
 
 def show_variants(manifest: Manifest) -> None:
@@ -20,19 +30,24 @@ def show_variants(manifest: Manifest) -> None:
         (
             variant,
             precision_name(variant),
-            *_parity_cells("golden" if images == "parity" else "judged", details[images]),
+            *_parity_cells("golden" if images == "parity" else "judged", details[images], manifest.output.kind),
         )
         for variant, details in manifest.variants.items()
         for images in ("parity", "calibration")
         if images in details
     ]
-    differences = ("labels kept", "worst cosine", "worst difference", "score differs")
+    is_detector = manifest.output.kind == "detection"
+    differences = (
+        "objects kept" if is_detector else "labels kept",
+        "worst cosine",
+        "worst difference",
+        "score differs",
+    )
     show_table(("variant", "precision", "against the source on", *differences), rows)
     if any("calibration" in details for details in manifest.variants.values()):
         print(
             "Judged images are your own; no variant was fitted to them. Golden images are few and may be synthetic. "
-            "The best label's score differs by no more than the first figure on 99 % of the images, and by the second "
-            "at worst."
+            + (_OBJECT_FIGURES if is_detector else _LABEL_FIGURES)
         )
     for variant, details in manifest.variants.items():
         if not details.get("meets_bar", True):
@@ -70,12 +85,20 @@ def show_tuning(tuning: Tuning) -> None:
     show_table(("variant", "CPU ms per image", "batch", "workers x threads: images/s on the golden images"), rows)
 
 
-def _parity_cells(images: str, parity: dict[str, Any]) -> tuple[str, ...]:
+def _parity_cells(images: str, parity: dict[str, Any], output_kind: str) -> tuple[str, ...]:
     p99, worst = parity.get("p99_score_difference"), parity.get("worst_score_difference")
     return (
         counted(parity["num_images"], f"{images} image"),
-        f"{parity['label_agreement']:.1%}",
+        _kept(parity, output_kind),
         f"{parity['cosine']:.6f}",
         f"{parity['worst_difference']:.2g}",
         "-" if p99 is None or worst is None else f"{p99:.3f}, {worst:.3f}",
     )
+
+
+def _kept(parity: dict[str, Any], output_kind: str) -> str:
+    if output_kind != "detection":
+        return f"{parity['label_agreement']:.1%}"
+    if "object_agreement" not in parity:
+        return "no objects"
+    return f"{parity['object_agreement']:.1%} of {parity.get('num_objects', 0):,}"

@@ -312,7 +312,8 @@ class JudgeOptions:
     date: Date = "yesterday"
     count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of images, chosen at random.")] = 256
     min_agreement: Annotated[
-        str, typer.Option(metavar="SHARE", help="Share of the labels that half precision and int8 must keep.")
+        str,
+        typer.Option(metavar="SHARE", help="Share of the labels or objects that half precision and int8 must keep."),
     ] = "97%"
     as_json: Json = False
     config: Config = None
@@ -584,7 +585,8 @@ class BuildOptions:
         ),
     ] = None
     min_agreement: Annotated[
-        str, typer.Option(metavar="SHARE", help="Share of the labels that half precision and int8 must keep.")
+        str,
+        typer.Option(metavar="SHARE", help="Share of the labels or objects that half precision and int8 must keep."),
     ] = "97%"
     variant: Annotated[
         list[str] | None,

@@ -123,9 +123,10 @@ def measure_built(
     It takes them in several batches and a smaller last one. Call it in a process that has not loaded a model yet.
     """
     artifact, on = open_artifact(folder), torch.device(device)
-    output = artifact.manifest.output
     model = run_fixed(load_module(variant, module, on), artifact.manifest.recipe.size, PARITY_BATCH, on)
-    golden = measure_parity(golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH), output)
+    golden = measure_parity(
+        golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH), artifact
+    )
     if calibration is None:
         return golden, None
     return golden, judge_on(artifact, model, load_calibration(artifact, calibration))

@@ -61,6 +61,7 @@ from infer_app.models.verification.golden import (
     predict_all,
     save_array,
 )
+from infer_app.models.verification.object_parity import EXACT_OBJECT
 
 
 @dataclass(frozen=True)
@@ -250,10 +251,10 @@ def _fill(
     predict, variant_files = _first_variant(artifact)
     check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
     actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
-    parity = measure_parity(golden_outputs(artifact), actual, manifest.output)
+    parity = measure_parity(golden_outputs(artifact), actual, artifact, EXACT_OBJECT)
     details: dict[str, Any] = {"parity": parity.to_json()}
     if manifest.recipe.decode != "exact":
-        agreement = decoding_agreement(predict, manifest.recipe, photos)
+        agreement = decoding_agreement(predict, manifest.recipe, photos, artifact=artifact)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None
     record_variant(artifact, first_variant(manifest), details, variant_files)
 

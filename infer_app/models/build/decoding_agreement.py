@@ -17,19 +17,24 @@ from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.images.transform.to_pixels import transform
-from infer_app.models.artifact.artifact import open_artifact
+from infer_app.models.artifact.artifact import Artifact, open_artifact
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels
 from infer_app.models.verification.golden import CHECK_BATCH, Parity, measure_parity, predict_all
 from infer_app.plurals import counted
 
 
 def decoding_agreement(
-    predict: Callable[[Tensor], Tensor], recipe: Recipe, images: Iterable[bytes], batch_size: int = CHECK_BATCH
+    predict: Callable[[Tensor], Tensor],
+    recipe: Recipe,
+    images: Iterable[bytes],
+    batch_size: int = CHECK_BATCH,
+    artifact: Artifact | None = None,
 ) -> Parity | None:
     """Compare the outputs with those of exact decoding; return None if all images are decoded exactly.
 
     Images that are decoded exactly (too small to be shrunk, or of a kind that the GPU does not decode) and files that
-    are not images are not counted. `predict` takes at most `batch_size` rows. Raises ModelError if there is no decoder.
+    are not images are not counted. `predict` takes at most `batch_size` rows. Objects
+    are compared only of an `artifact` that is a detector. Raises ModelError if there is no decoder.
     """
     decode = _gpu_pixels(recipe) if recipe.decode == "gpu" else partial(_scaled_pixels, recipe=recipe)
     exact, other = [], []
@@ -43,7 +48,9 @@ def decoding_agreement(
     if not other:
         return None
     return measure_parity(
-        predict_all(predict, torch.stack(exact), batch_size), predict_all(predict, torch.stack(other), batch_size)
+        predict_all(predict, torch.stack(exact), batch_size),
+        predict_all(predict, torch.stack(other), batch_size),
+        artifact,
     )
 
 
@@ -102,6 +109,11 @@ def describe_agreement(parity: Parity | None, output_kind: str, decode: str = "s
     images = f"{counted(parity.num_images, 'image')} {kind}"
     if output_kind == "classification":
         return f"decode {decode}: {parity.label_agreement:.1%} of labels as with exact decoding, of {images}"
+    if output_kind == "detection":
+        if parity.object_agreement is None:
+            return f"decode {decode}: no object was found on {images}: give others with --calibrate"
+        num_objects = counted(parity.num_objects or 0, "object")
+        return f"decode {decode}: {parity.object_agreement:.1%} of {num_objects} as with exact decoding, on {images}"
     if output_kind == "regression":
         return f"decode {decode}: {parity.worst_difference:.3g} from exact decoding at worst, of {images}"
     return f"decode {decode}: cosine with exact decoding {parity.cosine:.4f} at worst, of {images}"

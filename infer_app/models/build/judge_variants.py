@@ -1,4 +1,4 @@
-"""Compare half precision and int8 with the source on the user's own images, and record how many labels stay."""
+"""Compare half precision and int8 with the source on the user's images; record how many labels or objects stay."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import precision_of, runnable
 from infer_app.models.selection.measure import one_thread
 from infer_app.models.verification.golden import Parity, measure_parity, predict_all
+from infer_app.plurals import counted
 
 GROUP = 8  # images that each variant computes in its turn; every batch size that is tried divides it
 
@@ -91,7 +92,7 @@ def try_variants(
     if len(present) < MIN_IMAGES:
         return {}
     ms = [1e3 * spent[variant] / len(present) for variant in models]
-    parities = [measure_parity(present, other, artifact.manifest.output) for other in others]
+    parities = [measure_parity(present, other, artifact) for other in others]
     scores = [agreement_score(artifact, parity) for parity in parities]
     return {
         variant: Trial(parity, score, own_ms, ms[0])
@@ -103,6 +104,10 @@ def describe_kept(manifest: Manifest, parity: Parity) -> str:
     """Describe how much of the outputs another precision keeps."""
     if manifest.output.kind == "classification":
         return f"keeps {parity.label_agreement:.1%} of the labels"
+    if manifest.output.kind == "detection":
+        if parity.object_agreement is None:
+            return "no objects were found"
+        return f"keeps {parity.object_agreement:.1%} of {counted(parity.num_objects or 0, 'object')}"
     if manifest.num_outputs == 1:
         return f"differs by {parity.worst_difference:.2g} at worst"
     return f"cosine {parity.cosine:.4f} at worst"

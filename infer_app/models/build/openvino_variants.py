@@ -27,9 +27,11 @@ from infer_app.models.runtimes.variants import (
 )
 from infer_app.models.selection.measure import measure_models, one_thread
 from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
+from infer_app.models.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
+from infer_app.plurals import counted
 
-# How many of the first convolutions stay in floating point; tried in this order until enough labels are kept. The first
-# layers cost little and cause most of the loss.
+# How many of the first convolutions stay in floating point; tried in this order until enough labels or objects are
+# kept. The first layers cost little and cause most of the loss.
 KEEP_FLOAT = (0, 1, 3, 6, 12)
 
 Report = Callable[[str], None]
@@ -79,7 +81,7 @@ def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
     model = open_variant(artifact, variant)
     photos = (path.read_bytes() for path in calibration.files())
     recipe = artifact.manifest.recipe
-    agreement = decoding_agreement(model, recipe, photos, model.batch_size)
+    agreement = decoding_agreement(model, recipe, photos, model.batch_size, artifact)
     details = artifact.manifest.variants[variant] | {recipe.decode: agreement.to_json() if agreement else None}
     return record_variant(artifact, variant, details, files_of(artifact, variant))
 
@@ -132,7 +134,12 @@ def _judged_details(
 def judgement(artifact: Artifact, variant: str, judged: Parity, min_agreement: float, report: Report) -> dict[str, Any]:
     """Return the part of a variant's entry that tells how much it keeps on the user's images, and whether enough."""
     kept = agreement_score(artifact, judged)
-    if not kept >= min_agreement:  # written so that NaN fails
+    if judged.num_objects == 0 and judged.object_agreement is None:
+        report(
+            f"{variant}: no object was found on {counted(judged.num_images, 'image')}, so nothing tells what it keeps: "
+            f"no run will take it by itself; judge it on images that show objects"
+        )
+    elif not kept >= min_agreement:  # written so that NaN fails
         report(
             f"{variant}: {kept:.1%} kept, {min_agreement:.1%} are needed: no run will take it by itself; --variant "
             f"{variant} still does"
@@ -149,7 +156,8 @@ def _add_int8(
     for candidate in _quantised(artifact, graph, images):
         if best is None or agreement_score(artifact, candidate.parity) > agreement_score(artifact, best.parity):
             best = candidate
-        if agreement_score(artifact, candidate.parity) >= min_agreement:
+        is_enough = agreement_score(artifact, candidate.parity) >= min_agreement
+        if is_enough or candidate.parity.num_objects == 0:  # without objects the next one would tell no more
             break
     assert best is not None  # because KEEP_FLOAT is not empty
     details = _judged_details(artifact, best.model, OPENVINO_INT8, best.parity, min_agreement, report)
@@ -170,32 +178,36 @@ def _quantised(artifact: Artifact, graph: Any, images: CalibrationImages) -> Ite
         )
 
 
-def judge_on(artifact: Artifact, model: FixedBatch, images: CalibrationImages) -> Parity:
+def judge_on(artifact: Artifact, model: FixedBatch, images: CalibrationImages, min_iou: float = SAME_OBJECT) -> Parity:
     """Compare a model's outputs with the source's, on images that it was not fitted to."""
     actual = predict_all(model, images.evaluation, model.batch_size)
-    return measure_parity(images.expected, actual, artifact.manifest.output)
+    return measure_parity(images.expected, actual, artifact, min_iou)
 
 
 def agreement_score(artifact: Artifact, parity: Parity) -> float:
-    """Return what must reach the minimum: the share of kept labels, or the worst cosine if there are no classes.
+    """Return what must reach the minimum: the share of kept labels or objects, or the worst cosine without classes.
 
-    A single number has no direction: of it, the worst difference relative to the largest output is taken from 1.
+    Images without any object tell nothing, and give 0. A single number has no direction: of it, the worst difference
+    relative to the largest output is taken from 1.
     """
     if artifact.manifest.output.kind == "classification":
-        return parity.label_agreement
+        return parity.label_agreement or 0.0
+    if artifact.manifest.output.kind == "detection":
+        return parity.object_agreement or 0.0
     return parity.cosine if artifact.manifest.num_outputs > 1 else 1 - parity.relative_difference
 
 
 def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:
-    details = {"parity": _golden_parity(artifact, model).to_json()}
+    """Compare a variant in full precision."""
+    details = {"parity": _golden_parity(artifact, model, EXACT_OBJECT).to_json()}
     if images is not None:
-        details["calibration"] = judge_on(artifact, model, images).to_json()
+        details["calibration"] = judge_on(artifact, model, images, EXACT_OBJECT).to_json()
     return details
 
 
-def _golden_parity(artifact: Artifact, model: FixedBatch) -> Parity:
+def _golden_parity(artifact: Artifact, model: FixedBatch, min_iou: float = SAME_OBJECT) -> Parity:
     actual = predict_all(model, golden_pixels(artifact), model.batch_size)
-    return measure_parity(golden_outputs(artifact), actual, artifact.manifest.output)
+    return measure_parity(golden_outputs(artifact), actual, artifact, min_iou)
 
 
 def _tolerance(golden: Parity) -> Tolerance:

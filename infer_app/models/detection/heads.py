@@ -28,6 +28,26 @@ def open_head(spec: DetectionSpec, activation: str, size: Size, own: OwnHead | N
     return lambda outputs: decode(outputs, spec.min_score)
 
 
+def comparable_parts(outputs: Sequence[Tensor], spec: DetectionSpec, activation: str) -> list[Tensor]:
+    """Return the parts of a batch's raw outputs that two variants must agree in, (n, k) each of one unit.
+
+    Networks that choose objects by themselves list them in the order of their scores, which rounding changes where
+    scores are close: only the sorted scores of those can be compared number by number.
+    """
+    if spec.is_own:
+        parts = list(outputs)
+    elif spec.head == "boxes":
+        rows = _joined(outputs)
+        parts = [rows[..., 4].where(rows[..., 5] >= 0, 0.0).sort(1).values]
+    elif spec.head == "detr":
+        parts = [_detr_scores(outputs, activation)[0].amax(-1).sort(1).values]
+    else:
+        (batch,) = outputs
+        rows = batch.transpose(1, 2) if spec.head == "yolo" else batch
+        parts = [rows[..., :4], rows[..., 4:]]
+    return [part.flatten(1) for part in parts]
+
+
 def _boxes(outputs: Sequence[Tensor], min_score: float) -> list[np.ndarray]:
     return [_over(rows, min_score).numpy() for rows in _joined(outputs)]
 
@@ -53,11 +73,18 @@ def _yolo5(outputs: Sequence[Tensor], min_score: float) -> list[np.ndarray]:
 
 
 def _detr(outputs: Sequence[Tensor], activation: str, size: Size, min_score: float) -> list[np.ndarray]:
-    joined = _joined(sorted(outputs, key=lambda output: output.shape[-1] == 4))
-    logits, boxes = joined[..., :-4], joined[..., -4:] * torch.tensor([*size, *size])
-    scores = logits.sigmoid() if activation == "sigmoid" else logits.softmax(-1)[..., :-1]  # the last is: no object
+    scores, shares = _detr_scores(outputs, activation)
+    boxes = shares * torch.tensor([*size, *size])
     best = scores.amax(-1) >= min_score
-    return [_of_centres(boxes[i][best[i]], scores[i][best[i]]) for i in range(len(joined))]
+    return [_of_centres(boxes[i][best[i]], scores[i][best[i]]) for i in range(len(boxes))]
+
+
+def _detr_scores(outputs: Sequence[Tensor], activation: str) -> tuple[Tensor, Tensor]:
+    """Return the scores, (n, k, classes), and the boxes as shares of the input, (n, k, 4)."""
+    joined = _joined(sorted(outputs, key=lambda output: output.shape[-1] == 4))
+    logits = joined[..., :-4]
+    scores = logits.sigmoid() if activation == "sigmoid" else logits.softmax(-1)[..., :-1]  # the last is: no object
+    return scores, joined[..., -4:]
 
 
 def _of_centres(boxes: Tensor, scores: Tensor) -> np.ndarray:

@@ -24,7 +24,7 @@ from infer_app.models.selection.tuning import Speed
 
 AUTO = "auto"
 CPU_PRECISIONS = {"full": "fp32", "half": "bf16", "int8": "int8"}
-TOO_FEW_LABELS = "it changes too many labels"
+CHANGES_TOO_MUCH = "it changes too much"
 
 Missing = Callable[[str, Mapping[str, Any]], str | None]
 
@@ -127,7 +127,7 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
     if not is_made:
         hint = hints.get(precision, hint)
     elif request.precision in ("half", "int8"):
-        is_unfit = TOO_FEW_LABELS in passed_over.values()
+        is_unfit = CHANGES_TOO_MUCH in passed_over.values()
         show = f"`infer model show {name}` prints what it changes; take --precision full, or choose it with --variant"
         hint = show if is_unfit else "run it on a machine that can; or take --precision full for days not begun yet"
     return ModelError(f"{manifest.name}: no {precision} variant can run here ({reasons})", hint)
@@ -137,7 +137,7 @@ def _no_variant_to_resume(
     manifest: Manifest, variant: str, precision: str, passed_over: Mapping[str, str]
 ) -> PrecisionUnavailable:
     why = passed_over.get(variant, "the model here does not have it")
-    keeps_too_few = why == TOO_FEW_LABELS
+    keeps_too_few = why == CHANGES_TOO_MUCH
     return PrecisionUnavailable(
         f"{manifest.name}: the day was begun in {precision_name(variant)} precision, which it keeps, and no "
         f"{precision} variant can run here ({variant}: {why})",
@@ -184,9 +184,9 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     if why := _other_precision(manifest, variant, request):
         return why
     if variant in (OPENVINO_BF16, OPENVINO_INT8):
-        return None if details.get("meets_bar") else TOO_FEW_LABELS
+        return None if details.get("meets_bar") else CHANGES_TOO_MUCH
     if not details.get("meets_bar", True):  # of a GPU, which may not have been judged
-        return TOO_FEW_LABELS
+        return CHANGES_TOO_MUCH
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 
 

@@ -16,10 +16,23 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
 from infer_app.models.artifact.specs import OutputSpec, Tolerance
+from infer_app.models.detection.heads import comparable_parts
+from infer_app.models.detection.object_decoder import split_outputs
+from infer_app.models.runtimes.variants import TORCHSCRIPT, precision_of
+from infer_app.models.verification.object_parity import (
+    EXACT_OBJECT,
+    SAME_OBJECT,
+    compared_score,
+    find_missing,
+    find_objects,
+    measure_agreement,
+)
 from infer_app.models.verification.outputs import class_scores, decode_outputs
 
 CHECK_BATCH = 4  # images
 LABEL_MARGIN = 0.05  # relative to the largest output: 2 levels of a pixel may swap two classes that are closer
+OBJECT_SCORE = 0.01  # largest difference of an object's score in full precision, for the same pixels
+_SMALLEST_SCALE = 0.01  # of a part of a detector's outputs; lower scores than this are never stored
 
 _HINT = "nothing was written; try `infer model verify`, then rebuild the model or the variant on this machine"
 
@@ -30,32 +43,72 @@ class Parity:
 
     num_images: int
     cosine: float  # of the worst image
-    label_agreement: float  # share of images whose largest output is the same, 0-1
-    worst_difference: float  # absolute
+    label_agreement: float | None  # share of images whose largest output is the same, 0-1; None for detectors
+    worst_difference: float  # absolute; of a detector relative to the largest of its part of the outputs
     relative_difference: float  # worst_difference divided by the largest expected output
-    worst_score_difference: float | None = None  # of the expected label's score, 0-1; None without classes
+    worst_score_difference: float | None = None  # of the expected label or objects, 0-1; None without classes
     p99_score_difference: float | None = None  # its 99th percentile
+    num_objects: int | None = None  # expected from COMPARED_SCORE on; None unless the model detects objects
+    object_agreement: float | None = (
+        None  # share of them that is kept, or 1 less the share that is new; None: no objects
+    )
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value is not None}
 
 
-def measure_parity(expected: Tensor, actual: Tensor, output: OutputSpec | None = None) -> Parity:
-    """Compare (n, D) outputs, and their scores if `output` is a classification.
+def measure_parity(
+    expected: Tensor, actual: Tensor, artifact: Artifact | None = None, min_iou: float = SAME_OBJECT
+) -> Parity:
+    """Compare (n, D) outputs, and the scores and objects of the `artifact` if it is a classifier or a detector.
 
-    NaN in either gives NaN figures, which pass no tolerance.
+    NaN in either gives NaN figures, which pass no tolerance. Objects are the same if they overlap by `min_iou`.
     """
-    expected, actual = expected.double(), actual.double()
-    worst = (actual - expected).abs().max().item()
-    scale = expected.abs().max().item()
+    output = artifact.manifest.output if artifact else None
+    theirs, ours, scale = _comparable(expected, actual, output)
+    worst = (ours - theirs).abs().max().item()
+    agreement, figures = None, dict[str, Any]()
+    if artifact is not None and output is not None and output.detection is not None:
+        figures = _object_figures(artifact, expected, actual, min_iou)
+    else:
+        agreement = (theirs.argmax(1) == ours.argmax(1)).double().mean().item()
+        figures = _score_differences(theirs, ours, output)
     return Parity(
         num_images=expected.shape[0],
-        cosine=_cosines(expected, actual).min().item(),
-        label_agreement=(expected.argmax(1) == actual.argmax(1)).double().mean().item(),
+        cosine=_cosines(theirs, ours).min().item(),
+        label_agreement=agreement,
         worst_difference=worst,
         relative_difference=worst / max(scale, 1e-12),
-        **_score_differences(expected, actual, output),
+        **figures,
     )
+
+
+def _comparable(expected: Tensor, actual: Tensor, output: OutputSpec | None) -> tuple[Tensor, Tensor, float]:
+    """Return the numbers to compare, and what their difference is relative to.
+
+    A detector's rows mix pixels and scores, so each part is divided by the largest number expected in it.
+    """
+    expected, actual = expected.double(), actual.double()
+    if output is None or output.detection is None:
+        return expected, actual, expected.abs().max().item()
+    detection = output.detection
+    theirs, ours = (
+        comparable_parts(split_outputs(rows, detection.shapes), detection, output.activation)
+        for rows in (expected, actual)
+    )
+    scales = [part.abs().max().clamp_min(_SMALLEST_SCALE) for part in theirs]
+    first, second = (
+        torch.cat([part / scale for part, scale in zip(parts, scales, strict=True)], 1) for parts in (theirs, ours)
+    )
+    return first, second, 1.0
+
+
+def _object_figures(artifact: Artifact, expected: Tensor, actual: Tensor, min_iou: float) -> dict[str, Any]:
+    assert artifact.manifest.output.detection is not None
+    theirs, ours = (find_objects(artifact, rows) for rows in (expected, actual))
+    found = measure_agreement(theirs, ours, compared_score(artifact.manifest.output.detection), min_iou)
+    figures = {"num_objects": found.num_objects, "object_agreement": found.agreement}
+    return figures | _differences(torch.tensor(found.score_differences)) if found.score_differences else figures
 
 
 def _score_differences(expected: Tensor, actual: Tensor, output: OutputSpec | None) -> dict[str, float]:
@@ -63,10 +116,14 @@ def _score_differences(expected: Tensor, actual: Tensor, output: OutputSpec | No
         return {}
     best = expected.argmax(1, keepdim=True)
     theirs, ours = (class_scores(rows, output.activation).gather(1, best) for rows in (expected, actual))
-    differences = (ours - theirs).abs().flatten()
+    return _differences((ours - theirs).flatten())
+
+
+def _differences(differences: Tensor) -> dict[str, float]:
+    sizes = differences.double().abs()
     return {
-        "worst_score_difference": differences.max().item(),
-        "p99_score_difference": differences.quantile(0.99).item(),
+        "worst_score_difference": sizes.max().item(),
+        "p99_score_difference": sizes.quantile(0.99).item(),
     }
 
 
@@ -78,11 +135,12 @@ def check_golden(
     batch_size: int = CHECK_BATCH,
     pixel_levels: int | None = None,
 ) -> None:
-    """Raise ModelError if the whole path, from bytes to label, no longer gives what it gave at build.
+    """Raise ModelError if the whole path, from bytes to labels or objects, no longer gives what it gave at build.
 
     `load_pixels` is the caller's own decoding and transform, bytes to (H, W, 3) uint8; `predict` is its model, at
     most `batch_size` rows of them to (n, D). There are three steps, so that a small difference of the pixels can't hide
-    a difference of the model: the pixels; the outputs for the golden pixels; the labels for the pixels as loaded.
+    a difference of the model: the pixels; the outputs for the golden pixels; the labels or objects for the pixels as
+    loaded.
     `pixel_levels` may be more than the model's own if another decoder is known to differ.
     """
     tolerance = artifact.manifest.tolerance_of(variant)
@@ -94,9 +152,17 @@ def check_golden(
             for number, path in enumerate(artifact.manifest.golden)
         ]
     )
-    _check_outputs(expected, predict_all(predict, expected_pixels, batch_size), tolerance)
+    output, is_detector = artifact.manifest.output, artifact.manifest.output.detection is not None
+    actual = predict_all(predict, expected_pixels, batch_size)
+    _check_outputs(expected, actual, output, tolerance)
+    if is_detector and precision_of(variant or TORCHSCRIPT) == "fp32":
+        _check_objects(artifact, expected, actual, EXACT_OBJECT, OBJECT_SCORE, OBJECT_SCORE)
     actual = predict_all(predict, pixels, batch_size)
-    _check_labels(expected, actual, artifact.manifest.output, artifact.labels, max(LABEL_MARGIN, tolerance.relative))
+    margin = max(LABEL_MARGIN, tolerance.relative)
+    if is_detector:
+        _check_objects(artifact, expected, actual, SAME_OBJECT, margin)
+    else:
+        _check_labels(expected, actual, output, artifact.labels, margin)
 
 
 def predict_all(predict: Callable[[Tensor], Tensor], pixels: Tensor, batch_size: int) -> Tensor:
@@ -144,13 +210,13 @@ def _checked_pixels(actual: Tensor, expected: Tensor, allowed: int, number: int)
     return actual
 
 
-def _check_outputs(expected: Tensor, actual: Tensor, tolerance: Tolerance) -> None:
+def _check_outputs(expected: Tensor, actual: Tensor, output: OutputSpec, tolerance: Tolerance) -> None:
     if actual.shape != expected.shape:
         raise ModelError(
             f"golden check failed: outputs are {_describe(actual)} instead of {_describe(expected)}", _HINT
         )
-    scale = expected.abs().max().clamp_min(1e-12)
-    relative = ((actual - expected).abs().amax(1) / scale).tolist()
+    expected, actual, scale = _comparable(expected, actual, output)
+    relative = ((actual - expected).abs().amax(1) / max(scale, 1e-12)).tolist()
     for number, (difference, cosine) in enumerate(zip(relative, _cosines(expected, actual).tolist(), strict=True)):
         if not difference <= tolerance.relative:  # written so that NaN fails
             raise _failed(
@@ -175,11 +241,33 @@ def _check_labels(
             raise _failed(number, f"labelled {ours.label!r} instead of {theirs.label!r}")
 
 
+def _check_objects(
+    artifact: Artifact, expected: Tensor, actual: Tensor, min_iou: float, margin: float, max_difference: float = 1.0
+) -> None:
+    """Raise ModelError for an object that is expected and not found, or found and not expected."""
+    detection, labels = artifact.manifest.output.detection, artifact.labels
+    assert detection is not None
+    for number, (theirs, ours) in enumerate(
+        zip(*(find_objects(artifact, rows) for rows in (expected, actual)), strict=True)
+    ):
+        if theirs is None or ours is None:
+            raise _failed(number, "outputs are not finite, or the head fails on them")
+        for first, second, what in ((theirs, ours, "is not found any more"), (ours, theirs, "was not found at build")):
+            found = find_missing(
+                first, second, detection, min_iou=min_iou, margin=margin, max_difference=max_difference
+            )
+            if found is not None:
+                index = int(found[5])
+                label = labels[index] if index < len(labels) else str(index)
+                raise _failed(number, f"an object {label!r} with score {found[4]:.2f} {what}")
+
+
 def _cosines(expected: Tensor, actual: Tensor) -> Tensor:
     """Return the cosine of each row, (n,); 1 for rows of a single number, which have no direction."""
     if expected.shape[1] == 1:
         return torch.where(actual.isfinite(), 1.0, torch.nan).flatten()
-    return torch.nn.functional.cosine_similarity(expected.double(), actual.double(), dim=1)
+    cosines = torch.nn.functional.cosine_similarity(expected.double(), actual.double(), dim=1)
+    return cosines.where(expected.any(1) | actual.any(1), 1.0)  # no direction either: a detector that finds nothing
 
 
 def _describe(tensor: Tensor) -> str:

@@ -65,7 +65,7 @@ def calibrated(tmp_path_factory, photos):
 def parity_of(artifact, variant):
     model, pixels = open_variant(artifact, variant), golden_pixels(artifact)
     actual = torch.cat([model(batch) for batch in torch.split(pixels, model.batch_size)])
-    return measure_parity(golden_outputs(artifact), actual, artifact.manifest.output)
+    return measure_parity(golden_outputs(artifact), actual, artifact)
 
 
 def check(artifact, variant):
@@ -206,7 +206,7 @@ def test_a_model_with_labels_is_judged_by_them(tmp_path, photos, said):
 def test_of_a_single_number_its_difference_is_what_must_be_small(tmp_path):
     """Its cosine is 1, whatever it is."""
     artifact = built(tmp_path, OneNumber(), labels=None, output=OutputSpec("regression"))
-    parity = measure_parity(torch.tensor([[2.0], [4.0]]), torch.tensor([[2.0], [3.0]]), artifact.manifest.output)
+    parity = measure_parity(torch.tensor([[2.0], [4.0]]), torch.tensor([[2.0], [3.0]]), artifact)
     assert (parity.cosine, agreement_score(artifact, parity)) == (1.0, 0.75)
 
 

@@ -330,7 +330,7 @@ def test_a_day_that_began_in_bf16_waits_on_a_machine_without_it():
 
 def test_a_day_whose_variant_was_judged_to_be_too_inexact_meanwhile_can_only_be_finished_in_it():
     model = manifest(**{OPENVINO_BF16: GOOD_BF16 | {"meets_bar": False}})
-    with pytest.raises(ModelError, match="it changes too many labels") as caught:
+    with pytest.raises(ModelError, match="it changes too much") as caught:
         choose(model, VariantRequest(precision="full", resume_variant=OPENVINO_BF16))
     assert caught.value.hint == f"--variant {OPENVINO_BF16} finishes it nevertheless"
 

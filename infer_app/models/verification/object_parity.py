@@ -1,0 +1,132 @@
+"""Compare the objects that two models find in the same pixels, by class and overlap."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from infer_app.boxes import Match, intersection_over_union, match_rows
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.specs import DetectionSpec
+from infer_app.models.detection.object_decoder import ObjectDecoder
+
+COMPARED_SCORE = 0.25  # objects with at least this score must be found again; it is a usual threshold of detectors
+SAME_OBJECT = 0.5  # overlap (IoU) of an object in half precision or int8 with the same object in full precision
+EXACT_OBJECT = 0.9  # overlap of the same object in two variants of full precision
+
+Objects = np.ndarray  # (k, 6): x1 y1 x2 y2 score class
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedObjects:
+    """The objects of an image in two lists. Each number is the row of an object whose score counts."""
+
+    kept: tuple[Match, ...]  # of the first list, with what they match in the second
+    lost: tuple[int, ...]  # of the first list, without an object of the second
+    found: tuple[int, ...]  # of the second list
+    new: tuple[int, ...]  # of the second list, without an object of the first
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectAgreement:
+    """How far the objects of many images are the same in two lists."""
+
+    num_objects: int  # of the first lists, whose score counts
+    agreement: (
+        float | None
+    )  # the share that is kept, or 1 less the share that is new if that is worse; None: no objects
+    score_differences: tuple[float, ...]  # of the kept objects: second less first
+
+
+def compared_score(detection: DetectionSpec) -> float:
+    """Return the score from which objects are compared."""
+    return max(COMPARED_SCORE, detection.min_score)
+
+
+def find_objects(artifact: Artifact, raw: Tensor) -> list[Objects | None]:
+    """Return the objects in rows of a detector, (n, D), in pixels of its input; None: the image would be rejected.
+
+    Objects far below the score from which they are compared are found too, so that one that falls just below it is
+    not lost.
+    """
+    manifest = artifact.manifest
+    assert manifest.output.detection is not None
+    lowest = min(manifest.output.detection.min_score, compared_score(manifest.output.detection) / 2)
+    spec = replace(manifest.output, detection=replace(manifest.output.detection, min_score=lowest))
+    decoder = ObjectDecoder(spec, manifest.recipe, (), artifact.head())
+    found: list[Objects | None] = []
+    for row in torch.split(raw, 1):
+        try:
+            found += decoder.find(row)
+        except Exception:  # a head of the user's own may raise anything, which rejects the image in a run
+            found.append(None)
+    return found
+
+
+def compare_lists(first: Objects, second: Objects, min_score: float, min_iou: float) -> ComparedObjects:
+    """Compare objects from `min_score` on with all objects of the other list, whatever their scores."""
+    own, found = (np.flatnonzero(rows[:, 4] >= min_score) for rows in (first, second))
+    kept = tuple(Match(int(own[a]), b, iou) for a, b, iou in match_rows(first[own], second, min_iou))
+    known = {int(found[b]) for b, _, _ in match_rows(second[found], first, min_iou)}
+    matched = {match.a for match in kept}
+    return ComparedObjects(
+        kept,
+        tuple(row for row in own.tolist() if row not in matched),
+        tuple(found.tolist()),
+        tuple(row for row in found.tolist() if row not in known),
+    )
+
+
+def measure_agreement(
+    expected: Sequence[Objects | None], actual: Sequence[Objects | None], min_score: float, min_iou: float
+) -> ObjectAgreement:
+    """Compare the objects of many images. Those that the first model rejects are left out."""
+    nothing = np.empty((0, 6))
+    num_kept = num_lost = num_found = num_new = 0
+    differences: list[float] = []
+    for theirs, ours in zip(expected, actual, strict=True):
+        if theirs is None:
+            continue
+        second = nothing if ours is None else ours
+        compared = compare_lists(theirs, second, min_score, min_iou)
+        num_kept, num_lost = num_kept + len(compared.kept), num_lost + len(compared.lost)
+        num_found, num_new = num_found + len(compared.found), num_new + len(compared.new)
+        differences += [float(second[b, 4] - theirs[a, 4]) for a, b, _ in compared.kept]
+    num_objects = num_kept + num_lost
+    return ObjectAgreement(num_objects, agreement_of(num_kept, num_objects, num_new, num_found), tuple(differences))
+
+
+def agreement_of(num_kept: int, num_objects: int, num_new: int, num_found: int) -> float | None:
+    """Return the share that is kept, or 1 less the share that is new if that is worse; None: no objects at all."""
+    if not num_objects and not num_found:
+        return None
+    return min(num_kept / max(1, num_objects), 1 - num_new / max(1, num_found)) if num_objects else 0.0
+
+
+def find_missing(
+    expected: Objects,
+    actual: Objects,
+    detection: DetectionSpec,
+    *,
+    min_iou: float,
+    margin: float,
+    max_difference: float,
+) -> Objects | None:
+    """Return the best object of `expected` that `actual` lacks, None if there is none.
+
+    An object is there if one of its class overlaps it by `min_iou`, whose score is no further off than
+    `max_difference`. Scores are close within `margin`: of two close objects the other one may have won, which is
+    another class of the same box, or another box that suppresses this one. Close to the lowest score none is needed.
+    """
+    place = detection.nms if detection.suppresses else min_iou
+    overlaps = intersection_over_union(expected[:, :4], actual[:, :4])
+    away = np.abs(actual[:, 4] - expected[:, 4, None])
+    is_there = (overlaps >= min_iou) & (actual[:, 5] == expected[:, 5, None]) & (away <= max_difference)
+    is_close = (overlaps >= min(place, min_iou)) & (actual[:, 4] >= expected[:, 4, None] - margin)
+    is_sure = expected[:, 4] >= compared_score(detection) + margin
+    missing = expected[is_sure & ~(is_there | is_close).any(1)]
+    return missing[missing[:, 4].argmax()] if len(missing) else None
