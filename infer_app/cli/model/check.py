@@ -12,6 +12,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from infer_app.cli.model.model import find_model, print_progress
+from infer_app.cli.model.object_differences import print_objects
 from infer_app.cli.model.own_pipeline import RECIPE_UNCHECKED, Answer, own_pipeline
 from infer_app.cli.terminal.options import CheckOptions
 from infer_app.cli.terminal.output import show_table
@@ -20,8 +21,10 @@ from infer_app.domain import Broken, ChunkResult, ImageRef, Prediction
 from infer_app.errors import UsageError
 from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.specs import WITH_LABELS
 from infer_app.models.build.callables import resolve_callable
 from infer_app.models.verification.function_check import CheckReport, TimedBlock, compare_answers
+from infer_app.models.verification.object_check import compare_object_answers
 from infer_app.pipeline.chunking import FEW_IMAGES, chunks_of
 from infer_app.pipeline.execution_plan import plan_run
 from infer_app.pipeline.executors import Executor, open_executor
@@ -54,15 +57,19 @@ def check(options: CheckOptions) -> None:
     paths = [path.absolute() for path in find_images(folder)][: options.limit]
     if not paths:
         raise UsageError(f"no images in {folder}")
-    if artifact.manifest.output.kind != "classification":
+    if artifact.manifest.output.kind not in WITH_LABELS:
         raise UsageError(
-            f"{options.name} is of kind {artifact.manifest.output.kind}", "check compares labels: classification only"
+            f"{options.name} is of kind {artifact.manifest.output.kind}",
+            "check compares labels and objects: classification and detection only",
         )
     print_progress(f"comparing {short_name(artifact.manifest.name, artifact.manifest.model_id)} with {described}")
     report = _compare(loaded, artifact, theirs, paths, folder.resolve())
     print(json.dumps(report.to_json())) if options.as_json else _print_check(report, described)
     if report.agreement is None:
-        raise UsageError("nothing could be compared", "at least one image needs an answer of both")
+        hint = "at least one image needs an answer of both"
+        if report.num_compared:
+            hint = "neither side found an object; take images that show some"
+        raise UsageError("nothing could be compared", hint)
 
 
 def _compare(
@@ -95,6 +102,8 @@ def _compare(
                 lost_seconds += seconds["ours"] * _lost_share(results)
             ours += _items(results)
             timed.append(TimedBlock(len(block), seconds["theirs"], seconds["ours"], lost_seconds))
+    if detection := artifact.manifest.output.detection:
+        return compare_object_answers(their_answers, ours, detection, artifact.labels, blocks=timed)
     return compare_answers(their_answers, ours, artifact.labels, blocks=timed)
 
 
@@ -149,8 +158,20 @@ def _print_check(report: CheckReport, described: str) -> None:
         if len(failures) > WORST_SHOWN:
             print(f"… and {len(failures) - WORST_SHOWN:,} more")
     print(_speed(report))
+    if report.objects is not None:
+        print_objects(report.objects)
     if report.agreement is None:
         return
+    if report.objects is None:
+        _print_labels(report)
+    if report.objects is None and report.num_labels == 1 and report.num_compared > 1:
+        print("the model gives all of these images the same label, so this says little")
+    if described.endswith(RECIPE_UNCHECKED):
+        print(RECIPE_UNCHECKED)
+
+
+def _print_labels(report: CheckReport) -> None:
+    assert report.agreement is not None
     same = report.num_compared - len(report.disagreements)
     print(f"same answer on {same:,} of {counted(report.num_compared, 'image')} ({100 * report.agreement:.1f} %)")
     if report.agreement < SUSPICIOUS:
@@ -158,10 +179,6 @@ def _print_check(report: CheckReport, described: str) -> None:
             "that is low: the recipe differs (size, crop, interpolation, channels, mean, std), or the order of the "
             "labels"
         )
-    if report.num_labels == 1 and report.num_compared > 1:
-        print("the model gives all of these images the same label, so this says little")
-    if described.endswith(RECIPE_UNCHECKED):
-        print(RECIPE_UNCHECKED)
 
 
 def _speed(report: CheckReport) -> str:

@@ -9,15 +9,18 @@ import numpy as np
 import torch
 from PIL import Image
 
-from infer_app.domain import Recipe
+from infer_app.boxes import corners
+from infer_app.domain import Recipe, Size
 from infer_app.images.decode.decoder import open_image, rgb_of
 from infer_app.images.decode.formats import sniff
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.build.model_source import LibrarySource, find_source
+from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.source_kinds import load_source
 from infer_app.models.runtimes.torchscript import run_source
+from infer_app.models.verification.outputs import OutputDecoder
 
 Answer = Callable[[Path], object]
 RECIPE_UNCHECKED = "this does not check the recipe, which --against package.module:function does"
@@ -31,7 +34,7 @@ def own_pipeline(artifact: Artifact) -> tuple[Answer, str]:
     Raises UsageError or ModelError if the library or the source is not there any more.
     """
     manifest = artifact.manifest
-    if is_of_library(manifest.source):
+    if is_of_library(manifest.source) and manifest.output.kind == "classification":
         source = find_source(manifest.source, None if manifest.weights is None else Path(manifest.weights))
         if isinstance(source, LibrarySource):
             return _library_pipeline(artifact, source), f"the transforms and the network of {manifest.source}"
@@ -57,7 +60,7 @@ def _library_pipeline(artifact: Artifact, source: LibrarySource) -> Answer:
 
 def _recipe_pipeline(artifact: Artifact) -> Answer:
     manifest, preprocess = artifact.manifest, artifact.preprocess()
-    module = load_source(artifact)
+    module, decode = load_source(artifact), OutputDecoder(artifact)
 
     def answer(path: Path) -> object:
         rgb = _open(path, manifest.recipe)
@@ -65,7 +68,16 @@ def _recipe_pipeline(artifact: Artifact) -> Answer:
             pixels = torch.from_numpy(reference_transform(rgb, manifest.recipe))
         else:
             pixels = transform(rgb, manifest.recipe, preprocess)
-        return run_source(module, manifest.input_spec, pixels[None])[0]
+        outputs = run_source(module, manifest.input_spec, pixels[None])
+        if manifest.output.kind != "detection":
+            return outputs[0]
+        picture = Size(rgb.shape[1], rgb.shape[0])
+        (found,) = decode(as_rows(outputs), [picture])
+        if found is None:
+            raise ValueError("the network's output has a NaN or an infinity")
+        objects = found.objects or ()
+        boxes = (corners(objects) * [*picture, *picture]).tolist()
+        return [(*box, one.score, one.label) for box, one in zip(boxes, objects, strict=True)]
 
     return answer
 

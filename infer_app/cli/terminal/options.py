@@ -294,7 +294,8 @@ class CheckOptions:
         str | None,
         typer.Option(
             metavar="MODULE:FUNCTION",
-            help="Your function: takes a path, returns scores or a label.  [default: the source's own library]",
+            help="Your function: takes a path, returns scores, a label, or the objects of a detector.  [default: the "
+            "source's own library]",
         ),
     ] = None
     images: Annotated[Path, typer.Option(metavar="PATH", help="Folder of your images.")]

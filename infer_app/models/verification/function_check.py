@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from infer_app.domain import Broken, Prediction
 from infer_app.plurals import counted
+
+Answer = TypeVar("Answer")
 
 ENOUGH_FOR_A_RATE = 200  # timed images; fewer are no measure of speed
 
@@ -23,6 +25,34 @@ class DifferentAnswer:
     theirs: str
     ours: str
     our_score: float
+
+
+@dataclass(frozen=True)
+class DifferentObject:
+    """An object that one side found and the other did not."""
+
+    path: str
+    found_by: str  # theirs or ours
+    label: str
+    score: float
+    box: tuple[float, float, float, float]  # x1 y1 x2 y2 in pixels of the upright picture
+    overlap: float  # with the nearest object of this label that the other side found, 0-1
+
+
+@dataclass(frozen=True)
+class ObjectFigures:
+    """How far the objects of a detector are those of the user's function."""
+
+    min_score: float  # objects from this score on have to be found by the other side, with whatever score
+    num_theirs: int
+    num_found: int  # of theirs, by ours
+    num_ours: int
+    num_extra: int  # of ours, not found by theirs
+    mean_overlap: float | None  # of their objects with those of ours that lie there; None if there are none
+    mean_score_difference: float | None  # absolute, of the same
+    worst_score_difference: float | None
+    differences: tuple[DifferentObject, ...]  # by descending score
+    notes: tuple[str, ...]  # what looks wrong about their answers
 
 
 @dataclass(frozen=True)
@@ -49,8 +79,8 @@ class CheckReport:
 
     num_images: int
     num_compared: int  # images with both answers
-    agreement: float | None  # share of them with the same label, 0-1; None if there are none
-    disagreements: tuple[DifferentAnswer, ...]  # by descending score of ours
+    agreement: float | None  # share with the same label, or of their objects found, 0-1; None if there are none
+    disagreements: tuple[DifferentAnswer, ...]  # by descending score of ours; of a detector see `objects`
     their_failures: tuple[Failure, ...]  # their function raised an exception or returned no valid answer
     our_rejections: tuple[Failure, ...]
     their_images_per_second: float | None  # start-up left out; None if nothing was timed
@@ -60,9 +90,10 @@ class CheckReport:
     ratio_range: tuple[float, float] | None = None  # the lowest and the highest ratio of a block
     num_labels: int | None = None  # different labels of ours among the images compared
     taken_by_others: float | None = None  # share of the time in which other programs had the cores, 0-1
+    objects: ObjectFigures | None = None  # of a detector
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "objects" or value is not None}
 
 
 def compare_answers(
@@ -78,43 +109,61 @@ def compare_answers(
     that the function raised. An image with only one answer counts neither as agreement nor as disagreement.
     `blocks` are the images that were timed, by which the rates are computed.
     """
-    their_labels: dict[str, str] = {}
-    failures: list[Failure] = []
-    for path, answer in theirs:
-        try:
-            their_labels[path] = answered_label(answer, labels)
-        except Exception as error:  # an answer may be anything
-            failures.append(Failure(path, f"{type(error).__name__}: {error}"))
+    their_labels, failures = read_answers(theirs, lambda answer: answered_label(answer, labels))
     predictions = [item for item in ours if isinstance(item, Prediction)]
     compared = [(their_labels[item.ref.location], item) for item in predictions if item.ref.location in their_labels]
     disagreements = [_disagreement(label, item) for label, item in compared if label != item.output.label]
-    num_timed = sum(block.num_images for block in blocks)
-    their_seconds, our_seconds = sum(one.their_seconds for one in blocks), sum(one.our_seconds for one in blocks)
-    is_enough = num_timed >= ENOUGH_FOR_A_RATE
-    ratios = [block.their_seconds / block.our_seconds for block in blocks] if is_enough else []
     return CheckReport(
         num_images=len({path for path, _ in theirs} | {item.ref.location for item in ours}),
         num_compared=len(compared),
         agreement=1 - len(disagreements) / len(compared) if compared else None,
         disagreements=tuple(sorted(disagreements, key=lambda item: (-item.our_score, item.path))),
-        their_failures=tuple(failures),
-        our_rejections=tuple(_rejection(item) for item in ours if isinstance(item, Broken)),
-        their_images_per_second=num_timed / their_seconds if blocks else None,
-        our_images_per_second=num_timed / our_seconds if blocks else None,
-        ratio=their_seconds / our_seconds if ratios else None,
-        num_timed=num_timed,
-        ratio_range=(min(ratios), max(ratios)) if ratios else None,
+        their_failures=failures,
+        our_rejections=rejections(ours),
         num_labels=len({item.output.label for _, item in compared}),
-        taken_by_others=(
-            sum(block.lost_seconds for block in blocks) / (their_seconds + our_seconds) if blocks else None
-        ),
+        **rates(blocks),
     )
 
 
+def read_answers(
+    theirs: Sequence[tuple[str, Any]], read: Callable[[Any], Answer]
+) -> tuple[dict[str, Answer], tuple[Failure, ...]]:
+    """Return the answers by path as `read` understands them, and those that are none."""
+    answers: dict[str, Answer] = {}
+    failures: list[Failure] = []
+    for path, answer in theirs:
+        try:
+            if isinstance(answer, BaseException):
+                raise answer
+            answers[path] = read(answer)
+        except Exception as error:  # an answer may be anything
+            failures.append(Failure(path, f"{type(error).__name__}: {error}"))
+    return answers, tuple(failures)
+
+
+def rejections(ours: Sequence[Prediction | Broken]) -> tuple[Failure, ...]:
+    return tuple(_rejection(item) for item in ours if isinstance(item, Broken))
+
+
+def rates(blocks: Sequence[TimedBlock]) -> dict[str, Any]:
+    """Return the fields of a report that tell the speed of both sides."""
+    num_timed = sum(block.num_images for block in blocks)
+    their_seconds, our_seconds = sum(one.their_seconds for one in blocks), sum(one.our_seconds for one in blocks)
+    is_enough = num_timed >= ENOUGH_FOR_A_RATE
+    ratios = [block.their_seconds / block.our_seconds for block in blocks] if is_enough else []
+    lost_seconds = sum(block.lost_seconds for block in blocks)
+    return {
+        "their_images_per_second": num_timed / their_seconds if blocks else None,
+        "our_images_per_second": num_timed / our_seconds if blocks else None,
+        "ratio": their_seconds / our_seconds if ratios else None,
+        "num_timed": num_timed,
+        "ratio_range": (min(ratios), max(ratios)) if ratios else None,
+        "taken_by_others": lost_seconds / (their_seconds + our_seconds) if blocks else None,
+    }
+
+
 def answered_label(answer: Any, labels: Sequence[str] = ()) -> str:
-    """Return the label of an answer. Raises the answer if it is an exception, ValueError if it is not valid."""
-    if isinstance(answer, BaseException):
-        raise answer
+    """Return the label of an answer. Raises ValueError if it is not valid."""
     if isinstance(answer, str):
         return answer
     if answer is None or isinstance(answer, (bool, bytes, dict)):
