@@ -51,7 +51,10 @@ def show_variants(manifest: Manifest) -> None:
         )
     for variant, details in manifest.variants.items():
         if not details.get("meets_bar", True):
-            print(f"{variant} keeps less than {details.get('min_agreement', 1.0):.1%}: no run takes it by itself")
+            kept = f"keeps less than {details.get('min_agreement', 1.0):.1%}"
+            if details.get("calibration", {}).get("num_objects") == 0:
+                kept = "was judged on images without an object"
+            print(f"{variant} {kept}: no run takes it by itself")
 
 
 def show_requirements(manifest: Manifest) -> None:
@@ -68,7 +71,7 @@ def show_decoding(manifest: Manifest) -> None:
     decode = manifest.recipe.decode
     if decode != "exact":
         found = manifest.variants.get(first_variant(manifest), {}).get(decode)
-        print(describe_agreement(Parity(**found) if found else None, manifest.output.kind, decode))
+        print(describe_agreement(Parity.from_json(found) if found else None, manifest.output.kind, decode))
 
 
 def show_tuning(tuning: Tuning) -> None:

@@ -38,7 +38,7 @@ def comparable_parts(outputs: Sequence[Tensor], spec: DetectionSpec, activation:
         parts = list(outputs)
     elif spec.head == "boxes":
         rows = _joined(outputs)
-        parts = [rows[..., 4].where(rows[..., 5] >= 0, 0.0).sort(1).values]
+        parts = [rows[..., 4].where(~(rows[..., 5] < 0), 0.0).sort(1).values]
     elif spec.head == "detr":
         parts = [_detr_scores(outputs, activation)[0].amax(-1).sort(1).values]
     else:

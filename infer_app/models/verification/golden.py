@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,7 +20,6 @@ from infer_app.models.detection.heads import comparable_parts
 from infer_app.models.detection.object_decoder import split_outputs
 from infer_app.models.runtimes.variants import TORCHSCRIPT, precision_of
 from infer_app.models.verification.object_parity import (
-    EXACT_OBJECT,
     SAME_OBJECT,
     compared_score,
     find_missing,
@@ -55,6 +54,10 @@ class Parity:
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Parity:
+        return cls(**{"label_agreement": None, **values})
 
 
 def measure_parity(
@@ -156,11 +159,11 @@ def check_golden(
     actual = predict_all(predict, expected_pixels, batch_size)
     _check_outputs(expected, actual, output, tolerance)
     if is_detector and precision_of(variant or TORCHSCRIPT) == "fp32":
-        _check_objects(artifact, expected, actual, EXACT_OBJECT, OBJECT_SCORE, OBJECT_SCORE)
+        _check_objects(artifact, expected, actual, OBJECT_SCORE, is_exact=True)
     actual = predict_all(predict, pixels, batch_size)
     margin = max(LABEL_MARGIN, tolerance.relative)
     if is_detector:
-        _check_objects(artifact, expected, actual, SAME_OBJECT, margin)
+        _check_objects(artifact, expected, actual, margin)
     else:
         _check_labels(expected, actual, output, artifact.labels, margin)
 
@@ -242,20 +245,17 @@ def _check_labels(
 
 
 def _check_objects(
-    artifact: Artifact, expected: Tensor, actual: Tensor, min_iou: float, margin: float, max_difference: float = 1.0
+    artifact: Artifact, expected: Tensor, actual: Tensor, margin: float, *, is_exact: bool = False
 ) -> None:
     """Raise ModelError for an object that is expected and not found, or found and not expected."""
     detection, labels = artifact.manifest.output.detection, artifact.labels
     assert detection is not None
-    for number, (theirs, ours) in enumerate(
-        zip(*(find_objects(artifact, rows) for rows in (expected, actual)), strict=True)
-    ):
+    images = zip(find_objects(artifact, expected), find_objects(artifact, actual), strict=True)
+    for number, (theirs, ours) in enumerate(images):
         if theirs is None or ours is None:
             raise _failed(number, "outputs are not finite, or the head fails on them")
         for first, second, what in ((theirs, ours, "is not found any more"), (ours, theirs, "was not found at build")):
-            found = find_missing(
-                first, second, detection, min_iou=min_iou, margin=margin, max_difference=max_difference
-            )
+            found = find_missing(first, second, detection, margin, is_exact=is_exact)
             if found is not None:
                 index = int(found[5])
                 label = labels[index] if index < len(labels) else str(index)

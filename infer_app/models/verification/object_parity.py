@@ -108,25 +108,26 @@ def agreement_of(num_kept: int, num_objects: int, num_new: int, num_found: int) 
 
 
 def find_missing(
-    expected: Objects,
-    actual: Objects,
-    detection: DetectionSpec,
-    *,
-    min_iou: float,
-    margin: float,
-    max_difference: float,
+    expected: Objects, actual: Objects, detection: DetectionSpec, margin: float, *, is_exact: bool = False
 ) -> Objects | None:
     """Return the best object of `expected` that `actual` lacks, None if there is none.
 
-    An object is there if one of its class overlaps it by `min_iou`, whose score is no further off than
-    `max_difference`. Scores are close within `margin`: of two close objects the other one may have won, which is
-    another class of the same box, or another box that suppresses this one. Close to the lowest score none is needed.
+    An object is there if one of its class overlaps it enough; if the check `is_exact`, with a score within `margin`.
+    Of two objects whose scores are within `margin` the other one may have won: another box that suppresses this one,
+    or, unless the check `is_exact`, another class of the same box. Within `margin` of the score from which objects are
+    compared, none is needed.
     """
-    place = detection.nms if detection.suppresses else min_iou
+    min_iou = EXACT_OBJECT if is_exact else SAME_OBJECT
     overlaps = intersection_over_union(expected[:, :4], actual[:, :4])
-    away = np.abs(actual[:, 4] - expected[:, 4, None])
-    is_there = (overlaps >= min_iou) & (actual[:, 5] == expected[:, 5, None]) & (away <= max_difference)
-    is_close = (overlaps >= min(place, min_iou)) & (actual[:, 4] >= expected[:, 4, None] - margin)
+    is_same_class = actual[:, 5] == expected[:, 5, None]
+    is_no_worse = actual[:, 4] >= expected[:, 4, None] - margin
+    is_there = (overlaps >= min_iou) & is_same_class
+    if is_exact:
+        is_there &= np.abs(actual[:, 4] - expected[:, 4, None]) <= margin
+    else:
+        is_there |= (overlaps >= min_iou) & is_no_worse
+    if detection.suppresses:
+        is_there |= (overlaps > detection.nms) & is_same_class & is_no_worse
     is_sure = expected[:, 4] >= compared_score(detection) + margin
-    missing = expected[is_sure & ~(is_there | is_close).any(1)]
+    missing = expected[is_sure & ~is_there.any(1)]
     return missing[missing[:, 4].argmax()] if len(missing) else None

@@ -6,7 +6,7 @@ import torch
 
 from infer_app.domain import Size
 from infer_app.models.artifact.specs import DetectionSpec
-from infer_app.models.detection.heads import open_head
+from infer_app.models.detection.heads import comparable_parts, open_head
 
 SIZE = Size(200, 100)
 
@@ -90,3 +90,25 @@ def test_a_head_of_ones_own_may_find_nothing(empty):
 def test_what_is_no_list_of_objects_is_an_error(answer, message):
     with pytest.raises(ValueError, match=message):
         own(lambda outputs: answer, torch.zeros(1, 4))
+
+
+def parts(head, *outputs, activation="none"):
+    return [part.tolist() for part in comparable_parts(outputs, DetectionSpec(head), activation)]
+
+
+def test_pixels_and_scores_of_a_grid_are_compared_apart():
+    columns = torch.tensor([[50.0, 60, 20, 10, 0.5, 0.75]]).T
+    assert parts("yolo", columns[None]) == [[[50, 60, 20, 10]], [[0.5, 0.75]]]
+    assert parts("yolo5", columns.T[None]) == [[[50, 60, 20, 10]], [[0.5, 0.75]]]
+
+
+def test_of_networks_that_choose_only_the_scores_are_compared_whatever_their_order():
+    one, other, filling = [1.0, 2, 3, 4, 0.5, 0], [5.0, 6, 7, 8, 0.25, 1], [0.0, 0, 0, 0, 0.75, -1]
+    assert parts("boxes", torch.tensor([[one, other, filling]])) == [[[0, 0.25, 0.5]]]
+    assert parts("boxes", torch.tensor([[filling, other, one]])) == [[[0, 0.25, 0.5]]]
+    logits, boxes = torch.logit(torch.tensor([[[0.5, 0.125], [0.25, 0.125]]])), torch.rand(1, 2, 4)
+    assert parts("detr", logits, boxes, activation="sigmoid") == [[[0.25, 0.5]]]
+
+
+def test_outputs_of_a_head_of_ones_own_are_compared_each_by_itself():
+    assert parts("my:head", torch.ones(1, 2, 2), torch.zeros(1, 1)) == [[[1, 1, 1, 1]], [[0]]]

@@ -1,0 +1,121 @@
+"""Half precision and int8 of a detector, judged by the objects that they keep."""
+
+import pytest
+import torch
+from PIL import Image
+
+from infer_app.cli.model.variant_tables import show_decoding, show_variants
+from infer_app.domain import Recipe
+from infer_app.errors import UsageError
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.artifact.artifact import record_variant
+from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.build.calibration import CalibrationImages
+from infer_app.models.build.decoding_agreement import decoding_agreement, describe_agreement
+from infer_app.models.build.judge_variants import describe_kept, judge_variants, try_variants
+from infer_app.models.build.openvino_variants import add_variants, agreement_score, judge_on, judgement
+from infer_app.models.runtimes.open_variant import open_variant
+from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
+from infer_app.models.verification.golden import Parity, predict_all
+from tests.support.detectors import Quadrants
+from tests.support.networks import save
+from tests.support.photos import jpeg
+
+SIZE = 64
+COLORED, BLACK = (
+    torch.full((3, SIZE, SIZE, 3), 150, dtype=torch.uint8),
+    torch.zeros(3, SIZE, SIZE, 3, dtype=torch.uint8),
+)
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    source = save(Quadrants(), tmp_path / "net.ts")
+    output = OutputSpec("detection", detection=DetectionSpec())
+    recipe = Recipe("stretch", SIZE, decode="scaled")
+    return add_variants(build_model(BuildRequest(str(source), "net", recipe, output=output), tmp_path), None, print)
+
+
+def judged(artifact, pixels, spoil=lambda rows: None):
+    model = open_variant(artifact, TORCHSCRIPT)
+    rows = predict_all(model, pixels, model.batch_size).reshape(len(pixels), 8, 6)
+    spoil(rows)
+    return judge_on(artifact, model, CalibrationImages(pixels[:0], pixels, rows.reshape(len(pixels), -1)))
+
+
+def halve_half(rows):
+    rows[:, 4:, 4] /= 4
+
+
+def test_a_variant_is_judged_by_the_objects_that_it_keeps(artifact):
+    said = []
+    parity = judged(artifact, COLORED)
+    assert (parity.num_objects, agreement_score(artifact, parity)) == (24, 1.0)
+    assert judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append)["meets_bar"] is True
+    assert describe_kept(artifact.manifest, parity) == "keeps 100.0% of 24 objects"
+    worse = judged(artifact, COLORED, halve_half)
+    assert (worse.num_objects, worse.object_agreement) == (12, 1.0)  # the others were there with less
+    assert said == []
+
+
+def test_images_without_an_object_tell_nothing_so_no_run_takes_the_variant(artifact, capsys):
+    said = []
+    parity = judged(artifact, BLACK)
+    assert describe_kept(artifact.manifest, parity) == "no objects were found"
+    details = judgement(artifact, OPENVINO_INT8, parity, 0.97, said.append) | {"parity": parity.to_json()}
+    assert details["meets_bar"] is False
+    assert said == [
+        "cpu-openvino-int8: no object was found on 3 images, so nothing tells what it keeps: no run will take it by "
+        "itself; judge it on images that show objects"
+    ]
+    artifact = record_variant(artifact, OPENVINO_INT8, details, {})
+    show_variants(artifact.manifest)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "cpu-openvino-int8 was judged on images without an object: no run takes it by itself" in shown
+    assert "objects kept" in shown
+    assert "labels kept" not in shown
+    assert "no objects" in shown
+
+
+def test_the_variant_in_full_precision_is_run(artifact):
+    assert choose_variant(artifact.manifest, {}, VariantRequest(device="cpu")).variant in (OPENVINO_FP32, TORCHSCRIPT)
+    details = artifact.manifest.variants[OPENVINO_FP32]["parity"]
+    assert (details["object_agreement"], details["relative_difference"] < 1e-3) == (1.0, True)
+
+
+@pytest.fixture
+def photos(tmp_path):
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    for number in range(24):
+        Image.new("RGB", (40 + number, 30), (200, 100 + number, 20)).save(folder / f"{number}.png")
+    return ReadLimits((folder,), 1 << 20), sorted(map(str, folder.iterdir()))
+
+
+def test_a_trial_on_the_images_of_a_day_is_of_their_objects(artifact, photos):
+    tried = try_variants(artifact.folder, {OPENVINO_FP32: 4, TORCHSCRIPT: None}, *photos, 60.0)[TORCHSCRIPT]
+    assert (tried.parity.num_objects, tried.parity.object_agreement, tried.score) == (24 * 8, 1.0, 1.0)
+
+
+def test_judging_needs_as_many_images_as_before(artifact, photos):
+    with pytest.raises(UsageError, match="5 of the day's images can be decoded, 20 are needed"):
+        judge_variants(artifact.folder, photos[0], photos[1][:5], 0.97)
+
+
+def test_what_decoding_changes_is_told_in_objects(artifact, capsys):
+    predict = open_variant(artifact, TORCHSCRIPT)
+    parity = decoding_agreement(predict, artifact.manifest.recipe, [jpeg(400, 300)], 4, artifact)
+    assert (parity.num_objects > 0, parity.object_agreement) == (True, 1.0)
+    images = "on 1 image large enough to be shrunk"
+    told = f"decode scaled: 100.0% of {parity.num_objects} objects as with exact decoding, {images}"
+    assert describe_agreement(parity, "detection") == told
+    none = Parity(1, 1.0, None, 0.0, 0.0, num_objects=0)
+    assert (
+        describe_agreement(none, "detection")
+        == f"decode scaled: no object was found {images}: give others with --calibrate"
+    )
+    artifact = record_variant(artifact, TORCHSCRIPT, {"scaled": parity.to_json()}, {})
+    show_decoding(artifact.manifest)
+    assert capsys.readouterr().out.strip() == told

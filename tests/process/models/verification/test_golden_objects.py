@@ -1,0 +1,196 @@
+"""The golden check of detectors, and how far two variants find the same objects."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+from infer_app.domain import Recipe
+from infer_app.errors import ModelError
+from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
+from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.build.golden_set import load_pixels
+from infer_app.models.runtimes.torchscript import build_cpu_variant
+from infer_app.models.verification.golden import check_golden, golden_outputs, measure_parity
+from tests.support.detectors import Pair, Quadrants
+from tests.support.networks import save
+
+SIZE = 64
+
+
+class Cells(nn.Module):
+    """(n, 6, 16), for the head `yolo`: a box for each of 4 x 4 cells, and how bright and how red it is."""
+
+    centres: torch.Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        step = torch.arange(16)
+        self.register_buffer("centres", torch.stack([step % 4, step // 4]).float() * 16 + 8)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        cells = torch.nn.functional.adaptive_avg_pool2d(pixels, (4, 4)).flatten(2)
+        sizes = 12 + 4 * cells[:, :2]
+        scores = torch.stack([cells.mean(1), cells[:, 0] - cells[:, 2]], 1).clamp(0, 1)
+        return torch.cat([self.centres.expand(pixels.shape[0], 2, 16), sizes, scores], 1)
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory):
+    """Each network once, with what loads and predicts its golden images."""
+    folder, built = tmp_path_factory.mktemp("models"), {}
+
+    def open_built(module):
+        name = type(module).__name__
+        if name not in built:
+            source = save(module, folder / f"{name}.ts")
+            output = OutputSpec("detection", "softmax", detection=DetectionSpec())
+            artifact = build_model(BuildRequest(str(source), name, Recipe("stretch", SIZE), output=output), folder)
+            built[name] = artifact, partial(load_pixels, recipe=artifact.manifest.recipe), build_cpu_variant(artifact)
+        return built[name]
+
+    return open_built
+
+
+def rows_of(artifact, raw):
+    return raw.reshape(len(raw), *artifact.manifest.output.detection.shapes[0])
+
+
+def changed(predict, artifact, change, only_loaded=False):
+    """The model, with a change of its outputs: of all, or only of those for the pixels as loaded."""
+    calls = []
+
+    def other(pixels):
+        calls.append(len(pixels))
+        raw = predict(pixels)
+        if only_loaded and len(calls) == 1:
+            return raw
+        rows = rows_of(artifact, raw.clone())
+        change(rows)
+        return rows.reshape(len(rows), -1)
+
+    return other
+
+
+@pytest.mark.parametrize("module", [Quadrants(), Pair(), Cells()], ids=lambda module: type(module).__name__)
+def test_a_detector_passes_its_own_check(build, module):
+    artifact, load, predict = build(module)
+    check_golden(artifact, load, predict)
+    parity = artifact.manifest.variants["cpu-torchscript"]["parity"]
+    assert (parity["object_agreement"], parity["num_objects"] > 3, "label_agreement" in parity) == (1, True, False)
+
+
+def lower_scores(rows):
+    rows[:, :, 4] -= 0.02
+
+
+def move_boxes(rows):
+    rows[:, :, 0] += 16
+
+
+def swap_classes(rows):
+    rows[:, :, 5] += 2
+
+
+def lose_the_best(rows):
+    rows[:, :, 4] *= rows[:, :, 4] < rows[:, :, 4].amax(1, keepdim=True)
+
+
+def nan_in_a_box(rows):
+    rows[0, 0, 0] = torch.nan
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lower_scores, "outputs differ by"),
+        (lose_the_best, "outputs differ by"),
+        (move_boxes, r"an object '\d' with score 0.\d+ is not found any more"),
+        (swap_classes, r"an object '\d' with score 0.\d+ is not found any more"),
+        (nan_in_a_box, "outputs are not finite, or the head fails on them"),
+    ],
+)
+def test_other_objects_for_the_golden_pixels_are_noticed(build, change, message):
+    artifact, load, predict = build(Quadrants())
+    with pytest.raises(ModelError, match=rf"golden check failed: image \d: {message}") as caught:
+        check_golden(artifact, load, changed(predict, artifact, change))
+    assert "nothing was written" in caught.value.hint
+
+
+def test_the_order_in_which_a_network_lists_its_objects_does_not_matter(build):
+    artifact, load, predict = build(Quadrants())
+
+    def reverse(rows):
+        rows.copy_(rows.flip(1))
+
+    check_golden(artifact, load, changed(predict, artifact, reverse))
+
+
+def test_a_score_that_moves_beside_pixels_is_noticed(build):
+    """Relative to the largest number of the outputs, which is a coordinate, it would be nothing."""
+    artifact, load, predict = build(Cells())
+
+    def raise_scores(rows):
+        rows[:, 4:] += 0.01
+
+    with pytest.raises(ModelError, match="outputs differ by 0.0"):
+        check_golden(artifact, load, changed(predict, artifact, raise_scores))
+
+
+def test_an_object_that_is_lost_or_new_with_the_loaded_pixels_is_noticed(build):
+    artifact, load, predict = build(Quadrants())
+    for change, message in ((lose_the_best, "is not found any more"), (add_small_boxes, "was not found at build")):
+        with pytest.raises(ModelError, match=rf"image \d: an object '\d' with score 0.\d+ {message}"):
+            check_golden(artifact, load, changed(predict, artifact, change, only_loaded=True))
+
+
+def add_small_boxes(rows):
+    rows[rows[:, :, 4] < 0.25] = torch.tensor([1.0, 1, 9, 9, 0.9, 0])
+
+
+def test_two_levels_of_a_pixel_may_move_scores_and_boxes_a_little(build):
+    artifact, load, predict = build(Quadrants())
+
+    def nudge(rows):
+        rows[:, :, 0] += 2
+        rows[:, :, 4] -= 0.04
+
+    check_golden(artifact, load, changed(predict, artifact, nudge, only_loaded=True))
+
+
+def test_another_precision_is_held_to_its_own_tolerance(build):
+    artifact, load, predict = build(Quadrants())
+    artifact.manifest.variants["cpu-openvino-int8"] = {"tolerance": {"relative": 0.2, "cosine": 0.9}}
+    check_golden(artifact, load, changed(predict, artifact, lower_scores), "cpu-openvino-int8")
+    with pytest.raises(ModelError, match="outputs differ by"):
+        check_golden(artifact, load, changed(predict, artifact, lose_the_best), "cpu-openvino-int8")
+
+
+def test_parity_of_a_detector_is_of_its_objects(build):
+    artifact, _, _ = build(Quadrants())
+    expected = golden_outputs(artifact)
+    rows = rows_of(artifact, expected.clone())
+    lower_scores(rows)
+    parity = measure_parity(expected, rows.reshape(len(rows), -1), artifact)
+    assert (parity.object_agreement, parity.label_agreement) == (1.0, None)
+    assert parity.worst_score_difference == pytest.approx(0.02)
+    assert parity.relative_difference == pytest.approx(0.02 / rows_of(artifact, expected)[:, :, 4].max().item())
+    swap_classes(rows)
+    assert measure_parity(expected, rows.reshape(len(rows), -1), artifact).object_agreement == 0
+
+
+def test_images_without_objects_have_no_agreement_and_no_direction(build):
+    artifact, _, _ = build(Quadrants())
+    nothing = torch.zeros_like(golden_outputs(artifact))
+    parity = measure_parity(nothing, nothing, artifact)
+    assert (parity.num_objects, parity.object_agreement, parity.cosine) == (0, None, 1.0)
+    assert "object_agreement" not in parity.to_json()
+
+
+def test_outputs_that_are_not_finite_pass_no_tolerance(build):
+    artifact, _, _ = build(Quadrants())
+    expected = golden_outputs(artifact)
+    parity = measure_parity(expected, expected * torch.nan, artifact)
+    assert parity.object_agreement == 0
+    assert not parity.cosine >= 0

@@ -1,0 +1,162 @@
+import numpy as np
+import pytest
+import torch
+
+from infer_app.domain import Broken, DetectedObject, ImageRef, Output, Prediction, Reason, Size
+from infer_app.models.artifact.specs import DetectionSpec
+from infer_app.models.verification.function_check import DifferentObject, Failure
+from infer_app.models.verification.object_check import answered_objects, compare_object_answers
+
+LABELS = ("cat", "dog")
+PICTURE = Size(200, 100)
+CAT = (20, 10, 120, 60, 0.9, "cat")
+
+
+def ours(path, *objects, picture=PICTURE):
+    """A prediction of objects that are given in pixels, as the user's are."""
+    found = tuple(
+        DetectedObject(
+            label,
+            LABELS.index(label),
+            score,
+            x1 / picture.width,
+            y1 / picture.height,
+            (x2 - x1) / picture.width,
+            (y2 - y1) / picture.height,
+        )
+        for x1, y1, x2, y2, score, label in objects
+    )
+    return Prediction(ImageRef(path, path), Output(objects=found), None, picture=picture)
+
+
+def compare(theirs, *predictions, detection=None):
+    return compare_object_answers(theirs, predictions, detection or DetectionSpec("yolo"), LABELS)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [CAT],
+        (CAT,),
+        [[*CAT[:5], 0]],
+        np.array([[*CAT[:5], 0]]),
+        torch.tensor([[*CAT[:5], 0]], dtype=torch.float64, requires_grad=True),
+        [(*tuple(np.float64(value) for value in CAT[:5]), np.str_("cat"))],
+        [np.array([*CAT[:5], 0])],
+    ],
+)
+def test_an_array_and_a_list_with_indices_or_labels_mean_the_same(answer):
+    assert answered_objects(answer, LABELS) == [CAT]
+
+
+@pytest.mark.parametrize("answer", [[], (), np.empty((0, 6)), np.array([]), torch.empty(0, 6)])
+def test_no_object_is_an_answer(answer):
+    assert answered_objects(answer, LABELS) == []
+
+
+def test_without_labels_a_class_is_its_number():
+    assert answered_objects([(*CAT[:5], 17)])[0][5] == "17"
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (None, "a NoneType is not objects: an array or a list of rows of x1 y1 x2 y2 in pixels, score, class"),
+        ("cat", "a str is not objects"),
+        ({"boxes": []}, "a dict is not objects"),
+        (np.zeros((2, 5)), r"float64 of shape \(2, 5\) is not objects"),
+        (np.zeros(6), r"of shape \(6,\) is not objects"),
+        (np.array([["a"] * 6]), "<U1 of shape"),
+        ([0.1, 0.2, 0.3, 0.4, 0.5, 0], "0.1 is not an object"),
+        ([CAT[:5]], "is not an object: x1 y1 x2 y2"),
+        ([(20, 10, float("nan"), 60, 0.9, "cat")], "20 10 nan 60 0.9: numbers are not finite"),
+        ([(120, 10, 100, 50, 0.9, "cat")], "120 10 100 50 0.9: x2 < x1 or y2 < y1; boxes are x1 y1 x2 y2, not x y"),
+        ([(*CAT[:4], 90, "cat")], "the score, the fifth number, is not between 0 and 1"),
+        ([(*CAT[:5], 2)], "class 2 of 2 classes"),
+        ([(*CAT[:5], -1)], "class -1"),
+        ([(*CAT[:5], 0.5)], "class 0.5"),
+    ],
+)
+def test_what_is_no_answer_is_refused(answer, message):
+    with pytest.raises(ValueError, match=message):
+        answered_objects(answer, LABELS)
+
+
+def test_the_same_objects_agree():
+    report = compare([("a", [CAT]), ("b", [])], ours("a", (21, 10, 121, 60, 0.8, "cat")), ours("b"))
+    assert (report.num_images, report.num_compared, report.agreement, report.disagreements) == (2, 2, 1.0, ())
+    found = report.objects
+    assert (found.num_theirs, found.num_found, found.num_ours, found.num_extra) == (1, 1, 1, 0)
+    assert found.mean_overlap == pytest.approx(99 / 101)
+    assert (found.mean_score_difference, found.worst_score_difference) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert (found.differences, found.notes) == ((), ())
+    assert report.to_json()["objects"]["num_found"] == 1
+
+
+def test_what_one_side_lacks_is_named_with_the_nearest_of_the_other_the_surest_first():
+    dog = (0, 0, 50, 50, 0.95, "dog")
+    report = compare(
+        [("a", [(*CAT[:4], 0.3, "cat")]), ("b", [CAT])], ours("a", dog), ours("b", (20, 10, 120, 50, 0.7, "cat"))
+    )
+    assert report.objects.differences == (
+        DifferentObject("a", "ours", "dog", 0.95, pytest.approx(dog[:4]), 0.0),
+        DifferentObject("b", "theirs", "cat", 0.9, CAT[:4], pytest.approx(0.8)),
+        DifferentObject("b", "ours", "cat", 0.7, pytest.approx((20, 10, 120, 50)), pytest.approx(0.8)),
+        DifferentObject("a", "theirs", "cat", 0.3, CAT[:4], 0.0),
+    )
+    assert (report.agreement, report.objects.num_found) == (0.0, 0)
+    assert report.objects.mean_overlap == pytest.approx(0.8)  # of those that are at least nearly there
+
+
+def test_an_object_of_ours_with_a_low_score_is_found():
+    report = compare([("a", [(*CAT[:4], 0.26, "cat")])], ours("a", (*CAT[:4], 0.24, "cat")))
+    assert (report.agreement, report.objects.num_ours) == (1.0, 0)
+
+
+def test_a_function_that_gives_no_low_scores_is_not_asked_for_them():
+    low = (0, 0, 50, 50, 0.35, "dog")
+    report = compare([("a", [(*CAT[:4], 0.4, "cat")])], ours("a", (*CAT[:4], 0.4, "cat"), low))
+    assert (report.agreement, report.objects.min_score, report.objects.num_extra) == (1.0, 0.4, 0)
+    sure = compare([("a", [CAT])], ours("a", CAT, (0, 0, 50, 50, 0.6, "dog")))
+    assert (sure.agreement, sure.objects.min_score) == (0.5, 0.5)
+
+
+def test_objects_are_compared_from_the_score_that_is_stored():
+    report = compare([("a", [(*CAT[:4], 0.3, "cat")])], ours("a"), detection=DetectionSpec("yolo", min_score=0.5))
+    assert (report.objects.num_theirs, report.agreement) == (0, None)
+
+
+def test_boxes_are_cut_at_the_edge_of_the_picture_as_ours_are():
+    edge = (-30, -20, 60, 50, 0.9, "cat")
+    report = compare([("a", [edge])], ours("a", (0, 0, 60, 50, 0.9, "cat")))
+    assert (report.agreement, report.objects.notes) == (1.0, ())
+
+
+@pytest.mark.parametrize(
+    ("box", "note"),
+    [
+        ((0.1, 0.1, 0.6, 0.6), "no coordinate of your boxes is over 1: these look like shares of the picture"),
+        ((150, 80, 320, 90), "boxes of yours that reach beyond the picture: 1; boxes are x1 y1 x2 y2 in pixels of the"),
+    ],
+)
+def test_boxes_in_another_unit_are_told(box, note):
+    (told,) = compare([("a", [(*box, 0.9, "cat")])], ours("a", CAT)).objects.notes
+    assert told.startswith(note)
+
+
+def test_labels_that_the_model_does_not_have_are_told():
+    report = compare([("a", [(*CAT[:5], "Cat")])], ours("a", CAT))
+    assert report.objects.notes == ("labels of yours that the model does not have: Cat",)
+
+
+def test_failures_of_either_side_are_named_and_not_compared():
+    broken = Broken(ImageRef("b", "b"), Reason.TRUNCATED, "ends early", "decode")
+    report = compare([("a", KeyError("x")), ("b", [CAT]), ("c", [CAT]), ("d", None)], ours("a"), broken, ours("c", CAT))
+    assert (report.num_images, report.num_compared, report.agreement) == (4, 1, 1.0)
+    assert [one.path for one in report.their_failures] == ["a", "d"]
+    assert report.our_rejections == (Failure("b", "truncated: ends early"),)
+
+
+def test_no_object_on_either_side_is_no_agreement():
+    report = compare([("a", [])], ours("a"))
+    assert (report.num_compared, report.agreement, report.objects.mean_overlap) == (1, None, None)

@@ -1,0 +1,44 @@
+import numpy as np
+import pytest
+
+from infer_app.boxes import intersection_over_union, match_objects, match_rows
+from infer_app.domain import DetectedObject
+
+SQUARE = [0.0, 0, 10, 10]
+
+
+def row(box, score=0.5, label=0):
+    return [*box, score, label]
+
+
+def rows(*found):
+    return np.array(found, np.float64).reshape(-1, 6)
+
+
+def test_overlaps_of_boxes_by_hand():
+    others = np.array([SQUARE, [5, 0, 15, 10], [0, 0, 5, 5], [20, 20, 30, 30], [3, 3, 3, 9]])
+    overlaps = intersection_over_union(np.array([SQUARE]), others)
+    assert overlaps.tolist() == [[1.0, 50 / 150, 0.25, 0.0, 0.0]]
+
+
+def test_the_pairs_that_overlap_most_are_matched_and_each_object_once():
+    a = rows(row([0, 0, 10, 8]), row(SQUARE))
+    b = rows(row([0, 0, 10, 9]), row([40, 40, 50, 50]))
+    (match,) = match_rows(a, b, 0.5)
+    assert (match.a, match.b, match.iou) == (1, 0, pytest.approx(0.9))
+
+
+def test_objects_of_other_classes_do_not_match():
+    assert match_rows(rows(row(SQUARE, label=1)), rows(row(SQUARE, label=2)), 0.5) == []
+
+
+def test_nothing_matches_nothing():
+    assert match_rows(rows(), rows(row(SQUARE)), 0.5) == match_rows(rows(row(SQUARE)), rows(), 0.5) == []
+    assert match_objects([], [], 0.5) == []
+
+
+def test_objects_of_the_tables_match_by_label_and_place():
+    cat = DetectedObject("cat", 0, 0.9, 0.1, 0.1, 0.5, 0.5)
+    moved = cat._replace(class_index=3, x=0.15)  # the classes of two models may have other numbers
+    (match,) = match_objects([cat], [cat._replace(label="dog"), moved], 0.5)
+    assert (match.a, match.b, match.iou) == (0, 1, pytest.approx(0.45 / 0.55))
