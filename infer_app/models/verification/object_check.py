@@ -31,7 +31,6 @@ from infer_app.models.verification.object_parity import (
 )
 
 HIGHEST_START = 0.5  # a function that gives no objects below some score is not asked for them, up to this one
-BEYOND = 1.02  # of the picture's size, which boxes of the picture do not pass by far
 
 FoundObject = tuple[float, float, float, float, float, str]  # x1 y1 x2 y2 in pixels, score, label
 
@@ -78,7 +77,7 @@ def compare_object_answers(
             float(scores.mean()) if near else None,
             float(scores.max()) if near else None,
             tuple(sorted(differences, key=lambda one: (-one.score, one.path, one.found_by))),
-            tuple(_notes(objects, sum(one.num_beyond for one in images), labels)),
+            tuple(_notes(objects, sum(one.num_outside for one in images), labels)),
         ),
         **rates(blocks),
     )
@@ -94,7 +93,7 @@ class _ComparedImage:
     num_extra: int
     near: list[tuple[float, float]]  # overlap and absolute difference of the score of objects in about the same place
     differences: list[DifferentObject]
-    num_beyond: int  # boxes of theirs that the picture does not hold
+    num_outside: int  # boxes of theirs with a centre outside of the picture
 
 
 def _compare_image(item: Prediction, answer: Sequence[FoundObject], min_score: float) -> _ComparedImage:
@@ -114,7 +113,7 @@ def _compare_image(item: Prediction, answer: Sequence[FoundObject], min_score: f
             *(_difference(path, "theirs", theirs[row], ours) for row in same.lost),
             *(_difference(path, "ours", ours[row], theirs) for row in same.new),
         ],
-        num_beyond=sum(_is_beyond(one, item.picture) for one in answer),
+        num_outside=sum(_is_outside(one, item.picture) for one in answer),
     )
 
 
@@ -179,9 +178,10 @@ def _clipped(objects: Sequence[FoundObject], picture: Size) -> list[FoundObject]
     ]
 
 
-def _is_beyond(one: FoundObject, picture: Size) -> bool:
+def _is_outside(one: FoundObject, picture: Size) -> bool:
+    """Return whether a box's centre lies outside; objects at the edge of a picture may reach beyond it."""
     x1, y1, x2, y2 = one[:4]
-    return x1 >= picture.width or y1 >= picture.height or max(x2 / picture.width, y2 / picture.height) > BEYOND
+    return not (0 <= (x1 + x2) / 2 <= picture.width and 0 <= (y1 + y2) / 2 <= picture.height)
 
 
 def _with_numbered_labels(*lists: Sequence[FoundObject]) -> list[np.ndarray]:
@@ -199,15 +199,15 @@ def _difference(path: str, side: str, one: FoundObject, others: Sequence[FoundOb
     return DifferentObject(path, side, one[5], one[4], one[:4], float(overlaps.max(initial=0.0)))
 
 
-def _notes(theirs: Sequence[FoundObject], num_beyond: int, labels: Sequence[str]) -> list[str]:
+def _notes(theirs: Sequence[FoundObject], num_outside: int, labels: Sequence[str]) -> list[str]:
     notes = []
     if theirs and max(max(one[:4]) for one in theirs) <= 1:
         notes.append(
             "no coordinate of your boxes is over 1: these look like shares of the picture, and pixels are compared"
         )
-    if num_beyond:
+    if num_outside:
         notes.append(
-            f"boxes of yours that reach beyond the picture: {num_beyond:,}; boxes are x1 y1 x2 y2 in pixels "
+            f"boxes of yours outside of the picture: {num_outside:,}; boxes are x1 y1 x2 y2 in pixels "
             "of the picture as a viewer shows it, not of the network's input"
         )
     unknown = sorted({one[5] for one in theirs} - set(labels)) if labels else []

@@ -136,7 +136,7 @@ def test_boxes_are_cut_at_the_edge_of_the_picture_as_ours_are():
     ("box", "note"),
     [
         ((0.1, 0.1, 0.6, 0.6), "no coordinate of your boxes is over 1: these look like shares of the picture"),
-        ((150, 80, 320, 90), "boxes of yours that reach beyond the picture: 1; boxes are x1 y1 x2 y2 in pixels of the"),
+        ((150, 80, 320, 90), "boxes of yours outside of the picture: 1; boxes are x1 y1 x2 y2 in pixels of the"),
     ],
 )
 def test_boxes_in_another_unit_are_told(box, note):
