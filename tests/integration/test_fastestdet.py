@@ -11,6 +11,8 @@ from tests.conftest import need
 from tests.support.fastestdet import BUILD, FOLDER, PHOTOS, need_fastestdet, reference_objects, write_scripts
 from tests.support.projects import DATE, Project
 
+pytestmark = pytest.mark.slow
+
 NUM_PHOTOS = 205
 OBJECTS = """
     SELECT location, "object", o.label, o.score, x, y, o.width, o.height FROM infer_objects AS o

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from infer_app.domain import precision_name
 from infer_app.errors import ModelError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact
@@ -18,7 +19,6 @@ from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXEL
 from infer_app.models.artifact.specs import OutputSpec, Tolerance
 from infer_app.models.detection.heads import comparable_parts
 from infer_app.models.detection.object_decoder import split_outputs
-from infer_app.models.runtimes.variants import TORCHSCRIPT, precision_of
 from infer_app.models.verification.object_parity import (
     SAME_OBJECT,
     compared_score,
@@ -158,7 +158,7 @@ def check_golden(
     output, is_detector = artifact.manifest.output, artifact.manifest.output.detection is not None
     actual = predict_all(predict, expected_pixels, batch_size)
     _check_outputs(expected, actual, output, tolerance)
-    if is_detector and precision_of(variant or TORCHSCRIPT) == "fp32":
+    if is_detector and precision_name(variant or "") == "full":
         _check_objects(artifact, expected, actual, OBJECT_SCORE, is_exact=True)
     actual = predict_all(predict, pixels, batch_size)
     margin = max(LABEL_MARGIN, tolerance.relative)
