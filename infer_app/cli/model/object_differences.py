@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infer_app.cli.terminal.output import show_table
-from infer_app.models.verification.function_check import DifferentObject, ObjectFigures
+from infer_app.models.verification.function_check import DifferentObject, ObjectComparison
 from infer_app.models.verification.object_parity import EXACT_OBJECT
 from infer_app.plurals import counted
 
@@ -15,7 +15,7 @@ WORST_SHOWN = 10
 SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe find more of each other's objects
 
 
-def print_objects(objects: ObjectFigures) -> None:
+def print_objects(objects: ObjectComparison) -> None:
     """Print the images and the objects that differ most first, and the share that is found last."""
     if objects.differences:
         _show_images(objects.differences)

@@ -40,7 +40,7 @@ class DifferentObject:
 
 
 @dataclass(frozen=True)
-class ObjectFigures:
+class ObjectComparison:
     """How far the objects of a detector are those of the user's function."""
 
     min_score: float  # objects from this score on have to be found by the other side, with whatever score
@@ -90,7 +90,7 @@ class CheckReport:
     ratio_range: tuple[float, float] | None = None  # the lowest and the highest ratio of a block
     num_labels: int | None = None  # different labels of ours among the images compared
     taken_by_others: float | None = None  # share of the time in which other programs had the cores, 0-1
-    objects: ObjectFigures | None = None  # of a detector
+    objects: ObjectComparison | None = None  # of a detector
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if key != "objects" or value is not None}

@@ -16,7 +16,7 @@ from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.verification.function_check import (
     CheckReport,
     DifferentObject,
-    ObjectFigures,
+    ObjectComparison,
     TimedBlock,
     rates,
     read_answers,
@@ -67,7 +67,7 @@ def compare_object_answers(
         their_failures=failures,
         our_rejections=rejections(ours),
         num_labels=len({one.label for item, _ in compared for one in item.output.objects or ()}),
-        objects=ObjectFigures(
+        objects=ObjectComparison(
             min_score,
             num_theirs,
             num_found,
