@@ -13,6 +13,7 @@ import typer
 from infer_app import __version__
 from infer_app.cli.model.model_app import model_app
 from infer_app.cli.project.groups import cache_app, config_app, db_app, images_app, threshold_app
+from infer_app.cli.terminal.export_options import ExportOptions, SampleOptions
 from infer_app.cli.terminal.help import INSPECT, MAINTAIN, MODELS, RUN, App, GroupedHelp
 from infer_app.cli.terminal.options import (
     BackfillOptions,
@@ -20,7 +21,6 @@ from infer_app.cli.terminal.options import (
     Config,
     Date,
     Executor,
-    ExportOptions,
     Json,
     LogFormat,
     Model,
@@ -28,7 +28,6 @@ from infer_app.cli.terminal.options import (
     ModelsOrVersions,
     RayAddress,
     RunOptions,
-    SampleOptions,
     Until,
     any_date,
     with_options,

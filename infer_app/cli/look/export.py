@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.terminal.options import ExportOptions, SampleOptions
+from infer_app.cli.terminal.export_options import ExportOptions, SampleOptions
 from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import UsageError

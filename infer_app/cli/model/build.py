@@ -13,7 +13,7 @@ from typing import Any
 from infer_app.cli.model.model import models_folder, print_progress, recipe_as_text
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
-from infer_app.cli.terminal.options import BuildOptions
+from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.decode.depth import parse_depth

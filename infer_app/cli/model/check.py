@@ -14,7 +14,7 @@ from pathlib import Path
 from infer_app.cli.model.model import find_model, print_progress
 from infer_app.cli.model.object_differences import print_objects
 from infer_app.cli.model.own_pipeline import RECIPE_UNCHECKED, Answer, own_pipeline
-from infer_app.cli.terminal.options import CheckOptions
+from infer_app.cli.terminal.model_options import CheckOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import find_images
 from infer_app.domain import Broken, ChunkResult, ImageRef, Prediction

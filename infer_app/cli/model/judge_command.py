@@ -9,7 +9,7 @@ from itertools import chain
 from infer_app.cli.model.build import parse_share
 from infer_app.cli.model.model import find_model
 from infer_app.cli.model.variant_tables import show_variants
-from infer_app.cli.terminal.options import JudgeOptions
+from infer_app.cli.terminal.model_options import JudgeOptions
 from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError

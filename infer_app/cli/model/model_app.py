@@ -7,13 +7,11 @@ from typing import Annotated
 import typer
 
 from infer_app.cli.terminal.help import App
+from infer_app.cli.terminal.model_options import BuildOptions, CheckOptions, JudgeOptions
 from infer_app.cli.terminal.options import (
     MODEL_HELP,
-    BuildOptions,
-    CheckOptions,
     Config,
     Json,
-    JudgeOptions,
     ModelName,
     ModelToRemove,
     ModelToUse,

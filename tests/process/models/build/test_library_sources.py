@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from infer_app.cli.model.build import make_recipe
-from infer_app.cli.terminal.options import BuildOptions
+from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.transform.to_pixels import transform

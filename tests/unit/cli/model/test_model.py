@@ -1,7 +1,7 @@
 import pytest
 
 from infer_app.cli.model.build import _normalisation, make_recipe
-from infer_app.cli.terminal.options import BuildOptions
+from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.domain import Recipe, Size
 from infer_app.errors import UsageError
 
