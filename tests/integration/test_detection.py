@@ -124,3 +124,65 @@ def test_options_that_do_not_go_together_are_refused(project, flags, message):
     assert build.returncode in (2, 12)
     assert message in " ".join(err.split())
     assert INFER.exists()
+
+
+FUNCTIONS = """
+from PIL import Image, ImageOps
+
+
+def quarters(path):
+    picture = ImageOps.exif_transpose(Image.open(path))
+    if picture.getpixel((1, 1))[0] < 200:
+        return []
+    x, y = picture.width / 2, picture.height / 2
+    return [(a * x, b * y, a * x + x, b * y + y, 0.5, "red") for a in (0, 1) for b in (0, 1)]
+
+
+def shares(path):
+    return [(0, 0, 0.5, 0.5, 0.5, 0)]
+
+
+def sizes(path):
+    return [(40, 20, 10, 10, 0.5, 0)]
+
+
+def nothing(path):
+    return []
+"""
+
+
+def check(project, function, *more, exit_code=0):
+    (project.folder / "script.py").write_text(FUNCTIONS)
+    command = ("model", "check", "net", "--against", f"script:{function}", "--images", "photos", *more)
+    return project.infer(*command, exit_code=exit_code)
+
+
+def test_a_function_that_finds_the_same_objects_agrees(project):
+    told = " ".join(check(project, "quarters").split())
+    assert "found 8 of your 8 objects (100.0 %), with the same label and an overlap (IoU) of 0.9" in told
+    assert "you do not have" in told  # halves of the green picture
+    assert "where both are, boxes overlap by 1.000 on average, and scores differ by 0.00" in told
+
+
+def test_boxes_in_another_form_are_told(project):
+    told = " ".join(check(project, "shares").split())
+    assert "warning: no coordinate of your boxes is over 1: these look like shares of the picture" in told
+    assert "that is low: the recipe differs" in told
+    told = " ".join(check(project, "sizes", exit_code=2).split())
+    assert "x2 < x1 or y2 < y1; boxes are x1 y1 x2 y2, not x y width height" in told
+    assert "nothing could be compared" in project.errors
+
+
+def test_images_without_an_object_compare_nothing(project):
+    for photo in ("0.png", "1.png", "3.jpg"):
+        (project.photos / photo).unlink()
+    check(project, "nothing", exit_code=2)
+    assert "neither side found an object; take images that show some" in " ".join(project.errors.split())
+
+
+def test_what_a_detector_is_can_be_looked_at(project):
+    told = " ".join(project.infer("model", "show", "net").split())
+    assert (
+        "head boxes: objects from a score of 0.05, non-maximum suppression: none, at most 300 objects per image" in told
+    )
+    assert "objects kept" in told
