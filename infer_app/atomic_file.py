@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import secrets
@@ -27,6 +28,9 @@ def new_content(path: Path) -> Iterator[BinaryIO]:
 
     While it is written it has no name, where the file system can do that: a process that is killed leaves nothing.
     """
+    path = path.resolve() if path.is_symlink() else path  # what it leads to is replaced, not the link
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "it is a device or a pipe, not a file", str(path))
     written = path.parent / f".new-{secrets.token_hex(8)}"
     try:
         with _open_new(path.parent, written) as file:

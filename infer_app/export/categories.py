@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 class Categories(dict[tuple[int, str], int]):
     """The number of each (class index, label) that was looked up, which is the class index if that is free.
@@ -10,9 +12,10 @@ class Categories(dict[tuple[int, str], int]):
     gets one that no label has.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, labels: Sequence[str] = ()) -> None:
+        """Begin with the labels of the model's classes, if they are known."""
         super().__init__()
-        self.labels: dict[int, str] = {}  # by number
+        self.labels: dict[int, str] = dict(enumerate(labels))  # by number
 
     def __missing__(self, key: tuple[int, str]) -> int:
         number, label = key

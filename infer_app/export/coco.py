@@ -71,7 +71,7 @@ def _whole_number(image_id: str) -> int:
 
 def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export, number_image: NumberImage) -> None:
     """Write images into the file and meanwhile their annotations aside, which follow afterwards."""
-    categories = Categories()
+    categories = Categories(export.model.labels)
     description = json.dumps(f"Predictions of {export.model.shown_name}")
     file.write(f'{{"info": {{"description": {description}}},\n"images": '.encode())
     file.writelines(_list(_image_lines(export, number_image, categories, annotations)))
@@ -118,7 +118,7 @@ def _annotations(image: ExportedImage, number: int, first: int, categories: Cate
 
 
 def _result_lines(export: Export, number_image: NumberImage) -> Iterator[str]:
-    categories = Categories()
+    categories = Categories(export.model.labels)
     for image in export.read_images():
         number = number_image(image.prediction.image_id)
         image_width, image_height = image.picture

@@ -12,6 +12,7 @@ from infer_app.errors import UsageError
 from infer_app.export.choose_images import Chosen
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.locations import is_remote
 
 _MAX_STEM = 50  # characters of up to four bytes: a name has at most 255 bytes
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\ud800-\udfff]")
@@ -51,6 +52,6 @@ def _copy(data: bytes, path: Path) -> Path:
 
 
 def _name(location: str) -> str:
-    path = PurePosixPath(location.partition("?")[0])
+    path = PurePosixPath(location.partition("?")[0] if is_remote(location) else location)
     stem = _UNSAFE.sub("_", path.stem).lstrip(".")[:_MAX_STEM]
     return f"{stem or 'photo'}{_UNSAFE.sub('_', path.suffix)[:8]}"

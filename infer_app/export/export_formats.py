@@ -54,9 +54,11 @@ def write_export(name: str, path: Path, export: Export) -> ExportCounts:
     Raises UsageError for what the format can't hold, or where nothing can be written.
     """
     chosen = find_format(name, export.model.kind)
-    if not chosen.is_folder and path.is_dir():
-        raise UsageError(f"--to {path} is a folder", f"name a file: {chosen.title} is one file")
+    if not path.name:
+        raise UsageError(f"--to {path} has no name of its own", "name a file, or for yolo a new folder")
     try:
+        if not chosen.is_folder and path.is_dir():
+            raise UsageError(f"--to {path} is a folder", f"name a file: {chosen.title} is one file")
         chosen.write(path, export)
     except FileExistsError:
         raise UsageError(f"--to {path} exists and is not empty", "name a new folder, or remove this one") from None

@@ -52,6 +52,7 @@ class ModelVersions:
     model_ids: tuple[str, ...]  # that have predicted images of the days; all if none has
     all_ids: tuple[str, ...]
     kind: str
+    labels: tuple[str, ...] = ()  # of the preferred version's classes; empty if an earlier release ran it
 
     @classmethod
     def find(cls, project: ProjectDatabase, days: Sequence[Day], wanted: str | None) -> ModelVersions:
@@ -75,7 +76,9 @@ class ModelVersions:
             names = ", ".join(sorted(found))
             raise UsageError(f"several models have predicted images: {names}", "name one of them by --model")
         [(name, model_ids)] = found.items()
-        return cls(name, tuple(model_ids), tuple(by_name[name]), _kind(project, name, model_ids))
+        manifest = Figures(project.database, project.source, model_ids[0]).manifest()
+        labels = tuple(manifest.get("labels", ()))
+        return cls(name, tuple(model_ids), tuple(by_name[name]), _kind(project, name, model_ids), labels)
 
     @property
     def shown_name(self) -> str:

@@ -31,7 +31,7 @@ def config_path(path: Path) -> Path:
 
 def write_tasks(path: Path, export: Export) -> None:
     """Write the tasks and the labelling configuration."""
-    labels = dict[str, None]()  # all that the model gave, in order of appearance: people correct to any of them
+    labels = dict.fromkeys(export.model.labels)  # and all that an earlier version gave: people correct to any of them
     with new_content(path) as file, new_content(config_path(path)) as config:
         separator = "[\n"
         for image in export.read_images():

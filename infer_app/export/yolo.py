@@ -29,7 +29,7 @@ def write_yolo(path: Path, export: Export) -> None:
 
 
 def _write_labels(folder: Path, export: Export) -> None:
-    categories, made = Categories(), set[Path]()
+    categories, made = Categories(export.model.labels), set[Path]()
     labels = folder / "labels"
     labels.mkdir()
     for image in export.read_images():

@@ -54,7 +54,7 @@ class LoadedModel:
                 outputs = self.decode(raw, [sample.file.picture for sample in batch.samples])
         except DeviceLost:
             raise
-        except Exception as error:  # model and head are the user's code, and torch.jit.Error is not a RuntimeError
+        except (Exception, SystemExit) as error:  # model and head are the user's code, torch.jit.Error no RuntimeError
             yield from self._one_by_one(batch, error, clock)
             return
         for sample, output in zip(batch.samples, outputs, strict=True):
@@ -64,7 +64,7 @@ class LoadedModel:
             else:
                 yield Prediction(sample.ref, output, sample.file.sha256, self.model_index, sample.file.picture)
 
-    def _one_by_one(self, batch: Batch, error: Exception, clock: StageClock) -> Iterator[Prediction | Broken]:
+    def _one_by_one(self, batch: Batch, error: BaseException, clock: StageClock) -> Iterator[Prediction | Broken]:
         if len(batch.samples) == 1:
             reason = Reason.OUT_OF_MEMORY if is_out_of_memory(error) else Reason.MODEL_ERROR
             yield self._broken(batch.samples[0], reason, _first_line(error), "model")
@@ -76,6 +76,6 @@ class LoadedModel:
         return Broken(sample.ref, reason, detail, stage, sample.file, model_index=self.model_index)
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     lines: Sequence[str] = str(error).strip().splitlines() or [""]
     return f"{type(error).__name__}: {lines[-1]}"[:500]

@@ -158,7 +158,7 @@ def _run_model(loaded: LoadedSettings, artifact: Artifact, plan: ExecutionPlan) 
     log.info("%s runs as %s, %d workers x %d threads", manifest.name, *values, extra=of_model)
     for variant, why in plan.choice.passed_over.items():
         log.info("%s was passed over: %s", variant, why, extra=of_model)
-    facts = json.loads(manifest.to_json())
+    facts = json.loads(manifest.to_json()) | {"labels": artifact.labels}  # exports name all classes, also unseen ones
     may_be_put_in_use = _runs_unasked(loaded, artifact)
     return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over, may_be_put_in_use)
 

@@ -82,6 +82,12 @@ def head(boxes):
         raise ValueError("no object at all")
     return list(boxes)
 """
+EXITS = """
+import sys
+
+def head(boxes):
+    return sys.exit("on an image") if (boxes[:, :, 4] == 0).all(1).any() else list(boxes)
+"""
 GIVES_NAN = """
 def head(boxes):
     return [rows / (rows[:, 4].max() > 0) for rows in boxes]
@@ -92,6 +98,7 @@ def head(boxes):
     ("code", "reason", "detail"),
     [
         (RAISES, "model_error", "ValueError: no object at all"),
+        (EXITS, "model_error", "SystemExit: on an image"),
         (GIVES_NAN, "non_finite_output", "the model's output has a NaN or an infinity"),
     ],
 )
@@ -107,7 +114,7 @@ def test_a_head_that_fails_on_an_image_rejects_it_alone(project, code, reason, d
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--output", "detection", "--head", "yolo"], "--head yolo gives scores up to 64"),
+        (["--output", "detection", "--head", "yolo"], "--head yolo gives a score of 64"),
         (["--output", "detection", "--head", "nowhere:head"], "no module 'nowhere'"),
         (["--output", "detection", "--head", "ssd"], "unknown head 'ssd'"),
         (["--output", "detection", "--nms", "0"], "nms 0.0 is not an overlap"),

@@ -66,3 +66,19 @@ def test_a_file_system_without_nameless_files_has_a_hidden_one_meanwhile(tmp_pat
         if fails:
             raise KeyboardInterrupt
     assert [(found.name, found.read_text()) for found in tmp_path.iterdir()] == [("a.json", "old" if fails else "new")]
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    target, link = tmp_path / "target", tmp_path / "link"
+    target.write_bytes(b"old")
+    link.symlink_to(target)
+    replace_file(link, b"new")
+    assert (link.is_symlink(), target.read_bytes()) == (True, b"new")
+
+
+def test_a_pipe_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="a device or a pipe"):
+        replace_file(pipe, b"new")
+    assert pipe.is_fifo()

@@ -29,6 +29,8 @@ from infer_app.telemetry.printable import printable
 DRAWN_SIZE = 1600  # pixels, the longer side
 DRAWN_BYTES = 8_000_000
 
+MAX_LISTED = 20  # objects, those that are shown first
+
 
 def show_image(
     image_id: str,
@@ -59,6 +61,10 @@ def show_image(
 
 def _draw(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, Any]:
     """Write the picture with the shown objects of the first model that looked for any, and return what was drawn."""
+    if file.suffix.lower() != ".svg":
+        raise UsageError(
+            f"{file} is not named as an SVG file, which a drawing is", "give --draw a name that ends in .svg"
+        )
     detected = [one for one in found.histories if one.prediction and one.prediction["objects"] is not None]
     if not detected:
         hint = "`infer model show NAME` prints what a model gives: boxes are those of a detection model"
@@ -199,10 +205,13 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
 def _object_lines(row: dict[str, Any]) -> Iterator[str]:
     num_shown = sum(one.is_shown for one in row["objects"])
     yield f"objects   {len(row['objects']):,}, {num_shown:,} shown by the model's thresholds"
-    for one in row["objects"]:
+    best_first = sorted(row["objects"], key=lambda one: not one.is_shown)
+    for one in best_first[:MAX_LISTED]:
         pixels = _pixels(row, one.found)
         box = "" if pixels is None else "".join(f" {name} {value:.0f}" for name, value in pixels.items())
         yield f"          {one.found.label} {one.found.score:.3f}:{box}{'' if one.is_shown else ', not shown'}"
+    if left_out := best_first[MAX_LISTED:]:
+        yield f"          and {len(left_out):,} more, which --json lists"
 
 
 def _same(is_same: bool | None) -> str:

@@ -40,6 +40,8 @@ def export_days(options: ExportOptions) -> None:
             lambda: read_rejections(project, days, model),
         )
         write_export(options.format, options.to, export)
+        if not export.counts.num_images:
+            log.warning("%s has predicted no image of these days: `infer status` lists the days", model.name)
         num_pending = sum(project.day_queries.count_pending(day, *model.all_ids) for day in days)
     num_rejected = export.counts.num_rejected
     if options.as_json:

@@ -238,7 +238,7 @@ def _print_predictions(rows: Iterator[dict[str, Any]], days: str) -> None:
     ]
     precisions = sorted({row["precision"] for row in shown})
     title = f"{days}, {' and '.join(precisions)} precision"
-    objects = ["objects"] if of_objects else []
+    objects = ["objects stored"] if of_objects else []
     show_table(("id", "image", "model", "version", "label", "score", *objects), cells, title)
     if more:
         print(f"and {more:,} more: --csv or --json gives all of them")

@@ -10,7 +10,7 @@ from contextlib import redirect_stdout
 from dataclasses import replace
 from typing import Any
 
-from infer_app.cli.model.model import models_folder, print_progress, recipe_as_text
+from infer_app.cli.model.model import detection_as_text, models_folder, print_progress, recipe_as_text
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
 from infer_app.cli.terminal.model_options import BuildOptions
@@ -188,11 +188,16 @@ def _resize(options: BuildOptions) -> Size | None:
 
 def _taken_by_default(request: BuildRequest, stated: Collection[str]) -> list[str]:
     """Return what neither the user nor the source says, where a wrong guess gives no error."""
-    needed = ["recipe"] if request.preprocess is None else []
-    needed += ["mean", "std"] if request.input != "uint8-nhwc" else []
-    missing = [name for name in needed if name not in stated]
+    needed = {"recipe": request.recipe.kind} if request.preprocess is None else {}
+    if request.input != "uint8-nhwc":
+        needed |= {"mean": _as_text(request.mean), "std": _as_text(request.std)}
+    missing = [f"{name} {value}" for name, value in needed.items() if name not in stated]
     is_numbered = request.output.kind in WITH_LABELS and "labels" not in stated
     return [*missing, "labels (numbers)"] if is_numbered else missing
+
+
+def _as_text(values: tuple[float, float, float]) -> str:
+    return f"{values[0]:g}" if len(set(values)) == 1 else ",".join(f"{value:g}" for value in values)
 
 
 def _compare_hint(by_default: Sequence[str], name: str) -> str:
@@ -299,6 +304,8 @@ def parse_share(text: str) -> float:
 def _print_built(artifact: Artifact) -> None:
     manifest = artifact.manifest
     print(f"recipe: {recipe_as_text(manifest)}")
+    if manifest.output.detection:
+        print(detection_as_text(manifest.output.detection))
     golden = counted(len(manifest.golden), "golden image")
     print(f"{counted(manifest.num_outputs, 'output')} per image; verified on {golden} before every run")
     if reference := manifest.built_with.get("reference"):

@@ -17,6 +17,7 @@ from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import Artifact, find_artifact, list_artifacts
 from infer_app.models.artifact.manifest import Manifest
+from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.runtimes.variants import runnable
 from infer_app.models.selection.tuning import load_all
 from infer_app.pipeline.execution_plan import measure_speeds
@@ -38,17 +39,21 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")
     outputs = counted(manifest.num_outputs, "output")
     print(f"recipe: {recipe_as_text(manifest)}; {manifest.output.kind}, {outputs} per image")
-    if detection := manifest.output.detection:
-        nms = f"IoU {detection.nms}" if detection.suppresses else "none"
-        print(
-            f"head {detection.head}: objects from a score of {detection.min_score}, non-maximum suppression: {nms}, at "
-            f"most {counted(detection.max_objects, 'object')} per image"
-        )
+    if manifest.output.detection:
+        print(detection_as_text(manifest.output.detection))
     show_variants(manifest)
     show_requirements(manifest)
     show_decoding(manifest)
     for tuning in tunings:
         show_tuning(tuning)
+
+
+def detection_as_text(detection: DetectionSpec) -> str:
+    nms = f"IoU {detection.nms}" if detection.suppresses else "none"
+    return (
+        f"head {detection.head}: objects from a score of {detection.min_score}, non-maximum suppression: {nms}, at "
+        f"most {counted(detection.max_objects, 'object')} per image"
+    )
 
 
 def tune(name: str, config: Path | None) -> None:

@@ -173,7 +173,7 @@ def _head_of(request: BuildRequest, files: dict[str, bytes]) -> OwnHead | None:
     if HEAD_FILE not in files or request.output.detection is None:
         return None
     name = request.output.detection.head
-    return load_function(files[HEAD_FILE], name.rpartition(":")[2], name)
+    return load_function(files[HEAD_FILE], name.rpartition(":")[2], f"{request.name}/{HEAD_FILE}")
 
 
 def _num_labels(files: dict[str, bytes]) -> int | None:

@@ -43,8 +43,8 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor, allow_several
     run = partial(_rows, module, spec)
     together = run(trial)
     _check_repeatable(together, run(trial))
-    _check_batch_independence(together, torch.cat([run(trial[:1]), run(trial[1:])]))
-    rows = torch.cat([run(batch) for batch in torch.split(pixels, 3)])
+    _check_batch_independence(together, _joined([run(trial[:1]), run(trial[1:])]))
+    rows = _joined([run(batch) for batch in torch.split(pixels, 3)])
     if not rows.isfinite().all():
         raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
     return SourceOutputs(rows, tuple(tuple(one.shape[1:]) for one in _outputs(run_source(module, spec, trial))))
@@ -113,6 +113,17 @@ def _rows(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
     return as_rows(run_source(module, spec, pixels))
 
 
+def _joined(batches: Sequence[Tensor]) -> Tensor:
+    """Return the rows of several batches, (n, D). Raises ModelError if D is not always the same."""
+    lengths = sorted({rows.shape[1] for rows in batches})
+    if len(lengths) > 1:
+        raise ModelError(
+            f"the network gives {lengths[0]:,} numbers for some pictures and {lengths[-1]:,} for others",
+            "export it so that it always gives as many: a detector its boxes filled up with those of a score of 0",
+        )
+    return torch.cat(list(batches))
+
+
 def _outputs(output: Any) -> Sequence[Tensor]:
     return [output] if isinstance(output, Tensor) else list(output)
 
@@ -143,7 +154,7 @@ def _other_batches(run: _Run, trial: Tensor, allow_several: bool) -> list[int]:
 
 
 def _check_repeatable(first: Tensor, second: Tensor) -> None:
-    if not _same(first, second):
+    if first.shape != second.shape or not _same(first, second):
         raise ModelError(
             "the same images give another output each time", "is dropout on? call model.eval() before tracing it"
         )

@@ -109,7 +109,7 @@ def _joined(outputs: Sequence[Tensor]) -> Tensor:
 
 
 def _own_objects(own: OwnHead, outputs: Sequence[Tensor]) -> list[np.ndarray]:
-    arrays = [output.numpy() for output in outputs]
+    arrays = [output.numpy().copy() for output in outputs]  # which the head may change
     found = [np.asarray(rows) for rows in own(*arrays)]
     if len(found) != len(arrays[0]):
         raise ValueError(f"the head gave {len(found)} lists of objects for {len(arrays[0])} images")

@@ -15,6 +15,9 @@ from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.detection.heads import OwnHead, open_head
 from infer_app.models.detection.nms import in_order, suppress
 
+MAX_CLASS = 99_999  # so that a wrong column is not taken for classes
+MAX_ROUNDING = 1e-3  # of a score
+
 
 class ObjectDecoder:
     """Decodes the rows of one model: its head, the lowest score, non-maximum suppression, the place in the picture."""
@@ -55,10 +58,21 @@ class ObjectDecoder:
         """Return what the head gives for each row, before the lowest score and non-maximum suppression."""
         return self._head(split_outputs(raw, self._spec.shapes))
 
-    def _best(self, rows: np.ndarray) -> np.ndarray:
+    def stored(self, rows: np.ndarray) -> np.ndarray:
+        """Return what a head gives for an image from the lowest score on, float64.
+
+        Raises ValueError for a score over 1, and for a class that is not a class's number.
+        """
         rows = rows.astype(np.float64)
+        rows = rows[~(rows[:, 4] < self._spec.min_score)]  # written so that NaN stays
+        _check_objects(rows)
+        return rows
+
+    def _best(self, rows: np.ndarray) -> np.ndarray:
+        """Return the objects of an image, the best first. Raises ValueError for scores and classes that are none."""
+        rows = self.stored(rows)
         has_area = (rows[:, 2] > rows[:, 0]) & (rows[:, 3] > rows[:, 1])
-        rows = in_order(rows[has_area & (rows[:, 4] >= self._spec.min_score)])
+        rows = in_order(rows[has_area])
         if self._spec.suppresses:
             return suppress(rows, self._spec.nms, self._spec.max_objects)
         return rows[: self._spec.max_objects]
@@ -79,6 +93,14 @@ class ObjectDecoder:
         return self._labels[index] if 0 <= index < len(self._labels) else str(index)
 
 
+def _check_objects(rows: np.ndarray) -> None:
+    if len(rows) and rows[:, 4].max() > 1 + MAX_ROUNDING:
+        raise ValueError(f"a score of {rows[:, 4].max():.4g}: scores are between 0 and 1")
+    is_class = (rows[:, 5] == np.floor(rows[:, 5])) & (rows[:, 5] >= 0) & (rows[:, 5] <= MAX_CLASS)
+    for wrong in rows[~is_class & np.isfinite(rows[:, 5]), 5][:1]:
+        raise ValueError(f"the class {wrong:.6g}: classes are whole numbers from 0 to {MAX_CLASS:,}")
+
+
 def finite_rows(rows: Tensor) -> list[bool]:
     """Return for each row of (n, D) whether it has neither a NaN nor an infinity.
 
@@ -89,8 +111,13 @@ def finite_rows(rows: Tensor) -> list[bool]:
 
 
 def split_outputs(raw: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor]:
-    """Return the outputs that `as_rows` joined to (n, D): (n, *shape) each."""
+    """Return the outputs that `as_rows` joined to (n, D): (n, *shape) each. Raises ValueError for another length."""
     ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
+    if raw.shape[1] != ends[-1]:
+        raise ValueError(
+            f"the network gave {raw.shape[1]:,} numbers for an image and {ends[-1]:,} at its build: it must always "
+            "give as many boxes, those that it lacks with a score of 0"
+        )
     return [
         raw[:, first:end].reshape(len(raw), *shape) for (first, end), shape in zip(pairwise(ends), shapes, strict=True)
     ]

@@ -15,6 +15,7 @@ from infer_app.models.detection.heads import OwnHead
 from infer_app.models.detection.object_decoder import ObjectDecoder
 
 Shapes = Sequence[tuple[int, ...]]  # of one image's outputs
+MOST_CHOSEN = 1000  # boxes that a network with its own suppression gives; without one there are more
 
 _SHAPES = {
     "boxes": "(n, 6): x1 y1 x2 y2 score class; or boxes (n, 4), scores (n) and classes (n)",
@@ -36,9 +37,10 @@ def complete_detection(
     activation = spec.activation if head == "detr" else "none"
     spec = replace(spec, activation=activation, detection=replace(detection, head=head, shapes=tuple(shapes)))
     check_head(head, shapes, num_labels, spec.activation)
+    decoder = ObjectDecoder(spec, recipe, (), own_head)
     try:
-        objects = ObjectDecoder(spec, recipe, (), own_head).candidates(rows)
-    except Exception as error:
+        found = decoder.candidates(rows)
+    except (Exception, SystemExit) as error:
         if own_head is None:
             raise
         raise ModelError(
@@ -46,7 +48,14 @@ def complete_detection(
             "it takes each output of a batch as an array, and returns for each image an array of (n, 6): x1 y1 x2 y2 "
             "in pixels of the model's input, score, class",
         ) from error
-    check_scores(objects, head)
+    try:
+        objects = [decoder.stored(of_image) for of_image in found]
+    except (ValueError, TypeError) as error:
+        raise ModelError(
+            f"--head {head} gives {error}",
+            "is it another head, another order of the outputs, or is a sigmoid missing? write it yourself: --head "
+            "package.module:function",
+        ) from error
     _check_classes(objects, head, num_labels)
     return spec
 
@@ -59,16 +68,16 @@ def choose_head(shapes: Shapes, num_labels: int | None) -> str:
         return "detr"
     if len(shapes) == 1 and len(shapes[0]) == 2:
         rows, columns = shapes[0]
-        if columns == 6 and num_labels != 1:
+        if columns == 6 and num_labels != 1 and (num_labels or rows <= MOST_CHOSEN):
             return "boxes"
         if columns > rows and num_labels in (None, rows - 4):
             return "yolo"
-        if rows > columns and num_labels == columns - 5:
+        if rows > columns and num_labels == columns - 5 and (columns > 6 or rows > MOST_CHOSEN):
             return "yolo5"
-    families = ", ".join(f"{head} is {shape}" for head, shape in _SHAPES.items())
+    families = "; ".join(f"--head {head} for {shape}" for head, shape in _SHAPES.items())
     raise ModelError(
-        f"the outputs of an image have the shapes {_as_text(shapes)}, which do not tell what they mean",
-        f"name it with --head: {families}; or write it yourself: --head package.module:function",
+        f"an image's output is {_as_text(shapes)}, which does not tell what it means",
+        f"name the head: {families}. For any other network write it yourself: --head package.module:function",
     )
 
 
@@ -79,6 +88,11 @@ def check_head(head: str, shapes: Shapes, num_labels: int | None, activation: st
     num_classes: int | None = None
     if head == "boxes":
         fits = _joined_length(shapes) == 6
+    elif head == "detr" and len(shapes) == 2 and shapes[0][-1] == shapes[1][-1]:
+        raise ModelError(
+            f"an image's output is {_as_text(shapes)}, of which both could be boxes",
+            "write the head yourself: --head package.module:function, which calls it by its name",
+        )
     elif head == "detr":
         length = _joined_length(shapes)
         fits, num_classes = length > 4 + (activation == "softmax"), length - 4 - (activation == "softmax")
@@ -88,23 +102,13 @@ def check_head(head: str, shapes: Shapes, num_labels: int | None, activation: st
         fits, num_classes = fits and length > extra, length - extra
     if not fits:
         raise ModelError(
-            f"the outputs of an image have the shapes {_as_text(shapes)}, and --head {head} takes {_SHAPES[head]}",
-            "name another head, or write it yourself: --head package.module:function",
+            f"an image's output is {_as_text(shapes)}, and --head {head} takes {_SHAPES[head]}",
+            "name another head; for any other network write it yourself: --head package.module:function",
         )
     if num_labels is not None and num_classes not in (None, num_labels):
         raise ModelError(
             f"{num_labels} labels, and the outputs of --head {head} have {num_classes} classes",
             "class i is line i of the labels file; is it another head?",
-        )
-
-
-def check_scores(objects: Sequence[np.ndarray], head: str) -> None:
-    """Raise ModelError for scores of a build's golden images that are not between 0 and 1."""
-    scores = np.concatenate([found[:, 4] for found in objects])
-    if len(scores) and not scores.max() <= 1 + 1e-3:
-        raise ModelError(
-            f"--head {head} gives scores up to {scores.max():.4g}, and they must be between 0 and 1",
-            "is it another head, or is a sigmoid missing? write it yourself: --head package.module:function",
         )
 
 

@@ -87,3 +87,14 @@ def test_outputs_are_split_as_they_were_joined():
 
 def test_no_images_give_nothing():
     assert decoder().decode(torch.zeros(0, 12), []) == []
+
+
+def test_a_class_or_a_score_that_is_none_is_an_error_of_its_image():
+    for bad in ((0, 30, 50, 60, 0.5, 0.5), (0, 30, 50, 60, 2.0, 0)):
+        with pytest.raises(ValueError, match="between 0 and 1|whole numbers"):
+            decoder().decode(rows(bad, (0,) * 6), [WIDE])
+
+
+def test_another_number_of_boxes_than_at_the_build_is_an_error():
+    with pytest.raises(ValueError, match="gave 18 numbers for an image and 12 at its build"):
+        decoder().decode(torch.zeros(1, 18), [WIDE])

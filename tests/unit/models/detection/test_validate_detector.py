@@ -31,10 +31,19 @@ def test_the_shape_tells_the_head(shapes, num_labels, head):
 
 @pytest.mark.parametrize(
     ("shapes", "num_labels"),
-    [([(85, 22, 22)], 80), ([(25200, 85)], None), ([(84, 8400)], 90), ([(7,)], 3), ([(9, 4), (8,)], None), ([], None)],
+    [
+        ([(25200, 6)], None),
+        ([(300, 6)], 1),
+        ([(85, 22, 22)], 80),
+        ([(25200, 85)], None),
+        ([(84, 8400)], 90),
+        ([(7,)], 3),
+        ([(9, 4), (8,)], None),
+        ([], None),
+    ],
 )
 def test_a_shape_that_does_not_tell_is_refused_with_what_to_do(shapes, num_labels):
-    with pytest.raises(ModelError, match="do not tell what they mean") as caught:
+    with pytest.raises(ModelError, match="does not tell what it means") as caught:
         choose_head(shapes, num_labels)
     assert "--head" in caught.value.hint
 
@@ -68,7 +77,7 @@ def test_the_number_of_labels_is_that_of_the_classes(head, shape):
 
 
 def test_scores_above_one_are_those_of_another_head():
-    with pytest.raises(ModelError, match="scores up to 40, and they must be between 0 and 1"):
+    with pytest.raises(ModelError, match="--head yolo gives a score of 40: scores are between 0 and 1"):
         complete("yolo", (6, 1), rows=torch.tensor([[1.0, 1, 1, 1, 40, 0]]))
 
 
@@ -83,3 +92,41 @@ def test_a_head_of_ones_own_that_fails_is_refused_with_what_it_got():
 
     with pytest.raises(ModelError, match=r"--head my:head failed on outputs of \(85, 22, 22\): KeyError: 'oops'"):
         complete("my:head", (85, 22, 22), own=head)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ((0.0, 0, 9, 9, 0.5, 0.7), "the class 0.7: classes are whole numbers"),
+        ((0.0, 0, 9, 9, 0.5, -1.0), "the class -1: classes are whole numbers"),
+        ((0.0, 0, 9, 9, 0.5, 1e10), "the class 1e.10: classes are whole numbers from 0 to 99,999"),
+        ((0.0, 0, 9, 9, 1.5, 0.0), "a score of 1.5"),
+    ],
+)
+def test_what_is_no_score_or_class_is_refused(row, message):
+    with pytest.raises(ModelError, match=f"--head my:head gives {message}"):
+        complete("my:head", (1, 6), rows=torch.tensor([row]), own=list)
+
+
+def test_classes_before_scores_are_noticed():
+    """Boxes, classes, scores is the order of torchvision."""
+    outputs = torch.tensor([[0.0, 0, 9, 9, 1.0, 0.9]])
+    with pytest.raises(ModelError, match="the class 0.9"):
+        complete("boxes", (1, 6), rows=outputs)
+
+
+def test_outputs_that_could_both_be_boxes_are_refused():
+    spec = OutputSpec("detection", "sigmoid", detection=DetectionSpec("detr"))
+    with pytest.raises(ModelError, match="of which both could be boxes"):
+        complete_detection(spec, RECIPE, torch.zeros(2, 80), [(10, 4), (10, 4)], None, None)
+
+
+def test_a_head_may_change_what_it_gets():
+    rows = torch.ones(2, 6)
+
+    def head(outputs):
+        outputs[:] = 0
+        return list(outputs)
+
+    complete("my:head", (1, 6), rows=rows, own=head)
+    assert (rows == 1).all()
