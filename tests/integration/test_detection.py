@@ -193,3 +193,25 @@ def test_what_a_detector_is_can_be_looked_at(project):
         "head boxes: objects from a score of 0.05, non-maximum suppression: none, at most 300 objects per image" in told
     )
     assert "objects kept" in told
+
+
+def test_copies_are_not_put_where_a_run_would_find_them(project):
+    run(project)
+    config = project.folder / "infer.toml"
+    config.write_text(config.read_text().replace("[images]", '[images]\nwatch = ["photos"]'))
+    sample = ["sample", "--date", DATE, "--by", "random", "--count", "2", "--format", "coco", "--to", "sample.json"]
+    project.infer(*sample, "--copy-to", "photos/picked", exit_code=2)
+    assert "whose files the next run registers" in project.errors
+    project.infer(*sample, "--copy-to", "picked")
+    assert len(list((project.folder / "picked").iterdir())) == 2
+    assert "1 rejected image" in project.infer("export", "--date", DATE, "--format", "csv", "--to", "day.csv")
+    assert "0 images" in project.infer("export", "--date", "2026-11-01", "--format", "csv", "--to", "no.csv")
+    assert "has predicted no image of these days" in project.errors
+    labels = (project.folder / "day.csv").read_text()
+    assert "red" in labels
+    project.infer("export", "--date", DATE, "--format", "yolo", "--to", "yolo")
+    assert (project.folder / "yolo" / "classes.txt").read_text() == "red\ngreen\n"
+    project.infer("explain", "--image", "1", "--draw", "one.png", exit_code=2)
+    assert "SVG" in project.errors
+    project.infer("explain", "--image", "5", "--draw", "five.svg", exit_code=2)
+    assert "was rejected: unsupported_format" in project.errors

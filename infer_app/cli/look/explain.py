@@ -66,6 +66,12 @@ def _draw(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, A
             f"{file} is not named as an SVG file, which a drawing is", "give --draw a name that ends in .svg"
         )
     detected = [one for one in found.histories if one.prediction and one.prediction["objects"] is not None]
+    rejected = [one.rejection for one in found.histories if one.rejection]
+    if not detected and rejected:
+        reason = rejected[0]["reason"]
+        raise UsageError(
+            f"image {found.image_id} was rejected: {reason}", "leave --draw out to see what is known of it"
+        )
     if not detected:
         hint = "`infer model show NAME` prints what a model gives: boxes are those of a detection model"
         raise UsageError(f"no model has looked for objects in image {found.image_id}", hint)

@@ -56,6 +56,8 @@ def export_sample(options: SampleOptions) -> None:
         raise UsageError(f"a sample can't be {options.format!r}", f"choose one of: {', '.join(SAMPLE_FORMATS)}")
     loaded = load_settings(options.config)
     days = _days(loaded, options.date, options.until)
+    if options.copy_to is not None:
+        _check_not_watched(loaded, options.copy_to.resolve())
     with open_project_database(loaded, read_only=True) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model.kind)
@@ -83,6 +85,15 @@ def _days(loaded: LoadedSettings, first: str, until: str | None) -> list[Day]:
     start = parse_date(first, zone)
     end = start if until is None else parse_date(until, zone)
     return [Day.of(one, zone) for one in each_date(start, end, ("--date", "--until"))]
+
+
+def _check_not_watched(loaded: LoadedSettings, folder: Path) -> None:
+    for watched in loaded.watched:
+        if folder.is_relative_to(watched.resolve()):
+            raise UsageError(
+                f"--copy-to {folder} is in {watched}, whose files the next run registers as new images",
+                "name a folder outside of it",
+            )
 
 
 def _paths(loaded: LoadedSettings, folder: Path | None) -> ImagePaths:
