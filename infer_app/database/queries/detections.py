@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Subquery, Table, and_, select
 
+from infer_app.database.engine.column_types import FAMILY
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.queries.figures import RejectedImage
@@ -97,7 +98,10 @@ def _read_images(
                 )
                 joined = KeyedJoin(joined, objects, of_prediction, True)
                 columns, order = [*columns, *_OBJECT], [*order, objects.c.object]
-            rows = streaming.execute(select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order))
+            wanted = select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order)
+            for dialect in FAMILY:  # without statistics it would read all predictions of several models first
+                wanted = wanted.prefix_with("STRAIGHT_JOIN", dialect=dialect)
+            rows = streaming.execute(wanted)
             for _, of_image in groupby(rows, key=itemgetter(0)):
                 yield list(of_image)
 

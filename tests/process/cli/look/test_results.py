@@ -115,7 +115,7 @@ def test_rejections_books_explanations_and_retries_are_those_of_the_version_that
 
     assert [row["model_id"] for row in told(show_rejections, str(DAY), OLD, True, None)["rejections"]] == [OLD]
     assert [one["model_id"] for one in told(verify_counts, str(DAY), OLD, True, None)["models"]] == [OLD]
-    assert [one["model_id"] for one in told(show_image, "1", None, OLD, False, True, None)["models"]] == [OLD]
+    assert [one["model_id"] for one in told(show_image, "1", None, OLD, False, None, True, None)["models"]] == [OLD]
     assert told(retry_rejected, str(DAY), OLD, [], True, None)["retried"] == 1
     assert [row["model_id"] for row in told(show_rejections, str(DAY), None, True, None)["rejections"]] == [NEW]
 
@@ -140,7 +140,7 @@ def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
         lambda name: show_rejections(str(DAY), name, False, None),
         lambda name: verify_counts(str(DAY), name, False, None),
         lambda name: retry_rejected(str(DAY), name, [], False, None),
-        lambda name: show_image("1", None, name, False, False, None),
+        lambda name: show_image("1", None, name, False, None, False, None),
         lambda name: write_reports(ReportRequest(str(DAY), [name], None, None)),
     ],
     ids=["predictions", "rejects", "verify", "retry", "explain", "report"],
