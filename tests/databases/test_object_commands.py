@@ -64,6 +64,7 @@ def prediction(image_id, objects):
     )
 
 
+@pytest.mark.slow
 def test_objects_are_listed_hidden_compared_and_verified(project, execute):
     rows = list(csv.DictReader(io.StringIO(project.infer("predictions", "--date", DATE, "--model", "cats", "--csv"))))
     columns = ("image_id", "label", "score", "width", "height", "num_objects")

@@ -20,7 +20,7 @@ ORIENTATION = 274  # EXIF tag
 SIZES = [
     *((8, 8), (9, 8), (8, 13), (17, 16), (33, 31), (63, 65), (64, 64), (101, 100), (127, 255), (320, 320)),
     *((321, 319), (500, 375), (375, 500), (640, 427), (799, 533), (1000, 90), (90, 1000), (1920, 1080), (4000, 3000)),
-    *((3001, 3999), (6000, 4000), (4000, 6000)),
+    *(pytest.param(size, marks=pytest.mark.slow) for size in ((3001, 3999), (6000, 4000), (4000, 6000))),
 ]
 INPUTS = [Size.square(320), Size(640, 480), Size(96, 160)]
 
@@ -113,7 +113,7 @@ def check(data, box, recipe):
     assert (np.abs(found - box) <= [x, y, x, y]).all(), f"{found} instead of {box} in {size}"
 
 
-@pytest.mark.parametrize("size", SIZES, ids="{0[0]}x{0[1]}".format)
+@pytest.mark.parametrize("size", SIZES, ids=lambda size: f"{size[0]}x{size[1]}")
 @pytest.mark.parametrize("kind", ["letterbox", "stretch"])
 def test_a_box_comes_back_to_the_pixel_from_every_size(kind, size):
     box = box_in(*size)

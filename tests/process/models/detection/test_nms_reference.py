@@ -1,6 +1,7 @@
 """Non-maximum suppression beside a straightforward reference, pair by pair."""
 
 import numpy as np
+import pytest
 
 from infer_app.models.detection.nms import in_order, suppress
 
@@ -32,6 +33,7 @@ def random_objects(random, count):
     return np.concatenate([corner, corner + size, score, random.integers(0, 3, (count, 1))], 1)
 
 
+@pytest.mark.slow
 def test_every_random_case_with_ties_equals_the_reference():
     random = np.random.default_rng(19)
     num_suppressed = 0
