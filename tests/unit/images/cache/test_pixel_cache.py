@@ -54,7 +54,7 @@ def check(out: np.ndarray, number: int, size: Size | int) -> bool:
 
 
 def bytes_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.glob("pixels.sqlite*"))
+    return sum(path.stat().st_size for path in folder.glob(f"{FILE_NAME}*"))
 
 
 @pytest.fixture
