@@ -76,7 +76,7 @@ class Life:
             assert len(rejected) == status[day]["rejected"]
             shown += self.predictions(day)
         assert sorted(shown) == view
-        first = self.told(show_image, "1", None, name, False, True, self.config)["models"][0]
+        first = self.told(show_image, "1", None, name, False, None, True, self.config)["models"][0]
         assert first["model_id"] == in_use or first["state"] == "pending"
         write_index(load_settings(self.config))
         index = (self.project.folder / "reports" / "index.html").read_text()

@@ -110,7 +110,10 @@ def test_what_can_not_be_drawn_is_told_and_leaves_no_file(night):
         return answer["error"]
 
     assert refused("4") == "no model has looked for objects in image 4"
-    assert refused("1", "photos") == "can't write photos: Is a directory"
+    assert "a drawing is" in refused("1", "drawn.png")
+    (night.folder / "folder.svg").mkdir()
+    assert refused("1", "folder.svg") == "can't write folder.svg: Is a directory"
+    (night.folder / "folder.svg").rmdir()
     assert refused("1", "none/drawn.svg") == "can't write none/drawn.svg: No such file or directory"
     (night.photos / "0000.jpg").write_bytes(b"no picture")
     (night.photos / "0001.jpg").unlink()

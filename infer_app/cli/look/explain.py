@@ -63,7 +63,7 @@ def _draw(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, A
     """Write the picture with the shown objects of the first model that looked for any, and return what was drawn."""
     if file.suffix.lower() != ".svg":
         raise UsageError(
-            f"{file} is not named as an SVG file, which a drawing is", "give --draw a name that ends in .svg"
+            f"a drawing is an SVG file, and {file} is named otherwise", "give --draw a name that ends in .svg"
         )
     detected = [one for one in found.histories if one.prediction and one.prediction["objects"] is not None]
     rejected = [one.rejection for one in found.histories if one.rejection]
