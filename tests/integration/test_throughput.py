@@ -16,7 +16,6 @@ from itertools import pairwise
 import pytest
 import torch
 from alembic import command
-from PIL import Image
 from torch import nn
 
 from infer_app.database.engine.connect import Database
@@ -267,14 +266,6 @@ def test_a_trace_has_every_image_in_every_stage_of_every_process(project):
     writes = [event for event in events if event["name"] == "write"]
     models = {i: e["ts"] for e in events if e["name"] == "model" for i in e["args"]["images"]}
     assert all(models[i] < write["ts"] for write in writes for i in write["args"]["images"])  # one clock for all
-
-
-def test_large_photos_are_offered_scaled_decoding_with_what_it_gained(project):
-    for path in project.photos.iterdir():
-        Image.radial_gradient("L").resize((2400, 1800)).convert("RGB").save(path)
-    dry = run(project, "--dry-run", "--limit", "24")
-    assert "× faster overall with a model built with --decode scaled" in dry["advice"]
-    assert dry["limited_by"] == "decode"
 
 
 def read_trace(project):

@@ -8,6 +8,7 @@ from PIL import Image
 
 from infer_app.domain import Recipe
 from infer_app.errors import ModelError
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import decode_image
 from infer_app.images.decode.gpu_decoder import suits_gpu
 from infer_app.images.read.read_image import ReadLimits
@@ -17,7 +18,10 @@ from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.build.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant
+from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.models.verification.golden import Parity, check_golden
+from infer_app.pipeline.measurement import probe_decoding
+from infer_app.telemetry.bottleneck import Cost, advise, rank
 from tests.support.networks import SIZE, built
 
 SCALED = Recipe("crop-resize", SIZE, crop=0.875, decode="scaled")
@@ -99,6 +103,19 @@ def test_decoding_another_way_is_nothing_to_offer_where_it_changes_nothing(tmp_p
     assert decoding_ms(exact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, photos[1:2]) is None
     assert decoding_ms(exact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, []) is None
     assert decoding_ms(artifact.folder, ReadLimits((tmp_path,), 1 << 30), 1 << 30, photos) is None
+
+
+def test_a_dry_run_is_offered_scaled_decoding_with_what_it_gains(tmp_path, photos):
+    exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
+    limits = ReadLimits((tmp_path,), 1 << 30)
+    handler = HandlerSpec((ModelSpec(exact.folder, TORCHSCRIPT, 2),), limits, 1 << 30)
+    (offered,) = probe_decoding(handler, photos)
+    assert offered.stages == ("decode", "transform")
+    cost = Cost({"decode": 30.0, "transform": 1.0, "model": 1.0}, {}, num_cores=2, num_workers=2)
+    advice = advise(rank(cost, [offered]))
+    assert advice is not None
+    assert "× faster overall with a model built with --decode scaled" in advice
+    assert probe_decoding(handler, photos[1:2]) == []
 
 
 def test_no_image_that_is_large_enough_is_no_agreement(artifact):
