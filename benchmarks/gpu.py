@@ -24,7 +24,7 @@ from photos import collect_photos, find_photos
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-from infer_app.domain import Chunk, ImageRef, Recipe, Size
+from infer_app.domain import Chunk, ImageRef
 from infer_app.handlers.copy_stream import open_stream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
@@ -37,6 +37,7 @@ from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_local_executor
+from infer_app.recipe import Recipe, Size
 from infer_app.workers.shared_ring import Ring
 
 RESULTS = Path(__file__).resolve().parent / "results"

@@ -32,7 +32,8 @@ from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import objects, predictions
 from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction, Size
+from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction
+from infer_app.recipe import Size
 
 RESULT = Path(__file__).resolve().parent / "results" / f"{date.today()}-object-rows.md"
 CHUNK_SIZE = 64

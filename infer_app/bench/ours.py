@@ -12,7 +12,7 @@ from infer_app.bench import dataloaders
 from infer_app.bench.dataloaders import Unavailable
 from infer_app.bench.decode_handler import OpenHandler
 from infer_app.bench.workload import Pixels, Workload
-from infer_app.domain import Chunk, ImageRef, Size
+from infer_app.domain import Chunk, ImageRef
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.read.read_image import read_image
@@ -20,6 +20,7 @@ from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.pipeline.execution_plan import plan_run
 from infer_app.pipeline.executors import open_executor
+from infer_app.recipe import Size
 from infer_app.workers.pool import Stage, WorkerPool
 
 CACHE_BYTES = 4 << 30

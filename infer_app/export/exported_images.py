@@ -12,10 +12,11 @@ from infer_app.database.queries.detections import PredictedImage, read_predicted
 from infer_app.database.queries.figures import Figures, RejectedImage
 from infer_app.database.queries.thresholds import ALL_LABELS, read_thresholds
 from infer_app.day import Day
-from infer_app.domain import DetectedObject, Size
+from infer_app.domain import DetectedObject
 from infer_app.errors import UsageError
 from infer_app.export.image_paths import ImagePaths
 from infer_app.model_names import short_name
+from infer_app.recipe import Size
 
 DETECTION, CLASSIFICATION = "detection", "classification"
 WITH_SCORES = (DETECTION, CLASSIFICATION)  # kinds of output that thresholds apply to

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample, Size
+from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
@@ -23,6 +23,7 @@ from infer_app.images.transform.to_pixels import transform
 from infer_app.locations import is_local, is_remote
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
+from infer_app.recipe import Size
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-from infer_app.domain import Alternative, precision_name
 from infer_app.errors import ModelError, UsageError
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.models.artifact.artifact import Artifact
@@ -22,6 +21,7 @@ from infer_app.models.selection.variant_selection import (
     choose_variant,
     requested_precision,
 )
+from infer_app.run_report import Alternative, precision_name
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from infer_app.database.listing.row_images import RowReader
-from infer_app.domain import Chunk, ChunkResult, Size
+from infer_app.domain import Chunk, ChunkResult
 from infer_app.errors import ModelError, UsageError
 from infer_app.handlers.handler_spec import CacheSpec, HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler, OpenLoadHandler, OpenPredictHandler
@@ -24,6 +24,7 @@ from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.execution_plan import ExecutionPlan
+from infer_app.recipe import Size
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
 from infer_app.workers.shared_ring import Ring

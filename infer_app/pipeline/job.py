@@ -13,7 +13,6 @@ from itertools import chain, islice
 from infer_app.database.project_database import ProjectDatabase, open_project_database, read_in_use
 from infer_app.database.results.runs import RunModel
 from infer_app.day import Day
-from infer_app.domain import Alternative, Recipe, Size, precision_name, with_precision
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
 from infer_app.handlers.handler_spec import CacheSpec
 from infer_app.images.read.read_image import ReadLimits
@@ -26,6 +25,8 @@ from infer_app.models.selection.variant_selection import AUTO
 from infer_app.pipeline.execution_plan import ExecutionPlan, plan_together
 from infer_app.pipeline.executors import Executor, open_executor, read_limits
 from infer_app.pipeline.measurement import probe_decoding, probe_precisions
+from infer_app.recipe import Recipe, Size
+from infer_app.run_report import Alternative, precision_name, with_precision
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.log import names_and_ids
 

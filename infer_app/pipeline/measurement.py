@@ -12,7 +12,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infer_app.domain import Alternative, Chunk, ImageRef, PrecisionTrial, precision_name
+from infer_app.domain import Chunk, ImageRef
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
@@ -31,6 +31,7 @@ from infer_app.models.selection.variant_selection import CPU_PRECISIONS, Variant
 from infer_app.pipeline.execution_plan import keep_tuning
 from infer_app.pipeline.executors import open_cpu_pool
 from infer_app.plurals import counted
+from infer_app.run_report import Alternative, PrecisionTrial, precision_name
 from infer_app.workers.isolated_call import run_in_process
 
 if TYPE_CHECKING:

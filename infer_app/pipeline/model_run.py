@@ -14,11 +14,12 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.results.runs import RunModel, new_run_id
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
-from infer_app.domain import TRANSIENT_REASONS, Broken, ChunkResult, RunReport
+from infer_app.domain import TRANSIENT_REASONS, Broken, ChunkResult
 from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, DayHeld, InferError
 from infer_app.pipeline.executors import Executor
 from infer_app.pipeline.job import Job
 from infer_app.pipeline.stop import Stop
+from infer_app.run_report import RunReport
 from infer_app.settings.sections import rejection_budget
 from infer_app.telemetry.bottleneck import Cost, advise, find_bottleneck, judged, rank, rate_limits
 from infer_app.telemetry.log import bound, names_and_ids

@@ -14,7 +14,7 @@ from infer_app.database.listing.source_checks import check_ids
 from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
-from infer_app.domain import ImageRef, NewImage, RunReport
+from infer_app.domain import ImageRef, NewImage
 from infer_app.errors import InferError, StorageUnavailable
 from infer_app.images.read.read_image import refused_among
 from infer_app.locations import as_location
@@ -24,6 +24,7 @@ from infer_app.pipeline.job import Job
 from infer_app.pipeline.model_run import ModelRun, continue_runs, hold_day, make_report
 from infer_app.pipeline.outage_guard import guard_against_outages
 from infer_app.pipeline.stop import Stop
+from infer_app.run_report import RunReport
 from infer_app.telemetry.log import names_and_ids
 from infer_app.telemetry.progress import Progress
 from infer_app.telemetry.stage_clock import StageClock

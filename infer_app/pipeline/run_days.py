@@ -13,7 +13,6 @@ from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_queries import PendingDays
 from infer_app.database.queries.day_state import DayStates
 from infer_app.day import Day
-from infer_app.domain import DayState, RunReport
 from infer_app.errors import (
     SIGNALLED,
     DayHeld,
@@ -28,6 +27,7 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.job import Job, group_by_pixels, open_job
 from infer_app.pipeline.run_day import dry_run, run_day
 from infer_app.pipeline.stop import Stop, seconds_until
+from infer_app.run_report import DayState, RunReport
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.log import bind_models
 from infer_app.telemetry.metrics import ModelOutcome

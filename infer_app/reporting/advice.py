@@ -10,12 +10,13 @@ from statistics import mean, median
 
 from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_state import is_unusual
-from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, DayCounts, DayState, Reason
+from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.plurals import counted
 from infer_app.reporting.drift import SURE, Drift, z_score
 from infer_app.reporting.missing_prediction import backfill_command, model_option
 from infer_app.reporting.run_figures import RunFigures
+from infer_app.run_report import DayCounts, DayState
 from infer_app.telemetry.printable import percent
 from infer_app.telemetry.summary_line import describe_nearly_black
 from infer_app.versions import retried_reasons

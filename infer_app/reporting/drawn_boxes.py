@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from infer_app.domain import DetectedObject, Size
+from infer_app.domain import DetectedObject
 from infer_app.images.decode.jpeg_structure import parse_jpeg_header
+from infer_app.recipe import Size
 from infer_app.telemetry.printable import one_line
 
 # Light colours, told apart on photos by their dark outline, and with black text on them.

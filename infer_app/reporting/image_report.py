@@ -15,7 +15,7 @@ from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_queries import StoredFailure
 from infer_app.database.queries.image_history import ModelHistory, read_history
 from infer_app.day import Day, find_zone
-from infer_app.domain import Broken, FileFacts, ImageRef, Prediction, Reason, precision_name
+from infer_app.domain import Broken, FileFacts, ImageRef, Prediction, Reason
 from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
@@ -36,6 +36,7 @@ from infer_app.reporting.missing_prediction import (
     time_column,
 )
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
+from infer_app.run_report import precision_name
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
 

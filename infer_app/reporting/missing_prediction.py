@@ -16,15 +16,7 @@ from itertools import islice
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_queries import PendingDays, PendingImage, StoredFailure
 from infer_app.day import MAX_DAYS, MAX_YEAR, Day, parse_date
-from infer_app.domain import (
-    DECODER_MODULES,
-    INSTALL_DECODER,
-    MAX_ATTEMPTS,
-    TRANSIENT_REASONS,
-    Broken,
-    ImageRef,
-    Reason,
-)
+from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, ImageRef, Reason
 from infer_app.errors import InferError, StorageUnavailable
 from infer_app.images.read.read_image import ReadLimits, refused_among
 from infer_app.pipeline.changed_files import STAT_TIMEOUT_S

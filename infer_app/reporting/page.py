@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from infer_app.database.queries.object_figures import ImageObjects
 from infer_app.database.queries.thresholds import ALL_LABELS
-from infer_app.domain import DayCounts, Reason, with_precision
+from infer_app.domain import Reason
 from infer_app.locations import shown as shown_location
 from infer_app.plurals import counted
 from infer_app.reporting import charts
@@ -26,6 +26,7 @@ from infer_app.reporting.drawn_boxes import overlay
 from infer_app.reporting.report_data import DayReport
 from infer_app.reporting.run_figures import RunFigures
 from infer_app.reporting.thumbnails import NOT_TRIED
+from infer_app.run_report import DayCounts, with_precision
 from infer_app.telemetry.bottleneck import display_name, taken_by_others
 from infer_app.telemetry.printable import one_line, percent
 from infer_app.telemetry.stage_clock import STAGES

@@ -14,12 +14,12 @@ from infer_app.database.queries.day_state import DayStates, judge_day
 from infer_app.database.queries.figures import Figures, RejectedImage, ScoredImage
 from infer_app.database.queries.object_figures import ImageObjects, ObjectCounts, ObjectFigures
 from infer_app.day import Day
-from infer_app.domain import DayCounts, DayState, RunReport, precision_name
 from infer_app.locations import shown
 from infer_app.reporting.advice import Before, Change, Situation, Step, changes, steps
 from infer_app.reporting.drift import Drift, MovedLabel, drift, moved_labels
 from infer_app.reporting.run_figures import RunFigures, count_nearly_black, day_summary_line, run_figures, run_report
 from infer_app.reporting.timeline import Timeline
+from infer_app.run_report import DayCounts, DayState, RunReport, precision_name
 
 NUM_RUNS = 30
 NUM_LABELS = 200  # kept per day; the page shows fewer

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from infer_app.domain import Alternative, RunReport, Speedup
+from infer_app.run_report import Alternative, RunReport, Speedup
 from infer_app.telemetry.stage_clock import WAITING_STAGES
 
 COORDINATOR = frozenset({"select", "write"})

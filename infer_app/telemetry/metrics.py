@@ -17,7 +17,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from infer_app.domain import DayState, RunReport
+from infer_app.run_report import DayState, RunReport
 from infer_app.telemetry.bottleneck import MIN_IMAGES
 
 LAST_SUCCESS = "infer_last_success_timestamp_seconds"

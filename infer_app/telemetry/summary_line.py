@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from infer_app.domain import DayCounts, DayState, RunReport, precision_name
 from infer_app.plurals import counted
+from infer_app.run_report import DayCounts, DayState, RunReport, precision_name
 from infer_app.telemetry.bottleneck import MIN_TAKEN, display_name, taken_by_others
 
 LEVELS = {"good": "all is well", "attention": "needs attention", "failed": "failed"}

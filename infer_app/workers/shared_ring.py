@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from infer_app.domain import Size
+from infer_app.recipe import Size
 
 
 class Ring:

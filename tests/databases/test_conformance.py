@@ -47,8 +47,10 @@ from infer_app.database.results.schema import (
 )
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
-from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason, Size
+from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
+from infer_app.recipe import Size
+from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 

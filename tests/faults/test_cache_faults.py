@@ -14,9 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infer_app.domain import Recipe, Size
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import FILE_NAME, PixelCache, survey
+from infer_app.recipe import Recipe, Size
 
 SIZE = 224
 PICTURE = Size(640, 480)

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.domain import Chunk, ImageRef, Recipe, Size
+from infer_app.domain import Chunk, ImageRef
 from infer_app.handlers.copy_stream import CudaStream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
@@ -16,6 +16,7 @@ from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch, FixedBatch
 from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_local_executor
+from infer_app.recipe import Recipe, Size
 from infer_app.workers.shared_ring import Ring
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]

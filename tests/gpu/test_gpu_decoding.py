@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from infer_app.domain import Broken, Chunk, ImageRef, Recipe, Size
+from infer_app.domain import Broken, Chunk, ImageRef
 from infer_app.handlers.gpu_decode_stage import GPU_LEVELS
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
@@ -19,6 +19,7 @@ from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variant
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_local_executor
+from infer_app.recipe import Recipe, Size
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
 pytest.importorskip("nvidia.nvimgcodec")

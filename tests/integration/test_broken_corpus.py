@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.recipe import Recipe
 from tests.support.photos import DATA
 
 RECIPE = Recipe("stretch", size=8)

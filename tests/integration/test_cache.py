@@ -11,13 +11,13 @@ import pytest
 import torch
 from PIL import Image
 
-from infer_app.domain import Recipe, Size
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.images.transform.to_pixels import transform
+from infer_app.recipe import Recipe, Size
 from tests.support.projects import Project
 
 RECIPE = Recipe("resize-crop", 64, resize=72)

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.to_pixels import reference_transform, transform
+from infer_app.recipe import Recipe
 from tests.support.photos import DATA
 
 pytest.importorskip("nvidia.nvimgcodec")

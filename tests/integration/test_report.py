@@ -14,11 +14,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from infer_app.domain import DayCounts, DetectedObject
+from infer_app.domain import DetectedObject
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.reporting import thumbnails
 from infer_app.reporting.page import IndexRow, render_index
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of
+from infer_app.run_report import DayCounts
 from tests.support.detections import write_detections
 from tests.support.photos import jpeg
 from tests.support.projects import DATE

@@ -19,9 +19,9 @@ from infer_app.models.runtimes.gpu_probe import Host
 from infer_app.models.runtimes.torchscript import run_artifact
 from infer_app.models.runtimes.variants import TORCHSCRIPT, missing_for
 from infer_app.workers.isolated_call import run_in_process
-from tests.standin import errands
+from tests.standin import child_calls
 from tests.standin.build import HERE, compile_runtime, lay_out
-from tests.standin.errands import HOST
+from tests.standin.child_calls import HOST
 from tests.support.networks import Network, built, random_pixels
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -55,7 +55,7 @@ def built_once(runtime, tmp_path_factory):
     artifact = built(tmp_path_factory.mktemp("network"), Network(), labels=None)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(lay_out(tmp_path_factory.mktemp("machine"), runtime))
-        run_in_process(errands.build, artifact.folder, TRT)
+        run_in_process(child_calls.build, artifact.folder, TRT)
     return open_artifact(artifact.folder)
 
 
@@ -93,7 +93,7 @@ def test_a_fresh_process_loads_it_and_runs_any_batch(built_once, on):
     on()
     pixels = random_pixels(5)
     expected = run_artifact(built_once, pixels)
-    outputs = run_in_process(errands.run_any_batch, built_once.folder, TRT, pixels)
+    outputs = run_in_process(child_calls.run_any_batch, built_once.folder, TRT, pixels)
     assert [len(output) for output in outputs] == [1, 2, 3, 4, 5]
     for output in outputs:
         assert output.dtype == torch.float32
@@ -104,19 +104,19 @@ def test_a_fresh_process_loads_it_and_runs_any_batch(built_once, on):
 def test_a_variant_that_is_opened_answers_as_the_source_does(built_once, on, batch_size):
     on()
     pixels = random_pixels(9)
-    actual = run_in_process(errands.predict, built_once.folder, TRT, pixels, batch_size)
+    actual = run_in_process(child_calls.predict, built_once.folder, TRT, pixels, batch_size)
     torch.testing.assert_close(actual, run_artifact(built_once, pixels), rtol=0, atol=5e-3)
 
 
 def test_a_batch_that_the_plan_was_not_built_for_is_told(built_once, on):
     on()
     with pytest.raises(ModelError, match="it can't run 257 images at a time: .*outside of the optimization profile"):
-        run_in_process(errands.predict, built_once.folder, TRT, random_pixels(1), 257)
+        run_in_process(child_calls.predict, built_once.folder, TRT, random_pixels(1), 257)
 
 
 def test_bfloat16_is_a_variant_of_its_own(artifact, on):
     on()
-    details = run_in_process(errands.build, artifact.folder, "trt-bf16")
+    details = run_in_process(child_calls.build, artifact.folder, "trt-bf16")
     assert 0.999 <= details["parity"]["cosine"] < 1
     assert list(open_artifact(artifact.folder).manifest.variants) == [TORCHSCRIPT, TRT, "trt-bf16"]
 
@@ -127,10 +127,10 @@ def test_what_does_not_answer_as_the_source_does_is_not_published(tmp_path, on, 
     artifact = built(tmp_path / "other", Network(), labels=None)
     if variant == "cuda-fp16":  # made from the artifact itself, so the bar is raised instead of the weights changed
         with pytest.raises(ModelError, match="cosine") as caught:
-            run_in_process(errands.build_with_bar, artifact.folder, variant, 1.1)
+            run_in_process(child_calls.build_with_bar, artifact.folder, variant, 1.1)
     else:
         with pytest.raises(ModelError, match="the worst golden image has cosine .* at least 0.999 is needed") as caught:
-            run_in_process(errands.build, artifact.folder, variant, errands.make_other_network)
+            run_in_process(child_calls.build, artifact.folder, variant, child_calls.make_other_network)
     assert caught.value.exit_code == 12
     assert open_artifact(artifact.folder) == artifact
     assert not (artifact.folder / "variants").exists()
@@ -139,10 +139,10 @@ def test_what_does_not_answer_as_the_source_does_is_not_published(tmp_path, on, 
 def test_another_abi_is_embedded_again_from_the_plan(artifact, on):
     on(abi="10")
     with pytest.raises(ModelError, match="embedded by another torch-tensorrt: .*ABI Version .9.") as caught:
-        run_in_process(errands.load_embedded, artifact.read(f"variants/{TRT}/model.ts"))
+        run_in_process(child_calls.load_embedded, artifact.read(f"variants/{TRT}/model.ts"))
     assert caught.value.hint == "it is embedded again from engine.plan"
     pixels = random_pixels(3)
-    actual = run_in_process(errands.predict, artifact.folder, TRT, pixels, 2)
+    actual = run_in_process(child_calls.predict, artifact.folder, TRT, pixels, 2)
     torch.testing.assert_close(actual, run_artifact(artifact, pixels), rtol=0, atol=5e-3)
     artifact.verify()  # in memory: nothing of the model changed
 
@@ -150,23 +150,23 @@ def test_another_abi_is_embedded_again_from_the_plan(artifact, on):
 def test_another_compute_capability_is_refused(artifact, on):
     on(capability="8.0")
     with pytest.raises(ModelError, match="for a GPU of another compute capability: No compatible device") as caught:
-        run_in_process(errands.predict, artifact.folder, TRT, random_pixels(1), 1)
+        run_in_process(child_calls.predict, artifact.folder, TRT, random_pixels(1), 1)
     assert (caught.value.hint, caught.value.exit_code) == (REBUILD, 12)
 
 
 def test_another_tensorrt_is_refused(artifact, on):
     on(tensorrt="11.1.0")
     with pytest.raises(ModelError, match="TensorRT rejects the plan") as caught:
-        run_in_process(errands.predict, artifact.folder, TRT, random_pixels(1), 1)
+        run_in_process(child_calls.predict, artifact.folder, TRT, random_pixels(1), 1)
     assert (caught.value.hint, caught.value.exit_code) == (REBUILD, 12)
 
 
 def test_a_missing_runtime_is_told(artifact):
     with pytest.raises(ModelError, match="torch-tensorrt can't be loaded: No module named 'torch_tensorrt'") as caught:
-        run_in_process(errands.predict, artifact.folder, TRT, random_pixels(1), 1)
+        run_in_process(child_calls.predict, artifact.folder, TRT, random_pixels(1), 1)
     assert caught.value.hint == "pip install 'infer_app[trt]' on a machine with an NVIDIA GPU"
     with pytest.raises(ModelError, match="runtime is not loaded: Unknown type name '__torch__.torch.classes.tensorrt"):
-        run_in_process(errands.load_without_runtime, artifact.read(f"variants/{TRT}/model.ts"))
+        run_in_process(child_calls.load_without_runtime, artifact.read(f"variants/{TRT}/model.ts"))
 
 
 @pytest.mark.parametrize("damage", [lambda plan: plan[:-1000], lambda plan: b"\0" * 100, lambda plan: b""])
@@ -178,7 +178,7 @@ def test_a_damaged_plan_is_refused(artifact, on, damage):
     details = artifact.manifest.variants[TRT]
     record_variant(artifact, TRT, details, {"engine.plan": plan, "model.ts": module})
     with pytest.raises(ModelError, match="TensorRT rejects the plan: it is damaged") as caught:
-        run_in_process(errands.predict, artifact.folder, TRT, random_pixels(1), 1)
+        run_in_process(child_calls.predict, artifact.folder, TRT, random_pixels(1), 1)
     assert (caught.value.hint, caught.value.exit_code) == (REBUILD, 12)
 
 
@@ -188,15 +188,15 @@ def test_a_changed_file_is_refused_before_it_is_loaded(artifact, on, file, abi):
     path = artifact.folder / "variants" / TRT / file
     path.write_bytes(path.read_bytes()[:-1] + b"\x07")
     with pytest.raises(ModelError, match=f"{file}: changed since it was built"):
-        run_in_process(errands.predict, artifact.folder, TRT, random_pixels(1), 1)
+        run_in_process(child_calls.predict, artifact.folder, TRT, random_pixels(1), 1)
 
 
 def test_names_are_read_from_the_plan(artifact, on):
     on()
-    bindings = run_in_process(errands.read_bindings, artifact.read(f"variants/{TRT}/engine.plan"))
+    bindings = run_in_process(child_calls.read_bindings, artifact.read(f"variants/{TRT}/engine.plan"))
     assert (bindings.inputs, bindings.outputs) == (("pixels",), ("output0",))
     with pytest.raises(ModelError, match=r"TensorRT 11\.0\.0 can't read the plan"):
-        run_in_process(errands.read_bindings, b"no plan")
+        run_in_process(child_calls.read_bindings, b"no plan")
 
 
 def test_the_manifest_alone_tells_that_a_plan_is_for_another_machine(built_once):

@@ -11,7 +11,8 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
-from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction, Size
+from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction
+from infer_app.recipe import Size
 from tests.support.projects import DATE, Project
 
 ANIMALS = RunModel("animals", "a1" * 8, "cpu-torchscript", {"output": {"kind": "detection"}})

@@ -9,9 +9,10 @@ import numpy as np
 
 from infer_app.database.queries.detections import PredictedImage, StoredOutput
 from infer_app.database.queries.figures import RejectedImage
-from infer_app.domain import DetectedObject, Size
+from infer_app.domain import DetectedObject
 from infer_app.export.exported_images import Export, ModelVersions
 from infer_app.export.image_paths import ImagePaths
+from infer_app.recipe import Size
 
 DATE = date(2026, 11, 20)
 ID = "0123456789abcdef"

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from infer_app.domain import Recipe
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.recipe import Recipe
 from tests.support.photos import jpeg
 
 SIZE = 16

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.domain import Recipe, Size
+from infer_app.recipe import Recipe, Size
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from infer_app.cli.look.results import shown
 from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.day import Day, parse_date
-from infer_app.domain import DetectedObject, FileFacts, precision_name, with_precision
+from infer_app.domain import DetectedObject, FileFacts
 from infer_app.errors import UsageError, most_severe
 from infer_app.locations import shown as shown_location
 from infer_app.pipeline.executors import read_limits
@@ -23,6 +23,7 @@ from infer_app.plurals import counted
 from infer_app.reporting.drawn_boxes import svg_file
 from infer_app.reporting.image_report import Explanation, FileNow, Replay, explain, is_same_file, replay
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
+from infer_app.run_report import precision_name, with_precision
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 

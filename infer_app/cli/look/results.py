@@ -17,13 +17,14 @@ from infer_app.database.project_database import ProjectDatabase, open_project_da
 from infer_app.database.queries.figures import days_run
 from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.day import Day, each_date, parse_date
-from infer_app.domain import DayCounts, Reason, precision_name
+from infer_app.domain import Reason
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version, short_name
 from infer_app.plurals import counted
 from infer_app.reporting.image_report import find_day
 from infer_app.reporting.missing_prediction import NextRun
+from infer_app.run_report import DayCounts, precision_name
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.summary_line import balance
 

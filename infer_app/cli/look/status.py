@@ -15,9 +15,9 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.day_state import DayFacts, DayStates, judge_day
 from infer_app.day import Day, parse_date
-from infer_app.domain import DayCounts, DayState, precision_name
 from infer_app.model_names import SHOWN_ID
 from infer_app.plurals import counted
+from infer_app.run_report import DayCounts, DayState, precision_name
 from infer_app.settings.load import load_settings
 
 STATES = {  # symbol and colour

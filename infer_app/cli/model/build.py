@@ -14,7 +14,6 @@ from infer_app.cli.model.model import detection_as_text, models_folder, print_pr
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
 from infer_app.cli.terminal.model_options import BuildOptions
-from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.decode.depth import parse_depth
 from infer_app.machine import usable_cores
@@ -32,6 +31,7 @@ from infer_app.models.sources.source_facts import Fact, describe
 from infer_app.pipeline.execution_plan import measure_speeds
 from infer_app.pipeline.measurement import measure_layouts
 from infer_app.plurals import counted
+from infer_app.recipe import Recipe, Size
 from infer_app.settings.load import load_settings
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.database.project_database import read_in_use
-from infer_app.domain import precision_name
 from infer_app.errors import InferError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
@@ -23,6 +22,7 @@ from infer_app.models.selection.tuning import load_all
 from infer_app.pipeline.execution_plan import measure_speeds
 from infer_app.pipeline.measurement import measure_layouts
 from infer_app.plurals import counted
+from infer_app.run_report import precision_name
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.telemetry.printable import one_line
 

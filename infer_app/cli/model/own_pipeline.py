@@ -10,7 +10,6 @@ import torch
 from PIL import Image
 
 from infer_app.boxes import corners
-from infer_app.domain import Recipe, Size
 from infer_app.images.decode.decoder import open_image, rgb_of
 from infer_app.images.decode.formats import sniff
 from infer_app.images.read.bad_image import BadImage
@@ -21,6 +20,7 @@ from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.source_kinds import load_source
 from infer_app.models.runtimes.torchscript import run_source
 from infer_app.models.verification.outputs import OutputDecoder
+from infer_app.recipe import Recipe, Size
 
 Answer = Callable[[Path], object]
 RECIPE_UNCHECKED = "this does not check the recipe, which --against package.module:function does"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from infer_app.cli.terminal.output import show_table
-from infer_app.domain import precision_name
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.build.decoding_agreement import describe_agreement
 from infer_app.models.runtimes.variants import first_variant
@@ -13,6 +12,7 @@ from infer_app.models.selection.tuning import Tuning
 from infer_app.models.verification.golden import Parity
 from infer_app.models.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT
 from infer_app.plurals import counted
+from infer_app.run_report import precision_name
 
 _LABEL_FIGURES = (
     "The best label's score differs by no more than the first figure on 99 % of the images, and by the second at worst."

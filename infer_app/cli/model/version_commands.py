@@ -23,7 +23,6 @@ from infer_app.database.results.model_versions import (
     take_out_of_use,
 )
 from infer_app.database.results.runs import RunStore
-from infer_app.domain import precision_name
 from infer_app.errors import InferError, ModelError, UsageError
 from infer_app.model_names import plain_name, short_name
 from infer_app.models.artifact.artifact import (
@@ -36,6 +35,7 @@ from infer_app.models.artifact.artifact import (
     versions_of,
 )
 from infer_app.models.artifact.manifest import Manifest
+from infer_app.run_report import precision_name
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import one_line
 

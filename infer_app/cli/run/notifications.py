@@ -18,13 +18,13 @@ from infer_app.atomic_file import replace_file
 from infer_app.day import Day
 from infer_app.errors import EXIT_BUG, SIGNALLED, InferError, Interrupted
 from infer_app.model_names import plain_name
-from infer_app.notify import BackgroundTask, Ping, post, wait_for
 from infer_app.pipeline.stop import Stop
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings
 from infer_app.settings.masks import mask_address
 from infer_app.telemetry.log import bind, bind_models
 from infer_app.telemetry.metrics import ModelOutcome, read_samples, render_metrics
+from infer_app.telemetry.notify import BackgroundTask, Ping, post, wait_for
 from infer_app.telemetry.summary_line import describe_state, duration
 
 log = logging.getLogger(__name__)

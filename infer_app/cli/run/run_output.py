@@ -13,10 +13,10 @@ from typing import Any
 from infer_app.cli.run.registration import Registration, describe
 from infer_app.cli.terminal.options import DaysOptions, RunOptions
 from infer_app.day import Day
-from infer_app.domain import RunReport
 from infer_app.pipeline.run_days import ModelResult, RunSummary
 from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import backfill_command, model_option
+from infer_app.run_report import RunReport
 from infer_app.telemetry.summary_line import (
     Forecast,
     describe_nearly_black,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from infer_app.cli.terminal.options import Config, Date, Json, Limit, ModelName, Workers
-from infer_app.domain import Size
+from infer_app.recipe import Size
 
 DEFAULT_SIZE = Size.square(224)
 

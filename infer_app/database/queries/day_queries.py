@@ -27,10 +27,11 @@ from infer_app.database.results.conditions import (
 from infer_app.database.results.model_versions import RecordedVersion, read_versions
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.day import Day, find_zone
-from infer_app.domain import TRANSIENT_REASONS, DayCounts, FileFacts, Reason
+from infer_app.domain import TRANSIENT_REASONS, FileFacts, Reason
 from infer_app.errors import UsageError
 from infer_app.locations import as_location
 from infer_app.model_names import Version, plain_name, short_name, versions_named
+from infer_app.run_report import DayCounts
 
 EXAMINED = 500_000  # images: examining each of ten million would take longer than most runs
 

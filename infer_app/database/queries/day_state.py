@@ -12,8 +12,8 @@ from typing import Any
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
-from infer_app.domain import DayCounts, DayState
 from infer_app.errors import EXIT_TOO_MANY_REJECTED, most_severe
+from infer_app.run_report import DayCounts, DayState
 from infer_app.settings.sections import rejection_budget
 
 NUM_DAYS_BEFORE = 7  # with which a day's number of images is compared

@@ -19,8 +19,9 @@ from infer_app.database.queries.thresholds import ALL_LABELS
 from infer_app.database.results.conditions import KeyedJoin, has_prediction
 from infer_app.database.results.schema import objects, predictions, rejections
 from infer_app.day import Day
-from infer_app.domain import DetectedObject, Size
+from infer_app.domain import DetectedObject
 from infer_app.locations import as_location
+from infer_app.recipe import Size
 
 _OBJECT = [objects.c[name] for name in DetectedObject._fields]
 _PREDICTION = ("model_id", "width", "height", "label", "score", "variant")

@@ -23,8 +23,8 @@ from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S
 from infer_app.database.results.model_versions import ensure_row, put_first_in_use
 from infer_app.database.results.schema import models, runs
 from infer_app.day import Day
-from infer_app.domain import RunReport
 from infer_app.errors import DatabaseUnavailable, DayHeld
+from infer_app.run_report import RunReport
 from infer_app.versions import recorded_versions
 
 log = logging.getLogger(__name__)

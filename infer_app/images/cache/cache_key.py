@@ -9,8 +9,8 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
-from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import decoder_name, has_turbo
+from infer_app.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)

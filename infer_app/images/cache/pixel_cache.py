@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from infer_app.domain import Size
+from infer_app.recipe import Size
 
 if TYPE_CHECKING:
     from infer_app.images.cache.cache_key import CacheKey  # with the decoders, which the coordinator does without

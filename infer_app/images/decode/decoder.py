@@ -28,7 +28,7 @@ from PIL import (
 )
 from PIL import __version__ as pillow_version
 
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason
 from infer_app.images.decode.depth import DIM, MAX_SAMPLE, has_deep_colors, load_deep_colors, to_8_bits
 from infer_app.images.decode.formats import check_boxes_end, check_png_end, sniff, webp_size
 from infer_app.images.decode.heif import heif_decoder_names, open_avif, open_heic
@@ -37,6 +37,7 @@ from infer_app.images.decode.libjpeg_turbo import JpegRefused, decode_strictly, 
 from infer_app.images.decode.tiff import TiffFile, check_tiff, has_white_zero, open_tiff, tile_size
 from infer_app.images.read.bad_image import BadImage, reason_of
 from infer_app.images.transform.geometry import Picture, Pixels, scale_for
+from infer_app.recipe import Recipe
 
 # Pillow's own pixel limit warns or raises at sizes that the user may have allowed. The only limit is
 # DecodeLimits.max_pixels, which is compared with the header before any pixel is decoded.

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError
 from infer_app.images.decode.decoder import DecodeLimits
 from infer_app.images.decode.formats import is_jpeg
@@ -24,6 +23,7 @@ from infer_app.images.decode.jpeg_structure import JpegHeader, is_one_scan_to_th
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import geometry_of
 from infer_app.images.transform.to_pixels import centre_of, starts_horizontally
+from infer_app.recipe import Recipe, Size
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from infer_app.domain import Reason, Recipe, Size
+from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
+from infer_app.recipe import Recipe, Size
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]  # (height, width, 3) RGB
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from infer_app.domain import Recipe, Size
 from infer_app.images.transform.geometry import geometry_of
 from infer_app.images.transform.to_pixels import centre_of
+from infer_app.recipe import Recipe, Size
 
 
 def boxes_in_picture(boxes: np.ndarray, picture: Size, recipe: Recipe) -> np.ndarray:

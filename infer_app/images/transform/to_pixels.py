@@ -10,9 +10,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Box, Geometry, Picture, Pixels, geometry_of
+from infer_app.recipe import Recipe
 
 Preprocess = Callable[[Pixels], Pixels]
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
+from infer_app.recipe import Recipe
 
 FORMAT = 1  # increased when an older program could misread the file
 ID_LENGTH = 16  # hex digits

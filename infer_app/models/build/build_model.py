@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 import infer_app
-from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import (
     Artifact,
@@ -62,6 +61,7 @@ from infer_app.models.verification.golden import (
     save_array,
 )
 from infer_app.models.verification.object_parity import EXACT_OBJECT
+from infer_app.recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from infer_app.domain import Recipe
 from infer_app.errors import UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact, Preprocess
@@ -18,6 +17,7 @@ from infer_app.models.runtimes.source_kinds import load_source
 from infer_app.models.runtimes.torchscript import run_source
 from infer_app.models.verification.golden import predict_all
 from infer_app.plurals import counted
+from infer_app.recipe import Recipe
 
 MIN_AGREEMENT = 0.97
 MIN_IMAGES = 20

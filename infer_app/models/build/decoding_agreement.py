@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu
 from infer_app.images.read.bad_image import BadImage
@@ -21,6 +20,7 @@ from infer_app.models.artifact.artifact import Artifact, open_artifact
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels
 from infer_app.models.verification.golden import CHECK_BATCH, Parity, measure_parity, predict_all
 from infer_app.plurals import counted
+from infer_app.recipe import Recipe
 
 
 def decoding_agreement(

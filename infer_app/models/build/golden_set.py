@@ -16,7 +16,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.decode.gpu_decoder import suits_gpu
@@ -24,6 +23,7 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import MIN_SHRINK
 from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Preprocess
+from infer_app.recipe import Recipe
 
 MAX_GOLDEN = 8  # images
 GOLDEN_LIMITS = DecodeLimits(max_pixels=100_000_000)

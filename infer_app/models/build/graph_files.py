@@ -7,12 +7,12 @@ import zipfile
 from functools import partial
 from pathlib import Path
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.runtimes import openvino
 from infer_app.models.sources.model_api import model_api_facts, model_info
 from infer_app.models.sources.onnx_file import fold_external_data, metadata_props, onnx_facts
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+from infer_app.recipe import Size
 
 GRAPH_KINDS = {".onnx": "onnx", ".xml": "openvino"}  # by the name's ending
 

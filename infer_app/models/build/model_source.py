@@ -12,7 +12,6 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.build.callables import resolve_callable, source_code
@@ -28,6 +27,7 @@ from infer_app.models.sources.timm_network import open_timm
 from infer_app.models.sources.torchvision_network import open_torchvision
 from infer_app.models.sources.ultralytics import torchscript_config, ultralytics_facts
 from infer_app.models.sources.weights import load_weights, read_weights
+from infer_app.recipe import Size
 
 
 @dataclass(frozen=True)

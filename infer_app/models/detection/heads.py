@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import Size
 from infer_app.models.artifact.specs import DetectionSpec
+from infer_app.recipe import Size
 
 # Raw outputs of a batch, (n, …) each, to an array for each image: (k, 6) x1 y1 x2 y2 in pixels of the model's input,
 # score, class.

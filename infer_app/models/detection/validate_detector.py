@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor
 
-from infer_app.domain import Recipe
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import HEADS, DetectionSpec, OutputSpec
 from infer_app.models.detection.heads import OwnHead
 from infer_app.models.detection.object_decoder import ObjectDecoder
+from infer_app.recipe import Recipe
 
 Shapes = Sequence[tuple[int, ...]]  # of one image's outputs
 MOST_CHOSEN = 1000  # boxes that a network with its own suppression gives; without one there are more

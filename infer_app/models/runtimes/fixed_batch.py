@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from infer_app.domain import Size
 from infer_app.models.runtimes.device_errors import is_out_of_memory
+from infer_app.recipe import Size
 
 log = logging.getLogger(__name__)
 

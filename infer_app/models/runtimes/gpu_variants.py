@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError, first_line
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import load_frozen
 from infer_app.models.runtimes.variants import is_tensorrt
+from infer_app.recipe import Size
 
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
 

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.openvino import GraphInput
+from infer_app.recipe import Size
 
 Run = Callable[[np.ndarray], list[np.ndarray]]  # a batch of pictures to all outputs
 

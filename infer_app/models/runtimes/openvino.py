@@ -18,7 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import stored_variant
@@ -26,6 +25,7 @@ from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import trace_normalised
 from infer_app.models.runtimes.variants import OPENVINO_BF16
+from infer_app.recipe import Size
 
 MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # in variants/<variant>/
 BATCH_SIZE = 2  # images; tuning may find a faster one

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError, first_line
 from infer_app.models.runtimes.gpu_probe import describe_host
 from infer_app.models.runtimes.torchscript import load_runnable, save_module
+from infer_app.recipe import Size
 
 PLAN_FILE, MODULE_FILE = "engine.plan", "model.ts"  # in variants/<variant>/
 MIN_BATCH, BEST_BATCH, MAX_BATCH = 1, 64, 256  # images; the plan is tuned for BEST_BATCH

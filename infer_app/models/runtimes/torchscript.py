@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError, first_line
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch, as_rows
+from infer_app.recipe import Size
 
 BATCH_SIZE = 4  # images; constant, because the fusion is compiled for one shape; tuning may find a faster one
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled

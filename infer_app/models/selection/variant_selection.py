@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infer_app.domain import precision_name
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import Tolerance
@@ -21,6 +20,7 @@ from infer_app.models.runtimes.variants import (
     precision_of,
 )
 from infer_app.models.selection.tuning import Speed
+from infer_app.run_report import precision_name
 
 AUTO = "auto"
 CPU_PRECISIONS = {"full": "fp32", "half": "bf16", "int8": "int8"}

@@ -12,7 +12,6 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError, first_line
 from infer_app.models.sources.library import (
     CONFIG,
@@ -25,6 +24,7 @@ from infer_app.models.sources.library import (
     require_library,
 )
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+from infer_app.recipe import Size
 
 PREPROCESSOR, PROCESSOR = "preprocessor_config.json", "processor_config.json"
 _WEIGHTS = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")

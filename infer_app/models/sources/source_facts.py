@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from infer_app.domain import Size
 from infer_app.errors import UsageError
+from infer_app.recipe import Size
 
 # Options that replace all that a file says of the geometry: one of them makes the file's resize meaningless.
 GEOMETRY = frozenset({"recipe", "resize", "crop", "crop_pct", "preprocess"})

@@ -13,7 +13,6 @@ from typing import Any
 
 from torch import nn
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError, first_line
 from infer_app.models.sources.library import (
     CONFIG,
@@ -27,6 +26,7 @@ from infer_app.models.sources.library import (
 )
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
 from infer_app.models.sources.weights import load_weights, make_with_weights
+from infer_app.recipe import Size
 
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 _LOADING = frozenset({"checkpoint_path", "pretrained", "pretrained_cfg", "pretrained_cfg_overlay", "cache_dir"})

@@ -9,11 +9,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from infer_app.domain import Size
 from infer_app.errors import UsageError
 from infer_app.models.sources.library import LibraryNetwork, Transform, as_text, require_library
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
 from infer_app.models.sources.weights import make_with_weights
+from infer_app.recipe import Size
 
 _NORMALISES = frozenset({"inception_v3", "googlenet"})
 _GEOMETRY = frozenset({"recipe", "resize", "crop_pct", "preprocess"})

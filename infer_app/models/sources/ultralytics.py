@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+from infer_app.recipe import Size
 
 CONFIG = "extra/config.txt"  # in a TorchScript file, which is a zip archive of one folder
 MAX_BYTES = 1 << 24  # of it

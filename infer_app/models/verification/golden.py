@@ -11,7 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.domain import precision_name
 from infer_app.errors import ModelError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.artifact import Artifact
@@ -27,6 +26,7 @@ from infer_app.models.verification.object_parity import (
     measure_agreement,
 )
 from infer_app.models.verification.outputs import class_scores, decode_outputs
+from infer_app.run_report import precision_name
 
 CHECK_BATCH = 4  # images
 LABEL_MARGIN = 0.05  # relative to the largest output: 2 levels of a pixel may swap two classes that are closer

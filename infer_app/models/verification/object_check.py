@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from infer_app.boxes import corners, intersection_over_union, match_rows
-from infer_app.domain import Broken, Prediction, Size
+from infer_app.domain import Broken, Prediction
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.verification.function_check import (
     CheckReport,
@@ -29,6 +29,7 @@ from infer_app.models.verification.object_parity import (
     compare_lists,
     compared_score,
 )
+from infer_app.recipe import Size
 
 HIGHEST_START = 0.5  # a function that gives no objects below some score is not asked for them, up to this one
 

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from infer_app.domain import Output, Size
+from infer_app.domain import Output
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.detection.object_decoder import ObjectDecoder, finite_rows
+from infer_app.recipe import Size
 
 
 class OutputDecoder:

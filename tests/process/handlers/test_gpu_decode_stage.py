@@ -14,7 +14,7 @@ import pytest
 import torch
 from PIL import Image
 
-from infer_app.domain import Broken, Chunk, ImageRef, Reason, Recipe, Size
+from infer_app.domain import Broken, Chunk, ImageRef, Reason
 from infer_app.errors import ModelError
 from infer_app.handlers.gpu_decode_stage import GpuDecodeStage
 from infer_app.handlers.gpu_handlers import LoadHandler
@@ -26,6 +26,7 @@ from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import find_artifact
 from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_local_executor
+from infer_app.recipe import Recipe, Size
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.workers.heartbeat import Heartbeat
 from infer_app.workers.pool import Stage, WorkerPool, slots_for

@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.domain import Alternative
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant
 from infer_app.models.build import openvino_variants
@@ -16,6 +15,7 @@ from infer_app.models.selection.variant_selection import VariantRequest, Variant
 from infer_app.pipeline import execution_plan, measurement
 from infer_app.pipeline.execution_plan import ExecutionPlan, measure_speeds, plan_execution
 from infer_app.pipeline.measurement import measure_layouts
+from infer_app.run_report import Alternative
 from tests.support.networks import Means, Network, built
 
 CORES = 4

@@ -91,14 +91,14 @@ print(sorted(set(heard)), server == forkserver._forkserver._forkserver_pid)
 
 
 @pytest.mark.parametrize(
-    "errand",
+    "script_text",
     ["run_in_process(hold_the_interpreter, {!r})", "list(WorkerPool([Stage('toy', open_stuck, 1)], 60).run([CHUNK]))"],
     ids=["once", "worker"],
 )
-def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_behind(start, tmp_path, errand):
+def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_behind(start, tmp_path, script_text):
     """Even a worker that holds the interpreter and so can't notice it."""
     chunk = "Chunk(0, (ImageRef('1', '/a.jpg'),))"
-    script = start(errand.format(str(tmp_path / "pid")).replace("CHUNK", chunk))
+    script = start(script_text.format(str(tmp_path / "pid")).replace("CHUNK", chunk))
     wait_until(lambda: (tmp_path / "pid").exists() or script.poll() is not None)
     family = psutil.Process(script.pid).children(recursive=True)
     assert int((tmp_path / "pid").read_text()) in [process.pid for process in family]

@@ -11,8 +11,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infer_app.domain import Broken, Chunk, ImageRef, Reason, Size
+from infer_app.domain import Broken, Chunk, ImageRef, Reason
 from infer_app.errors import ModelError
+from infer_app.recipe import Size
 from infer_app.workers import pool as workers_module
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
 from infer_app.workers.shared_ring import Ring

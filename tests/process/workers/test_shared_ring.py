@@ -1,4 +1,4 @@
-from infer_app.domain import Size
+from infer_app.recipe import Size
 from infer_app.workers.fork_server import context
 from infer_app.workers.shared_ring import Ring
 from tests.process.workers.ring_calls import fill

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 import pytest
 
 from infer_app.database.results.runs import RunModel
-from infer_app.domain import Alternative, ImageRef, NewImage
+from infer_app.domain import ImageRef, NewImage
 from infer_app.errors import ModelError, PrecisionUnavailable
 from infer_app.pipeline import job as job_module
 from infer_app.pipeline.job import Job
+from infer_app.run_report import Alternative
 from tests.conftest import DAY
 
 FP32, BF16, FP16, TRT = "cpu-openvino-fp32", "cpu-openvino-bf16", "cuda-fp16", "trt-fp16"

@@ -16,7 +16,8 @@ from infer_app.database.queries.figures import Figures
 from infer_app.database.queries.object_figures import open_figures
 from infer_app.database.results.schema import images, models, predictions, rejections, runs
 from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction, Size
+from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction
+from infer_app.recipe import Size
 from infer_app.reporting.report_data import DayReport, gather
 from tests.conftest import DAY, MODEL
 

@@ -3,11 +3,12 @@ from datetime import date, datetime
 
 import pytest
 
-from infer_app.domain import DayCounts, DayState, Reason
+from infer_app.domain import Reason
 from infer_app.reporting.advice import Before, Situation, changes, steps
 from infer_app.reporting.drift import Drift
 from infer_app.reporting.page import MEANINGS
 from infer_app.reporting.run_figures import RunFigures
+from infer_app.run_report import DayCounts, DayState
 
 RUN = RunFigures(
     run_id="r",

@@ -8,10 +8,10 @@ from html.parser import HTMLParser
 
 import pytest
 
-from infer_app.domain import DayCounts
 from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
 from infer_app.reporting.report_data import NUM_SHOWN
 from infer_app.reporting.thumbnails import MAX_ALL_BYTES
+from infer_app.run_report import DayCounts
 
 HOSTILE = [
     "/p/<script>alert(1)</script>.jpg",

@@ -8,9 +8,9 @@ from sqlalchemy import select, update
 
 from infer_app.database.queries.figures import days_run
 from infer_app.database.results.schema import predictions, rejections
-from infer_app.domain import DayCounts
 from infer_app.reporting.page import render_day
 from infer_app.reporting.report_data import days_before, gather_labels, gather_scores
+from infer_app.run_report import DayCounts
 from tests.conftest import DAY, MODEL
 
 NUMBERS = count()

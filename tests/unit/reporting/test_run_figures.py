@@ -4,8 +4,8 @@ from datetime import date, datetime
 import pytest
 
 from infer_app.database.queries.day_state import DayFacts, judge_day
-from infer_app.domain import DayCounts
 from infer_app.reporting.run_figures import day_summary_line, run_figures, run_report
+from infer_app.run_report import DayCounts
 from tests.conftest import DAY, MODEL
 
 COUNTS = DayCounts(100, 99, 1, 0)

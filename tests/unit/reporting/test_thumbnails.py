@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.read_image import ReadLimits
+from infer_app.recipe import Recipe
 from infer_app.reporting import thumbnails
 from infer_app.reporting.thumbnails import MAX_BYTES, SIZE, ThumbnailLimits, thumbnails_of
 from tests.support.photos import jpeg

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.domain import Alternative, PrecisionTrial
+from infer_app.run_report import Alternative, PrecisionTrial
 from infer_app.telemetry.bottleneck import (
     DATABASE,
     STORAGE,

@@ -3,7 +3,7 @@ from datetime import datetime
 
 import pytest
 
-from infer_app.domain import DayCounts
+from infer_app.run_report import DayCounts
 from infer_app.telemetry.bottleneck import judged
 from infer_app.telemetry.summary_line import (
     Forecast,

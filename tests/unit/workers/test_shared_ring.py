@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.domain import Size
+from infer_app.recipe import Size
 from infer_app.workers.shared_ring import Ring
 
 

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 import tests.support.jpegs as jpegs
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
 from infer_app.images.read.bad_image import BadImage
+from infer_app.recipe import Recipe
 from tests.support import heif_files
 from tests.support.jpegs import encoded, picture
 from tests.support.rasters import png_of_16_bits

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 import tests.support.jpegs as jpegs
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
 from infer_app.images.read.bad_image import BadImage
+from infer_app.recipe import Recipe
 
 PLAIN = (Recipe("stretch", size=8), DecodeLimits(10**6))
 needs_turbo = pytest.mark.skipif(not has_turbo(), reason="no libturbojpeg.so.0 on this machine")

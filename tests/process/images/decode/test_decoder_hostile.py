@@ -17,9 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tests.support.jpegs as jpegs
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
+from infer_app.recipe import Recipe
 from tests.support.heif_files import avif, deep_avif, heic
 from tests.support.jpegs import encoded, picture
 from tests.support.rasters import claiming, png, png_chunk, tiff

@@ -12,11 +12,11 @@ import turbojpeg
 from PIL import Image, ImageOps
 
 import tests.support.jpegs as jpegs
-from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Picture
 from infer_app.images.transform.to_pixels import reference_transform, transform
+from infer_app.recipe import Recipe
 from tests.support.jpegs import encoded, exif, picture
 from tests.unit.images.decode.test_decoder import STORED_AS, put
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import (
     find_artifact,
@@ -16,6 +15,7 @@ from infer_app.models.artifact.artifact import (
     remove_folder,
 )
 from infer_app.models.build.build_model import build_model
+from infer_app.recipe import Recipe
 from tests.support.networks import RECIPE, built, request
 
 

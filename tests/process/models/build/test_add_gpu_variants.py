@@ -5,7 +5,6 @@ from functools import partial
 import pytest
 import torch
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import open_artifact
@@ -22,6 +21,7 @@ from infer_app.models.runtimes.torchscript import run_artifact
 from infer_app.models.runtimes.variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT, runnable
 from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
 from infer_app.models.verification.golden import check_golden
+from infer_app.recipe import Size
 from tests.support.networks import SIZE, Means, Network, PixelMeans, built, random_pixels, save_photos
 
 HOST = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0")

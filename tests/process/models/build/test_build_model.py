@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
-from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.build_model import build_model
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.outputs import decode_outputs
+from infer_app.recipe import Recipe
 from tests.support.networks import MEAN, RECIPE, SIZE, Means, Network, PixelMeans, built, random_pixels, request, save
 
 

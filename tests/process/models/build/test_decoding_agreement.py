@@ -6,7 +6,6 @@ import pytest
 import torch
 from PIL import Image
 
-from infer_app.domain import Recipe
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import decode_image
@@ -21,6 +20,7 @@ from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.models.verification.golden import Parity, check_golden
 from infer_app.pipeline.measurement import probe_decoding
+from infer_app.recipe import Recipe
 from infer_app.telemetry.bottleneck import Cost, advise, rank
 from tests.support.networks import SIZE, built
 

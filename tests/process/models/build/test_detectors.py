@@ -5,7 +5,6 @@ import warnings
 import pytest
 import torch
 
-from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
@@ -14,6 +13,7 @@ from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.verification.outputs import OutputDecoder
+from infer_app.recipe import Recipe, Size
 from tests.conftest import need
 from tests.support.detectors import Pair, Quadrants
 from tests.support.graphs import save_ir

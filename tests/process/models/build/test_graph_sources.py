@@ -3,7 +3,6 @@ import json
 import pytest
 import torch
 
-from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
@@ -12,6 +11,7 @@ from infer_app.models.build.model_source import find_source
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT
+from infer_app.recipe import Recipe, Size
 from tests.conftest import need
 from tests.support.graphs import WEIGHTS, save_ir, save_onnx
 from tests.support.networks import MEAN, SIZE, STD, Network, random_pixels, save

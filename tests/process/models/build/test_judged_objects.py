@@ -5,7 +5,6 @@ import torch
 from PIL import Image
 
 from infer_app.cli.model.variant_tables import show_decoding, show_variants
-from infer_app.domain import Recipe
 from infer_app.errors import UsageError
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import record_variant
@@ -19,6 +18,7 @@ from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
 from infer_app.models.verification.golden import Parity, predict_all
+from infer_app.recipe import Recipe
 from tests.support.detectors import Quadrants
 from tests.support.networks import save
 from tests.support.photos import jpeg

@@ -9,11 +9,11 @@ from PIL import Image
 
 from infer_app.cli.model.build import make_recipe
 from infer_app.cli.terminal.model_options import BuildOptions
-from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.build.model_source import find_source
+from infer_app.recipe import Size
 from tests.support.library_networks import import_library, save_hugging_face, save_timm, save_weights
 
 SIZES = [(500, 375), (375, 500), (101, 77), (77, 101), (64, 64), (33, 90), (640, 359), (223, 222)]

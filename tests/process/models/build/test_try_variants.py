@@ -2,7 +2,6 @@
 
 import pytest
 
-from infer_app.domain import PrecisionTrial
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import record_variant
@@ -16,6 +15,7 @@ from infer_app.models.selection import measure
 from infer_app.models.verification.golden import Parity
 from infer_app.pipeline import measurement
 from infer_app.pipeline.measurement import probe_precisions
+from infer_app.run_report import PrecisionTrial
 from tests.support.networks import Network, built, save_photos
 
 KINDS = {

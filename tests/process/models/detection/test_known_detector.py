@@ -8,11 +8,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from infer_app.domain import Recipe, Size
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.detection.object_decoder import ObjectDecoder
+from infer_app.recipe import Recipe, Size
 
 LIMITS = DecodeLimits(100_000_000)
 GREY = 114

@@ -5,12 +5,12 @@ from contextlib import suppress
 import pytest
 import torch
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.torchscript import run_artifact
+from infer_app.recipe import Size
 from tests.support.networks import (
     MEAN,
     SIZE,

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.torchscript import (
@@ -20,6 +19,7 @@ from infer_app.models.runtimes.torchscript import (
     run_source,
     trace_module,
 )
+from infer_app.recipe import Size
 from tests.support.networks import (
     MEAN,
     SIZE,
@@ -186,7 +186,7 @@ RAISING = """
 import gc, sys, warnings
 warnings.simplefilter("ignore")
 import torch
-from infer_app.domain import Size
+from infer_app.recipe import Size
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.torchscript import make_cpu_variant
 

@@ -4,7 +4,6 @@ import time
 import pytest
 import torch
 
-from infer_app.domain import Size
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.build import openvino_variants
 from infer_app.models.build.openvino_variants import add_variants
@@ -12,6 +11,7 @@ from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT, runnable
 from infer_app.models.selection import measure
 from infer_app.models.selection.measure import measure_in_worker, measure_models, measure_variants
+from infer_app.recipe import Size
 from tests.support.networks import SIZE, Network, built, random_pixels
 
 

@@ -2,8 +2,8 @@ import pytest
 
 from infer_app.cli.model.build import _normalisation, make_recipe
 from infer_app.cli.terminal.model_options import BuildOptions
-from infer_app.domain import Recipe, Size
 from infer_app.errors import UsageError
+from infer_app.recipe import Recipe, Size
 
 
 def recipe(**options: object) -> Recipe:

@@ -10,8 +10,9 @@ from infer_app.database.queries.day_queries import DayQueries, PendingDays, Pend
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
+from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL
 

@@ -4,7 +4,7 @@ from datetime import datetime
 import pytest
 
 from infer_app.database.queries.day_state import DayFacts, DayStates, is_unusual, judge_day
-from infer_app.domain import DayCounts
+from infer_app.run_report import DayCounts
 from tests.conftest import DAY, MODEL
 
 RUN = {"id": "r", "state": "done", "exit_code": 0, "selected": 100, "error": None}

@@ -2,7 +2,8 @@ import pytest
 
 from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, DayCounts, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.run_report import DayCounts
 from tests.conftest import DAY, MODEL
 
 ID = MODEL.model_id

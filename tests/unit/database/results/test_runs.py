@@ -13,8 +13,9 @@ from sqlalchemy import delete, select, update
 from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
 from infer_app.database.results.schema import models, predictions, runs
 from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, DayCounts, ImageRef, Output, Prediction, RunReport
+from infer_app.domain import ChunkResult, ImageRef, Output, Prediction
 from infer_app.errors import DayHeld
+from infer_app.run_report import DayCounts, RunReport
 from tests.conftest import DAY, MODEL
 from tests.support.waiting import wait_until
 

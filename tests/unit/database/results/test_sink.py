@@ -8,18 +8,9 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import objects, predictions, rejections, runs
 from infer_app.database.results.sink import Sink
-from infer_app.domain import (
-    Broken,
-    ChunkResult,
-    DetectedObject,
-    FileFacts,
-    ImageRef,
-    Output,
-    Prediction,
-    Reason,
-    Size,
-)
+from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable
+from infer_app.recipe import Size
 from tests.conftest import DAY, MODEL
 
 NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [1]}\n"""

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.domain import Recipe
 from infer_app.images.cache import cache_key
 from infer_app.images.cache.cache_key import CacheKey, makers
+from infer_app.recipe import Recipe
 
 KEY = CacheKey(Recipe("custom", 224), 64_000_000, "steps:f", "ab", "Pillow 13")
 CHANGES = [

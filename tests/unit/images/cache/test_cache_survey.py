@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from infer_app.domain import Size
 from infer_app.images.cache import pixel_cache
 from infer_app.images.cache.pixel_cache import FILE_NAME, Kept, PixelCache, Removed, bytes_on_disk, clear, survey
+from infer_app.recipe import Size
 from tests.unit.images.cache.test_pixel_cache import MANY, SIDE, SMALL, found, key, put
 
 

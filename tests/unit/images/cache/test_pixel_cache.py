@@ -12,9 +12,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from infer_app.domain import Recipe, Size
 from infer_app.images.cache.cache_key import CacheKey
 from infer_app.images.cache.pixel_cache import FILE_NAME, PAGE_BYTES, PixelCache, clear, prepare_cache, survey
+from infer_app.recipe import Recipe, Size
 
 PICTURE = Size(640, 480)
 SIDE = 32  # five of them share a page

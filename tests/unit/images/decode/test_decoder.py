@@ -11,10 +11,11 @@ import turbojpeg
 from PIL import Image, ImageOps
 
 import tests.support.jpegs as jpegs
-from infer_app.domain import FileFacts, Reason, Recipe
+from infer_app.domain import FileFacts, Reason
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
 from infer_app.images.decode.libjpeg_turbo import JpegRefused
 from infer_app.images.read.bad_image import BadImage
+from infer_app.recipe import Recipe
 from tests.support.jpegs import encoded, picture
 from tests.support.photos import DATA
 from tests.support.rasters import png_of_16_bits, tiff

@@ -8,10 +8,11 @@ import pytest
 import tifffile
 from PIL import Image
 
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.decode.depth import parse_depth, to_8_bits
 from infer_app.images.transform.geometry import Picture
+from infer_app.recipe import Recipe
 from tests.support.jpegs import encoded, exif, picture
 from tests.support.rasters import png_of_16_bits, tiff
 from tests.support.refusals import refusal

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.decode.gpu_decoder import GpuDecoder
 from infer_app.images.transform.to_pixels import reference_transform
+from infer_app.recipe import Recipe
 from tests.support.jpegs import encoded, picture
 
 pytest.importorskip("nvidia.nvimgcodec")

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits
 from infer_app.images.decode.gpu_decoder import MIN_BYTES, suits_gpu
+from infer_app.recipe import Recipe
 from tests.support.jpegs import encoded, exif, picture, with_segment
 
 RECIPE = Recipe("crop-resize", 224, crop=0.875, decode="gpu")

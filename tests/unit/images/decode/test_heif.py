@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason
 from infer_app.images.decode import heif
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
+from infer_app.recipe import Recipe
 from tests.support.heif_files import avif, deep_avif, heic, smooth, with_orientations
 from tests.support.jpegs import exif
 from tests.support.refusals import refusal

@@ -10,8 +10,8 @@ import pytest
 import tifffile
 from PIL import Image
 
-from infer_app.domain import Recipe
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
+from infer_app.recipe import Recipe
 from tests.support import heif_files, jpegs
 from tests.support.jpegs import encoded, exif, picture
 from tests.support.pictures_page import rows

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer_app.domain import Recipe
 from infer_app.images.transform.geometry import MAX_LEAD, MIN_SHRINK, SCALES, Box, Geometry, geometry_of, scale_for
+from infer_app.recipe import Recipe
 
 RESIZE_CROP = Recipe("resize-crop", size=224, resize=256, decode="scaled")
 CROP_RESIZE = Recipe("crop-resize", size=224, crop=0.875, decode="scaled")

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.domain import Recipe
 from infer_app.images.decode.gpu_decoder import transform_on_device
 from infer_app.images.transform.to_pixels import reference_transform
+from infer_app.recipe import Recipe
 from tests.support.jpegs import picture
 
 RECIPES = [

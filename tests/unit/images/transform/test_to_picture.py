@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from infer_app.domain import Recipe, Size
 from infer_app.images.transform.to_picture import boxes_in_picture
+from infer_app.recipe import Recipe, Size
 
 WHOLE = [[0, 0, 1, 1]]
 

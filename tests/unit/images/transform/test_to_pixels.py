@@ -9,10 +9,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from infer_app.domain import Reason, Recipe
+from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform import to_pixels as transform_module
 from infer_app.images.transform.to_pixels import Preprocess, reference_transform, transform
+from infer_app.recipe import Recipe
 
 FILTERS = {"bicubic": Image.Resampling.BICUBIC, "bilinear": Image.Resampling.BILINEAR}
 ODD_SIZES = [(1, 1), (1, 40), (40, 1), (7, 5), (31, 33), (33, 31), (64, 64), (63, 64), (100, 75), (75, 100)]

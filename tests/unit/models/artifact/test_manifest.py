@@ -3,10 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from infer_app.domain import Recipe, Size
 from infer_app.errors import ModelError
 from infer_app.models.artifact.manifest import Manifest, format_labels, model_id, parse_labels
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
+from infer_app.recipe import Recipe, Size
 from tests.support.networks import built
 
 OLD_ID = "65cc986f7f375452"  # as the program computed it when a size was a number

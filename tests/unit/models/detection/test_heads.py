@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.domain import Size
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.detection.heads import comparable_parts, open_head
+from infer_app.recipe import Size
 
 SIZE = Size(200, 100)
 

@@ -2,9 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.domain import DetectedObject, Recipe, Size
+from infer_app.domain import DetectedObject
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.detection.object_decoder import ObjectDecoder, split_outputs
+from infer_app.recipe import Recipe, Size
 
 LETTERBOX = Recipe("letterbox", 100, pad=114)
 WIDE = Size(200, 100)  # 100x50 in the input, with 25 rows above and below

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.domain import Recipe
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.detection.validate_detector import choose_head, complete_detection
+from infer_app.recipe import Recipe
 
 RECIPE = Recipe("letterbox", 64)
 

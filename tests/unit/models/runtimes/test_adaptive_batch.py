@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from infer_app.domain import Size
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch, FixedBatch
+from infer_app.recipe import Size
 
 SIZE = 4
 

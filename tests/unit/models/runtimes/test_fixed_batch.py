@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from infer_app.domain import Size
 from infer_app.models.runtimes.fixed_batch import FixedBatch, as_rows
+from infer_app.recipe import Size
 from tests.support.networks import SIZE, random_pixels
 
 BATCH_SIZE = 3

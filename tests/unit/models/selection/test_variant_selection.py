@@ -2,7 +2,6 @@
 
 import pytest
 
-from infer_app.domain import Recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
@@ -23,6 +22,7 @@ from infer_app.models.selection.variant_selection import (
     allowed_precision,
     choose_variant,
 )
+from infer_app.recipe import Recipe
 
 SAME = {"parity": {"cosine": 0.999999, "relative_difference": 1e-6}}
 GOOD_INT8 = {"parity": {"cosine": 0.99, "relative_difference": 0.1}, "meets_bar": True, "is_faster": True}

@@ -1,8 +1,8 @@
 import pytest
 
-from infer_app.domain import Size
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.sources.onnx_file import DamagedOnnx, fold_external_data, metadata_props, onnx_facts
+from infer_app.recipe import Size
 from tests.support.ultralytics import CLASSIFIER
 
 

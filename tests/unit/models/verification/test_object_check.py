@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.domain import Broken, DetectedObject, ImageRef, Output, Prediction, Reason, Size
+from infer_app.domain import Broken, DetectedObject, ImageRef, Output, Prediction, Reason
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.verification.function_check import DifferentObject, Failure
 from infer_app.models.verification.object_check import answered_objects, compare_object_answers
+from infer_app.recipe import Size
 
 LABELS = ("cat", "dog")
 PICTURE = Size(200, 100)

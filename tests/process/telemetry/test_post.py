@@ -3,8 +3,8 @@ import socket
 
 import pytest
 
-from infer_app import notify
-from infer_app.notify import Undelivered, post
+from infer_app.telemetry import notify
+from infer_app.telemetry.notify import Undelivered, post
 from tests.support.listeners import Raw, Recorder, closed_port, stay_silent, with_certificate
 
 

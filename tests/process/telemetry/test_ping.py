@@ -2,8 +2,8 @@ import time
 
 import pytest
 
-from infer_app import notify
-from infer_app.notify import Ping, event_url, wait_for
+from infer_app.telemetry import notify
+from infer_app.telemetry.notify import Ping, event_url, wait_for
 from tests.support.listeners import Recorder
 
 

@@ -1,7 +1,7 @@
 import threading
 import time
 
-from infer_app.notify import BackgroundTask, Undelivered, wait_for
+from infer_app.telemetry.notify import BackgroundTask, Undelivered, wait_for
 
 
 def never():

@@ -1,0 +1,140 @@
+"""The figures of a run, and of a day."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class DayCounts:
+    """The counts of rows for one day and model: eligible = predicted + rejected + pending."""
+
+    eligible: int
+    predicted: int
+    rejected: int
+    pending: int
+
+    @property
+    def balanced(self) -> bool:
+        return self.eligible == self.predicted + self.rejected + self.pending
+
+    def __add__(self, others: DayCounts) -> DayCounts:
+        return DayCounts(
+            self.eligible + others.eligible,
+            self.predicted + others.predicted,
+            self.rejected + others.rejected,
+            self.pending + others.pending,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DayState:
+    """The state of a day and model, which `database.queries.day_state` decides and everything else only renders."""
+
+    state: str  # done, pending, running, failed or never run
+    level: str  # good, attention or failed
+    exit_code: int | None  # how the day ended; None while no run has ended
+    notes: tuple[str, ...]  # what is not as it should be, the most severe first
+
+    @property
+    def outcome(self) -> str:
+        return self.notes[0] if self.notes else self.state
+
+
+def precision_name(variant: str) -> str:
+    """Return the precision of a variant by its name, as --precision names it: full, half or int8.
+
+    Any name gives one, since rows may have variants of another version of this program.
+    """
+    return {"int8": "int8", "fp16": "half", "bf16": "half"}.get(variant.rpartition("-")[2], "full")
+
+
+def with_precision(variant: str) -> str:
+    """Return a variant with its precision, as text: `cpu-openvino-bf16 (half precision)`."""
+    return f"{variant} ({precision_name(variant)} precision)"
+
+
+@dataclass(frozen=True, slots=True)
+class PrecisionTrial:
+    """How much another precision changes in the outputs of the present variant, on images of the day."""
+
+    precision: str  # half or int8
+    variant: str
+    num_images: int
+    label_agreement: float | None  # share of the labels that stay, 0-1; None unless it is a classification
+    cosine: float  # of the worst image
+    p99_score_difference: float | None
+    worst_score_difference: float | None
+    min_agreement: float  # of the labels or objects, or of the cosine
+    meets_min_agreement: bool
+    object_agreement: float | None = None  # share of the objects that stay; None unless there are any
+
+
+@dataclass(frozen=True, slots=True)
+class Alternative:
+    """A change that makes some stages cheaper, measured on this machine."""
+
+    what: str  # description with its setting: "--precision int8 (keeps 97.4% of the labels of 256 of your images)"
+    stages: tuple[str, ...]
+    ms: float  # CPU milliseconds per image of these stages with it
+    instead_of: float  # CPU milliseconds per image without it, measured at the same time
+    precision: str | None = None  # half or int8, if it is another precision
+    trial: PrecisionTrial | None = None  # on images of the day
+
+
+@dataclass(frozen=True, slots=True)
+class Speedup:
+    """The gain of an alternative over all stages, at the costs of a run."""
+
+    what: str
+    speedup: float  # of the whole run's rate limit
+    is_advised: bool  # it is faster by more than the measurement varies, and changes no more than is allowed
+    trial: PrecisionTrial | None = None
+
+    def __str__(self) -> str:
+        return f"{self.speedup:.1f} × faster overall with {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """The report of one model's run over one day, as `infer run --json` prints it. Keys are added, never renamed."""
+
+    date: date
+    model: str
+    model_id: str
+    variant: str
+    run_id: str
+    executor: str
+    device: str
+    selected: int
+    predicted: int
+    rejected: int
+    reasons: dict[str, int]
+    day: DayCounts
+    seconds: float
+    images_per_second: float  # over the total time, including start-up
+    steady_images_per_second: float | None  # from the first result on; None when there was only one
+    limit_images_per_second: float | None
+    stages: dict[str, float]  # CPU milliseconds per image
+    exit_code: int
+    walls: dict[str, float] = field(default_factory=dict)  # milliseconds per image, other programs' included
+    waits: dict[str, float] = field(default_factory=dict)  # milliseconds per image waiting for storage and database
+    limits: dict[str, float] = field(default_factory=dict)  # images per second of cores, workers and database
+    limited_by: str | None = None  # a stage, storage or database; None when there was nothing to measure
+    share_of_limit: float | None = None  # of the steady rate, 0-1
+    advice: str | None = None  # the change that would help most; None when none was measured to help
+    alternatives: tuple[Speedup, ...] = ()  # all changes that were measured, the one that helps most first
+    num_cores: int = 0
+    num_workers: int = 0
+    passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen
+    nodes: dict[str, dict[str, Any]] = field(
+        default_factory=dict
+    )  # of a cluster, by name: images, images_per_second, stages
+    stopped: str | None = None  # why the run stopped early and left images pending; exit code 3
+    bottleneck: str | None = None  # `limited_by`, or other programs; None when there were too few images to judge
+    nearly_black: int = 0  # images of 16 bits that use at most 12 of them, as they were read by depth full
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"date": self.date.isoformat(), "precision": precision_name(self.variant)}
