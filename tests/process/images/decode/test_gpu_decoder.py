@@ -14,7 +14,7 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_says_nothing_by_itself():
     script = (
-        "import torch; from infer_app.images.decode.gpu_decoder import GpuDecoder; from infer_app.domain import Recipe;"
+        "import torch; from infer_app.images.decode.gpu_decoder import GpuDecoder; from infer_app.recipe import Recipe;"
         "decoder = GpuDecoder(torch.device('cpu')); print(decoder.name);"
         "decoder.pixels([b'no picture'], Recipe('stretch', 8))"
     )
