@@ -36,7 +36,6 @@ def day(project, slow_detector):
     return project
 
 
-@pytest.mark.always
 @pytest.mark.timeout(240)
 def test_no_image_has_some_of_its_objects(day):
     done = day.kill_in_the_middle()

@@ -140,10 +140,11 @@ def test_doctor_names_the_tables_that_a_role_may_not_write(url, database, kind):
     assert rights(database) == [("6 tables can be written", 0)]
     if kind == "mariadb":
         name = make_url(url).database
+        role = f"reader_{name[-8:]}"
         with database.write() as connection:
-            connection.exec_driver_sql(f"CREATE USER {name[-8:]}")
-            connection.exec_driver_sql(f"GRANT SELECT ON {name}.* TO {name[-8:]}")
-        with Database(make_url(url).set(username=name[-8:], password=None).render_as_string(False)) as limited:
+            connection.exec_driver_sql(f"CREATE USER {role}")
+            connection.exec_driver_sql(f"GRANT SELECT ON {name}.* TO {role}")
+        with Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited:
             ((found, exit_code),) = rights(limited)
         assert found.startswith("infer_models, infer_objects, infer_predictions, infer_rejections")
         assert exit_code == DatabaseUnavailable.exit_code

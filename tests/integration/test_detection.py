@@ -7,6 +7,7 @@ from tests.support.detectors import Quadrants
 from tests.support.networks import save
 from tests.support.projects import DATE, INFER, Project
 
+pytestmark = pytest.mark.slow
 FLAGS = ["--output", "detection", "--size", "64", "--no-tune"]
 OBJECTS = 'SELECT image_id, "object", label, score, x, y, width, height FROM infer_objects ORDER BY 1, 2'
 PICTURES = "SELECT image_id, width, height, num_objects, label, score FROM infer_predictions ORDER BY 1"
@@ -99,7 +100,13 @@ def head(boxes):
     [
         (RAISES, "model_error", "ValueError: no object at all"),
         (EXITS, "model_error", "SystemExit: on an image"),
-        (GIVES_NAN, "non_finite_output", "the model's output has a NaN or an infinity"),
+        pytest.param(
+            GIVES_NAN,
+            "non_finite_output",
+            "the model's output has a NaN or an infinity",
+            marks=pytest.mark.always,
+            id="nan",
+        ),
     ],
 )
 def test_a_head_that_fails_on_an_image_rejects_it_alone(project, code, reason, detail):

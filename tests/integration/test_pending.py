@@ -38,7 +38,6 @@ def three_days(project):
     return project
 
 
-@pytest.mark.always
 def test_every_pending_image_is_predicted_by_the_command_that_is_printed(three_days):
     project = three_days
     assert missing(project, "1")["command"] == "infer run"
