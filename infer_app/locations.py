@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
+_FILE = "file://"
 HTTP_PORTS = {"http": 80, "https": 443}
 # The package that reads a scheme, and the extra of ours that installs it.
 PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "az": ("adlfs", "azure"), "abfs": ("adlfs", "azure")}
@@ -151,7 +152,14 @@ def is_remote(location: str) -> bool:
 
 def is_local(location: str) -> bool:
     """Return whether the location is a file of this machine: a path, absolute or relative, or a file:// URI."""
-    return "://" not in location or location.startswith("file://")
+    return "://" not in location or location.startswith(_FILE)
+
+
+def path_of_uri(location: str) -> str:
+    """Return the path of a file:// URI without its escapes; any other location as it is."""
+    if not location.startswith(_FILE):
+        return location
+    return unquote(location.removeprefix(_FILE).removeprefix("localhost"), errors="surrogateescape")
 
 
 def is_relative(location: str) -> bool:

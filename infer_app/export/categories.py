@@ -12,10 +12,13 @@ class Categories(dict[tuple[int, str], int]):
     gets one that no label has.
     """
 
-    def __init__(self, labels: Sequence[str] = ()) -> None:
-        """Begin with the labels of the model's classes, if they are known."""
+    def __init__(self, labels_by_version: Sequence[Sequence[str]] = ()) -> None:
+        """Give numbers to the known labels of each version, so that the order of rows decides nothing."""
         super().__init__()
-        self.labels: dict[int, str] = dict(enumerate(labels))  # by number
+        self.labels: dict[int, str] = {}  # by number
+        for labels in labels_by_version:
+            for key in enumerate(labels):
+                self[key]
 
     def __missing__(self, key: tuple[int, str]) -> int:
         number, label = key

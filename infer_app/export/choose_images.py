@@ -10,9 +10,16 @@ from itertools import count
 from math import inf
 
 from infer_app.database.queries.detections import PredictedImage
-from infer_app.database.queries.thresholds import ALL_LABELS
+from infer_app.database.queries.thresholds import find_threshold
 from infer_app.errors import UsageError
-from infer_app.export.exported_images import CLASSIFICATION, DETECTION, DatedImages, ModelVersions, shown_labels
+from infer_app.export.exported_images import (
+    CLASSIFICATION,
+    DETECTION,
+    DatedImages,
+    ModelVersions,
+    chosen_labels,
+    shown_labels,
+)
 
 UNCERTAIN, RANDOM, LABEL = WAYS = ("uncertain", "random", "label")
 DEFAULT_THRESHOLD = 0.5  # of a label without one: scores near it are uncertain
@@ -43,17 +50,17 @@ def choose_images(
 
 def _objects_margin(image: PredictedImage, thresholds: Mapping[str, float]) -> float:
     """Return the least distance of an object's score from its threshold; the largest number without an object."""
-    of_model = thresholds.get(ALL_LABELS, DEFAULT_THRESHOLD)
-    return min((abs(one.score - thresholds.get(one.label, of_model)) for one in image.objects), default=inf)
+    margins = (abs(one.score - find_threshold(thresholds, one.label, DEFAULT_THRESHOLD)) for one in image.objects)
+    return min(margins, default=inf)
 
 
 def _labels_margin(image: PredictedImage, thresholds: Mapping[str, float]) -> float:
     """Return the difference of the two best scores, of a single one itself; of labels that are apart as for objects."""
     details = image.output.details if image.output else {}
     if "labels" in details:
-        of_model = thresholds.get(ALL_LABELS, details.get("threshold", DEFAULT_THRESHOLD))
+        default = details.get("threshold", DEFAULT_THRESHOLD)
         listed = details["labels"] or [{"label": image.label, "score": image.score}]  # the best one, if none is listed
-        return min(abs(float(one["score"]) - float(thresholds.get(one["label"], of_model))) for one in listed)
+        return min(abs(float(one["score"]) - find_threshold(thresholds, one["label"], default)) for one in listed)
     best = [one["score"] for one in details.get("top", ())][:2] or [image.score or 0.0]
     return float(best[0] - best[1] if len(best) > 1 else best[0])
 
@@ -63,9 +70,7 @@ def _labels_of(image: PredictedImage, kind: str, thresholds: Mapping[str, float]
     if kind == DETECTION:
         labels = [one.label for one in image.shown(thresholds)]
     else:
-        listed = shown_labels(image, thresholds)
-        is_multi_label = image.output is not None and "labels" in image.output.details
-        labels = [one["label"] for one in (listed if is_multi_label else listed[:1])]
+        labels = [one["label"] for one in chosen_labels(image, shown_labels(image, thresholds))]
     return list(dict.fromkeys(labels)) or [""]
 
 

@@ -33,9 +33,8 @@ def write_dataset(path: Path, export: Export) -> None:
     with new_content(path) as file, TemporaryFile(dir=path.parent) as annotations:
 
         def write(number_image: NumberImage) -> None:
-            for one in (file, annotations):
-                one.seek(0)
-                one.truncate()
+            _restart(file)
+            _restart(annotations)
             _write_dataset(file, annotations, export, number_image)
 
         _with_numbers(write)
@@ -46,12 +45,16 @@ def write_results(path: Path, export: Export) -> None:
     with new_content(path) as file:
 
         def write(number_image: NumberImage) -> None:
-            file.seek(0)
-            file.truncate()
+            _restart(file)
             file.writelines(_list(_result_lines(export, number_image)))
             file.write(b"\n")
 
         _with_numbers(write)
+
+
+def _restart(file: BinaryIO) -> None:
+    file.seek(0)
+    file.truncate()
 
 
 def _with_numbers(write: Callable[[NumberImage], None]) -> None:
@@ -71,7 +74,7 @@ def _whole_number(image_id: str) -> int:
 
 def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export, number_image: NumberImage) -> None:
     """Write images into the file and meanwhile their annotations aside, which follow afterwards."""
-    categories = Categories(export.model.labels)
+    categories = Categories(export.model.labels_by_version)
     description = json.dumps(f"Predictions of {export.model.shown_name}")
     file.write(f'{{"info": {{"description": {description}}},\n"images": '.encode())
     file.writelines(_list(_image_lines(export, number_image, categories, annotations)))
@@ -118,7 +121,7 @@ def _annotations(image: ExportedImage, number: int, first: int, categories: Cate
 
 
 def _result_lines(export: Export, number_image: NumberImage) -> Iterator[str]:
-    categories = Categories(export.model.labels)
+    categories = Categories(export.model.labels_by_version)
     for image in export.read_images():
         number = number_image(image.prediction.image_id)
         image_width, image_height = image.picture

@@ -10,7 +10,7 @@ from typing import Any
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.detections import PredictedImage, read_predicted_images, read_rejected_images
 from infer_app.database.queries.figures import Figures, RejectedImage
-from infer_app.database.queries.thresholds import ALL_LABELS, read_thresholds
+from infer_app.database.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
 from infer_app.errors import UsageError
@@ -53,7 +53,7 @@ class ModelVersions:
     model_ids: tuple[str, ...]  # that have predicted images of the days; all if none has
     all_ids: tuple[str, ...]
     kind: str
-    labels: tuple[str, ...] = ()  # of the preferred version's classes; empty if an earlier release ran it
+    labels_by_version: tuple[tuple[str, ...], ...] = ()  # of all versions' classes; () where an earlier release ran
 
     @classmethod
     def find(cls, project: ProjectDatabase, days: Sequence[Day], wanted: str | None) -> ModelVersions:
@@ -68,7 +68,7 @@ class ModelVersions:
         predicted: dict[str, list[str]] = {}
         for name, model_ids in by_name.items():
             for model_id in model_ids:
-                if Figures(project.database, project.source, model_id).count_predicted(interval):
+                if Figures(project.database, project.source, model_id).has_predicted(interval):
                     predicted.setdefault(name, []).append(model_id)
         found = predicted or by_name
         if not found:
@@ -77,9 +77,10 @@ class ModelVersions:
             names = ", ".join(sorted(found))
             raise UsageError(f"several models have predicted images: {names}", "name one of them by --model")
         [(name, model_ids)] = found.items()
-        manifest = Figures(project.database, project.source, model_ids[0]).manifest()
-        labels = tuple(manifest.get("labels", ()))
-        return cls(name, tuple(model_ids), tuple(by_name[name]), _kind(project, name, model_ids), labels)
+        all_ids = by_name[name]
+        manifests = {one: Figures(project.database, project.source, one).manifest() for one in all_ids}
+        labels = tuple(tuple(manifests[model_id].get("labels", ())) for model_id in all_ids)
+        return cls(name, tuple(model_ids), tuple(all_ids), _kind(name, model_ids, manifests), labels)
 
     @property
     def shown_name(self) -> str:
@@ -87,11 +88,10 @@ class ModelVersions:
         return short_name(self.name, self.model_ids[0])
 
 
-def _kind(project: ProjectDatabase, name: str, model_ids: Sequence[str]) -> str:
+def _kind(name: str, model_ids: Sequence[str], manifests: Mapping[str, Mapping[str, Any]]) -> str:
     kinds: dict[str, str] = {}
     for model_id in model_ids:
-        output = Figures(project.database, project.source, model_id).manifest().get("output", {})
-        kinds.setdefault(output.get("kind", CLASSIFICATION), model_id)
+        kinds.setdefault(manifests[model_id].get("output", {}).get("kind", CLASSIFICATION), model_id)
     if len(kinds) > 1:
         versions = ", ".join(f"{short_name(name, model_id)} ({kind})" for kind, model_id in kinds.items())
         raise UsageError(f"versions of {name} give several kinds of output: {versions}", "name one version by --model")
@@ -166,5 +166,10 @@ def shown_labels(image: PredictedImage, thresholds: Mapping[str, float]) -> tupl
     listed = details.get("labels", details.get("top"))
     if listed is None:
         listed = [] if image.label is None else [{"label": image.label, "index": None, "score": image.score}]
-    of_model = thresholds.get(ALL_LABELS, 0.0)
-    return tuple(one for one in listed if one["score"] >= thresholds.get(one["label"], of_model))
+    return tuple(one for one in listed if one["score"] >= find_threshold(thresholds, one["label"]))
+
+
+def chosen_labels(image: PredictedImage, shown: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
+    """Return the labels of a multi-label classification that are shown, or the best of another one."""
+    is_multi_label = image.output is not None and "labels" in image.output.details
+    return shown if is_multi_label else shown[:1]

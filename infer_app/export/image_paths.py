@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import unquote
 
 from infer_app.domain import ROW
 from infer_app.errors import UsageError
-from infer_app.locations import NO_MAPPING, PathMapping, is_local, is_relative, shown
-
-_FILE = "file://"
+from infer_app.locations import NO_MAPPING, PathMapping, is_local, is_relative, path_of_uri, shown
 
 
 class ImagePaths:
@@ -40,11 +37,9 @@ class ImagePaths:
             return shown(location)
         if self._folder is None:
             return location
-        recorded = location
-        if location.startswith(_FILE):
-            recorded = unquote(location.removeprefix(_FILE).removeprefix("localhost"), errors="surrogateescape")
-        elif is_relative(location):
-            recorded = f"{self._path_map.base.rstrip('/')}/{location}" if self._path_map.base else location
+        recorded = path_of_uri(location)
+        if is_relative(recorded) and self._path_map.base:
+            recorded = f"{self._path_map.base.rstrip('/')}/{recorded}"
         for path in (recorded, self._path_map.to_local(recorded)):
             normal = os.path.normpath(path)
             if normal.startswith(self._folder):

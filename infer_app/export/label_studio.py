@@ -6,6 +6,7 @@ https://labelstud.io/guide/predictions. Boxes are in percent, 0-100, of the upri
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,13 +16,14 @@ from xml.sax.saxutils import quoteattr
 from infer_app.atomic_file import new_content
 from infer_app.domain import ROW
 from infer_app.errors import UsageError
-from infer_app.export.exported_images import Export, ExportedImage
-from infer_app.locations import is_local
+from infer_app.export.exported_images import Export, ExportedImage, chosen_labels
+from infer_app.locations import is_local, path_of_uri
 from infer_app.model_names import short_name
 
 LOCAL_FILES = "/data/local-files/?d="  # where Label Studio serves the files of its host
 BOXES, CHOICES = "label", "choice"  # names of the controls, as in Label Studio's own templates
 IMAGE = "image"
+_NOT_IN_XML = re.compile(r"[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def config_path(path: Path) -> Path:
@@ -30,8 +32,8 @@ def config_path(path: Path) -> Path:
 
 
 def write_tasks(path: Path, export: Export) -> None:
-    """Write the tasks and the labelling configuration."""
-    labels = dict.fromkeys(export.model.labels)  # and all that an earlier version gave: people correct to any of them
+    """Write the tasks, and the labelling configuration with all labels, since people correct to any of them."""
+    labels = dict.fromkeys(label for labels in export.model.labels_by_version for label in labels)
     with new_content(path) as file, new_content(config_path(path)) as config:
         separator = "[\n"
         for image in export.read_images():
@@ -63,7 +65,9 @@ def _url(path: str) -> str:
             "the images are in a column of the database, where Label Studio can't read them",
             "choose another format; a sample with --copy-to writes them as files",
         )
-    return f"{LOCAL_FILES}{quote(path.lstrip('/'), errors='surrogateescape')}" if is_local(path) else path
+    if not is_local(path):
+        return path
+    return f"{LOCAL_FILES}{quote(path_of_uri(path).lstrip('/'), errors='surrogateescape')}"
 
 
 def _boxes(image: ExportedImage) -> list[dict[str, Any]]:
@@ -92,17 +96,12 @@ def _boxes(image: ExportedImage) -> list[dict[str, Any]]:
 
 
 def _choices(image: ExportedImage) -> list[dict[str, Any]]:
-    """Return the labels of a multi-label classification, or the best of another one."""
-    chosen = image.labels if _is_multi_label(image) else image.labels[:1]
+    chosen = chosen_labels(image.prediction, image.labels)
     if not chosen:
         return []
     value = {"choices": [one["label"] for one in chosen]}
     choice = {"id": "0", "from_name": CHOICES, "to_name": IMAGE, "type": "choices", "value": value}
     return [choice | {"score": chosen[0]["score"]}]
-
-
-def _is_multi_label(image: ExportedImage) -> bool:
-    return image.prediction.output is not None and "labels" in image.prediction.output.details
 
 
 def _config(labels: list[str], export: Export) -> str:
@@ -117,4 +116,4 @@ def _config(labels: list[str], export: Export) -> str:
 
 def _xml(text: str) -> str:
     """Return a text without the characters that XML can't hold."""
-    return "".join(one if one in "\t\n\r" or one >= " " else "\ufffd" for one in text)
+    return _NOT_IN_XML.sub("\ufffd", text)

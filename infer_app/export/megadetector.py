@@ -26,7 +26,7 @@ def write_megadetector(path: Path, export: Export) -> None:
 
 
 def _pieces(export: Export) -> Iterator[str]:
-    categories = Categories(export.model.labels)
+    categories = Categories(export.model.labels_by_version)
     yield f'{{"info": {json.dumps(_info(export))},\n"images": ['
     separator = "\n"
     for image in export.read_images():

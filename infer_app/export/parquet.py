@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from infer_app.atomic_file import new_content
 from infer_app.errors import UsageError
@@ -19,16 +22,17 @@ _GROUP_NUMBERS = 1 << 22  # of vectors in a row group, at most
 def write_parquet(path: Path, export: Export) -> None:
     """Write the table. Raises UsageError without pyarrow, or if vectors differ in their lengths."""
     pa, pq = _load_pyarrow()
-    names, rows = columns_of(export), read_rows(export)
-    first = next(rows, None)
-    dim = _dim(first, names)
-    schema = pa.schema([(name, _type(pa, name, dim)) for name in names])
-    group_rows = min(GROUP_ROWS, max(_GROUP_NUMBERS // dim, 1)) if dim else GROUP_ROWS
-    with new_content(path) as file, pq.ParquetWriter(file, schema) as writer:
-        for group in _groups(rows if first is None else chain([first], rows), group_rows):
-            columns = zip(*group, strict=True)
-            arrays = [_array(pa, column, field.type, dim) for column, field in zip(columns, schema, strict=True)]
-            writer.write_batch(pa.record_batch(arrays, schema=schema))
+    with new_content(path) as file:
+        names, rows = columns_of(export), read_rows(export)
+        first = next(rows, None)
+        dim = _dim(first, names)
+        schema = pa.schema([(name, _type(pa, name, dim)) for name in names])
+        group_rows = min(GROUP_ROWS, max(_GROUP_NUMBERS // dim, 1)) if dim else GROUP_ROWS
+        with pq.ParquetWriter(file, schema) as writer:
+            for group in _groups(rows if first is None else chain([first], rows), group_rows):
+                columns = zip(*group, strict=True)
+                arrays = [_array(pa, column, field.type, dim) for column, field in zip(columns, schema, strict=True)]
+                writer.write_batch(pa.record_batch(arrays, schema=schema))
 
 
 def _load_pyarrow() -> Any:
@@ -69,8 +73,6 @@ def _array(pa: Any, column: tuple[Any, ...], type_: Any, dim: int | None) -> Any
 
 
 def _vectors(pa: Any, column: tuple[Any, ...], type_: Any, dim: int | None) -> Any:
-    import numpy as np
-
     if {len(vector) for vector in column if vector is not None} - {dim}:
         raise UsageError("the vectors have several lengths", "name one version of the model by --model")
     if any(vector is None for vector in column):
@@ -82,8 +84,4 @@ def _text(value: Any) -> str | None:
     """Return a text that Parquet can hold; `output` as JSON."""
     if isinstance(value, str):
         return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
-    if value is None:
-        return None
-    import json
-
-    return json.dumps(value)
+    return None if value is None else json.dumps(value)

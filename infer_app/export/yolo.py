@@ -29,15 +29,15 @@ def write_yolo(path: Path, export: Export) -> None:
 
 
 def _write_labels(folder: Path, export: Export) -> None:
-    categories, made = Categories(export.model.labels), set[Path]()
+    categories, made = Categories(export.model.labels_by_version), set[Path]()
     labels = folder / "labels"
     labels.mkdir()
     for image in export.read_images():
         file = labels / label_file(image.path)
-        if file.parent not in made:  # asking the file system for each image takes longer than the rest
-            file.parent.mkdir(parents=True, exist_ok=True)
-            made.add(file.parent)
         try:
+            if file.parent not in made:  # asking the file system for each image takes longer than the rest
+                file.parent.mkdir(parents=True, exist_ok=True)
+                made.add(file.parent)
             with file.open("x", encoding="ascii") as lines:
                 lines.write(_lines(image, categories))
         except FileExistsError:
@@ -70,7 +70,7 @@ def _lines(image: ExportedImage, categories: Categories) -> str:
 
 def _data_yaml(names: list[str]) -> str:
     listed = "".join(f"  {number}: {_yaml(name)}\n" for number, name in enumerate(names)) or "  {}\n"
-    return f"path: .\ntrain: images\nval: images\nnames:\n{listed}"
+    return f"train: images\nval: images\nnames:\n{listed}"
 
 
 def _yaml(text: str) -> str:

@@ -17,10 +17,11 @@ from infer_app.database.listing.source_checks import check_ids, check_source
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.arrivals import read_gap
 from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.detections import read_predicted_images, read_rejected_images, read_together
 from infer_app.database.queries.disagreement import Disagreement
 from infer_app.database.queries.figures import Figures
 from infer_app.database.queries.object_figures import ObjectFigures
-from infer_app.database.queries.thresholds import change_thresholds
+from infer_app.database.queries.thresholds import change_thresholds, count_shown
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, predictions, rejections, runs
@@ -167,6 +168,15 @@ def answers(tables):
         "scores of objects": [objects.score_range(DAY), objects.count_scores(DAY, [0, 0.75, 0.85, 1])],
         "busiest": [objects.busiest(DAY, 8), objects.empty(DAY, 8)],
         "extreme objects": [objects.extremes(DAY, 8, highest) for highest in (True, False)],
+        "detections": list(read_predicted_images(tables.database, source, week, DETECTOR)),
+        "outputs": [
+            (one.image_id, one.label, one.output.details)
+            for one in read_predicted_images(tables.database, source, week, ID, OTHER, has_objects=False)
+        ],
+        "together": list(read_together(tables.database, source, week, [ID, OTHER])),
+        "rejected images": list(read_rejected_images(tables.database, source, week, ID)),
+        "has predicted": [Figures(tables.database, source, one).has_predicted(week) for one in (ID, "none")],
+        "shown": count_shown(tables.database, source, week, "animals"),
         "overlap": sides.overlap(),
         "agreeing": sides.count_agreeing(),
         "confusions": sides.confusions(2),

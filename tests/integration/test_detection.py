@@ -127,6 +127,7 @@ def test_a_head_that_fails_on_an_image_rejects_it_alone(project, code, reason, d
         (["--output", "detection", "--nms", "0"], "nms 0.0 is not an overlap"),
         (["--output", "detection", "--activation", "sigmoid", "--head", "boxes"], "does not go with --head boxes"),
         (["--output", "detection", "--resize", "80"], "letterbox crops nothing"),
+        (["--output", "detection", "--exif", "ignore"], "can't use --exif ignore"),
         (["--head", "boxes"], "--head belongs to --output detection"),
         (["--output", "classification", "--min-score", "0.3"], "--min-score belongs to --output detection"),
         (["--output", "raw", "--pad", "3"], "--pad belongs to --recipe letterbox"),

@@ -39,10 +39,11 @@ def export_days(options: ExportOptions) -> None:
             lambda: read_days(project, days, model),
             lambda: read_rejections(project, days, model),
         )
+        # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
+        num_pending = sum(project.day_queries.count_pending(day, *model.all_ids) for day in days)
         write_export(options.format, options.to, export)
         if not export.counts.num_images:
             log.warning("%s has predicted no image of these days: `infer status` lists the days", model.name)
-        num_pending = sum(project.day_queries.count_pending(day, *model.all_ids) for day in days)
     num_rejected = export.counts.num_rejected
     if options.as_json:
         print(json.dumps(_numbers(options, export) | {"rejected": num_rejected, "pending": num_pending}))
@@ -56,20 +57,25 @@ def export_sample(options: SampleOptions) -> None:
         raise UsageError(f"a sample can't be {options.format!r}", f"choose one of: {', '.join(SAMPLE_FORMATS)}")
     loaded = load_settings(options.config)
     days = _days(loaded, options.date, options.until)
+    paths = _paths(loaded, options.relative_to or options.copy_to)
     if options.copy_to is not None:
         _check_not_watched(loaded, options.copy_to.resolve())
+        if paths.find(str(options.copy_to.absolute() / "photo.jpg")) is None:
+            raise UsageError(
+                f"--copy-to {options.copy_to} is not in --relative-to {options.relative_to}",
+                "name a folder that holds the copies, or leave --relative-to out",
+            )
     with open_project_database(loaded, read_only=True) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model.kind)
         thresholds = choose_thresholds(project, model)
         found = read_days(project, days, model)
         chosen = choose_images(found, options.by, options.count, model, thresholds, options.seed)
-    paths, unreadable = _paths(loaded, options.relative_to), dict[str, str]()
+    unreadable: dict[str, str] = {}
     if options.copy_to is not None:
         from infer_app.pipeline.executors import read_limits
 
         chosen, unreadable = copy_photos(chosen, options.copy_to, read_limits(loaded))
-        paths = ImagePaths(str(options.relative_to or options.copy_to))
     export = Export(model, thresholds, paths, lambda: chosen, tuple)
     write_export(options.format, options.to, export)
     for location, why in unreadable.items():

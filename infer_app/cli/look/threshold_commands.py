@@ -24,7 +24,7 @@ from infer_app.database.results.schema import MAX_ID
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.model_names import plain_name
-from infer_app.models.artifact.artifact import Artifact, scan_artifacts
+from infer_app.models.artifact.artifact import scan_artifacts
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
 
@@ -47,9 +47,8 @@ class NamedModel:
     """A model by its name, with its versions."""
 
     name: str
-    model_ids: tuple[str, ...]  # of those that have run or were in use
     outputs: tuple[Mapping[str, Any], ...]  # OutputSpec as JSON, of the version in use first
-    artifacts: tuple[Artifact, ...]  # its versions on this machine
+    labels: Mapping[str, Sequence[str] | None]  # by id; empty: classes are numbers; None: an earlier release ran it
 
     @classmethod
     def find(cls, database: Database, loaded: LoadedSettings, name: str) -> NamedModel:
@@ -64,7 +63,9 @@ class NamedModel:
         model_ids = tuple(model_id for one, model_id in recorded if one == name)
         own = tuple(one for one in artifacts if one.manifest.name == name)
         known = [manifests[model_id] for model_id in model_ids] + [json.loads(one.manifest.to_json()) for one in own]
-        return cls(name, model_ids, tuple(one["output"] for one in known if "output" in one), own)
+        labels = {model_id: manifests[model_id].get("labels") for model_id in model_ids}
+        labels |= {one.manifest.model_id: one.labels for one in own}
+        return cls(name, tuple(one["output"] for one in known if "output" in one), labels)
 
     @property
     def gives_objects(self) -> bool:
@@ -90,10 +91,10 @@ class NamedModel:
 
     def check_labels(self, database: Database, labels: Iterable[str]) -> None:
         """Raise UsageError for a label that no version of the model has."""
-        known = {label for artifact in self.artifacts for label in artifact.labels}
-        is_numbered = any(not artifact.labels for artifact in self.artifacts)
-        if not self.artifacts:
-            known = stored_labels(database, self.model_ids)
+        known = {label for labels in self.labels.values() for label in labels or ()}
+        if unknown := [model_id for model_id, labels in self.labels.items() if labels is None]:
+            known |= stored_labels(database, unknown)
+        is_numbered = any(labels is not None and not labels for labels in self.labels.values())
         for label in labels:
             is_number = label.isascii() and label.isdecimal() and str(int(label)) == label
             if len(label) > MAX_ID:

@@ -15,15 +15,14 @@ from infer_app.database.engine.column_types import FAMILY
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.queries.figures import RejectedImage
-from infer_app.database.queries.thresholds import ALL_LABELS
+from infer_app.database.queries.thresholds import find_threshold
 from infer_app.database.results.conditions import KeyedJoin, has_prediction
-from infer_app.database.results.schema import objects, predictions, rejections
+from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions, rejections
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
 from infer_app.locations import as_location
 from infer_app.recipe import Size
 
-_OBJECT = [objects.c[name] for name in DetectedObject._fields]
 _PREDICTION = ("model_id", "width", "height", "label", "score", "variant")
 _OUTPUT = ("output", "vector", "vector_dtype", "sha256", "created_at")
 _FIRST = 2 + len(_PREDICTION)  # index of the first column of an object or an output
@@ -56,8 +55,7 @@ class PredictedImage:
 
     def shown(self, thresholds: Mapping[str, float]) -> tuple[DetectedObject, ...]:
         """Return the objects with at least the threshold of their label, as `read_thresholds` returns them."""
-        of_model = thresholds.get(ALL_LABELS, 0.0)
-        return tuple(one for one in self.objects if one.score >= thresholds.get(one.label, of_model))
+        return tuple(one for one in self.objects if one.score >= find_threshold(thresholds, one.label))
 
 
 def read_predicted_images(
@@ -86,8 +84,9 @@ def read_together(
 def _read_images(
     database: Database, source: Source, days: Day, model_ids: Sequence[str], has_objects: bool
 ) -> Iterator[list[Any]]:
-    """Yield the rows of each image, by model and object; it is one query, so that all rows are of one moment."""
+    """Yield the rows of each image, by model and object."""
     columns = [predictions.c[name] for name in (*_PREDICTION, *(() if has_objects else _OUTPUT))]
+    columns += OBJECT_COLUMNS if has_objects else []
     with database.read() as connection:
         streaming = connection.execution_options(yield_per=PAGE_SIZE)
         for images in source.parts(connection, days):
@@ -98,7 +97,7 @@ def _read_images(
                     objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
                 )
                 joined = KeyedJoin(joined, objects, of_prediction, True)
-                columns, order = [*columns, *_OBJECT], [*order, objects.c.object]
+                order.append(objects.c.object)
             wanted = select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order)
             for dialect in FAMILY:  # without statistics it would read all predictions of several models first
                 wanted = wanted.prefix_with("STRAIGHT_JOIN", dialect=dialect)

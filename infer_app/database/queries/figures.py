@@ -55,6 +55,12 @@ class Figures:
         """Count predictions by label, the most frequent first; empty for a model without labels."""
         return self._tally(day, self._labels)
 
+    def has_predicted(self, days: Day) -> bool:
+        with self._database.read() as connection:
+            parts = self._source.parts(connection, days)
+            found = (select(images.c[0]).select_from(self._predicted(images)).limit(1) for images in parts)
+            return any(connection.execute(one).first() is not None for one in found)
+
     def count_predicted(self, day: Day) -> int:
         with self._database.read() as connection:
             parts = self._source.parts(connection, day)

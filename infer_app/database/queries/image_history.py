@@ -10,7 +10,7 @@ from sqlalchemy import Table, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.queries.thresholds import threshold_of
-from infer_app.database.results.schema import objects, predictions, rejections, runs
+from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions, rejections, runs
 from infer_app.domain import DetectedObject
 
 
@@ -67,11 +67,10 @@ def _by_model(database: Database, table: Table, image_id: str) -> dict[str, dict
 
 
 def _objects(database: Database, model: str, model_id: str, image_id: str) -> tuple[StoredObject, ...]:
-    columns = [objects.c[name] for name in DetectedObject._fields]
     is_shown = objects.c.score >= threshold_of(model, objects.c.label)
     of_image = (objects.c.image_id == image_id, objects.c.model_id == model_id)
     with database.read() as connection:
-        rows = connection.execute(select(is_shown, *columns).where(*of_image).order_by(objects.c.object)).all()
+        rows = connection.execute(select(is_shown, *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object)).all()
     return tuple(StoredObject(DetectedObject(*row[1:]), bool(row[0])) for row in rows)
 
 

@@ -15,7 +15,7 @@ from infer_app.database.listing.source import Source
 from infer_app.database.queries.figures import Figures, ScoredImage
 from infer_app.database.queries.thresholds import read_thresholds, threshold_of
 from infer_app.database.results.conditions import added_up, join_results
-from infer_app.database.results.schema import objects, predictions
+from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
 from infer_app.locations import as_location
@@ -109,9 +109,8 @@ class ObjectFigures(Figures):
         self, connection: Connection, image_id: str, location: Any, label: str | None, score: float | None
     ) -> ImageObjects:
         of_image = (objects.c.image_id == image_id, objects.c.model_id == self._model_id, self._is_shown)
-        columns = [objects.c[name] for name in DetectedObject._fields]
-        best = select(func.count().over(), *columns).where(*of_image).order_by(objects.c.object).limit(MAX_OBJECTS)
-        rows = connection.execute(best).all()
+        best = select(func.count().over(), *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object)
+        rows = connection.execute(best.limit(MAX_OBJECTS)).all()
         shown = tuple(DetectedObject(*row[1:]) for row in rows)
         if shown:
             label, score = shown[0].label, shown[0].score

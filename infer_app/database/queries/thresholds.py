@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sqlalchemy import ColumnElement, column, delete, func, insert, literal, select, table
+from sqlalchemy import ColumnElement, Connection, column, delete, func, literal, select, table
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.results.conditions import count_rows, join_results
 from infer_app.database.results.schema import objects, predictions, thresholds
+from infer_app.database.results.upsert import upsert
 from infer_app.day import Day
 
 ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
@@ -27,13 +28,20 @@ def read_thresholds(database: Database, model: str) -> dict[str, float]:
 
 def change_thresholds(database: Database, model: str, changes: Mapping[str, float | None]) -> None:
     """Set the thresholds of labels, and remove those that are None, in one transaction."""
-    with database.write() as connection:
-        of_model = thresholds.c.model == model
-        connection.execute(delete(thresholds).where(of_model, thresholds.c.label.in_(list(changes))))
-        kept = {label: value for label, value in changes.items() if value is not None}
-        rows = [{"model": model, "label": label, "threshold": value} for label, value in kept.items()]
+    removed = [label for label, value in changes.items() if value is None]
+    rows = [{"model": model, "label": label, "threshold": changes[label]} for label in changes.keys() - set(removed)]
+
+    def change(connection: Connection) -> None:
+        connection.execute(delete(thresholds).where(thresholds.c.model == model, thresholds.c.label.in_(removed)))
         if rows:
-            connection.execute(insert(thresholds), rows)
+            connection.execute(upsert(database.dialect.name, thresholds), rows)
+
+    database.transact(change)
+
+
+def find_threshold(thresholds: Mapping[str, float], label: str, default: float = 0.0) -> float:
+    """Return the threshold of a label: its own, else that of the model, else `default`."""
+    return thresholds.get(label, thresholds.get(ALL_LABELS, default))
 
 
 def count_shown(database: Database, source: Source, days: Day, model: str) -> int:

@@ -19,6 +19,7 @@ from sqlalchemy import (
 
 from infer_app.database.engine.column_types import EncodedJSON, Exact, Microseconds
 from infer_app.database.results.vectors import Vectors
+from infer_app.domain import DetectedObject
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
@@ -88,6 +89,7 @@ objects = Table(
     Column("width", Double, nullable=False),
     Column("height", Double, nullable=False),
 )
+OBJECT_COLUMNS = [objects.c[name] for name in DetectedObject._fields]
 
 thresholds = Table(
     "infer_thresholds",

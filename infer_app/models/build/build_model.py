@@ -140,6 +140,10 @@ def _check_request(request: BuildRequest) -> None:
             "a detector does not go with --preprocess, of which nobody knows where it puts the picture",
             "use --recipe letterbox or stretch, by which boxes are placed on the picture",
         )
+    if request.output.kind == "detection" and request.recipe.exif == "ignore":
+        raise UsageError(
+            "a detector can't use --exif ignore: its boxes refer to the upright picture", "leave --exif out"
+        )
     if request.input == "uint8-nhwc" and request.input_spec != InputSpec("uint8-nhwc"):
         raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
 

@@ -67,6 +67,7 @@ class ObjectDecoder:
         rows = rows.astype(np.float64)
         rows = rows[~(rows[:, 4] < self._spec.min_score)]  # written so that NaN stays
         _check_objects(rows)
+        rows[:, 4] = rows[:, 4].clip(max=1)
         return rows
 
     def _best(self, rows: np.ndarray) -> np.ndarray:
@@ -91,7 +92,7 @@ class ObjectDecoder:
         return Output(best and best.label, best and best.score, self._details, objects=found)
 
     def _label(self, index: int) -> str:
-        return self._labels[index] if 0 <= index < len(self._labels) else str(index)
+        return self._labels[index] if index < len(self._labels) else str(index)
 
 
 def _check_objects(rows: np.ndarray) -> None:

@@ -86,7 +86,7 @@ def check_head(head: str, shapes: Shapes, num_labels: int | None, activation: st
     if head not in HEADS:
         return
     num_classes: int | None = None
-    if head == "boxes":
+    if head == "boxes" or not all(shapes):
         fits = _joined_length(shapes) == 6
     elif head == "detr" and len(shapes) == 2 and shapes[0][-1] == shapes[1][-1]:
         raise ModelError(

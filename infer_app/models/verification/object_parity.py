@@ -62,7 +62,7 @@ def find_objects(artifact: Artifact, raw: Tensor) -> list[Objects | None]:
     for row in torch.split(raw, 1):
         try:
             found += decoder.find(row)
-        except Exception:  # a head of the user's own may raise anything, which rejects the image in a run
+        except (Exception, SystemExit):  # a head of the user's own may raise anything, which rejects the image in a run
             found.append(None)
     return found
 

@@ -35,7 +35,9 @@ class OutputDecoder:
         if self._objects is None:
             return decode_outputs(raw, self._spec, self._labels)
         raw = raw.detach().to("cpu", torch.float32)
-        return self._objects.decode(raw, [picture for picture in pictures if picture is not None])
+        sizes = [picture for picture in pictures if picture is not None]
+        assert len(sizes) == len(raw)
+        return self._objects.decode(raw, sizes)
 
 
 def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) -> list[Output | None]:

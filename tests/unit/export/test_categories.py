@@ -1,3 +1,5 @@
+from itertools import permutations
+
 from infer_app.export.categories import Categories
 
 
@@ -12,3 +14,10 @@ def test_labels_of_another_version_get_numbers_of_their_own():
     assert [categories[key] for key in [(0, "cat"), (1, "dog")]] == [0, 1]
     assert [categories[key] for key in [(0, "dog"), (1, "fox"), (2, "cow")]] == [1, 2, 3]
     assert categories.labels == {0: "cat", 1: "dog", 2: "fox", 3: "cow"}
+
+
+def test_the_order_of_rows_decides_no_number_where_the_labels_of_each_version_are_known():
+    versions = ("cat", "dog"), ("cat", "fox", "cow")
+    for rows in permutations([(0, "cat"), (1, "dog"), (1, "fox"), (2, "cow")]):
+        categories = Categories(versions)
+        assert {label: categories[number, label] for number, label in rows} == {"cat": 0, "dog": 1, "fox": 2, "cow": 3}

@@ -103,11 +103,18 @@ def test_a_path_is_quoted_and_a_url_stays(file):
     assert remote == "https://host/a%20b.jpg?***"
 
 
-def test_hostile_labels_are_text(file):
-    [task] = written(write_tasks, file, detected("1", CAT._replace(label=HOSTILE)))
-    assert task["predictions"][0]["result"][0]["value"]["rectanglelabels"] == [HOSTILE]
+@pytest.mark.parametrize("folder", [None, "/srv"])
+def test_a_file_uri_is_its_path(file, folder):
+    [task] = written(write_tasks, file, detected("1", location="file:///srv/a%20b.jpg"), paths=ImagePaths(folder))
+    assert task["data"]["image"] == f"/data/local-files/?d={'' if folder else 'srv/'}a%20b.jpg"
+
+
+@pytest.mark.parametrize("odd", ["\x07", "\ufffe", "\uffff", "\udcff"])
+def test_hostile_labels_are_text(file, odd):
+    [task] = written(write_tasks, file, detected("1", CAT._replace(label=HOSTILE + odd)))
+    assert task["predictions"][0]["result"][0]["value"]["rectanglelabels"] == [HOSTILE + odd]
     [label] = config_of(file).find("RectangleLabels")
-    assert label.get("value") == HOSTILE.replace("\x07", "\ufffd")
+    assert label.get("value") == f"{HOSTILE}\ufffd".replace("\x07", "\ufffd")
 
 
 def test_images_in_a_column_have_no_path_that_label_studio_could_read(file):

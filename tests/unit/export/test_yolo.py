@@ -21,7 +21,7 @@ def test_boxes_are_centres_and_an_image_without_an_object_has_an_empty_file(tmp_
         "labels/1.txt": "0 0.3125 0.625 0.125 0.25\n2 0.5 0.5 1.0 1.0\n",
         "labels/2.txt": "",
         "classes.txt": "cat\n1\ndog\n",
-        "data.yaml": 'path: .\ntrain: images\nval: images\nnames:\n  0: "cat"\n  1: "1"\n  2: "dog"\n',
+        "data.yaml": 'train: images\nval: images\nnames:\n  0: "cat"\n  1: "1"\n  2: "dog"\n',
     }
     assert list(tmp_path.iterdir()) == [tmp_path / "set"]
 
@@ -37,6 +37,12 @@ def test_names_that_differ_in_their_suffix_are_refused(tmp_path):
     with pytest.raises(UsageError, match=r"two images would have the labels a/x.txt, one of them is /a/x.png"):
         write_yolo(tmp_path / "set", export_of(*images))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_image_and_a_folder_with_the_name_of_its_labels_are_refused(tmp_path):
+    images = [detected(str(n), CAT, location=location) for n, location in enumerate(("/x.jpg", "/x.txt/y.jpg"))]
+    with pytest.raises(UsageError, match="two images would have the labels x.txt/y.txt"):
+        write_yolo(tmp_path / "set", export_of(*images))
 
 
 @pytest.mark.parametrize(

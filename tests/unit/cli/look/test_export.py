@@ -126,6 +126,12 @@ def test_a_sample_may_copy_its_photos(project, caplog, capsys):
     assert "3.jpg" in {one["file_name"] for one in json.loads((project / "out.json").read_text())["images"]}
 
 
+def test_copies_that_the_folder_of_the_names_does_not_hold_are_refused_before_any_is_made(project):
+    with pytest.raises(UsageError, match="--copy-to .*/copies is not in --relative-to .*/photos"):
+        sample(project, copy_to=project / "copies", relative_to=project / "photos")
+    assert not (project / "copies").exists()
+
+
 def test_a_sample_has_two_formats(project):
     with pytest.raises(UsageError, match="a sample can't be 'yolo'"):
         sample(project, "yolo")

@@ -164,6 +164,17 @@ def test_labels_are_those_of_the_models_folder_where_it_is_here(cats, capsys, tm
         changed(capsys, "colors", "0=0.5")
 
 
+def test_labels_of_a_version_that_is_not_here_are_known_from_its_last_run(cats, database, capsys, tmp_path):
+    """The manifest of its run has them, also those that no row has."""
+    (tmp_path / "labels.txt").write_text("red\ngreen\nblue\n")
+    built_colors(tmp_path, output=OutputSpec(activation="sigmoid"), labels=tmp_path / "labels.txt")
+    manifest = DETECTION | {"labels": ["red", "fox"]}
+    RunStore(database).open_run(DAY, replace(MODEL, name="colors", model_id="gone", manifest=manifest), "cpu", "cpu")
+    assert changed(capsys, "colors", "fox=0.6", "blue=0.5")["labels"] == {"blue": 0.5, "fox": 0.6}
+    with pytest.raises(UsageError, match="colors has no label 'cow'"):
+        changed(capsys, "colors", "cow=0.5")
+
+
 def test_classes_without_labels_are_numbers(cats, capsys, tmp_path):
     built_colors(tmp_path, output=OutputSpec(activation="sigmoid"), labels=None)
     assert changed(capsys, "colors", "2=0.6")["labels"] == {"2": 0.6}

@@ -96,6 +96,11 @@ def test_a_class_or_a_score_that_is_none_is_an_error_of_its_image():
             decoder().decode(rows(bad, (0,) * 6), [WIDE])
 
 
+def test_a_score_that_rounding_made_larger_than_one_is_one():
+    (found,) = decoder().decode(rows((0, 30, 50, 60, 1.0004, 0), (0,) * 6), [WIDE])
+    assert found.objects[0].score == found.score == 1.0
+
+
 def test_another_number_of_boxes_than_at_the_build_is_an_error():
     with pytest.raises(ValueError, match="gave 18 numbers for an image and 12 at its build"):
         decoder().decode(torch.zeros(1, 18), [WIDE])

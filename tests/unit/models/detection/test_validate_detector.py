@@ -62,7 +62,13 @@ def test_head_and_shapes_are_kept_with_the_model():
 
 @pytest.mark.parametrize(
     ("head", "shape", "num_labels"),
-    [("boxes", (10, 7), None), ("yolo", (4, 10), None), ("yolo5", (10, 5), None), ("detr", (10, 5), None)],
+    [
+        ("boxes", (10, 7), None),
+        ("yolo", (4, 10), None),
+        ("yolo5", (10, 5), None),
+        ("detr", (10, 5), None),
+        *((head, (), None) for head in ("boxes", "yolo", "yolo5", "detr")),
+    ],
 )
 def test_a_head_that_does_not_fit_is_refused(head, shape, num_labels):
     with pytest.raises(ModelError, match=f"--head {head} takes"):
