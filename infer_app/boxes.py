@@ -1,4 +1,4 @@
-"""Overlaps of boxes, as corners x1, y1, x2, y2 in any one unit, and the matching of two lists of objects by them."""
+"""Compute the overlap (IoU) of boxes given as corners in any unit, and match two lists of objects by it."""
 
 from __future__ import annotations
 

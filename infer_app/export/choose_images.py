@@ -37,7 +37,7 @@ def choose_images(
     if by not in WAYS:
         raise UsageError(f"--by {by} is unknown", f"choose one of: {', '.join(WAYS)}")
     if by != RANDOM and model.kind not in (DETECTION, CLASSIFICATION):
-        raise UsageError(f"{model.name} gives {model.kind}, without labels", "choose by --by random")
+        raise UsageError(f"{model.name} gives {model.kind} outputs, which have no labels", "choose by --by random")
     if by == UNCERTAIN:
         uncertainty = _objects_margin if model.kind == DETECTION else _labels_margin
         return heapq.nsmallest(num_images, images, key=lambda dated: uncertainty(dated[1], thresholds))

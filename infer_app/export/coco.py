@@ -25,7 +25,7 @@ NumberImage = Callable[[str], int]
 
 
 class _NotANumber(Exception):
-    """An image's id is no whole number."""
+    """An image's id is not a whole number."""
 
 
 def write_dataset(path: Path, export: Export) -> None:
@@ -58,7 +58,7 @@ def _restart(file: BinaryIO) -> None:
 
 
 def _with_numbers(write: Callable[[NumberImage], None]) -> None:
-    """Write with the images' own ids as numbers; if one of them is none, write again with 1, 2, 3 in their order."""
+    """Write with the images' own ids as numbers; if one of them is not, write again with 1, 2, 3 in their order."""
     with suppress(_NotANumber):
         write(_whole_number)
         return

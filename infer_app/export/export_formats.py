@@ -18,7 +18,7 @@ class Format:
     """A format by its name at the command line."""
 
     title: str
-    kinds: frozenset[str]  # of output that it has a place for
+    kinds: frozenset[str]  # of output that it can hold
     write: Callable[[Path, Export], None]
     has_rejected: bool = False
     is_folder: bool = False
@@ -38,13 +38,13 @@ FORMATS = {
 
 
 def find_format(name: str, kind: str) -> Format:
-    """Return a format by its name. Raises UsageError if there is none, or if it has no place for the kind of output."""
+    """Return a format by its name. Raises UsageError if there is none, or if it can't hold the kind of output."""
     found = FORMATS.get(name)
     if found is None:
         raise UsageError(f"unknown format {name!r}", f"choose one of: {', '.join(FORMATS)}")
     if kind not in found.kinds:
         others = ", ".join(other for other, known in FORMATS.items() if kind in known.kinds)
-        raise UsageError(f"{found.title} has no place for {kind}", f"these formats have: {others}")
+        raise UsageError(f"{found.title} can't hold {kind} outputs", f"formats that can: {others}")
     return found
 
 

@@ -143,7 +143,7 @@ def choose_thresholds(
     if min_score is None:
         return read_thresholds(project.database, model.name)
     if model.kind not in WITH_SCORES:
-        raise UsageError(f"{model.name} gives {model.kind}, which has no scores", "leave out --min-score")
+        raise UsageError(f"{model.name} gives {model.kind} outputs, which have no scores", "leave out --min-score")
     return {ALL_LABELS: min_score}
 
 

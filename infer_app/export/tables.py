@@ -31,7 +31,7 @@ def columns_of(export: Export) -> tuple[str, ...]:
 
 
 def write_csv(path: Path, export: Export) -> None:
-    """Write CSV in UTF-8. `output` and `vector` are JSON; bytes of a name that are no text are written as `\\udcff`."""
+    """Write CSV in UTF-8. `output` and `vector` are JSON; undecodable bytes of a file name are written as `\\udcff`."""
     lines = _object_csv(export) if export.has_objects else map(_csv, _text_rows(export))
     with new_content(path) as file:
         file.write(_csv(columns_of(export)).encode())

@@ -182,7 +182,9 @@ def _find(
     dated = [(location, time, _date(time, zone)) for location, time in places]
     chosen = [one for one in dated if day is None or one[2] == day.date]
     if dated and not chosen:
-        raise UsageError(f"image {image_id} is not of {day} but of {dated[0][2] or 'no day: it has no time'}")
+        date_of = dated[0][2]
+        why = f"belongs to {date_of}, not to {day}" if date_of else f"has no time, so it does not belong to {day}"
+        raise UsageError(f"image {image_id} {why}")
     if len(chosen) > 1:
         raise UsageError(f"{len(chosen)} or more images have the id {image_id}", "name the day of one with --date")
     return chosen[0] if chosen else None
@@ -207,7 +209,7 @@ def replay(loaded: LoadedSettings, explanation: Explanation, history: ModelHisto
     Never raises an InferError: the result contains the reason.
     """
     if explanation.location is None:
-        return Replay(error="the source lists the image no longer", exit_code=UsageError.exit_code)
+        return Replay(error="the source no longer lists the image", exit_code=UsageError.exit_code)
     try:
         artifact = _find_version(loaded, history)
         return _replay(loaded, artifact, ImageRef(explanation.image_id, explanation.location), history.prediction)

@@ -120,7 +120,7 @@ def test_outputs_and_vectors_are_read(register, project, database, tmp_path):
     write_export("jsonl", tmp_path / "a.jsonl", export_of(project))
     line = json.loads((tmp_path / "a.jsonl").read_text())
     assert (line["vector"], line["label"], line["output"], line["sha256"]) == ([1, 2], None, {}, "ab" * 32)
-    with pytest.raises(UsageError, match="embedding, which has no scores"):
+    with pytest.raises(UsageError, match="embedding outputs, which have no scores"):
         export_of(project, min_score=0.5)
 
 

@@ -181,7 +181,7 @@ def test_a_function_that_finds_the_same_objects_agrees(project):
 
 def test_boxes_in_another_form_are_told(project):
     told = " ".join(check(project, "shares").split())
-    assert "warning: no coordinate of your boxes is over 1: these look like shares of the picture" in told
+    assert "warning: no coordinate of your boxes exceeds 1: they look like shares of the picture" in told
     assert "that is low: the recipe differs" in told
     told = " ".join(check(project, "sizes", exit_code=2).split())
     assert "x2 < x1 or y2 < y1; boxes are x1 y1 x2 y2, not x y width height" in told
@@ -214,7 +214,7 @@ def test_copies_are_not_put_where_a_run_would_find_them(project):
     assert len(list((project.folder / "picked").iterdir())) == 2
     assert "1 rejected image" in project.infer("export", "--date", DATE, "--format", "csv", "--to", "day.csv")
     assert "0 images" in project.infer("export", "--date", "2026-11-01", "--format", "csv", "--to", "no.csv")
-    assert "has predicted no image of these days" in project.errors
+    assert "has no predictions for these days" in project.errors
     labels = (project.folder / "day.csv").read_text()
     assert "red" in labels
     project.infer("export", "--date", DATE, "--format", "yolo", "--to", "yolo")

@@ -109,7 +109,7 @@ def test_what_can_not_be_drawn_is_told_and_leaves_no_file(night):
         assert answer["hint"]
         return answer["error"]
 
-    assert refused("4") == "no model has looked for objects in image 4"
+    assert refused("4") == "no detection model has predicted image 4"
     assert "a drawing is" in refused("1", "drawn.png")
     (night.folder / "folder.svg").mkdir()
     assert refused("1", "folder.svg") == "can't write folder.svg: Is a directory"
@@ -127,7 +127,7 @@ def test_what_can_not_be_drawn_is_told_and_leaves_no_file(night):
 def test_a_file_that_was_changed_since(night):
     shutil.copy(night.photos / "0001.jpg", night.photos / "0000.jpg")
     assert explained(night, "1")["models"][0]["same_file"] is False
-    assert "ANOTHER ONE now" in night.infer("explain", "--image", "1")
+    assert "has CHANGED" in night.infer("explain", "--image", "1")
 
 
 def test_a_file_that_is_gone(night):
@@ -176,7 +176,7 @@ def test_a_replay_shows_what_another_file_gives(night):
     shutil.copy(night.photos / "0001.jpg", night.photos / "0000.jpg")
     replay = explained(night, "1", "--replay")["models"][0]["replay"]
     assert (replay["label"], replay["same_label"]) == ("green", False)
-    assert "ANOTHER LABEL" in night.infer("explain", "--image", "1", "--replay")
+    assert "a DIFFERENT label" in night.infer("explain", "--image", "1", "--replay")
 
 
 def test_a_replay_of_a_rejected_image_is_rejected_again(night):
@@ -220,7 +220,9 @@ def test_the_name_of_a_file_leads_to_its_id(night):
 
 def test_an_image_of_another_day(night):
     assert explained(night, "1", "--date", DATE)["image_id"] == "1"
-    assert f"not of 2026-11-01 but of {DATE}" in explained(night, "1", "--date", "2026-11-01", exit_code=2)["error"]
+    assert (
+        f"belongs to {DATE}, not to 2026-11-01" in explained(night, "1", "--date", "2026-11-01", exit_code=2)["error"]
+    )
     assert "no model 'nine'" in explained(night, "1", "--model", "nine", exit_code=2)["error"]
 
 

@@ -61,7 +61,7 @@ def show_image(
 
 
 def _draw(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, Any]:
-    """Write the picture with the shown objects of the first model that looked for any, and return what was drawn."""
+    """Write the picture with the shown objects of the first detection model, and return what was drawn."""
     if file.suffix.lower() != ".svg":
         raise UsageError(
             f"a drawing is an SVG file, and {file} is named otherwise", "give --draw a name that ends in .svg"
@@ -75,10 +75,10 @@ def _draw(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, A
         )
     if not detected:
         hint = "`infer model show NAME` prints what a model gives: boxes are those of a detection model"
-        raise UsageError(f"no model has looked for objects in image {found.image_id}", hint)
+        raise UsageError(f"no detection model has predicted image {found.image_id}", hint)
     history, stored = detected[0], detected[0].prediction or {}
     if found.location is None:
-        raise UsageError("the source lists the image no longer, so there is no picture to draw on", "leave --draw out")
+        raise UsageError("the source no longer lists the image, so there is no picture to draw on", "leave --draw out")
     limits = ThumbnailLimits(
         read_limits(loaded),
         loaded.images.max_pixels,
@@ -222,7 +222,7 @@ def _object_lines(row: dict[str, Any]) -> Iterator[str]:
 
 
 def _same(is_same: bool | None) -> str:
-    return "" if is_same is None else "; the file is still the same" if is_same else "; the file is ANOTHER ONE now"
+    return "" if is_same is None else "; the file is still the same" if is_same else "; the file has CHANGED"
 
 
 def _replay_as_text(again: Replay) -> str:
@@ -234,7 +234,8 @@ def _replay_as_text(again: Replay) -> str:
     parts = [f"in {again.variant}{instead}:"]
     parts += [again.label] if again.label is not None else []
     parts += [f"{again.score:.6g}"] if again.score is not None else []
-    parts += [f"· {'the same label' if again.same_label else 'ANOTHER LABEL'}"] if again.same_label is not None else []
+    if again.same_label is not None:
+        parts += [f"· {'the same label' if again.same_label else 'a DIFFERENT label'}"]
     parts += [f"· difference {again.score_difference:+.2g}"] if again.score_difference is not None else []
     parts += [f"· cosine {again.cosine:.6f}"] if again.cosine is not None else []
     parts += [f"· {counted(again.num_objects, 'object')}"] if again.num_objects is not None else []

@@ -43,7 +43,7 @@ def export_days(options: ExportOptions) -> None:
         num_pending = sum(project.day_queries.count_pending(day, *model.all_ids) for day in days)
         write_export(options.format, options.to, export)
         if not export.counts.num_images:
-            log.warning("%s has predicted no image of these days: `infer status` lists the days", model.name)
+            log.warning("%s has no predictions for these days; `infer status` lists days that have some", model.name)
     num_rejected = export.counts.num_rejected
     if options.as_json:
         print(json.dumps(_numbers(options, export) | {"rejected": num_rejected, "pending": num_pending}))

@@ -73,7 +73,7 @@ class NamedModel:
 
     @property
     def stored_from(self) -> float | None:
-        """Return the score of the build under which nothing is stored; None if it stores no objects or labels."""
+        """Return the minimum score that the model stores; None if it stores no objects or labels."""
         for output in self.outputs:
             if output["kind"] == "detection":
                 return float((output.get("detection") or {}).get("min_score", 0.0))
@@ -85,7 +85,7 @@ class NamedModel:
         """Raise UsageError if no version gives objects or several labels."""
         if self.outputs and self.stored_from is None:
             raise UsageError(
-                f"{self.name} has nothing to hide: it gives one {self.outputs[0]['kind']} an image",
+                f"{self.name} has no thresholds: it gives one result per image ({self.outputs[0]['kind']})",
                 "thresholds are for detection, and for classification with --activation sigmoid",
             )
 
@@ -197,7 +197,7 @@ def _print_change(model: NamedModel, change: ThresholdChange, as_json: bool) -> 
         return
     what = "objects" if model.gives_objects else "labels"
     own = [f"{label} {value}" for label, value in change.thresholds.items() if label != ALL_LABELS]
-    others = f"all {'other ' if own else ''}labels {change.thresholds.get(ALL_LABELS, 'from any score on')}"
+    others = f"all {'other ' if own else ''}labels {change.thresholds.get(ALL_LABELS, 'without a threshold')}"
     print(one_line(f"{model.name}: {', '.join([*own, others])}"))
     if days is None:
         print(f"how many {what} are shown is not counted: today has more than {COUNTED_IMAGES:,} images")
@@ -225,7 +225,7 @@ def _notes(model: NamedModel, thresholds: Mapping[str, float]) -> list[str]:
     if not low:
         return []
     verb = "is" if len(low) == 1 else "are"
-    return [f"{', '.join(low)} {verb} below {stored_from}, the score of the build under which nothing is stored"]
+    return [f"{', '.join(low)} {verb} below {stored_from}, the minimum score that the model stores"]
 
 
 def _unknown_model(name: str, names: set[str]) -> UsageError:

@@ -13,7 +13,7 @@ images_app = App(help="Register images in infer_app's own table.", no_args_is_he
 db_app = App(help="Create or upgrade infer_app's tables.", no_args_is_help=True)
 cache_app = App(help="Show or clear the cache of decoded pixels ([cache]).", no_args_is_help=True)
 config_app = App(help="Show the settings in force.", no_args_is_help=True)
-threshold_app = App(help="Choose from which score on objects and labels are shown.", no_args_is_help=True)
+threshold_app = App(help="Set the score from which objects and labels are shown.", no_args_is_help=True)
 NameOnly = Annotated[
     str, typer.Argument(metavar="NAME", help="Name of a model; its thresholds hold for all its versions.")
 ]
@@ -96,7 +96,7 @@ def threshold_set(
     name: NameOnly,
     given: Annotated[
         list[str] | None,
-        typer.Argument(metavar="LABEL=SCORE", help="Labels with the lowest score, 0 to 1, that is shown of each."),
+        typer.Argument(metavar="LABEL=SCORE", help="Labels with their thresholds, 0 to 1, such as cat=0.6."),
     ] = None,
     default: Annotated[
         str | None, typer.Option("--default", metavar="SCORE", help="For all labels without a threshold of their own.")
@@ -106,9 +106,9 @@ def threshold_set(
 ) -> None:
     """Show only objects and labels with at least these scores; nothing runs again and nothing is deleted.
 
-    For detection and multi-label classification. `infer compare` and the views infer_shown_objects and
-    infer_shown_labels follow the thresholds. It prints how many objects or labels of the last days are shown before and
-    after.
+    For detection and multi-label classification. Exports, samples and the views infer_shown_objects and
+    infer_shown_labels follow the thresholds; of detectors also `infer report`, `infer compare` and `infer explain`. It
+    prints how many objects or labels of the last days are shown before and after.
     """
     from infer_app.cli.look.threshold_commands import set_thresholds
 

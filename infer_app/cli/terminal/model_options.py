@@ -153,7 +153,7 @@ class BuildOptions:
         str,
         typer.Option(
             metavar="full|window:LOW,HIGH|percentile:LOW,HIGH",
-            help="What of 16 bits becomes 0 to 255; full: the upper 8 bits; percentile: of each image.",
+            help="How 16-bit pixels become 0 to 255; full: the upper 8 bits; percentile: of each image.",
         ),
     ] = "full"
     channels: Annotated[str, typer.Option(metavar="rgb|bgr", help="Order in which the network takes the channels.")] = (
@@ -196,7 +196,7 @@ class BuildOptions:
     output_name: Annotated[
         str | None,
         typer.Option(
-            metavar="NAME",
+            metavar="NAME[,NAME…]",
             help="For ONNX and OpenVINO: the output that is stored; of a detector several, with commas between.  "
             "[default: the only one]",
         ),
@@ -221,7 +221,10 @@ class BuildOptions:
         ),
     ] = 0.45
     max_objects: Annotated[
-        int, typer.Option(min=1, metavar="N", help="For detection: keep this many best objects of an image.")
+        int,
+        typer.Option(
+            min=1, metavar="N", help="For detection: keep at most this many objects per image, the best ones."
+        ),
     ] = 300
     activation: Annotated[
         str,
@@ -234,7 +237,9 @@ class BuildOptions:
         float,
         typer.Option(min=0, max=1, metavar="SCORE", help="For sigmoid: list the labels with at least this score."),
     ] = 0.5
-    top_k: Annotated[int, typer.Option(min=1, metavar="N", help="For softmax: keep this many best classes.")] = 5
+    top_k: Annotated[
+        int, typer.Option(min=1, metavar="N", help="For softmax: keep this many classes, the best ones.")
+    ] = 5
     vector_dtype: Annotated[
         str, typer.Option(metavar="float32|float16", help="For embedding: the type in which vectors are stored.")
     ] = "float32"

@@ -41,7 +41,7 @@ class StoredOutput:
 
 @dataclass(frozen=True, slots=True)
 class PredictedImage:
-    """A prediction with the objects that it found, the best first; none of a model of another kind."""
+    """A prediction with the objects that it found, the best first; empty for other kinds of models."""
 
     image_id: str
     location: str

@@ -27,7 +27,7 @@ Columns = ReadOnlyColumnCollection[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ObjectCounts:
-    """The numbers of a day's objects, and of the images in which they were looked for."""
+    """Counts of a day's objects and of the images a detector predicted."""
 
     num_objects: int  # shown by the thresholds
     num_stored: int

@@ -178,7 +178,7 @@ def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
 
 
 def _object_columns(found: Mapping[str, Sequence[DetectedObject]]) -> dict[str, list[Any]]:
-    """Return the columns of all objects, which of each image are numbered from 0."""
+    """Return the columns of all objects, numbered from 0 within each image."""
     rows = [one for objects_of_image in found.values() for one in objects_of_image]
     columns = zip(*rows, strict=True)
     return {

@@ -137,7 +137,7 @@ def _check_request(request: BuildRequest) -> None:
         raise UsageError(f"labels belong to {kinds}, not to {request.output.kind}", "leave --labels out")
     if request.output.kind == "detection" and request.recipe.kind == "custom":
         raise UsageError(
-            "a detector does not go with --preprocess, of which nobody knows where it puts the picture",
+            "a detector can't use --preprocess: boxes can't be mapped back through a function of your own",
             "use --recipe letterbox or stretch, by which boxes are placed on the picture",
         )
     if request.output.kind == "detection" and request.recipe.exif == "ignore":

@@ -29,10 +29,10 @@ def open_head(spec: DetectionSpec, activation: str, size: Size, own: OwnHead | N
 
 
 def comparable_parts(outputs: Sequence[Tensor], spec: DetectionSpec, activation: str) -> list[Tensor]:
-    """Return the parts of a batch's raw outputs that two variants must agree in, (n, k) each of one unit.
+    """Return the parts of a batch's raw outputs in which two variants must agree, each (n, k) in one unit.
 
-    Networks that choose objects by themselves list them in the order of their scores, which rounding changes where
-    scores are close: only the sorted scores of those can be compared number by number.
+    Networks with their own selection list objects by score; rounding can swap close scores, so only the sorted scores
+    are compared.
     """
     if spec.is_own:
         parts = list(outputs)
@@ -99,7 +99,7 @@ def _of_centres(boxes: Tensor, scores: Tensor) -> np.ndarray:
 
 
 def _over(rows: Tensor, min_score: float) -> Tensor:
-    """Return rows with at least this score; rows of no class, below 0, only fill the output up."""
+    """Return rows with at least this score; rows with a negative class are padding."""
     return rows[(rows[:, 4] >= min_score) & (rows[:, 5] >= 0)]
 
 
@@ -112,8 +112,8 @@ def _own_objects(own: OwnHead, outputs: Sequence[Tensor]) -> list[np.ndarray]:
     arrays = [output.numpy().copy() for output in outputs]  # which the head may change
     found = [np.asarray(rows) for rows in own(*arrays)]
     if len(found) != len(arrays[0]):
-        raise ValueError(f"the head gave {len(found)} lists of objects for {len(arrays[0])} images")
+        raise ValueError(f"the head returned {len(found)} results for a batch of {len(arrays[0])}")
     for rows in found:
         if rows.size and (rows.ndim != 2 or rows.shape[1] != 6):
-            raise ValueError(f"the head gave an array of {rows.shape} for an image, not (n, 6)")
+            raise ValueError(f"the head returned an array of {rows.shape} for an image, not (n, 6)")
     return [rows.reshape(-1, 6) for rows in found]

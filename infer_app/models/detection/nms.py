@@ -9,7 +9,7 @@ from infer_app.boxes import intersection_over_union
 BLOCK = 64  # objects whose overlaps with all others are computed at once
 
 
-def in_order(objects: np.ndarray) -> np.ndarray:
+def sort_objects(objects: np.ndarray) -> np.ndarray:
     """Sort objects, (n, 6) x1 y1 x2 y2 score class, the best first; equal scores by class, then by box.
 
     So a rerun writes the same rows, whatever the order in which the network gave them.
@@ -21,7 +21,7 @@ def in_order(objects: np.ndarray) -> np.ndarray:
 def suppress(objects: np.ndarray, max_iou: float, max_objects: int) -> np.ndarray:
     """Return the objects that no better one of their class overlaps by more than `max_iou`: at most `max_objects`.
 
-    `objects` are (n, 6) as `in_order` sorts them. It is exact and has no time limit, however many there are.
+    `objects` are (n, 6) as `sort_objects` sorts them. The result is exact for any number of objects.
     """
     is_left, kept = np.ones(len(objects), bool), list[int]()
     for first in range(0, len(objects), BLOCK):

@@ -13,7 +13,7 @@ from infer_app.domain import DetectedObject, Output
 from infer_app.images.transform.to_picture import boxes_in_picture
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.detection.heads import OwnHead, open_head
-from infer_app.models.detection.nms import in_order, suppress
+from infer_app.models.detection.nms import sort_objects, suppress
 from infer_app.recipe import Recipe, Size
 
 MAX_CLASS = 99_999  # so that a wrong column is not taken for classes
@@ -21,7 +21,7 @@ MAX_ROUNDING = 1e-3  # of a score
 
 
 class ObjectDecoder:
-    """Decodes the rows of one model: its head, the lowest score, non-maximum suppression, the place in the picture."""
+    """Decodes a model's rows: applies the head, the minimum score and NMS, and maps boxes to the picture."""
 
     def __init__(
         self, spec: OutputSpec, recipe: Recipe, labels: Sequence[str] = (), own_head: OwnHead | None = None
@@ -47,7 +47,7 @@ class ObjectDecoder:
 
         The best is first. None stands for a row with a NaN or an infinity.
         """
-        # A head of the user's own may have a use for infinities, so only what it returns is judged.
+        # A head of the user's own may expect infinities in its input, so only its result is checked.
         finite = [True] * len(raw) if self._is_own else finite_rows(raw)
         heads = self.candidates(raw)
         return [
@@ -56,11 +56,11 @@ class ObjectDecoder:
         ]
 
     def candidates(self, raw: Tensor) -> list[np.ndarray]:
-        """Return what the head gives for each row, before the lowest score and non-maximum suppression."""
+        """Return what the head gives for each row, before the minimum score and NMS."""
         return self._head(split_outputs(raw, self._spec.shapes))
 
-    def stored(self, rows: np.ndarray) -> np.ndarray:
-        """Return what a head gives for an image from the lowest score on, float64.
+    def drop_low_scores(self, rows: np.ndarray) -> np.ndarray:
+        """Return the head's objects of an image with at least `min_score`, float64.
 
         Raises ValueError for a score over 1, and for a class that is not a class's number.
         """
@@ -71,10 +71,10 @@ class ObjectDecoder:
         return rows
 
     def _best(self, rows: np.ndarray) -> np.ndarray:
-        """Return the objects of an image, the best first. Raises ValueError for scores and classes that are none."""
-        rows = self.stored(rows)
+        """Return the objects of an image, the best first. Raises ValueError for an invalid score or class."""
+        rows = self.drop_low_scores(rows)
         has_area = (rows[:, 2] > rows[:, 0]) & (rows[:, 3] > rows[:, 1])
-        rows = in_order(rows[has_area])
+        rows = sort_objects(rows[has_area])
         if self._spec.suppresses:
             return suppress(rows, self._spec.nms, self._spec.max_objects)
         return rows[: self._spec.max_objects]
@@ -106,7 +106,7 @@ def _check_objects(rows: np.ndarray) -> None:
 def finite_rows(rows: Tensor) -> list[bool]:
     """Return for each row of (n, D) whether it has neither a NaN nor an infinity.
 
-    The smallest and the largest number tell it, in a tenth of the time of looking at each: a NaN becomes both.
+    The smallest and the largest number suffice, since NaN propagates to both, and take a tenth of the time.
     """
     finite: list[bool] = (rows.amin(1).isfinite() & rows.amax(1).isfinite()).tolist()
     return finite
@@ -117,8 +117,8 @@ def split_outputs(raw: Tensor, shapes: Sequence[tuple[int, ...]]) -> list[Tensor
     ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)]).tolist()
     if raw.shape[1] != ends[-1]:
         raise ValueError(
-            f"the network gave {raw.shape[1]:,} numbers for an image and {ends[-1]:,} at its build: it must always "
-            "give as many boxes, those that it lacks with a score of 0"
+            f"the network gave {raw.shape[1]:,} numbers for an image and {ends[-1]:,} at its build: the number "
+            "of boxes must be fixed; pad with boxes of score 0"
         )
     return [
         raw[:, first:end].reshape(len(raw), *shape) for (first, end), shape in zip(pairwise(ends), shapes, strict=True)

@@ -1,4 +1,4 @@
-"""Find out what a detector's outputs mean, and refuse at the build what can't be what the user says."""
+"""Find out what a detector's outputs mean, and reject outputs at the build that don't fit the head."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def complete_detection(
             "in pixels of the model's input, score, class",
         ) from error
     try:
-        objects = [decoder.stored(of_image) for of_image in found]
+        objects = [decoder.drop_low_scores(of_image) for of_image in found]
     except (ValueError, TypeError) as error:
         raise ModelError(
             f"--head {head} gives {error}",
-            "is it another head, another order of the outputs, or is a sigmoid missing? write it yourself: --head "
+            "is --head wrong, or the order of the outputs, or is a sigmoid missing? write the head yourself: --head "
             "package.module:function",
         ) from error
     _check_classes(objects, head, num_labels)
@@ -76,7 +76,7 @@ def choose_head(shapes: Shapes, num_labels: int | None) -> str:
             return "yolo5"
     families = "; ".join(f"--head {head} for {shape}" for head, shape in _SHAPES.items())
     raise ModelError(
-        f"an image's output is {_as_text(shapes)}, which does not tell what it means",
+        f"an image's output is {_as_text(shapes)}, from which the head can't be determined",
         f"name the head: {families}. For any other network write it yourself: --head package.module:function",
     )
 
@@ -91,7 +91,8 @@ def check_head(head: str, shapes: Shapes, num_labels: int | None, activation: st
     elif head == "detr" and len(shapes) == 2 and shapes[0][-1] == shapes[1][-1]:
         raise ModelError(
             f"an image's output is {_as_text(shapes)}, of which both could be boxes",
-            "write the head yourself: --head package.module:function, which calls it by its name",
+            "write the head yourself: --head package.module:function, which receives the outputs in order and knows "
+            "which are the boxes",
         )
     elif head == "detr":
         length = _joined_length(shapes)
@@ -108,7 +109,7 @@ def check_head(head: str, shapes: Shapes, num_labels: int | None, activation: st
     if num_labels is not None and num_classes not in (None, num_labels):
         raise ModelError(
             f"{num_labels} labels, and the outputs of --head {head} have {num_classes} classes",
-            "class i is line i of the labels file; is it another head?",
+            "class i is line i of the labels file; is --head wrong?",
         )
 
 

@@ -31,7 +31,7 @@ from infer_app.models.verification.object_parity import (
 )
 from infer_app.recipe import Size
 
-HIGHEST_START = 0.5  # a function that gives no objects below some score is not asked for them, up to this one
+HIGHEST_START = 0.5  # highest score to which the comparison is raised for a function that drops low scores
 
 FoundObject = tuple[float, float, float, float, float, str]  # x1 y1 x2 y2 in pixels, score, label
 
@@ -204,14 +204,15 @@ def _notes(theirs: Sequence[FoundObject], num_outside: int, labels: Sequence[str
     notes = []
     if theirs and max(max(one[:4]) for one in theirs) <= 1:
         notes.append(
-            "no coordinate of your boxes is over 1: these look like shares of the picture, and pixels are compared"
+            "no coordinate of your boxes exceeds 1: they look like shares of the picture, but pixels are expected"
         )
     if num_outside:
+        verb = "lies" if num_outside == 1 else "lie"
         notes.append(
-            f"boxes of yours outside of the picture: {num_outside:,}; boxes are x1 y1 x2 y2 in pixels "
+            f"{num_outside:,} of your boxes {verb} outside the picture; boxes are x1 y1 x2 y2 in pixels "
             "of the picture as a viewer shows it, not of the network's input"
         )
     unknown = sorted({one[5] for one in theirs} - set(labels)) if labels else []
     if unknown:
-        notes.append(f"labels of yours that the model does not have: {', '.join(unknown[:5])}")
+        notes.append(f"your function gives labels that the model does not have: {', '.join(unknown[:5])}")
     return notes

@@ -112,9 +112,9 @@ def find_missing(
 ) -> Objects | None:
     """Return the best object of `expected` that `actual` lacks, None if there is none.
 
-    An object is there if one of its class overlaps it enough; if the check `is_exact`, with a score within `margin`.
+    An object counts as found if an object of its class overlaps it enough and, when `is_exact`, scores within `margin`.
     Of two objects whose scores are within `margin` the other one may have won: another box that suppresses this one,
-    or, unless the check `is_exact`, another class of the same box. Within `margin` of the score from which objects are
+    or, unless `is_exact`, another class of the same box. Within `margin` of the score from which objects are
     compared, none is needed.
     """
     min_iou = EXACT_OBJECT if is_exact else SAME_OBJECT

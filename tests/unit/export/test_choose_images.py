@@ -81,7 +81,7 @@ def test_memory_is_bounded_by_the_number_that_is_chosen(by):
 def test_outputs_without_labels_are_chosen_at_random_only():
     image = with_output("1", vector=[1.0])
     assert choose([image], "random", kind="embedding") == ["1"]
-    with pytest.raises(UsageError, match="embedding, without labels"):
+    with pytest.raises(UsageError, match="embedding outputs, which have no labels"):
         choose([image], "uncertain", kind="embedding")
     with pytest.raises(UsageError, match="--by rare is unknown"):
         choose([image], "rare")

@@ -82,14 +82,14 @@ def test_a_folder_is_no_file_and_is_kept(tmp_path):
         ("raw", ["csv", "jsonl", "parquet"]),
     ],
 )
-def test_a_format_without_a_place_for_an_output_names_those_that_have(kind, formats):
+def test_a_format_that_cannot_hold_an_output_names_those_that_can(kind, formats):
     for name in FORMATS:
         if name in formats:
             find_format(name, kind)
             continue
-        with pytest.raises(UsageError, match=f"has no place for {kind}") as refused:
+        with pytest.raises(UsageError, match=f"can't hold {kind} outputs") as refused:
             find_format(name, kind)
-        assert refused.value.hint == f"these formats have: {', '.join(formats)}"
+        assert refused.value.hint == f"formats that can: {', '.join(formats)}"
 
 
 def test_an_unknown_format_is_refused():

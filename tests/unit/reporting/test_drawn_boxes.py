@@ -131,7 +131,7 @@ def test_a_report_of_objects(database, make_report, detect):
     for told in (
         "objects in 1 image",
         "images without an object: 67 %; 0 % in the 7 days before",
-        "Shown by the model's thresholds: at least 0.5; cat 0.05. 1 more are stored.",
+        "Shown by the model's thresholds: at least 0.5; cat 0.05. 1 more is stored.",
         "0.20 dog, not shown",
         "nothing found",
     ):

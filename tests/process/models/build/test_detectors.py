@@ -111,5 +111,5 @@ def test_another_head_or_another_threshold_is_another_model(tmp_path, monkeypatc
 
 
 def test_a_recipe_of_ones_own_has_no_inverse(tmp_path):
-    with pytest.raises(UsageError, match="a detector does not go with --preprocess"):
+    with pytest.raises(UsageError, match="a detector can't use --preprocess"):
         build(tmp_path, "net.ts", recipe=Recipe("custom", SIZE), preprocess="my:function")

@@ -62,14 +62,14 @@ def test_thresholds_are_set_shown_and_removed(cats, capsys):
     assert "cats: cat  0.7, all other labels 0.75" in capsys.readouterr().out
     remove_thresholds("cats", [], False, None)
     assert capsys.readouterr().out.splitlines() == [
-        "cats: all labels from any score on",
+        "cats: all labels without a threshold",
         "last 28 days: 5 objects shown, 3 before",
     ]
 
 
 def test_a_threshold_below_what_is_stored_is_set_and_said(cats, capsys):
     (note,) = changed(capsys, "cats", "cat=0.04", default="0.05")["notes"]
-    assert note == "cat is below 0.05, the score of the build under which nothing is stored"
+    assert note == "cat is below 0.05, the minimum score that the model stores"
     set_thresholds("cats", [], "0", False, None)
     assert "the default, cat are below 0.05" in capsys.readouterr().out
 
@@ -154,7 +154,7 @@ def test_labels_are_those_of_the_models_folder_where_it_is_here(cats, capsys, tm
     built_colors(tmp_path, output=several, labels=tmp_path / "labels.txt")
     found = changed(capsys, "colors", "red=0.2")
     assert (found["labels"], found["stored_from"], found["shown"]["after"]) == ({"red": 0.2}, 0.25, 0)
-    assert found["notes"] == ["red is below 0.25, the score of the build under which nothing is stored"]
+    assert found["notes"] == ["red is below 0.25, the minimum score that the model stores"]
     set_thresholds("colors", ["red=0.3"], None, False, None)
     assert "last 28 days: 0 labels shown, 0 before" in capsys.readouterr().out
     with pytest.raises(UsageError, match="colors has no label 'Red'") as caught:
@@ -185,7 +185,7 @@ def test_classes_without_labels_are_numbers(cats, capsys, tmp_path):
 
 def test_a_model_that_gives_one_label_has_no_thresholds(cats, tmp_path):
     built_colors(tmp_path)
-    with pytest.raises(UsageError, match="colors has nothing to hide: it gives one classification an image"):
+    with pytest.raises(UsageError, match=r"colors has no thresholds: it gives one result per image \(classification\)"):
         set_thresholds("colors", [], "0.5", False, None)
 
 

@@ -85,7 +85,7 @@ def test_a_head_of_ones_own_may_find_nothing(empty):
 
 @pytest.mark.parametrize(
     ("answer", "message"),
-    [([], "0 lists of objects for 1 images"), ([np.zeros((2, 5))], r"\(2, 5\)"), ([np.zeros(6)], r"\(6,\)")],
+    [([], "0 results for a batch of 1"), ([np.zeros((2, 5))], r"\(2, 5\)"), ([np.zeros(6)], r"\(6,\)")],
 )
 def test_what_is_no_list_of_objects_is_an_error(answer, message):
     with pytest.raises(ValueError, match=message):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from infer_app.models.detection.nms import BLOCK, in_order, suppress
+from infer_app.models.detection.nms import BLOCK, sort_objects, suppress
 
 A = [0.0, 0.0, 10.0, 10.0]
 SHIFTED = [0.0, 1.0, 10.0, 11.0]  # overlaps A by 90 of 110
@@ -8,7 +8,7 @@ FAR = [20.0, 20.0, 30.0, 30.0]
 
 
 def objects(*rows):
-    return in_order(np.array(rows, float))
+    return sort_objects(np.array(rows, float))
 
 
 def test_of_objects_of_one_class_that_overlap_the_best_stays():

@@ -43,7 +43,7 @@ def test_the_shape_tells_the_head(shapes, num_labels, head):
     ],
 )
 def test_a_shape_that_does_not_tell_is_refused_with_what_to_do(shapes, num_labels):
-    with pytest.raises(ModelError, match="does not tell what it means") as caught:
+    with pytest.raises(ModelError, match="the head can't be determined") as caught:
         choose_head(shapes, num_labels)
     assert "--head" in caught.value.hint
 

@@ -136,8 +136,8 @@ def test_boxes_are_cut_at_the_edge_of_the_picture_as_ours_are():
 @pytest.mark.parametrize(
     ("box", "note"),
     [
-        ((0.1, 0.1, 0.6, 0.6), "no coordinate of your boxes is over 1: these look like shares of the picture"),
-        ((150, 80, 320, 90), "boxes of yours outside of the picture: 1; boxes are x1 y1 x2 y2 in pixels of the"),
+        ((0.1, 0.1, 0.6, 0.6), "no coordinate of your boxes exceeds 1: they look like shares of the picture"),
+        ((150, 80, 320, 90), "1 of your boxes lies outside the picture; boxes are x1 y1 x2 y2 in pixels of the"),
     ],
 )
 def test_boxes_in_another_unit_are_told(box, note):
@@ -147,7 +147,7 @@ def test_boxes_in_another_unit_are_told(box, note):
 
 def test_labels_that_the_model_does_not_have_are_told():
     report = compare([("a", [(*CAT[:5], "Cat")])], ours("a", CAT))
-    assert report.objects.notes == ("labels of yours that the model does not have: Cat",)
+    assert report.objects.notes == ("your function gives labels that the model does not have: Cat",)
 
 
 def test_failures_of_either_side_are_named_and_not_compared():
