@@ -163,7 +163,7 @@ def test_nothing_is_deleted_for_an_image_that_no_run_would_predict(project):
     flags = ("--image", "1", "--reason", "corrupt")
     assert "exclude each other" in project.infer_json("retry", *flags, exit_code=2)["error"]
     wrong_day = project.infer_json("retry", "--image", "1", "--date", str(day(5)), exit_code=2)
-    assert f"not of {day(5)} but of {day(1)}" in wrong_day["error"]
+    assert f"belongs to {day(1)}, not to {day(5)}" in wrong_day["error"]
     assert "no model 'nine'" in project.infer_json("retry", "--image", "1", "--model", "nine", exit_code=12)["error"]
     project.use_models(project.folder / "nowhere")
     assert "no model" in project.infer_json("retry", "--image", "1", exit_code=2)["error"]
@@ -180,6 +180,8 @@ def test_an_image_without_a_time(project):
     cause = missing(project, "2")
     assert (cause["why"], cause["fix"]) == ("no_time", "give it a time in column shot_at of photos")
     assert "has no time" in project.infer_json("retry", "--image", "2", exit_code=2)["error"]
+    other_day = project.infer_json("explain", "--image", "2", "--date", str(day(1)), exit_code=2)
+    assert other_day["error"] == f"image 2 has no time, so it does not belong to {day(1)}"
     assert project.infer_json("pending")["without_time"] == 1
     assert "1 image without a time: " in project.infer("pending")
 

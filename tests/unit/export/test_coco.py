@@ -56,7 +56,6 @@ def test_images_are_numbered_in_order_unless_all_ids_are_whole_numbers(tmp_path,
     dataset = written(write_dataset, tmp_path / "coco.json", *images)
     assert [(one["id"], one.get("source_id")) for one in dataset["images"]] == [(1, "7"), (2, other)]
     assert [one["image_id"] for one in dataset["annotations"]] == [1, 2]
-    assert len(dataset["annotations"]) == 2
     assert [one["image_id"] for one in written(write_results, tmp_path / "results.json", *images)] == [1, 2]
 
 

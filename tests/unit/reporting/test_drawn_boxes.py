@@ -58,15 +58,30 @@ def test_a_label_stays_within_the_picture(place):
     assert plate.y + plate.height <= 160.1
 
 
-def test_no_label_covers_another_and_the_best_come_first():
-    herd = [found("cow", 0.9 - n / 1000, 0.4 + n / 1000, 0.4, 0.1, 0.1) for n in range(200)]
-    boxes, plates, labels = parts(overlay(picture(), herd, {}))
-    assert len(boxes) == 200
-    assert [label.text for label in labels] == ["cow 0.90"]
-    _, plates, labels = parts(overlay(picture(), herd[:MAX_NAMED], {}))
-    assert 1 < len(labels) <= MAX_NAMED
-    _, plates, labels = parts(svg_file(picture(1600, 1200), herd, ""))
-    assert len(labels) > 1
+HERD = [found("cow", 0.99 - n / 200, 0.4 + n / 1000, 0.4, 0.1, 0.1) for n in range(150)]
+
+
+def test_of_many_objects_on_a_small_picture_the_best_is_named():
+    boxes, _, labels = parts(overlay(picture(), HERD, {}))
+    assert len(boxes) == len(HERD)
+    assert [label.text for label in labels] == ["cow 0.99"]
+
+
+@pytest.mark.parametrize(
+    ("svg", "most"),
+    [
+        (overlay(picture(), HERD[:MAX_NAMED], {}), MAX_NAMED),
+        (svg_file(picture(1600, 1200), HERD, ""), len(HERD)),
+    ],
+    ids=["overlay", "file"],
+)
+def test_no_label_covers_another_and_the_best_come_first(svg, most):
+    boxes, plates, labels = parts(svg)
+    shown = [label.text for label in labels]
+    assert 1 < len(shown) <= most
+    assert shown[0] == "cow 0.99"
+    assert shown == sorted(shown, reverse=True)
+    assert boxes[-1][0].text == "cow 0.99"  # drawn last, in front of the others
     assert not [pair for pair in combinations(plates, 2) if pair[0].overlaps(pair[1])]
 
 
