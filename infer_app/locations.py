@@ -141,7 +141,9 @@ def _moved(path: str, folders: Iterable[tuple[str, str]]) -> str:
 
 
 def as_location(value: object) -> str:
-    """Return the value of a location column as text, empty for NULL."""
+    """Return the value of a location column as text, empty for NULL. Bytes are a path in the file system's encoding."""
+    if isinstance(value, bytes | memoryview):
+        return bytes(value).decode("utf-8", "surrogateescape")
     return "" if value is None else str(value)
 
 

@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from infer_app.atomic_file import replace_file
+from infer_app.domain import ROW
 from infer_app.errors import UsageError
 from infer_app.export.choose_images import Chosen
+from infer_app.images.decode.formats import sniff
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.locations import is_remote
@@ -19,27 +21,31 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\ud800-\udfff]")
 
 
 def copy_photos(chosen: Chosen, folder: Path, limits: ReadLimits) -> tuple[Chosen, dict[str, str]]:
-    """Return the images with their copies as locations, and by location why a photo can't be read.
+    """Return the images with their copies as locations, and by location why a photo is not copied.
 
-    What a run may not read is not copied either. Raises UsageError if the folder can't be written.
+    Those are what a run may not read, and a file that has changed since it was predicted. Raises UsageError if the
+    folder can't be written.
     """
     copied: Chosen = []
-    unreadable: dict[str, str] = {}
+    not_copied: dict[str, str] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for day, image in chosen:
             try:
-                data = read_image(image.location, limits).data
+                read = read_image(image.location, limits)
             except BadImage as error:
-                unreadable[image.location] = f"{error.reason} ({error.detail})"
+                not_copied[image.location] = f"{error.reason} ({error.detail})"
                 continue
-            copy = _copy(data, folder.absolute() / _name(image.location))
+            if image.sha256 not in (None, read.facts.sha256):
+                not_copied[image.location] = "the file has changed since it was predicted"
+                continue
+            copy = _copy(read.data, folder.absolute() / _name(image.location, read.data))
             copied.append((day, replace(image, location=str(copy))))
     except OSError as error:
         raise UsageError(
             f"--copy-to {folder} can't be written: {error.strerror or error}", "is it a folder, with space left?"
         ) from None
-    return copied, unreadable
+    return copied, not_copied
 
 
 def _copy(data: bytes, path: Path) -> Path:
@@ -51,7 +57,9 @@ def _copy(data: bytes, path: Path) -> Path:
     return path
 
 
-def _name(location: str) -> str:
+def _name(location: str, data: bytes) -> str:
+    if location.startswith(ROW):
+        return f"{_UNSAFE.sub('_', location)[:_MAX_STEM]}.{sniff(data)}"
     path = PurePosixPath(location.partition("?")[0] if is_remote(location) else location)
     stem = _UNSAFE.sub("_", path.stem).lstrip(".")[:_MAX_STEM]
     return f"{stem or 'photo'}{_UNSAFE.sub('_', path.suffix)[:8]}"

@@ -54,6 +54,7 @@ class ModelVersions:
     all_ids: tuple[str, ...]
     kind: str
     labels_by_version: tuple[tuple[str, ...], ...] = ()  # of all versions' classes; () where an earlier release ran
+    has_thresholds: bool = True  # detection, and classification with several labels
 
     @classmethod
     def find(cls, project: ProjectDatabase, days: Sequence[Day], wanted: str | None) -> ModelVersions:
@@ -80,7 +81,10 @@ class ModelVersions:
         all_ids = by_name[name]
         manifests = {one: Figures(project.database, project.source, one).manifest() for one in all_ids}
         labels = tuple(tuple(manifests[model_id].get("labels", ())) for model_id in all_ids)
-        return cls(name, tuple(model_ids), tuple(all_ids), _kind(name, model_ids, manifests), labels)
+        kind = _kind(name, model_ids, manifests)
+        is_multi_label = any(manifests[one].get("output", {}).get("activation") == "sigmoid" for one in model_ids)
+        has_thresholds = kind == DETECTION or (kind == CLASSIFICATION and is_multi_label)
+        return cls(name, tuple(model_ids), tuple(all_ids), kind, labels, has_thresholds)
 
     @property
     def shown_name(self) -> str:
@@ -141,7 +145,7 @@ def choose_thresholds(
 ) -> Mapping[str, float]:
     """Return the thresholds of a model, or `min_score` for all labels instead. Raises UsageError without scores."""
     if min_score is None:
-        return read_thresholds(project.database, model.name)
+        return read_thresholds(project.database, model.name) if model.has_thresholds else {}
     if model.kind not in WITH_SCORES:
         raise UsageError(f"{model.name} gives {model.kind} outputs, which have no scores", "leave out --min-score")
     return {ALL_LABELS: min_score}

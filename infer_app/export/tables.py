@@ -94,7 +94,7 @@ def _output_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
             best = image.labels[0] if image.labels else {"label": None, "score": None}
             label, score = best["label"], best["score"]
     vector = _vector(output.vector, output.vector_dtype)
-    yield (*shared, label, score, details, vector, output.sha256, output.created_at.replace(tzinfo=UTC))
+    yield (*shared, label, score, details, vector, prediction.sha256, output.created_at.replace(tzinfo=UTC))
 
 
 def _vector(data: bytes | None, dtype: str | None) -> np.ndarray | None:

@@ -70,6 +70,21 @@ def numbers_of(export):
     return [(one.prediction.image_id, one.prediction.model_id, len(one.objects)) for one in export.read_images()]
 
 
+def test_thresholds_hide_no_label_of_a_classification_that_gives_one(project, database, register):
+    """They may be those of a detector of the same name."""
+    register("/p/1.jpg")
+    record(database, "animals", OLD, 1, kind="classification", mark="used_until")
+    record(database, "animals", NEW, 2)
+    top = {"top": [{"label": "cat", "index": 0, "score": 0.3}]}
+    output = Output("cat", 0.3, json.dumps(top))
+    commit(database, [Prediction(ImageRef("1", "/p/1.jpg"), output, "ab" * 32, picture=PICTURE)], model_id=OLD)
+    change_thresholds(database, "animals", {ALL_LABELS: 0.5})
+    (image,) = export_of(project, f"animals@{OLD}").read_images()
+    assert [one["label"] for one in image.labels] == ["cat"]
+    (image,) = export_of(project, f"animals@{OLD}", min_score=0.5).read_images()
+    assert image.labels == ()
+
+
 def test_each_image_is_exported_once_by_the_preferred_version(two_versions):
     export = export_of(two_versions)
     assert numbers_of(export) == [("1", NEW, 1), ("2", OLD, 2), ("5", NEW, 1)]

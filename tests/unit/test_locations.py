@@ -7,6 +7,7 @@ from infer_app.locations import (
     AllowedPrefix,
     PathMapping,
     RemoteUrl,
+    as_location,
     find_allowed_prefix,
     is_remote,
     parse_url,
@@ -189,3 +190,12 @@ def test_the_longest_folder_says_where_a_path_lies(recorded, here):
 def test_a_whole_machine_may_lie_in_a_folder():
     assert PathMapping.of({"/": "/host"}).to_local("/srv/a.jpg") == "/host/srv/a.jpg"
     assert PathMapping.of({"/host": "/"}).to_local("/host/srv/a.jpg") == "/srv/a.jpg"
+
+
+def test_a_path_that_the_database_holds_as_bytes_is_text():
+    assert [as_location(value) for value in (b"/caf\xe9.jpg", memoryview("/é.jpg".encode()), None, 7)] == [
+        "/caf\udce9.jpg",
+        "/é.jpg",
+        "",
+        "7",
+    ]

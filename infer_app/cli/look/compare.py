@@ -52,7 +52,7 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
             )
         if a.kind != b.kind:
             raise UsageError(
-                f"{a.model} gives {a.kind}, {b.model} gives {b.kind}: they can't be compared",
+                f"{names[0]} gives {a.kind}, {names[1]} gives {b.kind}: they can't be compared",
                 "compare two models of one kind: `infer model show NAME` prints it",
             )
         sides = Disagreement(project.database, project.source, day, a.model_id, b.model_id)

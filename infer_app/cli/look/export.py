@@ -71,17 +71,17 @@ def export_sample(options: SampleOptions) -> None:
         thresholds = choose_thresholds(project, model)
         found = read_days(project, days, model)
         chosen = choose_images(found, options.by, options.count, model, thresholds, options.seed)
-    unreadable: dict[str, str] = {}
+    not_copied: dict[str, str] = {}
     if options.copy_to is not None:
         from infer_app.pipeline.executors import read_limits
 
-        chosen, unreadable = copy_photos(chosen, options.copy_to, read_limits(loaded))
+        chosen, not_copied = copy_photos(chosen, options.copy_to, read_limits(loaded))
     export = Export(model, thresholds, paths, lambda: chosen, tuple)
     write_export(options.format, options.to, export)
-    for location, why in unreadable.items():
+    for location, why in not_copied.items():
         log.warning("not copied, and not in the sample: %s: %s", shown(location), why)
     if options.as_json:
-        print(json.dumps(_numbers(options, export) | {"not_copied": len(unreadable)}))
+        print(json.dumps(_numbers(options, export) | {"not_copied": len(not_copied)}))
     else:
         print(_written(options, export))
 

@@ -19,6 +19,7 @@ from infer_app.database.results.forget_results import forget_rejections, forget_
 from infer_app.day import Day, each_date, parse_date
 from infer_app.domain import Reason
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
+from infer_app.locations import as_location
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version, short_name
 from infer_app.plurals import counted
@@ -215,7 +216,7 @@ def _plain(key: str, value: Any) -> Any:
         return value.replace(tzinfo=UTC).isoformat()  # our tables hold UTC without a zone
     if isinstance(value, date):
         return value.isoformat()
-    return shown_location(value) if key == "location" and value else value
+    return shown_location(as_location(value)) if key == "location" and value else value
 
 
 def _print_predictions(rows: Iterator[dict[str, Any]], days: str) -> None:

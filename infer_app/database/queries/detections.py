@@ -23,8 +23,8 @@ from infer_app.domain import DetectedObject
 from infer_app.locations import as_location
 from infer_app.recipe import Size
 
-_PREDICTION = ("model_id", "width", "height", "label", "score", "variant")
-_OUTPUT = ("output", "vector", "vector_dtype", "sha256", "created_at")
+_PREDICTION = ("model_id", "width", "height", "label", "score", "variant", "sha256")
+_OUTPUT = ("output", "vector", "vector_dtype", "created_at")
 _FIRST = 2 + len(_PREDICTION)  # index of the first column of an object or an output
 
 
@@ -35,7 +35,6 @@ class StoredOutput:
     details: Mapping[str, Any]  # as docs/outputs.md has it for each kind
     vector: bytes | None  # little-endian
     vector_dtype: str | None
-    sha256: str | None
     created_at: datetime  # UTC without a zone
 
 
@@ -51,6 +50,7 @@ class PredictedImage:
     objects: tuple[DetectedObject, ...]
     model_id: str = ""
     variant: str = ""
+    sha256: str | None = None  # of the file
     output: StoredOutput | None = None  # None if it was not asked for
 
     def shown(self, thresholds: Mapping[str, float]) -> tuple[DetectedObject, ...]:
@@ -137,15 +137,15 @@ def _preferred(rows: list[Any], model_ids: Sequence[str]) -> list[Any]:
 
 
 def _with_objects(rows: list[Any]) -> PredictedImage:
-    image_id, location, model_id, width, height, label, score, variant = rows[0][:_FIRST]
+    image_id, location, model_id, width, height, label, score, variant, sha256 = rows[0][:_FIRST]
     picture = None if width is None else Size(width, height)
     is_empty = rows[0][_FIRST] is None
     found = () if is_empty else tuple([DetectedObject._make(row[_FIRST:]) for row in rows])
-    return PredictedImage(image_id, as_location(location), picture, label, score, found, model_id, variant)
+    return PredictedImage(image_id, as_location(location), picture, label, score, found, model_id, variant, sha256)
 
 
 def _with_output(row: Any) -> PredictedImage:
-    image_id, location, model_id, width, height, label, score, variant, details, *rest = row
+    image_id, location, model_id, width, height, label, score, variant, sha256, details, *rest = row
     picture = None if width is None else Size(width, height)
     output = StoredOutput(details, *rest)
-    return PredictedImage(image_id, as_location(location), picture, label, score, (), model_id, variant, output)
+    return PredictedImage(image_id, as_location(location), picture, label, score, (), model_id, variant, sha256, output)

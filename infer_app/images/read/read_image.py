@@ -98,7 +98,8 @@ def _read_row(rows: RowImages, image_id: str, max_bytes: int) -> ImageBytes:
     if data is None:
         raise too_large(size, max_bytes, facts)
     if isinstance(data, str):
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, "the column holds text", facts)
+        sha256 = hashlib.sha256(data.encode("utf-8", "surrogatepass")).hexdigest()
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "the column holds text", FileFacts(size=size, sha256=sha256))
     return ImageBytes(data, FileFacts(size=size, sha256=hashlib.sha256(data).hexdigest()))
 
 

@@ -1,9 +1,15 @@
+import hashlib
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 
 from infer_app.errors import UsageError
 from infer_app.export.copy_photos import copy_photos
 from infer_app.images.read.read_image import ReadLimits
 from tests.support.exports import DATE, detected
+
+SHA256_OF_A = hashlib.sha256(b"a").hexdigest()
 
 
 @pytest.fixture
@@ -15,10 +21,10 @@ def photos(tmp_path):
     return root
 
 
-def copied(root, folder, *locations):
+def copied(root, folder, *locations, limits=None):
     chosen = [(DATE, detected(str(number), location=str(location))) for number, location in enumerate(locations)]
-    found, unreadable = copy_photos(chosen, folder, ReadLimits((root,), 1000))
-    return [image.location.removeprefix(f"{folder}/") for _, image in found], unreadable
+    found, not_copied = copy_photos(chosen, folder, limits or ReadLimits((root,), 1000))
+    return [image.location.removeprefix(f"{folder}/") for _, image in found], not_copied
 
 
 def test_other_photos_of_one_name_get_a_checksum_and_copies_are_not_made_twice(photos, tmp_path):
@@ -32,12 +38,29 @@ def test_other_photos_of_one_name_get_a_checksum_and_copies_are_not_made_twice(p
 def test_what_may_not_be_read_is_not_copied(photos, tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("secret")
-    names, unreadable = copied(photos, tmp_path / "copies", secret, photos / "gone.jpg", photos / "a" / "x.jpg")
+    names, not_copied = copied(photos, tmp_path / "copies", secret, photos / "gone.jpg", photos / "a" / "x.jpg")
     assert names == ["x.jpg"]
-    assert {location.rpartition("/")[2]: why.split()[0] for location, why in unreadable.items()} == {
+    assert {location.rpartition("/")[2]: why.split()[0] for location, why in not_copied.items()} == {
         "secret.txt": "location_not_allowed",
         "gone.jpg": "not_found",
     }
+
+
+def test_a_photo_that_has_changed_since_it_was_predicted_is_not_copied(photos, tmp_path):
+    """Its objects are those of the former photo."""
+    predicted = [replace(detected(name, location=str(photos / name / "x.jpg")), sha256=SHA256_OF_A) for name in "ab"]
+    found, not_copied = copy_photos(
+        [(DATE, one) for one in predicted], tmp_path / "copies", ReadLimits((photos,), 1000)
+    )
+    assert [image.image_id for _, image in found] == ["a"]
+    assert list(not_copied.values()) == ["the file has changed since it was predicted"]
+    assert [path.name for path in (tmp_path / "copies").iterdir()] == ["x.jpg"]
+
+
+def test_a_picture_in_a_column_gets_the_suffix_of_its_format(tmp_path):
+    rows = SimpleNamespace(read=lambda *_: (3, b"\xff\xd8\xff"))
+    names, _ = copied(tmp_path, tmp_path / "copies", "row:a/7.5", limits=ReadLimits((), 1000, rows=rows))
+    assert names == ["row_a_7.5.jpeg"]
 
 
 def test_odd_names_become_names_of_files(photos, tmp_path):

@@ -1,11 +1,12 @@
 """Images in a column of SQLite, whose columns hold values of any type."""
 
+import hashlib
 import sqlite3
 
 import pytest
 
 from infer_app.database.listing.row_images import RowReader
-from infer_app.domain import ROW, Reason
+from infer_app.domain import ROW, FileFacts, Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.settings.sections import SourceSettings
@@ -42,3 +43,16 @@ def test_an_id_that_no_row_has_is_not_found_beside_ids_that_are_numbers(read, de
 @pytest.mark.parametrize("ids", [[17, "scan-7", "18", "1_7", "9" * 30], ["scan-7", 17, "18", "1_7", "9" * 30]])
 def test_each_id_of_an_untyped_column_is_read_whatever_type_the_first_has(read, ids, image_id):
     assert read("id", ids, image_id) == repr(17 if image_id == "17" else image_id).encode()
+
+
+def test_text_in_a_column_of_pictures_is_no_image_and_has_a_checksum(tmp_path):
+    """As every rejection that was found in the bytes has."""
+    file = tmp_path / "scans.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE scans (id, picture BLOB, came TEXT)")
+        connection.execute("INSERT INTO scans VALUES (1, 'not an image', '2026-11-20')")
+    reader = RowReader(f"sqlite:///{file}", SourceSettings(table="scans", bytes="picture", time="came"))
+    with pytest.raises(BadImage) as caught:
+        read_image(f"{ROW}1", ReadLimits((), MAX_BYTES, rows=reader))
+    assert caught.value.reason is Reason.UNSUPPORTED_FORMAT
+    assert caught.value.facts == FileFacts(size=12, sha256=hashlib.sha256(b"not an image").hexdigest())
