@@ -21,6 +21,7 @@ from torch import nn
 from infer_app.database.engine.connect import Database
 from infer_app.database.results import migrate
 from infer_app.database.results.schema import VERSION
+from infer_app.telemetry.bottleneck import OTHERS
 from tests.support.projects import DATE
 
 pytestmark = pytest.mark.alone
@@ -128,8 +129,10 @@ def run(project, *more, exit_code=0, model="colors", **environ):
 def check_rate(report, foretold=None):
     """Check that the limit, of the run or of the dry run before it, is near the rate: within a factor of two.
 
-    A shared machine may be half as fast a second later. Exact figures are the unit tests'.
+    Unless the run says that other programs took the cores. Exact figures are the unit tests'.
     """
+    if report["bottleneck"] == OTHERS:
+        return
     assert 0.5 < report["share_of_limit"] < 2
     if foretold:
         assert 0.5 < report["steady_images_per_second"] / foretold["limit_images_per_second"] < 2
