@@ -33,13 +33,14 @@ def copy_photos(chosen: Chosen, folder: Path, limits: ReadLimits) -> tuple[Chose
         for day, image in chosen:
             try:
                 read = read_image(image.location, limits)
+                name = _name(image.location, read.data)
             except BadImage as error:
                 not_copied[image.location] = f"{error.reason} ({error.detail})"
                 continue
             if image.sha256 not in (None, read.facts.sha256):
                 not_copied[image.location] = "the file has changed since it was predicted"
                 continue
-            copy = _copy(read.data, folder.absolute() / _name(image.location, read.data))
+            copy = _copy(read.data, folder.absolute() / name)
             copied.append((day, replace(image, location=str(copy))))
     except OSError as error:
         raise UsageError(
