@@ -180,10 +180,10 @@ def test_a_database_that_waits_for_its_disk_limits_and_its_rate_is_foretold(proj
 
 
 def test_a_database_that_others_hold_limits(project):
-    """How long it waits is a matter of chance: a short run's rate may be far from its limit."""
+    """How long it waits is a matter of chance: a short run's rate may be so far from its limit that none is judged."""
     with held_in_turns(project.folder / "infer.db", held_s=0.02, free_s=0.01):
         report = run(project, "--limit", "60", INFER_RUN__CHUNK_SIZE="2")
-    assert report["limited_by"] == "database"
+    assert min(report["limits"], key=report["limits"].get) == "database"
     assert report["waits"]["write"] > 2 * report["stages"]["write"]
 
 
