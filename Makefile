@@ -3,16 +3,17 @@
 PYTHON ?= python3
 VENV ?= .venv
 TORCH_INDEX ?=
-TESTS_AT_ONCE ?= 2
+TESTS_AT_ONCE ?= 3
 PIP = $(VENV)/bin/pip --disable-pip-version-check
 BIN = $(VENV)/bin
 
-.PHONY: demo test test-unit test-all test-rest faults container-test check bench docs format clean system tools
+.PHONY: demo test test-unit test-all test-rest faults starve container-test check bench docs format clean system tools
 
 demo: $(VENV)/.demo system
 	$(BIN)/infer quickstart demo
 
-# Six minutes on two cores: what is quick, and of what is slow the tests marked `always`, some of each kind.
+# Five minutes on two cores: what is quick, and of what is slow the tests marked `always`, some of each kind. Three at
+# once, since tests spend a third of their time waiting.
 QUICK = (not slow and not alone) or always
 PYTEST = $(BIN)/python -m pytest --numprocesses $(TESTS_AT_ONCE) --dist loadfile
 test: $(VENV)/.test system
@@ -32,6 +33,10 @@ test-rest: $(VENV)/.test system
 # An hour of kills, outages, full disks and histories on every database; `make faults SEED=…` repeats one.
 faults: $(VENV)/.test system
 	$(BIN)/python -m pytest tests/faults --full $(if $(SEED),--seed $(SEED))
+
+# As root: `make test` while the processor is taken away at random, half an hour. It finds tests that depend on speed.
+starve: $(VENV)/.test system
+	$(BIN)/python tests/starve/starve.py $(PYTEST) -m "$(QUICK)"
 
 # Builds the image without a daemon and tries it: some 20 minutes, as root. `make container-test BUILD="--build-arg …"`
 container-test:

@@ -157,7 +157,7 @@ def select_rows(database: Database, num_rows: int) -> float:
     run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     done = list(source.select_new(DAY, MODEL.model_id))[::2]
     sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
-    sink.commit_chunk(ChunkResult(0, tuple(Prediction(ref, Output(), None) for ref in done), ()))
+    sink.commit_chunk(ChunkResult(0, tuple(Prediction(ref, Output()) for ref in done), ()))
     start = time.perf_counter()
     found = sum(1 for _ in source.select_new(DAY, MODEL.model_id))
     assert found == num_rows - len(done)

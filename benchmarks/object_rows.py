@@ -32,7 +32,7 @@ from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import objects, predictions
 from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction
+from infer_app.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
 from infer_app.recipe import Size
 
 RESULT = Path(__file__).resolve().parent / "results" / f"{date.today()}-object-rows.md"
@@ -121,7 +121,9 @@ def make_prediction(chance: random.Random, number: int, each: int) -> Prediction
     classes = [chance.randrange(len(LABELS)) for _ in range(each)]
     found = tuple(DetectedObject(LABELS[one], one, box(), box(), box(), box(), box()) for one in classes)
     output = Output(found[0].label if found else None, found[0].score if found else None, objects=found)
-    return Prediction(ImageRef(str(number), f"/{number}.jpg"), output, "ab" * 32, picture=Size(1920, 1080))
+    return Prediction(
+        ImageRef(str(number), f"/{number}.jpg"), output, FileFacts(sha256="ab" * 32, picture=Size(1920, 1080))
+    )
 
 
 def add_rows(checksum: Any, database: Database) -> None:

@@ -22,8 +22,8 @@ from machine import describe_machine
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from infer_app.cli.project.project import watching, write_config
-from infer_app.cli.run.registration import register_new
 from infer_app.day import Day
+from infer_app.pipeline.registration import register_new
 from infer_app.settings.load import load_settings
 from infer_app.workers.isolated_call import run_in_process
 
@@ -72,7 +72,7 @@ def measure(project: Path) -> dict[str, float]:
     loaded, today = load_settings(project / "infer.toml"), Day.of(date.today(), "UTC")
     run_in_process(peak_mib)
     before, start, cpu_start = peak_mib(), time.perf_counter(), time.process_time()
-    found = register_new(loaded, [today.before(4), today.before(1)])
+    found = register_new(loaded, [today.before(4), today.before(1)], lambda: None)
     assert found is not None
     times = {"s": time.perf_counter() - start, "cpu_s": time.process_time() - cpu_start}
     return times | {"added": found.added, "peak_mib": peak_mib(), "more_mib": peak_mib() - before}

@@ -13,32 +13,34 @@ from pathlib import Path
 from typing import BinaryIO
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Replace the content of `path` in one step and keep its permissions; a new file gets 0644.
+def replace_file(path: Path, data: bytes, mode: int = 0o666) -> None:
+    """Replace the content of `path` in one step; permissions are as for `new_content`.
 
     Raises OSError, for example when the disk is full, and leaves the old content as it was.
     """
-    with new_content(path) as file:
+    with new_content(path, mode) as file:
         file.write(data)
 
 
 @contextmanager
-def new_content(path: Path) -> Iterator[BinaryIO]:
+def new_content(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
     """Open a file whose content replaces that of `path` at the end of the `with` block; after an exception it is gone.
 
-    While it is written it has no name, where the file system can do that: a process that is killed leaves nothing.
+    It keeps the permissions of `path`; a new file gets `mode` less what the umask takes. While it is written it has no
+    name, where the file system can do that: a process that is killed leaves nothing.
     """
     path = path.resolve() if path.is_symlink() else path  # what it leads to is replaced, not the link
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "it is a device or a pipe, not a file", str(path))
     written = path.parent / f".new-{secrets.token_hex(8)}"
+    kept = path.stat().st_mode & 0o777 if path.exists() else None
     try:
-        with _open_new(path.parent, written) as file:
+        with _open_new(path.parent, written, mode if kept is None else 0o600) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-            mode = path.stat().st_mode if path.exists() else 0o644  # readable by others: cron may run as another user
-            os.fchmod(file.fileno(), mode & 0o777)
+            if kept is not None:
+                os.fchmod(file.fileno(), kept)
             if not written.exists():
                 _give_name(file, written)
         written.replace(path)
@@ -74,12 +76,14 @@ def new_folder(path: Path) -> Iterator[Path]:
         os.close(descriptor)
 
 
-def _open_new(folder: Path, name: Path) -> BinaryIO:
+def _open_new(folder: Path, name: Path, mode: int) -> BinaryIO:
     """Open a file without a name, or by `name` where the file system has no such files."""
+    flags = os.O_RDWR | os.O_CLOEXEC
     try:
-        return os.fdopen(os.open(folder, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600), "w+b")
+        descriptor = os.open(folder, os.O_TMPFILE | flags, mode)
     except OSError:  # of a file system without such files, or of the folder: then this one fails too
-        return name.open("x+b")
+        descriptor = os.open(name, os.O_CREAT | os.O_EXCL | flags, mode)
+    return os.fdopen(descriptor, "w+b")
 
 
 def _give_name(file: BinaryIO, path: Path) -> None:

@@ -43,14 +43,26 @@ class Reason(StrEnum):
 # What a failure means. A worker that ends is judged by workers/retry_policy; what is rejected then, or was from the
 # start, passes two filters before it is written:
 # - READ_FAILURES may be the storage's fault: pipeline/outage_guard holds them back until something is read again.
-# - `Broken.may_be_models_fault`: pipeline/model_run holds them back until enough other images were seen.
+# - `Broken.may_be_models_fault`, and FOUND_IN_CONTENT: pipeline/model_run holds them until enough other images were
+#   seen. A decoder that is broken, or a server that sends something else, refuses good files for these reasons as well.
 READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
+FOUND_IN_CONTENT = frozenset(
+    {
+        Reason.EMPTY,
+        Reason.UNSUPPORTED_FORMAT,
+        Reason.TRUNCATED,
+        Reason.CORRUPT,
+        Reason.DECODE_TIMEOUT,
+        Reason.DECODER_CRASH,
+    }
+)
 NOT_READ = READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}  # nothing is known of the file's content
 TRANSIENT_REASONS = READ_FAILURES | {Reason.OUT_OF_MEMORY, Reason.WRITE_ERROR}  # a later run tries again
 # Final until this module is there; then every image that was rejected for it is new again (versions.retried_reasons).
 DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
 INSTALL_DECODER = "pip install 'infer_app[heic]'"
 MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
+ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longer than a few retries
 
 
 ROW = "row:"  # prefix, before the id, of the location of an image whose bytes are in a column of the source
@@ -72,6 +84,14 @@ class FileFacts:
     modified: float | None = None  # seconds since the epoch
     sha256: str | None = None
     picture: Size | None = None  # of the upright picture, once it was decoded
+
+
+class ImageFile(NamedTuple):
+    """A file or object, or the location under which it is registered."""
+
+    location: str
+    size: int | None = None  # bytes
+    modified: float | None = None  # seconds since the epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,9 +162,8 @@ class Prediction:
 
     ref: ImageRef
     output: Output
-    sha256: str | None  # of the bytes that were predicted
+    file: FileFacts = FileFacts()  # of the bytes that were predicted
     model_index: int = 0  # in the handler's models
-    picture: Size | None = None  # of the upright picture
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+
 
 class InferError(Exception):
     """An error that ends the run. `message` states the problem, `hint` what to do about it."""
@@ -27,6 +30,10 @@ class NothingAllowed(UsageError):
     """No image of a day has a location that may be read."""
 
 
+class UnusableIds(UsageError):
+    """Images of a day have no ids by which their results could be stored."""
+
+
 class DatabaseUnavailable(InferError):
     """The database can't be reached or opened."""
 
@@ -47,6 +54,10 @@ class ModelError(InferError):
 
 class PrecisionUnavailable(ModelError):
     """The precision that a day was begun in can't run here; the day is never finished in another one."""
+
+
+class NoAnswer(ModelError):
+    """A process of its own sent nothing within its time limit."""
 
 
 class DeviceLost(ModelError):
@@ -82,6 +93,45 @@ class Interrupted(InferError):
         return type(self), (self.exit_code - 128,)
 
 
+class MachineFailure(InferError):
+    """The machine has no disk space, memory, open files or processes left for the program, or a disk failed."""
+
+    exit_code = 74  # EX_IOERR of sysexits.h
+
+
+_HINTS = {
+    errno.ENOSPC: "free space on the disk that is written to; temporary files lie in TMPDIR",
+    errno.EROFS: "make its disk writable, or name another place",
+    errno.EIO: "the disk or terminal failed: the kernel's log says more (dmesg)",
+    errno.EMFILE: "raise the limit of open files (ulimit -n), or use fewer workers",
+    errno.ENOMEM: "free memory, or use fewer workers",
+    errno.EAGAIN: "raise the limit of processes (ulimit -u, or the container's), or use fewer workers",
+    errno.EPIPE: "the other end of a pipe was closed",
+}
+_HINTS |= {
+    errno.EDQUOT: _HINTS[errno.ENOSPC],
+    errno.EFBIG: _HINTS[errno.ENOSPC],
+    errno.ENFILE: _HINTS[errno.EMFILE],
+}
+
+
+def as_known(error: BaseException) -> InferError | None:
+    """Return the error of a run, or what the machine did to the program as one; None for a bug."""
+    if isinstance(error, InferError):
+        return error
+    if isinstance(error, MemoryError):
+        error = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+    elif isinstance(error, RuntimeError) and "can't start new thread" in str(error):
+        error = OSError(errno.EAGAIN, str(error))
+    if not isinstance(error, OSError) or error.errno not in _HINTS:
+        return None
+    text = error.strerror or str(error)
+    return MachineFailure(f"{error.filename}: {text}" if error.filename else text, _HINTS[error.errno])
+
+
+# A run over several days leaves such a day out and goes on with the others.
+OF_ONE_DAY = (DayHeld, NothingAllowed, PrecisionUnavailable, StorageUnavailable, UnusableIds, WorkersKilled)
+
 EXIT_OK = 0
 EXIT_BUG = 1
 EXIT_TOO_MANY_REJECTED = 3
@@ -89,7 +139,7 @@ EXIT_TIME_BUDGET = 75
 SIGNALLED = 128  # exit codes above this are 128 + the signal's number
 
 # In order of severity. A run over several days ends with the most severe code of its days.
-_BY_SEVERITY = (EXIT_OK, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 13, 14, 11, 10, 12, 2, EXIT_BUG)
+_BY_SEVERITY = (EXIT_OK, EXIT_TIME_BUDGET, EXIT_TOO_MANY_REJECTED, 13, 14, 11, 10, 74, 12, 2, EXIT_BUG)
 
 
 def most_severe(exit_codes: list[int]) -> int:

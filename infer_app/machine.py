@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import suppress
+import resource
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -16,7 +17,9 @@ PROC = Path("/proc")
 ASSUMED_WORKER_BYTES = 400 << 20  # until one is measured: torch, OpenVINO and a model of average size
 KEPT_FREE = 0.1  # share of the memory for the coordinator, the page cache and other programs
 BF16_FLAGS = frozenset({"amx_bf16", "avx512_bf16", "bf16"})  # as in /proc/cpuinfo
+LEAST_LEFT = 64 << 20  # bytes that may be allocated in any case: the kernel may still find room for them
 _UNLIMITED = 1 << 30
+_NO_LIMIT = 1 << 60  # bytes: version 1 has a number for it
 
 
 def usable_cores() -> int:
@@ -27,10 +30,7 @@ def usable_cores() -> int:
 
 def usable_memory() -> int | None:
     """Return the available bytes of memory: those of the machine, or fewer if a control group limits them."""
-    found = [left for group in _groups("memory") if (left := _memory_left(group)) is not None]
-    if (available := _available()) is not None:
-        found.append(available)
-    return min(found, default=None)
+    return min((left for left in (_left_in_groups("inactive_file"), _available()) if left is not None), default=None)
 
 
 def cap_by_memory(num_workers: int, worker_bytes: int | None) -> int:
@@ -40,6 +40,32 @@ def cap_by_memory(num_workers: int, worker_bytes: int | None) -> int:
         return num_workers
     fits = int(memory * (1 - KEPT_FREE)) // (worker_bytes or ASSUMED_WORKER_BYTES)
     return max(1, min(num_workers, fits))
+
+
+@contextmanager
+def kept_within_memory() -> Iterator[None]:
+    """Let this process allocate only what its control group has left, until the `with` block ends.
+
+    What needs more fails alone, by MemoryError. The kernel would end a process instead, or all of the group where
+    memory.oom.group is set, as by Kubernetes. Where no group limits memory, nothing is limited.
+    """
+    left, allocated = _left_in_groups("inactive_file", "active_file"), _allocated()
+    if left is None or allocated is None:
+        yield
+        return
+    before, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    limits = [allocated + max(LEAST_LEFT, int(left * (1 - KEPT_FREE))), before, hard]
+    resource.setrlimit(resource.RLIMIT_DATA, (min(one for one in limits if one != resource.RLIM_INFINITY), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, (before, hard))
+
+
+def allocatable() -> int | None:
+    """Return the bytes that this process may still allocate, or None where nothing limits them."""
+    limit, allocated = resource.getrlimit(resource.RLIMIT_DATA)[0], _allocated()
+    return None if limit == resource.RLIM_INFINITY or allocated is None else max(0, limit - allocated)
 
 
 def computes_bf16() -> bool:
@@ -69,17 +95,29 @@ def _quota_of(group: Path) -> float | None:
     return None
 
 
-def _memory_left(group: Path) -> int | None:
+def _left_in_groups(*freed: str) -> int | None:
+    """Return the bytes that the narrowest of the control groups has left, or None without a limit.
+
+    `freed`: kinds of cached file pages, which count as used and are freed when memory is needed.
+    """
+    found = (left for group in _groups("memory") if (left := _memory_left(group, freed)) is not None)
+    return min(found, default=None)
+
+
+def _allocated() -> int | None:
+    """Return the bytes of private memory that this process has mapped, which the kernel compares with RLIMIT_DATA."""
+    pages = _read(PROC / "self/statm").split()
+    return int(pages[5]) * resource.getpagesize() if pages else None
+
+
+def _memory_left(group: Path, freed: Sequence[str]) -> int | None:
     for limit, used in (("memory.max", "memory.current"), ("memory.limit_in_bytes", "memory.usage_in_bytes")):
         with suppress(ValueError):
-            return max(0, int(_read(group / limit)) - int(_read(group / used)) + _reclaimable(group))
+            if (most := int(_read(group / limit))) >= _NO_LIMIT:
+                return None
+            stat = dict(line.split(maxsplit=1) for line in _read(group / "memory.stat").splitlines())
+            return max(0, most - int(_read(group / used)) + sum(int(stat.get(kind, 0)) for kind in freed))
     return None
-
-
-def _reclaimable(group: Path) -> int:
-    """Return the bytes of cached file pages, which count as used and are freed when memory is needed."""
-    stat = dict(line.split(maxsplit=1) for line in _read(group / "memory.stat").splitlines())
-    return int(stat.get("inactive_file", 0))
 
 
 def _available() -> int | None:

@@ -20,14 +20,6 @@ class DayCounts:
     def balanced(self) -> bool:
         return self.eligible == self.predicted + self.rejected + self.pending
 
-    def __add__(self, others: DayCounts) -> DayCounts:
-        return DayCounts(
-            self.eligible + others.eligible,
-            self.predicted + others.predicted,
-            self.rejected + others.rejected,
-            self.pending + others.pending,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class DayState:
@@ -134,7 +126,13 @@ class RunReport:
     )  # of a cluster, by name: images, images_per_second, stages
     stopped: str | None = None  # why the run stopped early and left images pending; exit code 3
     bottleneck: str | None = None  # `limited_by`, or other programs; None when there were too few images to judge
+    left_out: str | None = None  # which rows have no id of their own and stay pending; exit code 2
     nearly_black: int = 0  # images of 16 bits that use at most 12 of them, as they were read by depth full
+
+    def to_short_json(self) -> dict[str, Any]:
+        """Return what `to_json` says of the images."""
+        names = ("run_id", "selected", "predicted", "rejected", "reasons", "exit_code")
+        return {"date": self.date.isoformat(), "day": asdict(self.day)} | {name: getattr(self, name) for name in names}
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"date": self.date.isoformat(), "precision": precision_name(self.variant)}

@@ -17,7 +17,7 @@ ZONE = "Europe/Berlin"  # also [run] time_zone in infer.toml
 
 DONE = {0}
 SKIPPED = {75}  # the time budget: the next run continues
-RETRIED = {10, 13, 14, 137}  # database unavailable, day held by another run, storage unavailable, memory
+RETRIED = {10, 13, 14, 74, 137}  # database unavailable, day held, storage unavailable, disk or memory full, killed
 # Every other code fails at once, above all 3, too many rejected: a retry would find nothing new and succeed.
 
 # The interval of a run begins at 02:30 of the day that it predicts; in UTC that may be the day before.

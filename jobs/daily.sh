@@ -91,13 +91,14 @@ report_failure() {
 meaning() {
     case $1 in
         1) echo "the run failed (a bug, or workers that kept dying); see the lines below" ;;
-        2) echo "a wrong flag or setting" ;;
+        2) echo "a wrong flag or setting, or rows of a day that have no id of their own" ;;
         3) echo "more images were rejected than --max-rejected allows, or the model failed on most; the lines below name the days" ;;
         10) echo "the database can't be reached; the next run catches up" ;;
         11) echo "the tables are not up to date; run \`infer db upgrade\`" ;;
         12) echo "the model is missing, changed, or fails its golden images" ;;
-        13) echo "another run holds this day or an earlier one and continues; this run changed nothing" ;;
+        13) echo "another run holds this day or an earlier one and continues; this run left that day out and did the others" ;;
         14) echo "the image storage is unavailable; no image was rejected because of it, the next run catches up" ;;
+        74) echo "the machine had no disk space, memory or open files left, or a disk failed; the next run does the rest" ;;
         75) echo "stopped by the time budget; committed results are kept, the next run continues" ;;
         126 | 127) echo "the command can't be started" ;;
         137) echo "killed, often because memory ran out; committed results are kept, the next run continues" ;;

@@ -6,7 +6,6 @@ TEST_POSTGRES_URL and TEST_MARIADB_URL name servers to use instead of private on
 from __future__ import annotations
 
 import fcntl
-import importlib.util
 import logging
 import os
 import random
@@ -19,6 +18,7 @@ from datetime import date, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import insert
 from structlog.contextvars import clear_contextvars
 
@@ -35,10 +35,14 @@ from infer_app.telemetry.log import StderrHandler
 from tests.databases import servers
 from tests.support.s3_server import S3Server
 from tests.support.s3_server import s3_server as run_s3_server
+from tests.support.skips import need, pytest_terminal_summary  # noqa: F401
 
 DAY = Day.of(date(2026, 11, 20), "UTC")
 MODEL = RunModel("stub", "0123456789abcdef", "cpu-torchscript", {})
 TESTS = Path(__file__).parent
+# The same examples each time, on a machine however slow.
+settings.register_profile("any machine", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 WHOLE_RUNS = {"built_models", "models"}  # fixtures of tests that run the program, on a model it has built
 DATABASES = ("sqlite", "postgres", "mariadb")
 
@@ -98,6 +102,12 @@ def no_settings_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+@pytest.fixture(autouse=True)
+def no_values_of_another_tests_log_lines() -> None:
+    """Unbind what a run of an earlier test in this process has bound to the lines that it logs."""
+    clear_contextvars()
+
+
 @pytest.fixture(scope="module", autouse=True)
 def one_torch_thread() -> Iterator[None]:
     """Give torch one thread, as a run does: small models would only wait for a second. Undo what tests set."""
@@ -120,7 +130,6 @@ def logging_as_it_was() -> Iterator[None]:
     root.handlers = [handler for handler in root.handlers if not isinstance(handler, StderrHandler)]
     logging.getLogger("infer_app").setLevel(level)
     logging.captureWarnings(False)
-    clear_contextvars()
 
 
 @pytest.fixture(scope="session")
@@ -230,20 +239,6 @@ def s3_server() -> Iterator[S3Server]:
         yield server
 
 
-def need(*packages: str) -> None:
-    """Skip where one of them is not installed; none is imported, which for some takes seconds."""
-    for package in packages:
-        if not is_installed(package):
-            pytest.skip(f"{package} is not installed", allow_module_level=True)
-
-
-def is_installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # the one that it lies in
-        return False
-
-
 @pytest.fixture(params=["turbo", "pillow"])
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Return the name of the decoder of JPEGs that is in use: each of the two."""
@@ -252,5 +247,5 @@ def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     if request.param == "pillow":
         monkeypatch.setattr("infer_app.images.decode.decoder.load_turbo", lambda: None)
     elif not has_turbo():
-        pytest.skip("no libturbojpeg.so.0 on this machine")
+        pytest.skip("needs libturbojpeg: apt-get install libturbojpeg0")
     return str(request.param)

@@ -7,6 +7,8 @@ This process hands chunks out and is the only one that writes, one transaction p
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
+from functools import cache, partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -57,12 +59,15 @@ class Worker:
 
 
 def start(*options: object) -> None:
-    global worker
-    worker = Worker(*options)
+    """Open the worker of this process; the first chunk raises what fails: the pool would only start another process."""
+    global open_worker
+    open_worker = cache(partial(Worker, *options))
+    with suppress(Exception):
+        open_worker()
 
 
 def predict(rows: Rows) -> Predictions:
-    return worker.predict(rows)
+    return open_worker().predict(rows)
 
 
 def main() -> None:

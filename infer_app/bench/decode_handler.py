@@ -56,4 +56,4 @@ class DecodeHandler:
             return Broken(ref, bad.reason, bad.detail, "decode")
         except Exception as error:  # Pillow raises whatever the damage leads to
             return Broken(ref, Reason.CORRUPT, f"Pillow: {error}", "decode")
-        return Prediction(ref, Output(), None)
+        return Prediction(ref, Output())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 
@@ -13,9 +14,13 @@ def main() -> None:
 
     from infer_app.cli.terminal.failures import fail, tolerate_closed_stream
     from infer_app.errors import UsageError
+    from infer_app.telemetry.printed_options import remember_config
 
+    remember_config(sys.argv[1:])
     # Commands that must end cleanly set their own handler. The first process of a container has no default one.
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: PTH123, SIM115 - None if it was closed, as by `>&-`
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: PTH123, SIM115
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # names may be undecodable
     try:
@@ -28,6 +33,8 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
     except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # click ends with 1 where a reader has gone
+            sys.exit(fail(end.__context__, as_json="--json" in sys.argv))
         # typer exits so for a wrong flag, after a message on standard error; a command that has printed raises Exit.
         has_printed = isinstance(end.__context__, typer.Exit)
         if end.code == UsageError.exit_code and "--json" in sys.argv and not has_printed:

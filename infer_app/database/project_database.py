@@ -42,15 +42,24 @@ def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> It
     Raises DatabaseUnavailable or SchemaOutdated.
     """
     with Database(loaded.database_url, read_only) as database:
-        file = database.sqlite_file
-        if file is not None and not file.exists():
-            if read_only or not loaded.lists_own_images:
-                raise DatabaseUnavailable(
-                    f"{database.shown_url} does not exist", "add images or `infer db upgrade` first"
-                )
+        if loaded.lists_own_images and not read_only and _is_new_file(database):
             upgrade(database)
+        elif _is_missing(database):
+            raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
         check_schema(database)
         yield database
+
+
+def _is_missing(database: Database) -> bool:
+    return database.sqlite_file is not None and not database.sqlite_file.exists()
+
+
+def _is_new_file(database: Database) -> bool:
+    """Return whether a SQLite file is missing or empty, as a run leaves it that is killed before it made the tables."""
+    if not database.is_sqlite or _is_missing(database):
+        return database.is_sqlite
+    with database.read() as connection:
+        return not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
 
 
 def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
@@ -59,7 +68,7 @@ def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
     Raises DatabaseUnavailable or SchemaOutdated.
     """
     with Database(loaded.database_url, read_only=True) as database:
-        if database.sqlite_file is not None and not database.sqlite_file.exists():
+        if _is_missing(database) or (loaded.lists_own_images and _is_new_file(database)):
             return {}
         check_schema(database)
         with database.read() as connection:

@@ -4,57 +4,89 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from infer_app.atomic_file import replace_file
+from infer_app.database.queries.detections import PredictedImage
 from infer_app.domain import ROW
 from infer_app.errors import UsageError
 from infer_app.export.choose_images import Chosen
 from infer_app.images.decode.formats import sniff
-from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_image
-from infer_app.locations import is_remote
+from infer_app.images.read.bad_image import BadImage, ImageBytes
+from infer_app.images.read.read_image import ReadLimits, read_image, stat_facts
+from infer_app.locations import is_local, is_remote
+
+MAX_CHOICES = 10  # each reads the predictions of all days
+Choose = Callable[[Callable[[PredictedImage], bool]], Chosen]
 
 _MAX_STEM = 50  # characters of up to four bytes: a name has at most 255 bytes
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|\ud800-\udfff]")
 
 
-def copy_photos(chosen: Chosen, folder: Path, limits: ReadLimits) -> tuple[Chosen, dict[str, str]]:
-    """Return the images with their copies as locations, and by location why a photo is not copied.
+def copy_photos(choose: Choose, folder: Path, limits: ReadLimits) -> tuple[Chosen, dict[str, str]]:
+    """Return the chosen images with their copies as locations, and by location why a photo is not copied.
 
-    Those are what a run may not read, and a file that has changed since it was predicted. Raises UsageError if the
-    folder can't be written.
+    Those are what a run may not read, and a file that has changed since it was predicted. `choose` gets a condition
+    that images have to meet, and is asked again without those, and without files that are gone, up to MAX_CHOICES
+    times. Raises UsageError if the folder can't be written.
     """
-    copied: Chosen = []
+    copies: dict[str, Path] = {}  # by the image's id
     not_copied: dict[str, str] = {}
+
+    def may_be_copied(image: PredictedImage) -> bool:
+        return not not_copied or (image.location not in not_copied and _may_be_there(image.location, limits))
+
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for day, image in chosen:
-            try:
-                read = read_image(image.location, limits)
-                name = _name(image.location, read.data)
-            except BadImage as error:
-                not_copied[image.location] = f"{error.reason} ({error.detail})"
-                continue
-            if image.sha256 not in (None, read.facts.sha256):
-                not_copied[image.location] = "the file has changed since it was predicted"
-                continue
-            copy = _copy(read.data, folder.absolute() / name)
-            copied.append((day, replace(image, location=str(copy))))
+        before = set(folder.absolute().iterdir())
+        for _ in range(MAX_CHOICES):
+            chosen, num_not_copied = choose(may_be_copied), len(not_copied)
+            for image in (image for _, image in chosen if image.image_id not in copies):
+                photo = _read_photo(image, limits)
+                if isinstance(photo, str):
+                    not_copied[image.location] = photo
+                else:
+                    copies[image.image_id] = _copy(photo[1], folder.absolute() / photo[0])
+            if len(not_copied) == num_not_copied:
+                break
+        found = [(day, image, copies[image.image_id]) for day, image in chosen if image.image_id in copies]
+        for path in set(copies.values()) - before - {path for *_, path in found}:
+            path.unlink()  # of an image of an earlier choice
     except OSError as error:
         raise UsageError(
             f"--copy-to {folder} can't be written: {error.strerror or error}", "is it a folder, with space left?"
         ) from None
-    return copied, not_copied
+    return [(day, replace(image, location=str(path))) for day, image, path in found], not_copied
 
 
-def _copy(data: bytes, path: Path) -> Path:
-    """Write a copy and return its path: with a checksum in its name where that of another photo is taken."""
-    if path.exists() and path.read_bytes() != data:
-        path = path.with_name(f"{path.stem}-{hashlib.sha256(data).hexdigest()[:8]}{path.suffix}")
+def _may_be_there(location: str, limits: ReadLimits) -> bool:
+    is_file = is_local(location) and not location.startswith(ROW)
+    return not is_file or stat_facts(location, limits.path_map).size is not None
+
+
+def _read_photo(image: PredictedImage, limits: ReadLimits) -> tuple[str, ImageBytes] | str:
+    """Return a photo with the name of its copy, or why it is not copied."""
+    try:
+        photo = read_image(image.location, limits)
+        name = _name(image.location, photo.data)
+    except BadImage as error:
+        return f"{error.reason} ({error.detail})"
+    if image.sha256 not in (None, photo.facts.sha256):
+        return "the file has changed since it was predicted"
+    return name, photo
+
+
+def _copy(photo: ImageBytes, path: Path) -> Path:
+    """Write a copy and return its path: with a checksum in its name where that of another photo is taken.
+
+    It may be read by nobody who may not read the photo, as far as permissions tell.
+    """
+    if path.exists() and path.read_bytes() != photo.data:
+        path = path.with_name(f"{path.stem}-{hashlib.sha256(photo.data).hexdigest()[:8]}{path.suffix}")
     if not path.exists():
-        replace_file(path, data)
+        replace_file(path, photo.data, photo.mode & 0o666)
     return path
 
 

@@ -20,7 +20,7 @@ class Format:
     title: str
     kinds: frozenset[str]  # of output that it can hold
     write: Callable[[Path, Export], None]
-    has_rejected: bool = False
+    has_rejected: bool = False  # and counts them
     is_folder: bool = False
 
 
@@ -51,6 +51,7 @@ def find_format(name: str, kind: str) -> Format:
 def write_export(name: str, path: Path, export: Export) -> ExportCounts:
     """Write a file, or a folder of YOLO, at once, and return what it holds; rejected images are counted anyway.
 
+    They are counted first: an image that a run predicts meanwhile is counted and in the file, and never neither.
     Raises UsageError for what the format can't hold, or where nothing can be written.
     """
     chosen = find_format(name, export.model.kind)
@@ -59,6 +60,8 @@ def write_export(name: str, path: Path, export: Export) -> ExportCounts:
     try:
         if not chosen.is_folder and path.is_dir():
             raise UsageError(f"--to {path} is a folder", f"name a file: {chosen.title} is one file")
+        if not chosen.has_rejected:
+            export.counts.num_rejected = sum(1 for _ in export.read_rejected())
         chosen.write(path, export)
     except FileExistsError:
         raise UsageError(f"--to {path} exists and is not empty", "name a new folder, or remove this one") from None
@@ -66,5 +69,4 @@ def write_export(name: str, path: Path, export: Export) -> ExportCounts:
         raise UsageError(
             f"--to {path} can't be written: {error.strerror or error}", "is there such a folder, with space left?"
         ) from None
-    export.counts.num_rejected = sum(1 for _ in export.read_rejected())
     return export.counts

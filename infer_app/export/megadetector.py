@@ -20,7 +20,11 @@ VERSION = "1.6"
 
 
 def write_megadetector(path: Path, export: Export) -> None:
-    """Write all images: an empty list of detections means that nothing was found, null that the image was rejected."""
+    """Write all images: an empty list of detections means that nothing was found, null that the image was rejected.
+
+    The rejected are read first, and of an image that a run predicts meanwhile the prediction is written: none is in
+    neither list, and none in both.
+    """
     with new_content(path) as file:
         file.writelines(text.encode("ascii") for text in _pieces(export))
 
@@ -29,12 +33,15 @@ def _pieces(export: Export) -> Iterator[str]:
     categories = Categories(export.model.labels_by_version)
     yield f'{{"info": {json.dumps(_info(export))},\n"images": ['
     separator = "\n"
+    failures = {rejected.image_id: _failure(rejected, export) for rejected in export.read_rejected()}
     for image in export.read_images():
+        failures.pop(image.prediction.image_id, None)
         yield f'{separator}{{"file": {json.dumps(image.path)}, "detections": [{_detections(image, categories)}]}}'
         separator = ",\n"
-    for rejected in export.read_rejected():
-        yield f"{separator}{json.dumps(_failure(rejected, export))}"
+    for failure in failures.values():
+        yield f"{separator}{json.dumps(failure)}"
         separator = ",\n"
+    export.counts.num_rejected = len(failures)
     # A blank name is not allowed, and 0 is reserved for images without an object.
     named = {
         str(number + 1): label if label.strip() else str(number) for number, label in sorted(categories.labels.items())

@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from infer_app.export.exported_images import Export, ExportedImage
 IMAGE = ("image_id", "location", "date", "model", "model_id", "variant", "image_width", "image_height")
 OBJECT = ("object", "label", "class_index", "score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax")
 OUTPUT = ("label", "score", "output", "vector", "sha256", "created_at")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what one begins with in a spreadsheet
 _NO_OBJECT = (None,) * len(OBJECT)
 
 Row = tuple[Any, ...]
@@ -32,9 +33,9 @@ def columns_of(export: Export) -> tuple[str, ...]:
 
 def write_csv(path: Path, export: Export) -> None:
     """Write CSV in UTF-8. `output` and `vector` are JSON; undecodable bytes of a file name are written as `\\udcff`."""
-    lines = _object_csv(export) if export.has_objects else map(_csv, _text_rows(export))
+    lines = _object_csv(export) if export.has_objects else map(csv_line, _text_rows(export))
     with new_content(path) as file:
-        file.write(_csv(columns_of(export)).encode())
+        file.write(csv_line(columns_of(export)).encode())
         file.writelines(line.encode("utf-8", "backslashreplace") for line in lines)
 
 
@@ -123,10 +124,28 @@ def _output_json(export: Export) -> Iterator[str]:
         yield f'{json.dumps(values)[:-1]}, "vector": {"null" if vector is None else _numbers(vector)}}}\n'
 
 
-def _csv(row: Row) -> str:
+def csv_line(values: Iterable[object]) -> str:
+    """Return the values as one line of CSV with its end, in which no text is a formula.
+
+    Names, ids and labels are other people's, and a formula may read other cells and open addresses. An apostrophe makes
+    it text, as https://owasp.org/www-community/attacks/CSV_Injection advises. It changes few texts, as paths begin with
+    a slash, a scheme or a folder; JSON and Parquet hold all of them exactly. A setting would be off where it is needed.
+    """
     line = io.StringIO()
-    csv.writer(line).writerow(row)
+    csv.writer(line).writerow([_quoted(value) if isinstance(value, str) else value for value in values])
     return line.getvalue()
+
+
+def _quoted(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 # The lines of objects are put together by hand: twice as fast as by `csv` and three times as fast as by `json`. What an
@@ -134,10 +153,10 @@ def _csv(row: Row) -> str:
 
 
 def _object_csv(export: Export) -> Iterator[str]:
-    labels = _Encoded(lambda label: _csv((label,))[:-2])
+    labels = _Encoded(lambda label: csv_line((label,))[:-2])
     no_object = "," * len(OBJECT) + "\r\n"
     for image in export.read_images():
-        shared = _csv(_image_values(image, export))[:-2]
+        shared = csv_line(_image_values(image, export))[:-2]
         if not image.objects:
             yield shared + no_object
             continue

@@ -21,8 +21,10 @@ from infer_app.images.read.read_image import ReadLimits, read_ahead, read_image
 from infer_app.images.read.roots import check_root
 from infer_app.images.transform.to_pixels import transform
 from infer_app.locations import is_local, is_remote
+from infer_app.machine import kept_within_memory
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
+from infer_app.models.runtimes.device_errors import is_out_of_memory
 from infer_app.recipe import Size
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import Heartbeat
@@ -64,7 +66,8 @@ class Loader:
         """
         # A chunk of one image may be a retry after a crash of the GPU's decoder.
         may_pass_files = self._has_gpu_decoder and len(refs) > 1
-        samples = [self._load(ref, first + i, heartbeat, clock, may_pass_files) for i, ref in enumerate(refs)]
+        with kept_within_memory():
+            samples = [self._load(ref, first + i, heartbeat, clock, may_pass_files) for i, ref in enumerate(refs)]
         clock.refs = refs
         if self._cache is not None:
             with clock.time("cache"):
@@ -112,6 +115,10 @@ class Loader:
             return Sample(ref, pixels, facts)
         except (BadImage, MemoryError) as error:
             return _broken(ref, error, stage, facts)
+        except RuntimeError as error:  # torch has no error of its own for it
+            if not is_out_of_memory(error):
+                raise
+            return _broken(ref, MemoryError(), stage, facts)
 
     def _load(
         self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock, may_pass_files: bool

@@ -62,7 +62,7 @@ class LoadedModel:
                 detail = "the model's output has a NaN or an infinity"
                 yield self._broken(sample, Reason.NON_FINITE_OUTPUT, detail, "outputs")
             else:
-                yield Prediction(sample.ref, output, sample.file.sha256, self.model_index, sample.file.picture)
+                yield Prediction(sample.ref, output, sample.file, self.model_index)
 
     def _one_by_one(self, batch: Batch, error: BaseException, clock: StageClock) -> Iterator[Prediction | Broken]:
         if len(batch.samples) == 1:

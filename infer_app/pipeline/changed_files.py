@@ -28,7 +28,7 @@ def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
     day_queries = job.project.day_queries
     changed: list[str] = []
     try:
-        with closing(day_queries.final_rejections(day, model_id)) as stored:  # an open read keeps SQLite's writers out
+        with closing(day_queries.final_rejections(day, model_id)) as stored:  # a server keeps a transaction open
             rejections = (one for one in stored if is_local(one.location))
             while some := list(islice(rejections, FILES_AT_ONCE)):
                 locations = [rejected.location for rejected in some]

@@ -21,6 +21,7 @@ from infer_app.models.selection.variant_selection import (
     choose_variant,
     requested_precision,
 )
+from infer_app.plurals import counted
 from infer_app.run_report import Alternative, precision_name
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
@@ -61,7 +62,7 @@ def plan_run(
     if run.executor == "cpu" or (run.executor == "ray" and not loaded.ray.num_gpus):
         device = "cpu"
     request = VariantRequest(run.variant, run.precision, run.allow_int8, resume_variant, device or run.device)
-    plan = plan_execution(artifact, request, run.workers)
+    plan = plan_execution(artifact, request, 0 if run.executor == "ray" else run.workers)
     if plan.variant == OPENVINO_BF16 and "calibration" not in artifact.manifest.variants[OPENVINO_BF16]:
         name = shlex.quote(artifact.manifest.name)
         log.warning("half precision was never compared on your images: `infer model judge %s` does that", name)
@@ -85,6 +86,9 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
     Raises UsageError for a variant the model doesn't have and ModelError if none can run here.
     """
     num_cores = usable_cores()
+    if num_workers > num_cores:
+        cores = counted(num_cores, "core")
+        log.info("%d workers on %s: more than one a core only help while others wait for images", num_workers, cores)
     choice = choose_variant(artifact.manifest, {}, request, missing_or_broken)
     if choice.device == "cuda":
         return ExecutionPlan(choice, None, num_workers or num_cores, 1)

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from infer_app.database.project_database import ProjectDatabase, open_project_database, read_in_use
 from infer_app.database.results.runs import RunModel
 from infer_app.day import Day
+from infer_app.domain import NewImage
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
 from infer_app.handlers.handler_spec import CacheSpec
 from infer_app.images.read.read_image import ReadLimits
@@ -51,6 +52,7 @@ class Job:
     # opens the job with the variants that a day was begun in, and an executor of its own; None if --variant names one
     resume: Callable[[Sequence[str | None]], AbstractContextManager[Job]] | None = None
     artifacts: tuple[Artifact, ...] = ()  # of the models
+    unregistered: tuple[NewImage, ...] = ()  # of a dry run: some images that a run would register first
     takes_none: bool = False  # the day is done, in other variants: images that come meanwhile wait for the next run
 
     @property
@@ -82,8 +84,7 @@ class Job:
 
         Another precision is offered by what it changes in these images, unless the last day was begun in one already.
         """
-        pages = chain.from_iterable(self.project.source.select_pages(day, *self.model_ids) for day in days)
-        some = [new.ref.location for new in islice(chain.from_iterable(pages), TRIED_IMAGES)]
+        some = [new.ref.location for new in islice(chain.from_iterable(self.new_pages(days)), TRIED_IMAGES)]
         found = list(self.alternatives)
         if any(self._begun_variant(days[-1], model) for model in self.models):
             found = [one for one in found if one.precision is None]
@@ -93,6 +94,13 @@ class Job:
             found = [one for one in found if one.precision not in known] + tried
         found += probe_decoding(self.executor.handler, some[:PROBED_IMAGES])
         return replace(self, alternatives=tuple(found))
+
+    def new_pages(self, days: Sequence[Day]) -> Iterator[Sequence[NewImage]]:
+        """Yield pages of the images of the days, oldest first, that are new for at least one of the models."""
+        if self.unregistered:
+            yield self.unregistered
+        for day in days:
+            yield from self.project.source.select_pages(day, *self.model_ids)
 
     def count_new(self, days: Sequence[Day], *model_ids: str) -> int:
         """Return the number of images of the days that are new for at least one of the models, by default the job's."""

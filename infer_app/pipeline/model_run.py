@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.runs import RunModel, new_run_id
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
-from infer_app.domain import TRANSIENT_REASONS, Broken, ChunkResult
-from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, DayHeld, InferError
+from infer_app.domain import FOUND_IN_CONTENT, TRANSIENT_REASONS, Broken, ChunkResult
+from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, DayHeld, as_known
 from infer_app.pipeline.executors import Executor
 from infer_app.pipeline.job import Job
 from infer_app.pipeline.stop import Stop
@@ -30,79 +30,121 @@ log = logging.getLogger(__name__)
 WAIT_S = 2.0  # between two attempts to take a day that another run holds
 PROBATION_IMAGES = 300  # a share of a few percent can't be estimated from fewer
 FEW_FAILURES = 10  # so many may be the images' fault, whatever share that is, if most images succeed
+FEW_ALIKE = 3  # so many files that are refused alike are their own fault, even if nothing else is there
+MOST = 0.5  # of a day's images
 _ANY_NUMBER = 10**9
+
+
+@dataclass(slots=True)
+class _Probation:
+    """Failures that are held, and the number of images since the first of them."""
+
+    failures: list[Broken] = field(default_factory=list)
+    num_since: int = 0
+
+    def add(self, failures: Sequence[Broken], num_images: int) -> None:
+        self.failures += failures
+        self.num_since += num_images if self.failures else 0
+
+    @property
+    def is_over(self) -> bool:
+        return self.num_since >= PROBATION_IMAGES
 
 
 class FailureBudget:
     """Decides which of one model's failures on one day may be rejected, and stops a day that rejects too many images.
 
-    A broken file is rejected at once. A failure of the model or of the preprocess function may not be the image's
-    fault, so such failures are held until enough images have been processed. If most of those failed, it is one fault:
-    none of them is rejected, the run ends with exit code 3, and the images stay pending.
+    A failure of the model or of the preprocess function may not be the image's fault, nor what is found in a file that
+    a decoder refuses. Such failures are held until enough images have been processed, or to the end of the day. If the
+    model failed on most of these, or if most images of the day are refused for one reason, it is one fault: none of
+    them is rejected, the run ends with exit code 3, and the images stay pending.
     """
 
-    def __init__(self, max_rejected: str) -> None:
-        """Take `max_rejected` as in the settings: "5%" (at least 10) or "25"."""
+    def __init__(self, max_rejected: str, count_predicted: Callable[[], int] = int) -> None:
+        """Take `max_rejected` as in the settings: "5%" (at least 10) or "25".
+
+        `count_predicted` returns how many images of the day have a prediction, of this run or an earlier one.
+        """
         self.stopped: str | None = None  # why no more images should be taken
         self._max_rejected = max_rejected
-        self._allows_all = rejection_budget(max_rejected, _ANY_NUMBER) >= _ANY_NUMBER
+        self._count_predicted = count_predicted
+        self._share = rejection_budget(max_rejected, _ANY_NUMBER) / _ANY_NUMBER
         self._num_images = 0
         self._num_counted = 0  # rejections that are not retried automatically
-        self._on_probation: list[ChunkResult] = []
-        self._num_since = 0  # images since the first result on probation
+        self._of_model = _Probation()
+        self._of_files = _Probation()
 
     def admit(self, result: ChunkResult) -> Iterator[ChunkResult]:
         """Yield what may be written by now; images that are never yielded stay pending."""
-        failed = [broken for broken in result.broken if broken.may_be_models_fault]
+        of_model = [broken for broken in result.broken if broken.may_be_models_fault]
         final = [broken for broken in result.broken if not broken.may_be_models_fault and _is_final(broken)]
         self._num_images += result.num_images
-        self._num_counted += len(failed) + len(final)
+        self._num_counted += len(of_model) + len(final)
         if self._num_images >= PROBATION_IMAGES and self._num_counted > self._allowed(self._num_images):
+            yield from self._settle_files()
+            failed, self._of_model = [*self._of_model.failures, *of_model], _Probation()
             what = f"{self._num_counted:,} of {self._num_images:,} images were rejected or failed"
-            self._stop(f"{what}, more than --max-rejected {self._max_rejected} allows: the rest stays pending", failed)
+            self._stop(f"{what}, more than --max-rejected {self._max_rejected} allows", failed)
         if self.stopped is not None:
-            yield _without(result, [*failed, *final])
+            yield _without(result, [*of_model, *final])
             return
-        yield _without(result, failed)
-        if failed:
-            self._on_probation.append(ChunkResult(result.number, (), tuple(failed), result.model_indices))
-        if self._on_probation:
-            self._num_since += result.num_images
-        if self._num_since >= PROBATION_IMAGES:
-            yield from self.settle()
+        of_files = [broken for broken in final if broken.reason in FOUND_IN_CONTENT]
+        yield _without(result, [*of_model, *of_files])
+        self._of_model.add(of_model, result.num_images)
+        self._of_files.add(of_files, result.num_images)
+        if self._of_model.is_over:
+            yield from self._settle_model()
+        if self._of_files.is_over:
+            yield from self._settle_files()
 
     def settle(self) -> Iterator[ChunkResult]:
         """Yield the failures on probation if they are the images' fault; otherwise stop."""
-        failed = [broken for result in self._on_probation for broken in result.broken]
-        if self._is_one_fault(len(failed)):
-            what = f"{len(failed):,} of {self._num_since:,} images failed in the model or its preprocessing"
-            self._stop(f"{what}: the rest stays pending", [])
-        yield from self._on_probation
-        self._on_probation, self._num_since = [], 0
+        yield from self._settle_model()
+        yield from self._settle_files()
 
-    def _is_one_fault(self, num_failed: int) -> bool:
+    def _settle_model(self) -> Iterator[ChunkResult]:
+        held, self._of_model = self._of_model, _Probation()
+        if self._is_models_fault(len(held.failures), held.num_since):
+            what = f"{len(held.failures):,} of {held.num_since:,} images failed in the model or its preprocessing"
+            self._stop(what, held.failures)
+        else:
+            yield ChunkResult(0, (), tuple(held.failures))
+
+    def _settle_files(self) -> Iterator[ChunkResult]:
+        held, self._of_files = self._of_files.failures, _Probation()
+        counts = Counter(broken.reason for broken in held)
+        one_fault = {reason for reason, count in counts.items() if self._is_decoders_fault(count)}
+        for reason in sorted(one_fault):
+            what = f"{counts[reason]:,} of {self._num_images:,} images are {reason}, which may be one fault"
+            hint = "; if these files are broken, reject them by --max-rejected 100%"
+            self._stop(what, [broken for broken in held if broken.reason is reason], hint)
+        yield ChunkResult(0, (), tuple(broken for broken in held if broken.reason not in one_fault))
+
+    def _is_models_fault(self, num_failed: int, num_since: int) -> bool:
         """Return whether so many failures are a fault of the model: more than the day or its last part may have."""
-        if self._allows_all:
+        if self._share >= 1:
             return False
         few = FEW_FAILURES if 2 * num_failed < self._num_images else 1
-        is_most = num_failed > max(few, self._num_since // 2)
-        return is_most or num_failed > self._allowed(self._num_images)
+        return num_failed > max(few, num_since // 2) or num_failed > self._allowed(self._num_images)
+
+    def _is_decoders_fault(self, num_alike: int) -> bool:
+        """Return whether most images of the run are refused alike, and most of its day, of which it may be the rest."""
+        most = num_alike > max(FEW_ALIKE, max(MOST, self._share) * self._num_images)
+        return most and num_alike > self._count_predicted()
 
     def _allowed(self, num_images: int) -> int:
         return max(FEW_FAILURES, rejection_budget(self._max_rejected, num_images))
 
-    def _stop(self, why: str, failed: list[Broken]) -> None:
-        failed = [*(broken for result in self._on_probation for broken in result.broken), *failed]
-        example = f" (the last: {failed[-1].detail}; none was rejected for it)" if failed else ""
-        self.stopped = self.stopped or f"{why}{example}"
-        self._on_probation.clear()
+    def _stop(self, why: str, failed: Sequence[Broken], hint: str = "") -> None:
+        example = f" (the last: {failed[-1].detail}; none was rejected for it{hint})" if failed else ""
+        self.stopped = self.stopped or f"{why}: the rest stays pending{example}"
 
 
 def _is_final(broken: Broken) -> bool:
     return broken.reason not in TRANSIENT_REASONS
 
 
-def _without(result: ChunkResult, left_out: list[Broken]) -> ChunkResult:
+def _without(result: ChunkResult, left_out: Sequence[Broken]) -> ChunkResult:
     if not left_out:
         return result
     out = frozenset(left_out)
@@ -112,7 +154,7 @@ def _without(result: ChunkResult, left_out: list[Broken]) -> ChunkResult:
 class ModelRun:
     """Writes a model's results and counts its predictions and rejections."""
 
-    def __init__(self, number: int, model: RunModel, run_id: str, database: Database, max_rejected: str) -> None:
+    def __init__(self, number: int, model: RunModel, run_id: str, database: Database, budget: FailureBudget) -> None:
         self.number = number  # of the model, among the job's
         self.model = model
         self.run_id = run_id
@@ -120,7 +162,7 @@ class ModelRun:
         self.nearly_black = 0
         self.reasons: Counter[str] = Counter()
         self._sink = Sink(database, model.model_id, model.variant, run_id)
-        self._budget = FailureBudget(max_rejected)
+        self.budget = budget
 
     @property
     def rejected(self) -> int:
@@ -133,17 +175,17 @@ class ModelRun:
     @property
     def stopped(self) -> str | None:
         """Return the reason why no more of its images should be run, or None."""
-        return self._budget.stopped
+        return self.budget.stopped
 
     def commit(self, result: ChunkResult) -> None:
         """Write the part of the model's results of a chunk that the failure budget admits."""
         own = result.of_model(self.number)
         self.nearly_black += own.num_dim
-        self._write(self._budget.admit(own))
+        self._write(self.budget.admit(own))
 
     def settle(self) -> None:
         """Write at the end of the day the results that were held until then."""
-        self._write(self._budget.settle())
+        self._write(self.budget.settle())
 
     def _write(self, admitted: Iterable[ChunkResult]) -> None:
         was_stopped = self.stopped is not None
@@ -170,16 +212,23 @@ def hold_day(job: Job, day: Day, stop: Stop) -> Iterator[list[ModelRun]]:
             # In the order of their ids: two runs that wait can't each hold what the other one waits for.
             for number, model in sorted(enumerate(job.models), key=lambda one: one[1].model_id):
                 run_id = _open_run(job, day, model, stop)
-                model_runs.append(ModelRun(number, model, run_id, database, job.max_rejected))
+                budget = FailureBudget(job.max_rejected, partial(_count_predicted, job, day, model))
+                model_runs.append(ModelRun(number, model, run_id, database, budget))
                 leases.enter_context(run_store.lease_renewal([run_id]))  # taking the next lease may wait
             model_runs.sort(key=lambda model_run: model_run.number)
             leases.enter_context(bound(date=str(day), run_id=", ".join(one.run_id for one in model_runs)))
             yield model_runs
     except BaseException as error:
-        exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
+        known = as_known(error)
+        text = known.message if known else f"{type(error).__name__}: {error}"
         for model_run in model_runs:
-            run_store.fail_run(model_run.run_id, exit_code, _as_text(error))
+            run_store.fail_run(model_run.run_id, known.exit_code if known else EXIT_BUG, text)
         raise
+
+
+def _count_predicted(job: Job, day: Day, model: RunModel) -> int:
+    day_queries = job.project.day_queries
+    return job.project.database.with_reconnect(lambda: day_queries.count_day(day, model.model_id)).predicted
 
 
 def continue_runs(job: Job, held: Sequence[ModelRun]) -> list[ModelRun]:
@@ -192,7 +241,7 @@ def _continued(job: Job, held: ModelRun, model: RunModel) -> ModelRun:
         return held
     change = partial(job.project.run_store.change_variant, held.run_id, model, job.executor.name, job.executor.device)
     job.project.database.with_reconnect(change)
-    return ModelRun(held.number, model, held.run_id, job.project.database, job.max_rejected)
+    return ModelRun(held.number, model, held.run_id, job.project.database, held.budget)
 
 
 def _open_run(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
@@ -210,10 +259,6 @@ def _open_run(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
                 log.info("waiting: %s", held)
                 is_logged = True
             time.sleep(WAIT_S)
-
-
-def _as_text(error: BaseException) -> str:
-    return str(error) if isinstance(error, InferError) else f"{type(error).__name__}: {error}"
 
 
 def make_report(job: Job, day: Day, model_run: ModelRun, tally: Tally, stop: Stop) -> RunReport:

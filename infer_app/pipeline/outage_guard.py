@@ -1,7 +1,8 @@
 """Keeps a storage failure from being written as a thousand missing files.
 
 Failed reads are held until a read from the same storage succeeds: this machine's folders, a web server, a bucket. If
-reads keep failing, or the storage is found to be unavailable, the run ends and those images stay pending.
+reads keep failing, or the storage is found to be unavailable, the day ends and those images stay pending. Many files in
+a row that are merely missing may have been deleted on purpose: images that follow, or of other days, tell.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from infer_app.images.read.read_image import ReadLimits, local_path
 from infer_app.locations import PathMapping, find_allowed_prefix, is_relative, is_remote, shown, storage_of
 
 NO_ANSWER = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # the server may be down
-MAX_FAILED_READS = 200  # in a row
+MAX_FAILED_READS = 200  # in a row; of missing files only if nothing else of their storage can be read
+MAX_MISSING = 10_000  # missing files in a row that are held in memory
 CHECK_INTERVAL_S = 30.0  # between two checks of a place that is available
 SET_BASE = (
     'name the folder that relative locations start at in infer.toml, for example [source] base = "/srv/photos";'
@@ -28,17 +30,22 @@ SET_BASE = (
 
 
 def guard_against_outages(
-    results: Iterable[ChunkResult], limits: ReadLimits, is_any_done_allowed: Callable[[], bool] = bool
+    results: Iterable[ChunkResult],
+    limits: ReadLimits,
+    is_any_done_allowed: Callable[[], bool] = bool,
+    is_other_there: Callable[[str], bool] = lambda location: False,
 ) -> Iterator[ChunkResult]:
     """Yield the results that may be committed; a chunk's failed reads may come later than its predictions.
 
     `is_any_done_allowed` is called if no location was allowed so far, and returns whether a location of the day's
     images with results is. If so, the others are rejected, as they are beside an allowed image of this run.
+    `is_other_there` is called with the location of a missing image if many are missing and none was read since; it
+    returns whether another image of the same storage can be read.
 
     Raises StorageUnavailable if a root or a remote place is unavailable or MAX_FAILED_READS reads of one storage failed
     in a row, and NothingAllowed if no location at all is allowed. Results held then are never written.
     """
-    guard = OutageGuard(limits, is_any_done_allowed)
+    guard = OutageGuard(limits, is_any_done_allowed, is_other_there)
     for result in results:
         yield from guard.filter(result)
     yield from guard.finish()
@@ -47,9 +54,12 @@ def guard_against_outages(
 class OutageGuard:
     """Holds failed reads, by storage, and refused locations until their cause is known."""
 
-    def __init__(self, limits: ReadLimits, is_any_done_allowed: Callable[[], bool]) -> None:
+    def __init__(
+        self, limits: ReadLimits, is_any_done_allowed: Callable[[], bool], is_other_there: Callable[[str], bool]
+    ) -> None:
         self._limits = limits
         self._is_any_done_allowed = is_any_done_allowed
+        self._is_other_there = is_other_there
         self._failed: dict[str, list[ChunkResult]] = defaultdict(list)
         self._refused: list[ChunkResult] = []
         self._anything_allowed = False
@@ -70,7 +80,7 @@ class OutageGuard:
         rest: ChunkResult | None = result
         for storage in sorted({storages[broken] for broken in failed} - read):
             part, rest = _split(rest, [broken for broken in failed if storages[broken] == storage])
-            self._hold(storage, part)
+            yield from self._hold(storage, part)
         if not self._anything_allowed and result.broken:
             part, rest = _split(rest, result.broken)
             self._refused.append(part)
@@ -84,21 +94,29 @@ class OutageGuard:
         for storage, results in self._failed.items():
             self._check_place(storage, results[-1].broken[-1], again_s=0)
         yield from self._refused
-        for results in self._failed.values():
-            yield from results
+        for storage in list(self._failed):
+            yield from self._release(storage)
 
-    def _hold(self, storage: str, failed: ChunkResult) -> None:
+    def _hold(self, storage: str, failed: ChunkResult) -> Iterator[ChunkResult]:
         held = self._failed[storage]
         if not held:
             self._check_place(storage, failed.broken[-1])
         held.append(failed)
-        count, last = sum(result.num_images for result in held), failed.broken[-1]
-        if count >= MAX_FAILED_READS:
+        if _num_failed(held) >= MAX_FAILED_READS or sum(len(result.broken) for result in held) >= MAX_MISSING:
+            yield from self._release(storage)
+
+    def _release(self, storage: str) -> Iterator[ChunkResult]:
+        """Yield the failed reads of a storage unless they are so many that it may be gone."""
+        held = self._failed.pop(storage)
+        count, last = sum(len(result.broken) for result in held), held[-1].broken[-1]
+        is_gone = _num_failed(held) >= MAX_FAILED_READS
+        if is_gone or (count >= MAX_FAILED_READS and not self._is_other_there(last.ref.location)):
             where, location = f" from {storage}" if storage else "", _recorded_and_read(last, self._limits.path_map)
             raise StorageUnavailable(
                 f"{count} reads{where} failed in a row, the last with {last.reason}: {location}",
                 "is the image storage mounted and readable? nothing was rejected for it",
             )
+        yield from held
 
     def _check_place(self, storage: str, failed: Broken, again_s: float = CHECK_INTERVAL_S) -> None:
         """Raise StorageUnavailable if the remote place of a failed read does not answer."""
@@ -177,6 +195,11 @@ def _may_be_unavailable(failed: Broken) -> bool:
     """
     is_object = not storage_of(failed.ref.location).startswith("http")
     return failed.reason in NO_ANSWER or (failed.reason is Reason.NOT_FOUND and is_object)
+
+
+def _num_failed(held: Iterable[ChunkResult]) -> int:
+    """Return the number of failed reads but for missing files, which only a storage that answers calls missing."""
+    return sum(broken.reason is not Reason.NOT_FOUND for result in held for broken in result.broken)
 
 
 def _was_read(broken: Broken) -> bool:

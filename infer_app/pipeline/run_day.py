@@ -10,18 +10,19 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 
-from infer_app.database.listing.source_checks import check_ids
+from infer_app.database.listing.left_out import NEEDED
 from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
 from infer_app.domain import ImageRef, NewImage
-from infer_app.errors import InferError, StorageUnavailable
+from infer_app.errors import InferError, StorageUnavailable, UsageError
 from infer_app.images.read.read_image import refused_among
+from infer_app.images.read.roots import is_other_there
 from infer_app.locations import as_location
 from infer_app.pipeline.changed_files import STAT_TIMEOUT_S, reset_changed_rejections
 from infer_app.pipeline.chunking import FEW_IMAGES, ChunkSize, cut_into_chunks
 from infer_app.pipeline.job import Job
-from infer_app.pipeline.model_run import ModelRun, continue_runs, hold_day, make_report
+from infer_app.pipeline.model_run import FailureBudget, ModelRun, continue_runs, hold_day, make_report
 from infer_app.pipeline.outage_guard import guard_against_outages
 from infer_app.pipeline.stop import Stop
 from infer_app.run_report import RunReport
@@ -37,6 +38,7 @@ log = logging.getLogger(__name__)
 DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # for each worker, at least; the first is slow
 DRY_RUN_ID = "dry-run"
+NEAR_IMAGES = 20  # of each of some days that are read if many images of a day are missing
 SOME_DONE = 200  # images with results whose locations are checked if no other location is allowed
 
 
@@ -51,7 +53,7 @@ def run_day(
     """
     project, with_reconnect = job.project, job.project.database.with_reconnect
     with hold_day(job, day, stop) as held:
-        with_reconnect(lambda: check_ids(project.source, day))
+        left_out = _find_left_out(job, day)
         for model_run in held:
             with_reconnect(partial(reset_changed_rejections, job, day, model_run.model.model_id))
         with job.for_day(day) as todays:
@@ -59,6 +61,7 @@ def run_day(
             for model_run in model_runs:
                 with_reconnect(partial(_log_progress, todays, day, model_run))
             reports = _run_pipeline(todays, [day], model_runs, stop, progress, 0 if todays.takes_none else limit, trace)
+        reports = _with_left_out(reports, left_out)
         for report in reports:
             with_reconnect(partial(project.run_store.close_run, report))
     return reports
@@ -78,6 +81,7 @@ def dry_run(
     """
     few = DRY_RUN_CHUNKS * (job.chunk_size or FEW_IMAGES) * job.executor.num_workers
     limit = limit or max(DRY_RUN_IMAGES, few)
+    left_out = "; ".join(filter(None, (_find_left_out(job, day) for day in days)))
     job = job.probed(days)
     with open_dry_run_database(job.project.database) as dry_run_database:
         if dry_run_database.is_sqlite:  # each commit updates the run's row, which costs a page
@@ -85,10 +89,25 @@ def dry_run(
                 days[-1], job.models[0], job.executor.name, job.executor.device, DRY_RUN_ID
             )
         model_runs = [
-            ModelRun(number, model, DRY_RUN_ID, dry_run_database, job.max_rejected)
+            ModelRun(number, model, DRY_RUN_ID, dry_run_database, FailureBudget(job.max_rejected))
             for number, model in enumerate(job.models)
         ]
-        return _run_pipeline(job, days, model_runs, stop, progress, limit, trace)
+        return _with_left_out(_run_pipeline(job, days, model_runs, stop, progress, limit, trace), left_out)
+
+
+def _find_left_out(job: Job, day: Day) -> str:
+    """Log and return which rows of the day are left out; empty if none is."""
+    text = job.project.source.find_left_out(day).text
+    if text:
+        log.error("%s (%s)", text, NEEDED)
+    return text
+
+
+def _with_left_out(reports: list[RunReport], left_out: str) -> list[RunReport]:
+    """Return the reports with the rows that were left out, which are wrong settings unless something worse happened."""
+    if not left_out:
+        return reports
+    return [replace(one, left_out=left_out, exit_code=one.exit_code or UsageError.exit_code) for one in reports]
 
 
 def _run_pipeline(
@@ -104,7 +123,8 @@ def _run_pipeline(
     tally, chunk_size = Tally(job.executor.num_predictors), ChunkSize(job.chunk_size)
     new_images = stop.until(islice(select_new(job, days, tally, trace), limit))
     chunks = cut_into_chunks(_skip_stopped_models(new_images, model_runs), chunk_size)
-    results = guard_against_outages(job.executor.pool.run(chunks), job.read, partial(_is_any_done_allowed, job, days))
+    asked = partial(_is_any_done_allowed, job, days), partial(_is_other_there, job, days[-1])
+    results = guard_against_outages(job.executor.pool.run(chunks), job.read, *asked)
     with progress.of_day(days[-1], lambda: job.count_new(days), limit) as advance:
         for result in results:
             clock = _clock(trace)
@@ -125,7 +145,7 @@ def _run_pipeline(
 
 def select_new(job: Job, days: Sequence[Day], tally: Tally, trace: Trace | None) -> Iterator[NewImage]:
     """Yield the new images of all days, oldest first, and add the cost of selecting them to the tally."""
-    pages = chain.from_iterable(job.project.source.select_pages(day, *job.model_ids) for day in days)
+    pages = job.new_pages(days)
     while True:
         clock = _clock(trace)
         with clock.time("select"):
@@ -179,6 +199,22 @@ def _is_any_done_allowed(job: Job, days: Sequence[Day]) -> bool:
         return len(run_in_process(refused_among, done, job.read, timeout_s=STAT_TIMEOUT_S)) < len(done)
     except InferError as error:
         raise StorageUnavailable(error.message, "is the image storage mounted? its images stay pending") from None
+
+
+def _is_other_there(job: Job, day: Day, missing: str) -> bool:
+    """Return whether an image of the day that was predicted, or one of the days around it, can be read."""
+    near = [day.before(number) for number in (1, -1, 2, -2, 3, -3)]
+
+    def read() -> list[str]:
+        done = islice(job.project.day_queries.read_predictions(day), NEAR_IMAGES)
+        pages = (next(iter(job.project.source.list_pages(one, NEAR_IMAGES)), ()) for one in near)
+        return [as_location(row["location"]) for row in done] + [as_location(row[1]) for row in chain(*pages)]
+
+    others = job.project.database.with_reconnect(read)
+    try:  # in another process, since reading can hang
+        return run_in_process(is_other_there, missing, others, job.read, timeout_s=STAT_TIMEOUT_S)
+    except InferError:
+        return False
 
 
 def _clock(trace: Trace | None) -> StageClock:

@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import date
+from itertools import chain
 from typing import Any
 
 from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_queries import PendingDays
 from infer_app.database.queries.day_state import DayStates
+from infer_app.database.queries.late_days import find_late_days, settle_late_images
 from infer_app.day import Day
+from infer_app.domain import NewImage
 from infer_app.errors import (
+    OF_ONE_DAY,
     SIGNALLED,
     DayHeld,
     InferError,
     Interrupted,
     ModelError,
-    NothingAllowed,
     PrecisionUnavailable,
     most_severe,
 )
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.job import Job, group_by_pixels, open_job
+from infer_app.pipeline.registration import Registration
 from infer_app.pipeline.run_day import dry_run, run_day
 from infer_app.pipeline.stop import Stop, seconds_until
 from infer_app.run_report import DayState, RunReport
@@ -62,10 +66,12 @@ class ModelResult:
     """The reports and the exit code of one model in a run over several days."""
 
     reports: list[RunReport]  # of each day that was run, oldest first
+    late: list[RunReport]  # of the days run after them, for images that were registered late
     older: PendingDays | None  # with pending images, before those
     rest: Forecast | None  # for the images that an early end left pending
     exit_code: int
     day_state: DayState  # of the last day
+    all_late_tried: bool  # neither an early end nor another run kept it from a late day
 
     @property
     def last(self) -> RunReport:
@@ -73,7 +79,9 @@ class ModelResult:
 
     @property
     def outcome(self) -> ModelOutcome:
-        return ModelOutcome(self.last.model, self.exit_code, self.reports, self.num_older, self.day_state)
+        reports, late_pending = [*self.late, *self.reports], sum(report.day.pending for report in self.late)
+        older = max(0, self.num_older - late_pending)  # which are among those
+        return ModelOutcome(self.last.model, self.exit_code, reports, older, self.day_state)
 
     @property
     def num_older(self) -> int:
@@ -83,6 +91,7 @@ class ModelResult:
         more = {
             "exit_code": self.exit_code,
             "lookback": [report.to_json() for report in self.reports[:-1]],
+            "late": [report.to_short_json() for report in self.late],  # may be years
             "older_pending": self.num_older,
             "older_pending_dates": [str(self.older.first), str(self.older.last)] if self.older else None,
             "forecast": asdict(self.rest) if self.rest else None,
@@ -134,34 +143,39 @@ def run_days(
     artifacts: Sequence[Artifact],
     days: Sequence[Day],
     limits: RunLimits,
+    stop: Stop,
     progress: Progress,
     trace: Trace | None = None,
     not_found: Mapping[str, ModelError] | None = None,
+    *,
+    with_late: bool = False,
 ) -> RunSummary:
     """Run the models over the days, oldest first; a model that can't run or whose day is held doesn't stop the others.
 
-    `not_found` has by name the errors of models that should run too and aren't there. Raises the error of the first
-    model if none was run, and Interrupted if a signal came before the first.
+    `with_late`: then also over the days of images that were registered late. `not_found` has by name the errors of
+    models that should run too and aren't there. Raises the error of the first model if none was run, and Interrupted if
+    a signal came before the first.
     """
     results: list[ModelResult] = []
     failures = [FailedModel(name, error) for name, error in (not_found or {}).items()]
     nearest: date | None = None
     gap: ArrivalGap | None = None
     left = deque(group_by_pixels(artifacts))
-    with limits.stop() as stop:
-        while left and not stop.exit_code:
-            group = left.popleft()
-            bind_models((artifact.manifest.name, artifact.manifest.model_id) for artifact in group)
-            try:
-                with open_job(loaded, group, trace=trace is not None) as job:
-                    results += _run_job(job, days, limits, stop, progress, trace)
-                    if not results[-1].last.day.eligible:
-                        nearest, gap = _nearest_date(job, days[-1]), _gap(job, days[-1])
-            except (DayHeld, ModelError) as error:
-                if len(group) > 1:  # one of them failed: run each by itself
-                    left.extendleft([artifact] for artifact in reversed(group))
-                else:
-                    failures.append(FailedModel(group[0].manifest.name, error))
+    while left and not stop.exit_code:
+        group = left.popleft()
+        bind_models((artifact.manifest.name, artifact.manifest.model_id) for artifact in group)
+        try:
+            with open_job(loaded, group, trace=trace is not None) as job:
+                results += _run_job(job, days, limits, stop, progress, trace, with_late)
+                if not results[-1].last.day.eligible:
+                    nearest, gap = _nearest_date(job, days[-1]), _gap(job, days[-1])
+                if with_late and not (left or failures) and all(result.all_late_tried for result in results):
+                    settle_late_images(job.project.database, job.project.source, days[0])
+        except (*OF_ONE_DAY, ModelError) as error:
+            if len(group) > 1 and isinstance(error, DayHeld | ModelError):  # one of them: run each by itself
+                left.extendleft([artifact] for artifact in reversed(group))
+            else:
+                failures += [FailedModel(artifact.manifest.name, error) for artifact in group]
     not_started = [artifact.manifest.name for group in left for artifact in group]
     if not_started:
         log.warning("not started: %s", ", ".join(not_started))
@@ -179,48 +193,85 @@ def dry_run_days(
     artifacts: Sequence[Artifact],
     days: Sequence[Day],
     limits: RunLimits,
+    stop: Stop,
     progress: Progress,
     trace: Trace | None = None,
+    registration: Registration | None = None,
 ) -> list[tuple[list[RunReport], Forecast]]:
-    """Run a sample of the days without writing; return the reports of each group of models and a forecast."""
+    """Run a sample of the days without writing; return the reports of each group of models and a forecast.
+
+    `registration`: of a dry run; what it would register is in the forecast, and the sample begins with it.
+    """
     measured = []
-    with limits.stop() as stop:
-        for group in group_by_pixels(artifacts):
-            with open_job(loaded, group, read_only=True, trace=trace is not None) as job:
-                reports = dry_run(job, days, stop, progress, limits.num_images, trace)
-                measured.append((reports, forecast(reports[0], _count_pending(job, days))))
+    to_register = registration.to_run if registration else 0
+    for group in group_by_pixels(artifacts):
+        indices = tuple(range(len(group)))
+        sample = tuple(NewImage(ref, indices) for ref in registration.sample) if registration else ()
+        with open_job(loaded, group, read_only=True, trace=trace is not None) as job:
+            late = find_late_days(job.project.database, job.project.source, days[0], job.model_ids)
+            job = replace(job, unregistered=sample)
+            reports = dry_run(job, [*late, *days], stop, progress, limits.num_images, trace)
+            measured.append((reports, forecast(reports[0], _count_pending(job, days) + to_register)))
     return measured
 
 
 def _run_job(
-    job: Job, days: Sequence[Day], limits: RunLimits, stop: Stop, progress: Progress, trace: Trace | None
+    job: Job,
+    days: Sequence[Day],
+    limits: RunLimits,
+    stop: Stop,
+    progress: Progress,
+    trace: Trace | None,
+    with_late: bool,
 ) -> list[ModelResult]:
-    by_day: list[list[RunReport]] = []
-    left_out: list[int] = []  # exit codes of days that could not be run
-    for day in days:
+    ran: dict[Day, list[RunReport]] = {}
+    left_out: list[InferError] = []  # why days could not be run
+
+    def images_left() -> int | None:
+        return limits.images_left([reports[0] for reports in ran.values()])
+
+    def is_over() -> bool:
+        return bool(stop.exit_code) or images_left() == 0
+
+    for day in chain(days, _late_days(job, days, is_over) if with_late else ()):
         try:
-            images_left = limits.images_left([reports[0] for reports in by_day])
-            by_day.append(run_day(job, day, stop, progress, images_left, trace))
-        except (DayHeld, NothingAllowed, PrecisionUnavailable) as error:
+            ran[day] = run_day(job, day, stop, progress, images_left(), trace)
+        except OF_ONE_DAY as error:
             if day is days[-1] or (isinstance(error, PrecisionUnavailable) and len(job.models) > 1):
                 raise  # the models are run one by one then
             log.warning("%s left out: %s (%s)", day, error, error.hint)
-            left_out.append(error.exit_code)
-    was_stopped = any(report.stopped for reports in by_day for report in reports)
-    ended_early = bool(stop.exit_code) or was_stopped or limits.images_left([reports[0] for reports in by_day]) == 0
-    return [_result(job, days, list(reports), left_out, ended_early) for reports in zip(*by_day, strict=True)]
+            left_out.append(error)
+    return [
+        _result(job, days, {day: reports[number] for day, reports in ran.items()}, left_out, is_over())
+        for number in range(len(job.models))
+    ]
+
+
+def _late_days(job: Job, days: Sequence[Day], is_over: Callable[[], bool]) -> Iterator[Day]:
+    """Yield the late days, which are looked for after the run's own days, until the run is to end."""
+    database, source = job.project.database, job.project.source
+    for day in database.with_reconnect(lambda: find_late_days(database, source, days[0], job.model_ids)):
+        if is_over():
+            return
+        yield day
 
 
 def _result(
-    job: Job, days: Sequence[Day], reports: list[RunReport], left_out: list[int], ended_early: bool
+    job: Job, days: Sequence[Day], ran: Mapping[Day, RunReport], left_out: Sequence[InferError], ended_early: bool
 ) -> ModelResult:
-    last, with_reconnect = reports[-1], job.project.database.with_reconnect
+    with_reconnect = job.project.database.with_reconnect
+    reports = [ran[day] for day in days if day in ran]
+    late = [report for day, report in ran.items() if day not in days]
+    last = reports[-1]
     states = DayStates(job.project.day_queries, job.project.run_store, job.max_rejected)
     older = with_reconnect(lambda: job.project.day_queries.find_older_pending(days[0], last.model_id))
     day_state = with_reconnect(lambda: states.read(days[-1], last.model, last.model_id, last.day))
-    exit_code = most_severe(left_out + [report.exit_code for report in reports])
-    rest = _forecast_rest(job, days, reports) if ended_early else None
-    return ModelResult(reports, older, rest, exit_code, day_state)
+    exit_code = most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()])
+    all_late_tried = not ended_early and not any(isinstance(error, DayHeld) for error in left_out)
+    was_stopped = any(report.stopped for report in ran.values())
+    tried = list(dict.fromkeys([*days, *ran]))  # those left out too
+    rest = _forecast_rest(job, tried, list(ran.values())) if ended_early or was_stopped else None
+    return ModelResult(reports, late, older, rest, exit_code, day_state, all_late_tried)
 
 
 def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:

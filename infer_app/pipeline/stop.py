@@ -45,10 +45,14 @@ class Stop:
                 return
             yield item
 
-    def check(self, waiting_for: InferError) -> None:
-        """Raise Interrupted after a signal, and `waiting_for` once the deadline has passed."""
+    def raise_if_signalled(self) -> None:
+        """Raise Interrupted after a signal."""
         if self._signal is not None:
             raise Interrupted(self._signal)
+
+    def check(self, waiting_for: InferError) -> None:
+        """Raise Interrupted after a signal, and `waiting_for` once the deadline has passed."""
+        self.raise_if_signalled()
         if self._is_late():
             raise waiting_for
 
@@ -74,11 +78,14 @@ class Stop:
 
 
 def seconds_until(clock: str, now: datetime | None = None) -> float:
-    """Return the seconds from now to the next HH:MM of the local clock. Raises UsageError if it isn't a time."""
+    """Return the seconds from now to the next HH:MM of the local clock, also if that is changed in between.
+
+    Raises UsageError if it isn't a time.
+    """
     now = now or datetime.now()
     try:
         at = datetime.strptime(clock, "%H:%M")
     except ValueError:
         raise UsageError(f"--finish-by {clock!r} is not a time", "write it as 05:30") from None
     target = now.replace(hour=at.hour, minute=at.minute, second=0, microsecond=0)
-    return ((target if target > now else target + timedelta(days=1)) - now).total_seconds()
+    return (target if target > now else target + timedelta(days=1)).timestamp() - now.timestamp()

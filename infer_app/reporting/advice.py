@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -14,10 +13,11 @@ from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.plurals import counted
 from infer_app.reporting.drift import SURE, Drift, z_score
-from infer_app.reporting.missing_prediction import backfill_command, model_option
+from infer_app.reporting.missing_prediction import backfill_command
 from infer_app.reporting.run_figures import RunFigures
 from infer_app.run_report import DayCounts, DayState
 from infer_app.telemetry.printable import percent
+from infer_app.telemetry.printed_options import printed_options
 from infer_app.telemetry.summary_line import describe_nearly_black
 from infer_app.versions import retried_reasons
 
@@ -131,24 +131,27 @@ def _environment(run: RunFigures) -> dict[str, str]:
 
 
 def _steps(of: Situation) -> Iterator[Step]:
-    options = f"--date {of.date} --model {shlex.quote(of.model)}"
+    options = f"--date {of.date}{printed_options(of.model)}"
     pending = f"{counted(of.counts.pending, 'image')} {'is' if of.counts.pending == 1 else 'are'} pending"
     if of.problems:
         yield Step(f"The counts do not add up: {of.problems[0]}", f"infer verify {options}")
     if of.last and of.last.state == "failed":
-        yield Step(f"The last run failed: {of.last.error or 'the reason is unknown'}", "infer doctor")
+        text = f"The last run failed: {of.last.error or 'the reason is unknown'}"
+        yield Step(text, f"infer doctor{printed_options()}")
     if of.gap is not None:
         text = str(of.gap)
         yield Step(text[0].upper() + text[1:])
     if of.counts.pending and of.day_state.state == "running":
-        yield Step(f"{pending}; a run is in progress", "infer status")
+        yield Step(f"{pending}; a run is in progress", f"infer status{printed_options()}")
     elif of.counts.pending:
         yield Step(f"{pending}: run the day again", f"infer run {options}")
     if of.older_pending:
         images = (
             "1 image of an earlier day is" if of.older_pending == 1 else f"{of.older_pending:,} of earlier days are"
         )
-        command = backfill_command(*of.older_days, model_option(of.model)) if of.older_days else "infer pending"
+        command = f"infer pending{printed_options()}"
+        if of.older_days:
+            command = backfill_command(*of.older_days, printed_options(of.model))
         yield Step(f"{images} pending", command)
     if of.last and of.last.error and of.last.exit_code == EXIT_TOO_MANY_REJECTED:
         yield Step(f"The last run stopped: {of.last.error}")
@@ -165,7 +168,7 @@ def _steps(of: Situation) -> Iterator[Step]:
 
 
 def _about_rejections(of: Situation) -> str:
-    reasons, options = of.reasons, f"--date {of.date} --model {shlex.quote(of.model)}"
+    reasons, options = of.reasons, f"--date {of.date}{printed_options(of.model)}"
     retried = retried_reasons()
     transient = sum(count for reason, count in reasons.items() if reason in retried)
     undecoded = sum(count for reason, count in reasons.items() if reason in DECODER_MODULES and reason not in retried)

@@ -97,7 +97,7 @@ def explain(
 ) -> Explanation:
     """Return all that is known of an image. Raises UsageError if it is unknown or belongs to another day."""
     _check_id(image_id)
-    next_run = NextRun.of(loaded)
+    next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
     histories = read_history(project.database, _versions(project, next_run, model), image_id)
     place = _find(loaded, project, image_id, day)
     if place is None and all(one.state == "pending" for one in histories):

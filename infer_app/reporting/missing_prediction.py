@@ -15,19 +15,20 @@ from itertools import islice
 
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_queries import PendingDays, PendingImage, StoredFailure
+from infer_app.database.queries.late_days import find_late_days
 from infer_app.day import MAX_DAYS, MAX_YEAR, Day, parse_date
 from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, ImageRef, Reason
 from infer_app.errors import InferError, StorageUnavailable
 from infer_app.images.read.read_image import ReadLimits, refused_among
+from infer_app.model_names import Version
 from infer_app.pipeline.changed_files import STAT_TIMEOUT_S
 from infer_app.pipeline.executors import read_limits
 from infer_app.pipeline.job import choose_artifacts
 from infer_app.pipeline.outage_guard import how_to_allow
 from infer_app.settings.load import LoadedSettings
+from infer_app.telemetry.printed_options import printed_options, with_config
 from infer_app.versions import retried_reasons
 from infer_app.workers.isolated_call import run_in_process
-
-Version = tuple[str, str]  # name and id of a model
 
 _IMAGES_AT_ONCE = 5000  # whose locations one process checks
 
@@ -38,6 +39,7 @@ class Why(StrEnum):
     NO_MODEL = "no_model"  # no run is possible
     OTHER_MODEL = "other_model"  # runs use other models, or another version of this one
     NO_TIME = "no_time"
+    NO_ID = "no_id"  # of its own: runs leave it out
     REJECTED = "rejected"  # no run tries it again
     NOT_ALLOWED = "not_allowed"  # its location
     IN_FUTURE = "in_future"
@@ -66,6 +68,7 @@ class NextRun:
     today: date
     lookback: int
     options: str = ""  # of the command that starts it
+    late: frozenset[date] = frozenset()  # earlier days that it covers, since images were registered late
 
     @classmethod
     def of(cls, loaded: LoadedSettings, model: str | None = None) -> NextRun:
@@ -76,11 +79,18 @@ class NextRun:
         except InferError as error:
             return cls((), error, today, lookback)
         versions = tuple((artifact.manifest.name, artifact.manifest.model_id) for artifact in found)
-        return cls(versions, None, today, lookback, model_option(model))
+        return cls(versions, None, today, lookback, printed_options(*([model] if model else [])))
+
+    def with_late(self, project: ProjectDatabase, zone: str) -> NextRun:
+        """Return it with the days of images that were registered late."""
+        model_ids = [model_id for _, model_id in self.models]
+        first = Day.of(self.today, zone).before(1 + self.lookback)
+        late = find_late_days(project.database, project.source, first, model_ids) if model_ids else []
+        return replace(self, late=frozenset(day.date for day in late))
 
     def covers(self, day: date) -> bool:
         """Return whether `infer run` covers the day when it is started today."""
-        return self.today - timedelta(days=1 + self.lookback) <= day < self.today
+        return self.today - timedelta(days=1 + self.lookback) <= day < self.today or day in self.late
 
     def era(self, day: date) -> str:
         """Return which of the days with one cause and one command it belongs to."""
@@ -162,9 +172,18 @@ def explain_image(
     return Cause(Why.RETRIED, f"{_describe(failure)}{changed}; {of_day.message}", of_day.command)
 
 
-def explain_changed_file(image_id: str, model: str | None = None) -> Cause:
+def explain_left_out(next_run: NextRun, day: date, column: str) -> Cause:
+    """Return the cause for a row that `Source.find_left_out` finds."""
+    of_day = explain_days(next_run, day, day)
+    if next_run.error is not None:
+        return of_day
+    message = "it has no id, too long a one or that of another image, so runs leave it out"
+    return Cause(Why.NO_ID, message, of_day.command, f"give it an id of its own in column {column}")
+
+
+def explain_changed_file(image_id: str) -> Cause:
     """Return the cause for an image whose file is another one than that which was predicted."""
-    return Cause(Why.FILE_CHANGED, "the file has changed since it was predicted", retry_command([image_id], model))
+    return Cause(Why.FILE_CHANGED, "the file has changed since it was predicted", retry_command([image_id]))
 
 
 def explain_other_model(next_run: NextRun, version: Version, day: date | None, *, is_built: bool) -> Cause:
@@ -174,7 +193,7 @@ def explain_other_model(next_run: NextRun, version: Version, day: date | None, *
     name, model_id = version
     if is_built:
         day = day or next_run.today - timedelta(days=1)
-        command = replace(next_run, options=model_option(name)).command(day, day)
+        command = replace(next_run, options=printed_options(name)).command(day, day)
         return Cause(Why.OTHER_MODEL, f"runs use {', '.join(dict(next_run.models))} unless told otherwise", command)
     newer = dict(next_run.models).get(name)
     return Cause(
@@ -188,13 +207,9 @@ def backfill_command(first: date, last: date, options: str = "") -> str:
     return f"infer backfill --from {first} --to {last}{options}"
 
 
-def retry_command(image_ids: Sequence[str], model: str | None = None) -> str:
+def retry_command(image_ids: Sequence[str]) -> str:
     quoted = " --image ".join(map(shlex.quote, image_ids))
-    return f"infer retry --image {quoted}{model_option(model)}"
-
-
-def model_option(model: str | None) -> str:
-    return "" if model is None else f" --model {shlex.quote(model)}"
+    return f"infer retry --image {quoted}{printed_options()}"
 
 
 def is_final(failure: StoredFailure) -> bool:
@@ -205,7 +220,7 @@ def is_final(failure: StoredFailure) -> bool:
 
 
 def _no_model(error: InferError) -> Cause:
-    return Cause(Why.NO_MODEL, f"no run is possible: {error.message}", None, error.hint)
+    return Cause(Why.NO_MODEL, f"no run is possible: {error.message}", None, with_config(error.hint))
 
 
 def _rejected(image_id: str, failure: StoredFailure, refusal: Refusal | None) -> Cause:
@@ -235,14 +250,19 @@ def find_pending(
     Raises StorageUnavailable if the storage does not answer whether a location is allowed.
     """
     limits, column = read_limits(loaded), time_column(loaded)
+    left_out = project.source.find_left_out(day)
     versions = project.day_queries.versions_of(model_id) if next_run.era(day.date) == "older" else []
     done_by = [one for one in versions if one != model_id]  # their days are not done again by themselves
     with closing(project.day_queries.read_pending(day, model_id, done_by)) as pending:
         while page := list(islice(pending, _IMAGES_AT_ONCE)):
-            refusals = find_refusals([ImageRef(one.image_id, one.location) for one in page], limits)
-            for one in page:
-                refusal = refusals.get(one.image_id)
-                yield one, explain_image(next_run, one.image_id, day.date, column, one.failure, refusal)
+            refs = [(one, ImageRef(one.image_id or "", one.location)) for one in page]
+            refusals = find_refusals([ref for one, ref in refs if not left_out.has(one.image_id)], limits)
+            for one, ref in refs:
+                if left_out.has(one.image_id):
+                    yield one, explain_left_out(next_run, day.date, loaded.source.id)
+                    continue
+                refusal = refusals.get(ref.image_id)
+                yield one, explain_image(next_run, ref.image_id, day.date, column, one.failure, refusal)
 
 
 def find_pending_days(project: ProjectDatabase, next_run: NextRun, zone: str, model_id: str) -> Iterator[PendingDays]:

@@ -29,6 +29,7 @@ from infer_app.reporting.thumbnails import NOT_TRIED
 from infer_app.run_report import DayCounts, with_precision
 from infer_app.telemetry.bottleneck import display_name, taken_by_others
 from infer_app.telemetry.printable import one_line, percent
+from infer_app.telemetry.printed_options import printed_options
 from infer_app.telemetry.stage_clock import STAGES
 from infer_app.telemetry.summary_line import LEVELS, describe_others, duration, node_costs, short_date
 
@@ -55,7 +56,7 @@ MEANINGS = {
     Reason.NON_FINITE_OUTPUT: "the model's output is not finite",
     Reason.MODEL_ERROR: "the model failed on it",
     Reason.NOT_REGULAR_FILE: "a folder, device or socket",
-    Reason.LOCATION_NOT_ALLOWED: "outside the allowed folders",
+    Reason.LOCATION_NOT_ALLOWED: "outside the allowed folders, or a row without a location",
     Reason.NOT_FOUND: "no such file; retried",
     Reason.PERMISSION_DENIED: "permission denied; retried",
     Reason.READ_TIMEOUT: "reading took too long; retried",
@@ -88,6 +89,7 @@ def render_day(
     report: DayReport, thumbnails: Mapping[str, bytes], json_file: str | None = None, has_index: bool = False
 ) -> str:
     """Return the HTML page; `thumbnails` are JPEGs by location, `json_file` is the name of the JSON file beside it."""
+    predicted = set(pictured(report)) - {image.location for image in report.rejected}
     pictures = {location: _data_uri(jpeg) for location, jpeg in thumbnails.items()}
     least, most = TITLES_BY_OUTPUT.get(report.output, ("Lowest scores", "Highest scores"))
     return _render(
@@ -103,12 +105,15 @@ def render_day(
         least_title=least,
         most_title=most,
         environment=_environment(report),
+        num_lacking=sum(location not in thumbnails for location in predicted),
+        num_predicted=len(predicted),
     )
 
 
 def render_index(rows: Sequence[IndexRow], made_at: str) -> str:
     top = max((row.counts.eligible for row in rows), default=0)
-    return _render("index.html", rows=rows, made_at=made_at, top=top)
+    command = f"infer report --date DATE{printed_options()}"
+    return _render("index.html", rows=rows, made_at=made_at, top=top, report_command=command)
 
 
 def _render(template: str, **context: Any) -> str:
@@ -137,6 +142,8 @@ def _render(template: str, **context: Any) -> str:
         "quoted": shlex.quote,
         "describe_objects": _describe_objects,
         "describe_thresholds": _describe_thresholds,
+        "threshold_to_try": _threshold_to_try,
+        "printed_options": printed_options,
     }
     environment.filters |= {"percent": percent, "name": _name, "href": _href, "breakable": _breakable}
     return environment.get_template(template).render(context)
@@ -188,6 +195,11 @@ def _describe_thresholds(thresholds: Mapping[str, float]) -> str:
     more = [f"{len(own) - NUM_THRESHOLDS} more"] if len(own) > NUM_THRESHOLDS else []
     of_model = f"at least {thresholds[ALL_LABELS]:g}" if ALL_LABELS in thresholds else "any score"
     return "; ".join([of_model, *([", ".join([*own[:NUM_THRESHOLDS], *more])] if own else [])])
+
+
+def _threshold_to_try(stored_from: float) -> str:
+    """Return a threshold that hides some of what is stored: 0.3, or a higher one if nothing below that is stored."""
+    return f"{0.3 if stored_from < 0.3 else (1 + stored_from) / 2:.2g}"
 
 
 def _costs(report: DayReport, waits: bool = False) -> dict[str, float]:

@@ -69,6 +69,7 @@ class ObjectReport:
     thresholds: dict[str, float]  # by label; empty: all labels without one of their own
     busiest: tuple[ImageObjects, ...]  # those with the most objects first
     empty: tuple[ImageObjects, ...]  # some images without an object, first those with the best below its threshold
+    stored_from: float  # the score from which the model stores objects
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,6 +230,7 @@ def gather_objects(figures: ObjectFigures, day: Day) -> ObjectReport:
         figures.read_thresholds(),
         tuple(figures.busiest(day, NUM_SHOWN_WITH_BOXES)),
         tuple(figures.empty(day, NUM_SHOWN_WITH_BOXES)),
+        float((figures.manifest()["output"].get("detection") or {}).get("min_score", 0.0)),
     )
 
 

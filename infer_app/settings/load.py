@@ -200,7 +200,10 @@ class LoadedSettings(Settings, BaseSettings):
         )
 
     def resolve(self, path: Path) -> Path:
-        return (self.folder / path.expanduser()).absolute()
+        try:
+            return (self.folder / path.expanduser()).absolute()
+        except RuntimeError:  # ~user of nobody
+            raise UsageError(f"{path}: there is no such user", "write the folder in full, or ./~ for a name") from None
 
     def flattened(self) -> Iterator[tuple[str, Any, str]]:
         """Yield (key, value, origin) of every setting, with secrets masked."""

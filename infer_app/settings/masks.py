@@ -20,7 +20,7 @@ def mask_address(url: str) -> str:
 def mask_url(url: URL) -> str:
     """Return a database URL as text without its password and without options that may be one."""
     masked = {key: value if key in _SHOWN_OPTIONS else "***" for key, value in url.query.items()}
-    return url.set(query=masked).render_as_string(hide_password=True)
+    return url.set(query=masked).render_as_string(hide_password=True).replace("=%2A%2A%2A", "=***")
 
 
 def mask_url_text(url: str) -> str:

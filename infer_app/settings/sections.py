@@ -25,6 +25,7 @@ from infer_app.errors import UsageError
 from infer_app.locations import AllowedPrefix, shown
 
 MIB = 1 << 20
+MAX_WORKERS = 1024  # each is a process
 
 
 def _check_zone(name: str) -> str:
@@ -66,6 +67,10 @@ def _check_folders(folders: dict[str, str]) -> dict[str, str]:
     return folders
 
 
+def _number_as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
 Zone = Annotated[str, AfterValidator(_check_zone)]
 
 
@@ -89,15 +94,23 @@ class SourceSettings(Section):
     id: str = "id"  # the column that identifies an image
     location: str = "location"  # the column with its path or URL
     base: Annotated[Path, BeforeValidator(_require_folder)] | None = None  # the folder that relative locations start at
-    bytes: str | None = None  # a column that contains the image itself, instead of its location
+    bytes: str | None = (
+        None  # a column that contains the image itself; a row without is read from a `location` that is set
+    )
     time: str = "added_at"  # the column that determines an image's day
     time_zone: Zone | None = None  # of a `time` column that has none; our own table is in UTC
+
+    @property
+    def has_files_too(self) -> bool:
+        """Return whether rows without bytes are read from their locations: both columns are named."""
+        return self.bytes is not None and "location" in self.model_fields_set
 
 
 class ImagesSettings(Section):
     watch: Annotated[
         tuple[Path, ...], BeforeValidator(_require_list)
-    ] = ()  # folders whose new images a run registers first, by the files' own dates; they may be read
+    ] = ()  # folders whose new images a run registers first, by their own dates; they may be read
+    day: Literal["file", "exif"] = "file"  # what dates a watched image; exif: when it was taken, else its file
     roots: tuple[Path, ...] = ()  # folders that images may be read from; none: [source] base, if there is one
     map: Annotated[dict[str, str], AfterValidator(_check_folders)] = {}  # recorded folders and where they are here
     max_bytes: int = Field(256 * MIB, gt=0)  # of a file; a larger one is rejected without being read
@@ -147,10 +160,12 @@ class RunSettings(Section):
         None  # half: bf16 on a CPU that computes it, fp16 or bf16 on a GPU. Unless set: full on a CPU, half on a GPU
     )
     allow_int8: bool = False  # replaced by `precision`: int8 if the model has a good int8 variant, else full
-    workers: int = Field(0, ge=0)  # processes; 0: as many as were measured best on this machine
+    workers: int = Field(0, ge=0, le=MAX_WORKERS)  # processes; 0: as many as were measured best on this machine
     chunk_size: int = Field(0, ge=0, le=256)  # images per transaction; 0: a quarter of a second's work
     wait: bool = False  # wait for another run of the same day, instead of ending with exit code 13
-    max_rejected: str = "5%"  # more rejections stop a day with exit code 3: a share (at least 10 images) or a number
+    max_rejected: Annotated[str, BeforeValidator(_number_as_text)] = (
+        "5%"  # more rejections stop a day with exit code 3: a share (at least 10 images) or a number
+    )
 
     @field_validator("max_rejected")
     @classmethod

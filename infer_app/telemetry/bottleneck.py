@@ -25,6 +25,7 @@ MIN_SPEEDUP = 1.05  # a smaller one is within the measurement's own variation
 MIN_IMAGES = 20  # a run of fewer is mostly start-up: its speed is judged nowhere
 MAX_SHARE = 1.2  # of the limit; a larger one comes from chunks that were committed at once after a short run
 MIN_TAKEN = 0.1  # share of the cores' time from which on other programs are named
+MIN_MISSING = 0.05  # of the limit; less is within the measurement's own variation
 STORAGE, DATABASE, DEVICE, OTHERS = "storage", "database", "device", "other programs"
 DISPLAY_NAMES = {"read": "reading", "decode": "decoding", "transform": "resizing", "gpu-decode": "decoding on the GPU"}
 
@@ -106,12 +107,13 @@ def compute_speedup(cost: Cost, alternative: Alternative) -> float:
 def judged(report: RunReport) -> RunReport:
     """Return the report with its bottleneck; after too short a run without one, and without share, limit and advice.
 
-    Other programs are the bottleneck if they took at least half of the share of the limit that is missing.
+    Other programs are the bottleneck if they took at least half of the share of the limit that is missing, and some is.
     """
     share = report.share_of_limit
     if report.selected < MIN_IMAGES or share is None or share > MAX_SHARE or report.limited_by is None:
         return replace(report, bottleneck=None, limited_by=None, share_of_limit=None, advice=None, alternatives=())
-    is_disturbed = taken_by_others(report) >= max(MIN_TAKEN, (1 - share) / 2)
+    missing = 1 - share
+    is_disturbed = missing >= MIN_MISSING and taken_by_others(report) >= max(MIN_TAKEN, missing / 2)
     return replace(report, bottleneck=OTHERS if is_disturbed else report.limited_by)
 
 

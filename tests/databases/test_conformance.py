@@ -14,22 +14,31 @@ from pathlib import Path
 import numpy as np
 import pytest
 from alembic import command
-from sqlalchemy import insert, inspect, make_url, select, text, update
+from sqlalchemy import event, insert, inspect, make_url, select, text, update
 
 from infer_app.cli.project.proposal import init_from
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
+from infer_app.database.listing import left_out
 from infer_app.database.listing import source as source_module
-from infer_app.database.listing.image_registry import ImageFile, add_images, count_images, has_images_in
+from infer_app.database.listing.image_registry import (
+    DatedImage,
+    add_images,
+    count_images,
+    end_queue,
+    has_images_in,
+    read_late_times,
+)
 from infer_app.database.listing.image_registry import register as register_files
 from infer_app.database.listing.propose_mapping import propose
 from infer_app.database.listing.source import Source
-from infer_app.database.listing.source_checks import check_ids, check_source
+from infer_app.database.listing.source_checks import check_source
 from infer_app.database.queries.arrivals import ArrivalGap, read_gap
 from infer_app.database.queries.day_queries import DayQueries, PendingDays
 from infer_app.database.results import bulk, migrate
+from infer_app.database.results import runs as run_rows
 from infer_app.database.results.dry_run_database import open_dry_run_database
-from infer_app.database.results.forget_results import forget_rejections
+from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.database.results.migrate import check_schema, upgrade
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
@@ -41,13 +50,25 @@ from infer_app.database.results.schema import (
     images,
     metadata,
     models,
+    objects,
     predictions,
     rejections,
     runs,
 )
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
-from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.domain import (
+    ATTEMPT_INTERVAL_H,
+    Broken,
+    ChunkResult,
+    DetectedObject,
+    FileFacts,
+    ImageFile,
+    ImageRef,
+    Output,
+    Prediction,
+    Reason,
+)
 from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
 from infer_app.recipe import Size
 from infer_app.run_report import DayCounts
@@ -85,7 +106,9 @@ PICTURE = Size(640, 480)
 
 def predicted(*ids, label="cat", **output):
     output = Output(label, 0.1 + 0.2, **output)
-    return tuple(Prediction(ImageRef(i, f"/{i}.jpg"), output, "ab" * 32, picture=PICTURE) for i in ids)
+    return tuple(
+        Prediction(ImageRef(i, f"/{i}.jpg"), output, FileFacts(sha256="ab" * 32, picture=PICTURE)) for i in ids
+    )
 
 
 def broken(*ids, reason=Reason.CORRUPT, detail="no JPEG", size=7):
@@ -252,15 +275,21 @@ def test_a_repeat_changes_nothing_and_another_result_takes_its_place(database):
     assert stored(database, rejections, "attempts") == {"x": (1,)}
 
 
-def test_attempts_are_counted_by_run_and_anew_once_a_missing_file_is_there(database):
+def test_attempts_are_counted_by_run_at_most_once_in_some_hours_and_anew_once_a_missing_file_is_there(database):
     ids = [str(number) for number in range(COUNT)]
-    for run, reason, attempts in (
-        ("1", Reason.NOT_FOUND, 1),
-        ("2", Reason.NOT_FOUND, 2),
-        ("2", Reason.NOT_FOUND, 2),
-        ("3", Reason.READ_ERROR, 1),
-        ("4", Reason.READ_ERROR, 2),
+    for run, hours, reason, attempts in (
+        ("1", 0, Reason.NOT_FOUND, 1),
+        ("2", ATTEMPT_INTERVAL_H, Reason.NOT_FOUND, 2),
+        ("2", ATTEMPT_INTERVAL_H, Reason.NOT_FOUND, 2),  # the same commit again
+        ("3", 0, Reason.READ_ERROR, 1),
+        ("4", ATTEMPT_INTERVAL_H - 1, Reason.READ_ERROR, 1),
+        ("5", 1, Reason.READ_TIMEOUT, 2),  # counted from the first of an attempt's runs, however many follow
+        ("6", 0, Reason.READ_ERROR, 2),
     ):
+        began_at = min(stored(database, rejections, "created_at").values(), default=None)
+        if began_at:
+            with database.write() as connection:
+                connection.execute(update(rejections).values(created_at=began_at[0] - timedelta(hours=hours)))
         commit(database, bad=broken(*ids, reason=reason), run_id=run)
         expected = (reason.value, run, attempts)
         assert stored(database, rejections, "reason", "run_id", "attempts") == dict.fromkeys(ids, expected)
@@ -378,23 +407,46 @@ def test_ids_that_look_alike_are_kept_apart(database, execute, kind):
     execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
     settings = SourceSettings(table="shots")
     source = Source(database, settings)
-    check_ids(source, DAY)
+    assert source.find_left_out(DAY).text == ""
     refs = select_new(database, settings)
     assert {ref.image_id: ref.location for ref in refs} == {row["id"]: row["location"] for row in rows}
-    commit(database, [Prediction(ref, Output(), None) for ref in refs[::2]], [], "run 1")
+    commit(database, [Prediction(ref, Output()) for ref in refs[::2]], [], "run 1")
     assert set(select_new(database, settings)) == set(refs[1::2])
     commit(database, [], [Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs[1::2]])
     assert select_new(database, settings) == []
     assert len(stored(database, predictions)) + len(stored(database, rejections)) == len(ids)
 
 
-def test_an_id_longer_than_a_key_is_refused_before_the_run(database, execute, kind):
-    if kind == "sqlite":
-        pytest.skip("it takes any")
-    execute("CREATE TABLE shots (id VARCHAR(600), location TEXT, added_at DATE)")
-    execute(f"INSERT INTO shots VALUES ('{'x' * (MAX_ID + 1)}', '/a.jpg', '2026-11-20')")
-    with pytest.raises(UsageError, match="has 513 characters"):
-        check_ids(Source(database, SourceSettings(table="shots")), DAY)
+def test_rows_without_an_id_of_their_own_are_left_out_and_named(tables, database, execute, kind, monkeypatch):
+    """Of images of one moment, on pages of two rows: pages go on after an id."""
+    monkeypatch.setattr(source_module, "PAGE_SIZE", 2)
+    exact = " CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin" if kind == "mariadb" else ""
+    execute(f"CREATE TABLE shots (id VARCHAR(600){exact}, location VARCHAR(80), added_at DATE)")
+    ids = [None, None, None, None, "x" * (MAX_ID + 1), "twice", "twice", "TWICE", "3", "4"]
+    rows = [{"id": i, "location": f"/{n}.jpg", "at": date(2026, 11, 20)} for n, i in enumerate(ids)]
+    execute(("INSERT INTO shots VALUES (:id, :location, :at)", rows))
+    source = Source(database, SourceSettings(table="shots"))
+    found = source.find_left_out(DAY).text
+    assert "of 10 images of 2026-11-20 some are left out: 4 without an id ('/0.jpg', '/1.jpg', '/2.jpg'); " in found
+    assert "2 with an id that several have ('/5.jpg', '/6.jpg')" in found
+    assert ("1 with an id of more than 512 characters ('/4.jpg')" in found) == (kind != "sqlite")
+    usable = {"/7.jpg", "/8.jpg", "/9.jpg"} | ({"/4.jpg"} if kind == "sqlite" else set())
+    refs = list(source.select_new(DAY, ID))
+    assert {ref.location for ref in refs} == usable
+    commit(database, [Prediction(ref, Output()) for ref in refs])
+    day_queries = DayQueries(database, source)
+    assert day_queries.count_day(DAY, ID) == DayCounts(10, len(usable), 0, 10 - len(usable))
+    assert found in day_queries.find_problems(DAY, ID)
+    assert [one.image_id for one in day_queries.read_pending(DAY, ID)].count(None) == 4
+
+
+def test_a_column_whose_values_are_mostly_shared_is_refused(database, execute, monkeypatch):
+    monkeypatch.setattr(left_out, "MAX_SHARED", 1)
+    execute("CREATE TABLE shots (id INTEGER, location TEXT, added_at DATE)")
+    execute("INSERT INTO shots SELECT id % 2, '/a.jpg', '2026-11-20' FROM (" + " UNION ALL ".join(
+        f"SELECT {n} AS id" for n in range(6)) + ") AS numbers")  # fmt: skip
+    with pytest.raises(UsageError, match="of 6 images of 2026-11-20 4 have the id of another"):
+        Source(database, SourceSettings(table="shots")).find_left_out(DAY)
 
 
 @pytest.mark.parametrize("type_name", ["SMALLINT", "BIGINT", "UUID", "CHAR(36)", "VARCHAR(40)", "NUMERIC(20, 0)"])
@@ -408,7 +460,7 @@ def test_ids_of_a_type_are_matched_with_their_results(database, execute, type_na
     settings = SourceSettings(table="shots", time_zone="UTC")
     refs = select_new(database, settings)
     assert [ref.image_id for ref in refs] == ids
-    commit(database, [Prediction(ref, Output(), None) for ref in refs[:4]])
+    commit(database, [Prediction(ref, Output()) for ref in refs[:4]])
     assert select_new(database, settings) == refs[4:]
 
 
@@ -443,31 +495,71 @@ def test_several_may_register_the_same_files_at_once(url, database):
     assert count_images(database) == 700
 
 
-def test_files_are_registered_under_their_own_dates_and_replaced_ones_are_noticed(database):
-    times = [datetime(2026, 11, 20, 23, 59, 59, 999999), datetime(2026, 11, 3), datetime(1960, 1, 1)]
-    seconds = [time.replace(tzinfo=UTC).timestamp() for time in times]
-    files = [ImageFile(f"/ä{n}.jpg", 7, second) for n, second in enumerate([*seconds, None, 4e9])]
+def at(time, queued_at=None):
+    return lambda new: [DatedImage(file, time, queued_at) for file in new]
+
+
+def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(database):
+    times = [datetime(2026, 11, 20, 23, 59, 59, 999999), datetime(2026, 11, 3)]
+    files = [ImageFile("/ä0.jpg", 7, 1.7e9), ImageFile("/ä1.jpg", 7, 1.6e9), ImageFile("/ä2.jpg", 7, None)]
 
     def add(*found, dry_run=False):
-        done = list(register_files(database, found, None, dry_run=dry_run))
+        batches = register_files(database, found, lambda new: [dated[file] for file in new], dry_run=dry_run)
+        done = list(batches)
         return sum(len(one.new) for one in done), sum(len(one.changed) for one in done)
 
-    assert add(*files, dry_run=True) == (5, 0)
+    dated = {file: DatedImage(file, time) for file, time in zip(files, [*times, times[1]], strict=True)}
+    assert add(*files, dry_run=True) == (3, 0)
     assert count_images(database) == 0
-    assert [add(*files) for _ in range(2)] == [(5, 0), (0, 0)]
+    assert [add(*files) for _ in range(2)] == [(3, 0), (0, 0)]
     columns = select(images.c.added_at, images.c.size, images.c.modified).order_by(images.c.location)
-    with database.read() as connection:
-        rows = [tuple(row) for row in connection.execute(columns)]
-        now = datetime.now(UTC).replace(tzinfo=None)
-    first = datetime(1970, 1, 1)  # nothing is older
-    assert rows[:3] == [(time, 7, second) for time, second in zip([times[0], times[1], first], seconds, strict=True)]
-    assert all(now - timedelta(minutes=5) < row[0] <= now + timedelta(minutes=5) for row in rows[3:])
     replaced = [files[0]._replace(size=8), files[1]._replace(modified=1e9), files[2]]
     assert [add(*replaced, dry_run=True), add(*replaced), add(*replaced)] == [(0, 2), (0, 2), (0, 0)]
     with database.read() as connection:
-        assert [row[:2] for row in connection.execute(columns)][:2] == [(times[0], 8), (times[1], 7)]
+        rows = [tuple(row) for row in connection.execute(columns)]
+    assert rows == [(times[0], 8, 1.7e9), (times[1], 7, 1e9), (times[1], 7, None)]
     assert has_images_in(database, "/")
     assert not has_images_in(database, "/ä")
+
+
+def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(database):
+    first, second, now = datetime(2026, 10, 1), datetime(2026, 10, 2), datetime(2026, 11, 20)
+    before = datetime(2026, 11, 17)
+    queued = (("/1", first, now), ("/2", second, now), ("/3", second, None), ("/4", before, now))
+    for location, time, queued_at in queued:
+        list(register_files(database, [ImageFile(location)], at(time, queued_at)))
+
+    def late(*model_ids):
+        with database.read() as connection:
+            return list(read_late_times(connection, model_ids, before))
+
+    assert late(ID) == [first, second]
+    commit(database, predicted("1"))
+    assert (late(ID), late(ID, "another")) == ([second], [first, second])
+    for registered_before, left in ((now, [second]), (datetime(2026, 11, 21), [])):
+        database.transact(lambda connection, before=registered_before: end_queue(connection, before))
+        assert late(ID) == left
+
+
+def test_a_replaced_file_of_an_old_day_that_was_rejected_is_tried_again(database):
+    old, new = datetime(2026, 10, 1), datetime(2026, 11, 20)
+    files = {f"/{n}.jpg": ImageFile(f"/{n}.jpg", 7, 1.0) for n in (1, 2, 3)}
+    for file, time in zip(files.values(), (old, old, new), strict=True):
+        list(register_files(database, [file], at(time)))
+    commit(database, predicted("2"), broken("1", "3"))
+    replaced = [file._replace(size=8) for file in files.values()]
+    list(register_files(database, replaced, at(new)))
+    assert stored(database, rejections) == {}
+    with database.read() as connection:
+        assert list(read_late_times(connection, [ID], new)) == [old]  # of the first file; the second has a prediction
+
+
+def test_a_path_that_the_database_can_not_hold_is_left_out_and_told_and_the_others_are_registered(database, kind):
+    too_long = "/" + "".join(random.Random(0).choices("abcdefghij", k=9000))  # PostgreSQL compresses what repeats
+    files = [ImageFile("/a.jpg"), ImageFile(too_long), ImageFile("/z.jpg")]
+    (done,) = register_files(database, files, at(datetime(2026, 11, 20)))
+    refused = [one.partition(": ")[0] for one in done.refused]
+    assert (len(done.new), refused) == ((2, [too_long]) if kind == "postgres" else (3, []))
 
 
 def test_the_days_of_older_pending_images_and_a_gap_are_read(tables, database, register):
@@ -533,6 +625,7 @@ def test_times_of_every_type_fall_into_their_day(database, execute, kind, type_n
     }[type_name]
     execute(f"CREATE TABLE shots (id INTEGER, location TEXT, added_at {spelled.get(type_name, type_name)})")
     rows = [{"id": int(key), "at": write(moment)} for key, moment in moments.items()]
+    rows[:0] = [{"id": 9, "at": unknown} for key, unknown in (("TEXT", ""), ("BIGINT", 0)) if key == type_name]
     settings = SourceSettings(table="shots", time_zone=zone)
     assert select_new(database, settings) == []  # before it has any row
     assert Source(database, settings).nearest_date(DAY) is None
@@ -581,7 +674,7 @@ def test_a_users_table_view_and_query_in_other_words_give_the_same(database, exe
     ):
         source = Source(database, settings)
         check_source(source)
-        check_ids(source, DAY)
+        assert source.find_left_out(DAY).text == ""
         assert select_new(database, settings) == [ImageRef("7", "/a:b%c.jpg")]
     assert Source(database, SourceSettings(table="seen_photos", location="path", **common)).count_without_time() == 1
     with pytest.raises(UsageError, match="no table or view 'seen_photo'"):
@@ -726,6 +819,25 @@ def test_the_books_are_counted_from_rows(tables, database, register):
     assert day_queries.last_runs(5)[0]["predicted"] == 3
 
 
+def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, database, register, kind):
+    """Another connection commits both after each statement."""
+    if kind == "sqlite":
+        pytest.skip("a transaction sees one state of the file")
+    register("/1.jpg")  # whose time shows how times are written
+    numbers = iter(range(2, 100))
+
+    def arrive(*_):
+        number = next(numbers)
+        register(f"/{number}.jpg")
+        commit(database, predicted(str(number)))
+
+    with Database(url) as reader:
+        event.listen(reader._engine, "after_cursor_execute", arrive)
+        counts = DayQueries(reader, Source(reader, SourceSettings())).count_day(DAY, ID)
+    assert counts.balanced
+    assert counts.predicted > 0
+
+
 def test_a_lost_primary_key_is_reported_though_an_image_has_two_rows(tables, database, register, execute):
     register("/1.jpg", "/2.jpg")
     commit(database, predicted("1"), run_id="nobody's")
@@ -763,22 +875,22 @@ def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
 
 
 @pytest.mark.parametrize("is_registered", [True, False], ids=["known model", "new model"])
-@pytest.mark.parametrize("names", [("stub", "stub"), ("stub", "other")], ids=["one name", "two names"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(("stub", "stub"), id="one name", marks=pytest.mark.slow),
+        pytest.param(("stub", "other"), id="two names"),
+    ],
+)
 def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, monkeypatch, names, is_registered):
     """By whichever names of the model: predictions are kept by its id."""
     starts = [replace(MODEL, name=name) for name in names]
-    take_over, both_looked = RunStore._take_over, threading.Barrier(2)
+    both_looked = threading.Barrier(2)
     if is_registered:
         for model in starts:
             RunStore(database).fail_run(RunStore(database).open_run(DAY, model, "cpu", "cpu"), 1, "")
         monkeypatch.setattr(RunStore, "_register_model", lambda *_: None)  # what it locks is not what is relied on
-
-    def look(*given):
-        take_over(*given)
-        with suppress(threading.BrokenBarrierError):
-            both_looked.wait(2)
-
-    monkeypatch.setattr(RunStore, "_take_over", look)
+    look_together(monkeypatch, both_looked)
 
     def start(model):
         with Database(url) as own:
@@ -794,6 +906,55 @@ def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, m
     assert both_looked.broken
     assert run_id in outcomes
     assert sum(f"is held by run {run_id}" in outcome for outcome in outcomes) == 1
+
+
+def look_together(monkeypatch, both_looked):
+    """Let whoever has looked whether a run holds the day wait for another who looks."""
+    take_over = run_rows._take_over
+
+    def look(*given):
+        take_over(*given)
+        with suppress(threading.BrokenBarrierError):
+            both_looked.wait(2)
+
+    monkeypatch.setattr(run_rows, "_take_over", look)
+
+
+def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database, monkeypatch):
+    """The run would select the image after the look of the retry, and write objects amid its deletions."""
+    RunStore(database).fail_run(RunStore(database).open_run(DAY, MODEL, "cpu", "cpu"), 1, "")
+    commit(database, predicted("1"))
+    monkeypatch.setattr(RunStore, "_register_model", lambda *_: None)  # what it locks is not what is relied on
+    both_looked = threading.Barrier(2)
+    look_together(monkeypatch, both_looked)
+
+    def attempt(work):
+        with Database(url) as own, suppress(DayHeld):
+            return own.with_reconnect(lambda: work(own))
+
+    with ThreadPoolExecutor(2) as threads:
+        run_id, forgotten = threads.map(
+            attempt,
+            [
+                lambda own: RunStore(own).open_run(DAY, MODEL, "cpu", "cpu"),
+                lambda own: forget_results(own, ["1"], [DAY.date], [(MODEL.name, ID)]),
+            ],
+        )
+    assert both_looked.broken
+    assert run_id is not None
+    assert forgotten in (1, None)
+
+
+def test_nothing_is_forgotten_of_a_day_that_a_run_holds(database):
+    """The run may have read the image before, and would write what it found in it afterwards."""
+    run_id, this = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu"), (MODEL.name, ID)
+    commit(database, predicted("1", objects=(DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)), run_id=run_id)
+    before = DAY.before(1).date
+    with pytest.raises(DayHeld, match=f"2026-11-20 with model stub is held by run {run_id}"):
+        forget_results(database, ["1"], [before, DAY.date], [("other", "other"), this])
+    assert (len(stored(database, predictions)), len(stored(database, objects))) == (1, 1)
+    assert forget_results(database, ["1"], [before], [("other", "other"), this]) == 1
+    assert stored(database, predictions) == stored(database, objects) == {}
 
 
 def test_a_start_that_is_refused_puts_no_version_in_use(database):
@@ -888,6 +1049,25 @@ def test_a_role_that_may_not_read_is_no_bug(url, database, kind):
         pytest.raises(DatabaseUnavailable, match="permission denied for table infer_migrations"),
     ):
         check_schema(limited)
+
+
+def test_a_role_that_may_not_read_the_source_is_told_so(url, database, kind):
+    if kind == "sqlite":
+        pytest.skip("it has no roles")
+    name = make_url(url).database
+    role = f"r_{name[-8:]}"
+    sees_the_database = {"postgres": [], "mariadb": [f"GRANT SELECT ON {name}.infer_runs TO {role}"]}[kind]
+    with database.write() as connection:
+        connection.exec_driver_sql("CREATE TABLE shots (id INTEGER, path VARCHAR(9), came VARCHAR(9))")
+        for statement in [f"CREATE {'ROLE' if kind == 'postgres' else 'USER'} {role}", *sees_the_database]:
+            connection.exec_driver_sql(statement + (" LOGIN" if statement.startswith("CREATE ROLE") else ""))
+    settings = SourceSettings(table="shots", location="path", time="came")
+    with (
+        Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited,
+        pytest.raises(DatabaseUnavailable, match="(?i)(permission|command) denied.*shots") as caught,
+    ):
+        check_source(Source(limited, settings))
+    assert "to read the table of [source]" in caught.value.hint
 
 
 def test_a_role_that_only_reads_is_no_bug(url, database, kind):

@@ -13,7 +13,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing import cross_database_source
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.source import Source, find_by_id, find_similar
-from infer_app.database.listing.source_checks import check_ids, check_source
+from infer_app.database.listing.source_checks import check_source
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.arrivals import read_gap
 from infer_app.database.queries.day_queries import DayQueries
@@ -25,8 +25,9 @@ from infer_app.database.queries.thresholds import change_thresholds, count_shown
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, predictions, rejections, runs
-from infer_app.domain import DetectedObject, Reason
+from infer_app.domain import DetectedObject, Output, Prediction, Reason
 from infer_app.errors import UsageError
+from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DATABASES, DAY, MODEL
 from tests.databases.test_conformance import ODD_IDS, broken, commit, predicted
@@ -178,7 +179,6 @@ def answers(tables):
         "has predicted": [Figures(tables.database, source, one).has_predicted(week) for one in (ID, "none")],
         "shown": count_shown(tables.database, source, week, "animals"),
         "overlap": sides.overlap(),
-        "agreeing": sides.count_agreeing(),
         "confusions": sides.confusions(2),
         "surest": sides.surest(5),
         "pairs": sorted((row["image_id"], row["score_a"], row["location"]) for row in sides.pairs()),
@@ -190,7 +190,9 @@ def answers(tables):
     }
 
 
-@pytest.mark.parametrize("size", [7, 40, cross_database_source.PAGE_SIZE])  # 40: a day that fills its page
+@pytest.mark.parametrize(
+    "size", [7, *(pytest.param(size, marks=pytest.mark.slow) for size in (40, cross_database_source.PAGE_SIZE))]
+)  # 40: a day that fills its page
 def test_every_question_has_the_answer_that_one_database_gives(fill, open_source, results, tmp_path, monkeypatch, size):
     monkeypatch.setattr(cross_database_source, "PAGE_SIZE", size)
     rows = [*A_NIGHT, *EARLIER, ("500", "/no-time.jpg", None)]
@@ -212,6 +214,23 @@ def test_every_question_has_the_answer_that_one_database_gives(fill, open_source
         assert found[question] == answer, question
 
 
+def test_rows_without_an_id_of_their_own_are_counted_and_left_out(fill, open_source, results, monkeypatch):
+    """On pages of two rows, which go on after an id."""
+    monkeypatch.setattr(cross_database_source, "PAGE_SIZE", 2)
+    ids = [None, "1", None, "2", None, "twice", "twice", "x" * 513]
+    fill("shots", [(i, f"/{n}.jpg", NOON) for n, i in enumerate(ids)], "VARCHAR(600)")
+    source = open_source(table="shots")
+    usable = ["1", "2", *ids[7:]] if results.is_sqlite else ["1", "2"]
+    refs = list(source.select_new(DAY, ID))
+    assert [ref.image_id for ref in refs] == usable
+    commit(results, [Prediction(ref, Output()) for ref in refs])
+    day_queries = DayQueries(results, source)
+    assert day_queries.count_day(DAY, ID) == DayCounts(8, len(usable), 0, 8 - len(usable))
+    assert source.find_left_out(DAY).text in day_queries.find_problems(DAY, ID)
+    (pending,) = day_queries.read_pending_days(DAY, ID)
+    assert (pending.first, pending.num_images) == (DAY.date, 8 - len(usable))
+
+
 def test_a_day_without_images_has_books(fill, open_source, results):
     fill("shots", [])
     found = answers(tables_of(results, open_source(table="shots")))
@@ -224,7 +243,7 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     fill("shots", [(i, f"/{n}/{i}\\ '%s' \t😀.jpg", NOON) for n, i in enumerate(ids)])
     source = open_source(table="shots")
     check_source(source)
-    check_ids(source, DAY)
+    assert source.find_left_out(DAY).text == ""
     refs = list(source.select_new(DAY, ID))
     assert {ref.image_id for ref in refs} == set(ids)
     commit(results, predicted(*(ref.image_id for ref in refs[::2])))
@@ -291,5 +310,7 @@ def test_an_id_that_no_other_database_takes_is_refused(open_source, fill, theirs
         list(source.select_new(DAY, ID))
     with theirs.write() as connection:
         connection.exec_driver_sql(f"UPDATE shots SET id = '{'x' * 513}' || rowid")
-    with pytest.raises(UsageError, match="has 514 characters"):
-        check_ids(source, DAY)
+    assert (
+        "with an id of more than 512 characters" in open_source(table="shots").find_left_out(DAY).text
+        or results.is_sqlite
+    )

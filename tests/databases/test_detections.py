@@ -162,7 +162,7 @@ def test_an_image_that_is_tried_again_has_no_objects_left(database, register):
     register("/1.jpg", "/2.jpg")
     for model_id in (MODEL.model_id, "another"):
         commit(database, [of_objects(image_id, at("cat", 0.9, 0.0)) for image_id in "12"], model_id=model_id)
-    assert forget_results(database, ["1"], MODEL.model_id) == 1
+    assert forget_results(database, ["1"], [DAY.date], [(MODEL.name, MODEL.model_id)]) == 1
     with database.read() as connection:
         left = connection.execute(select(objects.c.image_id, objects.c.model_id))
         assert sorted(map(tuple, left)) == [("1", "another"), ("2", MODEL.model_id), ("2", "another")]

@@ -17,8 +17,7 @@ def test_labels_are_compared_by_bytes(database):
     commit(database, predicted(*ids[:4], label="Cat"), model_id="a")
     commit(database, (*predicted(*ids[:2], label="cat"), *predicted(*ids[2:4], label="Cat")), model_id="b")
     sides = Disagreement(database, source, DAY, "a", "b")
-    assert sides.overlap() == Overlap(both=4, only_a=0, only_b=0, neither=1)
-    assert sides.count_agreeing() == 2
+    assert sides.overlap() == Overlap(both=4, only_a=0, only_b=0, neither=1, agreeing=2)
     assert sides.confusions(5) == [("Cat", "cat", 2)]
     assert [(pair.label_a, pair.label_b) for pair in sides.surest(5)] == [("Cat", "cat")] * 2
     assert len(list(sides.pairs())) == 4

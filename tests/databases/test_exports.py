@@ -12,7 +12,7 @@ from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import models
-from infer_app.domain import DetectedObject, ImageRef, Output, Prediction, Reason
+from infer_app.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
 from infer_app.export.export_formats import write_export
 from infer_app.export.exported_images import Export, ModelVersions, choose_thresholds, read_days, read_rejections
@@ -40,7 +40,9 @@ def record(database, name, model_id, day, kind="detection", mark="in_use_since")
 
 def found(*objects, **ids):
     output = Output("cat", 0.3, "{}", objects=objects)
-    return [Prediction(ImageRef(i, f"/{i}.jpg"), output, "ab" * 32, picture=PICTURE) for i in ids["ids"]]
+    return [
+        Prediction(ImageRef(i, f"/{i}.jpg"), output, FileFacts(sha256="ab" * 32, picture=PICTURE)) for i in ids["ids"]
+    ]
 
 
 @pytest.fixture
@@ -77,7 +79,11 @@ def test_thresholds_hide_no_label_of_a_classification_that_gives_one(project, da
     record(database, "animals", NEW, 2)
     top = {"top": [{"label": "cat", "index": 0, "score": 0.3}]}
     output = Output("cat", 0.3, json.dumps(top))
-    commit(database, [Prediction(ImageRef("1", "/p/1.jpg"), output, "ab" * 32, picture=PICTURE)], model_id=OLD)
+    commit(
+        database,
+        [Prediction(ImageRef("1", "/p/1.jpg"), output, FileFacts(sha256="ab" * 32, picture=PICTURE))],
+        model_id=OLD,
+    )
     change_thresholds(database, "animals", {ALL_LABELS: 0.5})
     (image,) = export_of(project, f"animals@{OLD}").read_images()
     assert [one["label"] for one in image.labels] == ["cat"]
@@ -121,7 +127,7 @@ def test_the_files_are_the_same_from_every_database(two_versions, tmp_path):
 def test_of_several_models_one_must_be_named(two_versions, database):
     record(database, "dogs", OTHER, 3, kind="classification")
     assert export_of(two_versions).model.name == "animals"  # the other has predicted nothing
-    commit(database, [Prediction(ImageRef("3", "/3.jpg"), Output("dog", 0.5), None)], model_id=OTHER)
+    commit(database, [Prediction(ImageRef("3", "/3.jpg"), Output("dog", 0.5))], model_id=OTHER)
     with pytest.raises(UsageError, match="several models have predicted images: animals, dogs"):
         export_of(two_versions)
     assert numbers_of(export_of(two_versions, "dogs")) == [("3", OTHER, 0)]
@@ -131,7 +137,11 @@ def test_outputs_and_vectors_are_read(register, project, database, tmp_path):
     register("/p/1.jpg")
     record(database, "vectors", NEW, 1, kind="embedding")
     output = Output(details="{}", vector=bytes.fromhex("0000803f00000040"), vector_dtype="float32", vector_dim=2)
-    commit(database, [Prediction(ImageRef("1", "/1.jpg"), output, "ab" * 32, picture=PICTURE)], model_id=NEW)
+    commit(
+        database,
+        [Prediction(ImageRef("1", "/1.jpg"), output, FileFacts(sha256="ab" * 32, picture=PICTURE))],
+        model_id=NEW,
+    )
     write_export("jsonl", tmp_path / "a.jsonl", export_of(project))
     line = json.loads((tmp_path / "a.jsonl").read_text())
     assert (line["vector"], line["label"], line["output"], line["sha256"]) == ([1, 2], None, {}, "ab" * 32)
@@ -142,6 +152,6 @@ def test_outputs_and_vectors_are_read(register, project, database, tmp_path):
 def test_versions_of_several_kinds_are_told_apart(two_versions, database):
     record(database, "animals", OTHER, 3, kind="classification", mark="used_until")
     assert export_of(two_versions).model.kind == "detection"
-    commit(database, [Prediction(ImageRef("3", "/3.jpg"), Output("dog", 0.5), None)], model_id=OTHER)
+    commit(database, [Prediction(ImageRef("3", "/3.jpg"), Output("dog", 0.5))], model_id=OTHER)
     with pytest.raises(UsageError, match=r"animals give several kinds of output: .*, animals@11111111 \(detection\)"):
         export_of(two_versions)

@@ -71,7 +71,7 @@ def test_a_signal_ends_a_transaction_of_a_frozen_server(impatient, server, monke
     began = time.monotonic()
     with Stop(), pytest.raises(Interrupted):
         impatient.transact(freeze_and_ask)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < reconnect.SILENCE_S
     with impatient.read() as connection:
         assert connection.scalar(text("SELECT 7")) == 7
 
@@ -81,9 +81,7 @@ def test_a_frozen_server_is_given_up_after_a_new_connection_was_tried_and_taken_
 ):
     with impatient.read() as connection:
         connection.execute(text("SELECT 1"))
-        began = time.monotonic()
         with frozen(server), pytest.raises(ConnectionLost, match="no answer for"), impatient._translate_errors():
             connection.execute(text("SELECT 1"))
-        assert time.monotonic() - began < 10
     with impatient.read() as connection:
         assert connection.scalar(text("SELECT 7")) == 7

@@ -39,7 +39,7 @@ def any_floats(count, seed=0):
 def embedded(vectors, dtype="float32"):
     """A prediction for each, its id the place."""
     return tuple(
-        Prediction(ImageRef(str(place), ""), Output(vector=v.tobytes(), vector_dtype=dtype, vector_dim=v.size), None)
+        Prediction(ImageRef(str(place), ""), Output(vector=v.tobytes(), vector_dtype=dtype, vector_dim=v.size))
         for place, v in enumerate(vectors)
     )
 
@@ -51,13 +51,13 @@ def test_vectors_are_kept_to_the_last_bit_by_either_type_and_from_one_to_the_oth
     vectors = [any_floats(64, seed) for seed in range(20)]
     expected = {str(place): (vector.tobytes(), "float32", 64) for place, vector in enumerate(vectors)}
     commit(database, embedded(vectors))
-    commit(database, [Prediction(ImageRef("none", ""), Output("cat", 0.5), None)])
+    commit(database, [Prediction(ImageRef("none", ""), Output("cat", 0.5))])
     before = {**expected, "none": (None, None, None)}
     assert store_vectors(database, "pgvector") == 20
     assert stored(database, predictions, *NAMES) == before
     assert store_vectors(database, "pgvector") == 0
     commit(database, embedded(vectors[::-1]))
-    commit(database, [Prediction(ImageRef("none", ""), Output("cat", 0.5), None)])
+    commit(database, [Prediction(ImageRef("none", ""), Output("cat", 0.5))])
     turned = {str(place): (vector.tobytes(), "float32", 64) for place, vector in enumerate(vectors[::-1])}
     assert stored(database, predictions, *NAMES) == {**turned, "none": (None, None, None)}
     assert store_vectors(database, "bytes") == 20
@@ -83,7 +83,7 @@ def test_the_database_finds_what_is_near_by_an_index(database, with_extension, r
     RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
     for place, (image_id, vector) in enumerate(zip(ids, [(1, 0), (0.9, 0.1), (0, 1)], strict=True)):
         (one,) = embedded([np.array(vector, np.float32)])
-        commit(database, [Prediction(ImageRef(image_id, f"/{place}.jpg"), one.output, None)])
+        commit(database, [Prediction(ImageRef(image_id, f"/{place}.jpg"), one.output)])
     execute(
         "CREATE INDEX near ON infer_predictions USING hnsw ((vector::vector(2)) vector_cosine_ops)"
         f" WHERE model_id = '{MODEL.model_id}'"

@@ -74,7 +74,7 @@ def fill(database):
     sink = Sink(database, MODEL.model_id, MODEL.variant, "run")
     ids = [str(number) for number in range(1, NUM_IMAGES + 1)]
     for first in range(0, NUM_IMAGES, 20_000):
-        good = tuple(Prediction(ImageRef(i, ""), Output(objects=FOUND), None) for i in ids[first : first + 20_000 : 2])
+        good = tuple(Prediction(ImageRef(i, ""), Output(objects=FOUND)) for i in ids[first : first + 20_000 : 2])
         bad = tuple(Broken(ImageRef(i, ""), Reason.CORRUPT, "", "read") for i in ids[first + 1 : first + 20_000 : 20])
         sink.commit_chunk(ChunkResult(0, good, bad))
 
@@ -88,7 +88,7 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, kind):
     assert (len(first), len(second), len(both)) == (1000, 1000, 1000)
     refs = [new.ref for new in second[:64]]
     run_id = RunStore(filled).open_run(DAY, replace(MODEL, model_id="written"), "cpu", "cpu")
-    good = tuple(Prediction(ref, Output(objects=FOUND), None) for ref in refs[:40])
+    good = tuple(Prediction(ref, Output(objects=FOUND)) for ref in refs[:40])
     bad = tuple(Broken(ref, Reason.CORRUPT, "", "read") for ref in refs[40:])
     Sink(filled, "written", MODEL.variant, run_id).commit_chunk(ChunkResult(0, good, bad))
     explained = [step for statement in statements if is_explained(statement[0]) for step in explain(filled, *statement)]
@@ -130,8 +130,7 @@ def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(fil
     assert figures.count_scores(DAY, [0.0, 0.5, 1.0]) == [0, 0]
     assert figures.extremes(DAY, 3, highest=True) == []
     assert len(figures.some_rejected(DAY, "corrupt", 3)) == 3
-    assert disagreement.overlap() == Overlap(both=0, only_a=5000, only_b=0, neither=5000)
-    assert disagreement.count_agreeing() == 0
+    assert disagreement.overlap() == Overlap(both=0, only_a=5000, only_b=0, neither=5000, agreeing=0)
     assert (disagreement.confusions(3), disagreement.surest(3), list(disagreement.pairs())) == ([], [], [])
     explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
     assert {step.table for step in explained} >= OURS - {objects.name} | {"a", "b"}
@@ -147,7 +146,7 @@ def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
     assert (len(found), {one.objects for one in found}) == (5000, {FOUND})
     assert list(read_together(filled, source, DAY, (MODEL.model_id, other))) == []
     assert count_shown(filled, source, DAY, "detector") == 10_000
-    assert forget_results(filled, [one.image_id for one in found], other) == 0
+    assert forget_results(filled, [one.image_id for one in found], [DAY.date], [(other, other)]) == 0
     explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
     assert {step.table for step in explained} >= {images.name, predictions.name, objects.name}
     assert {step.table for step in explained} & set(IN_VIEWS)
@@ -180,7 +179,7 @@ def is_explained(sql):
     return (
         any(name in sql for name in (*OURS, *VIEWS))
         and sql.startswith(("SELECT", "DELETE", "UPDATE"))
-        and "IS NOT NULL" not in sql
+        and "added_at IS NOT NULL" not in sql
     )
 
 

@@ -18,7 +18,9 @@ def day(project):
     return project
 
 
-@pytest.mark.always
+@pytest.mark.parametrize(
+    "kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.always), "mariadb"], indirect=True, scope="session"
+)
 @pytest.mark.timeout(240)
 def test_a_day_from_registering_to_verifying(day):
     before = day.results()

@@ -32,13 +32,13 @@ def detected(label, score):
 def of_objects(image_id, *objects):
     best = objects[0] if objects else None
     output = Output(best and best.label, best and best.score, objects=objects)
-    return Prediction(ImageRef(image_id, ""), output, None)
+    return Prediction(ImageRef(image_id, ""), output)
 
 
 def of_labels(image_id, *labels):
     """A prediction of a multi-label classifier, as verification/outputs.py writes it."""
     entries = [{"label": label, "index": index, "score": score} for index, (label, score) in enumerate(labels)]
-    return Prediction(ImageRef(image_id, ""), Output(details=json.dumps({"labels": entries, "threshold": 0.05})), None)
+    return Prediction(ImageRef(image_id, ""), Output(details=json.dumps({"labels": entries, "threshold": 0.05})))
 
 
 def used(database, *names, model_id=MODEL.model_id):

@@ -8,11 +8,12 @@ from sqlalchemy import create_engine, make_url
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.row_images import RowReader
 from infer_app.database.listing.source import Source
-from infer_app.database.listing.source_checks import check_ids, check_source
+from infer_app.database.listing.source_checks import check_source
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
+from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
 
@@ -25,8 +26,8 @@ def test_ids_that_a_collation_takes_for_equal_are_refused_before_the_run(databas
     collation = {"sqlite": "COLLATE NOCASE", "mariadb": "CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci"}[kind]
     execute(f"CREATE TABLE shots (id VARCHAR(20) {collation}, location TEXT, added_at DATE)")
     execute("INSERT INTO shots VALUES ('a', '/a.jpg', '2026-11-20'), ('A', '/b.jpg', '2026-11-20')")
-    with pytest.raises(UsageError, match="1 have an id that the column's collation|1 share one"):
-        check_ids(Source(database, SHOTS), DAY)
+    with pytest.raises(UsageError, match="1 have an id that the column's collation.*'/a.jpg' and '/b.jpg'"):
+        Source(database, SHOTS).find_left_out(DAY)
 
 
 @pytest.mark.parametrize("key", ["id", "added_at"])
@@ -71,6 +72,31 @@ def test_an_image_in_a_column_is_found_by_its_own_id_only(url, execute, kind):
         reader._open[0].close()
 
 
+def test_images_in_some_rows_and_paths_in_others_are_both_read(url, database, execute, kind, tmp_path):
+    bytes_ = "BYTEA" if kind == "postgres" else "BLOB"
+    execute(f"CREATE TABLE shots (id INTEGER PRIMARY KEY, picture {bytes_}, path TEXT, added_at DATE)")
+    file = tmp_path / "2.jpg"
+    file.write_bytes(b"in a file")
+    rows = [(1, b"in the row", None), (2, None, str(file)), (3, b"both", "/elsewhere.jpg"), (4, None, None)]
+    insert = "INSERT INTO shots VALUES (:id, :picture, :path, '2026-11-20')"
+    execute((insert, [dict(zip(("id", "picture", "path"), row, strict=True)) for row in rows]))
+    settings = {"table": "shots", "bytes": "picture", "time_zone": "UTC"}
+    for query in (None, "SELECT id, picture, path, added_at FROM shots"):
+        both = SourceSettings(**settings, location="path", query=query)
+        source = Source(database, both)
+        check_source(source)
+        refs = list(source.select_new(DAY, "model"))
+        assert [ref.location for ref in refs] == ["row:1", str(file), "row:3", ""]
+        limits = ReadLimits((tmp_path,), 100, rows=RowReader(url, both))
+        assert [read_image(ref.location, limits).data for ref in refs[:3]] == [b"in the row", b"in a file", b"both"]
+        limits.rows._open[0].close()
+    assert [ref.location for ref in Source(database, SourceSettings(**settings)).select_new(DAY, "model")] == [
+        f"row:{number}" for number in range(1, 5)
+    ]
+    with pytest.raises(UsageError, match="location = 'paths' is not a column of shots"):
+        check_source(Source(database, SourceSettings(**settings, location="paths")))
+
+
 @pytest.mark.parametrize("encoding", ["LATIN1", "SQL_ASCII", "UTF8"])
 def test_text_is_the_same_in_a_database_of_any_encoding(server_url, kind, encoding, monkeypatch):
     """The client's own setting, by the environment, is another one."""
@@ -94,7 +120,7 @@ def test_text_is_the_same_in_a_database_of_any_encoding(server_url, kind, encodi
             assert list(source.select_new(DAY, "model")) == refs
             sink = Sink(database, "model", "variant", "run")
             sink.commit_chunk(ChunkResult(0, (), tuple(Broken(ref, Reason.CORRUPT, "", "decode") for ref in refs)))
-            predictions = tuple(Prediction(ref, Output(label="Möwe"), None) for ref in refs)
+            predictions = tuple(Prediction(ref, Output(label="Möwe")) for ref in refs)
             sink.commit_chunk(ChunkResult(1, predictions, ()))
             assert list(source.select_new(DAY, "model")) == []
             with database.read() as connection:

@@ -149,7 +149,7 @@ def small_disk(tmp_path):
     disk.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", disk], capture_output=True)
     if mounted.returncode:
-        pytest.skip("only root may mount a small disk")
+        pytest.skip("needs root, to mount a small disk")
     yield disk
     subprocess.run(["umount", "-l", disk], check=True)
 

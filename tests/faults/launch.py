@@ -35,21 +35,23 @@ def let_in(faults: dict) -> None:
     if "outage_s" in faults:
         from infer_app.database.engine import reconnect
 
-        reconnect.OUTAGE_S = faults["outage_s"]
+        _replace(reconnect, "OUTAGE_S", faults["outage_s"])
     if "silence_s" in faults:
         from infer_app.database.engine import connect, reconnect
 
-        reconnect.SILENCE_S = connect.READ_TIMEOUT_S = faults["silence_s"]
+        _replace(reconnect, "SILENCE_S", faults["silence_s"])
+        _replace(connect, "READ_TIMEOUT_S", faults["silence_s"])
     if not faults.get("lease", True):
-        from infer_app.database.results.runs import RunStore
+        from infer_app.database.results import runs
 
-        RunStore._take_over = lambda *_: None
+        _replace(runs, "_take_over", lambda *_: None)
     if "host" in faults:
         _live_elsewhere(faults["host"], faults["lease_s"])
     if "bf16" in faults:
         from infer_app import machine
 
-        machine.BF16_FLAGS = frozenset({"fpu", "fp"} if faults["bf16"] else ())  # a flag that every CPU has, or none
+        every_cpu_has = frozenset({"fpu", "fp"})
+        _replace(machine, "BF16_FLAGS", every_cpu_has if faults["bf16"] else frozenset())
     if "lost_read" in faults:
         _lose_connection(faults["lost_read"])
     if "max_pages" in faults:
@@ -60,7 +62,13 @@ def let_in(faults: dict) -> None:
         def crash(self, *_):
             raise RuntimeError(f"crash with {self._database._engine!r}")
 
-        Sink.commit_chunk = crash
+        _replace(Sink, "commit_chunk", crash)
+
+
+def _replace(owner: object, name: str, value: object) -> None:
+    """Fails for a name that the program no longer has; the fault would be let in nowhere."""
+    getattr(owner, name)
+    setattr(owner, name, value)
 
 
 def _kill_at(point: str, number: int) -> None:
@@ -82,7 +90,7 @@ def _kill_at(point: str, number: int) -> None:
             reach("before commit")
         reach("after commit")
 
-    Database.write = failing
+    _replace(Database, "write", failing)
 
 
 def _lose_connection(number: int) -> None:
@@ -102,7 +110,7 @@ def _lose_connection(number: int) -> None:
                 print(f"lost read {number}", file=sys.stderr)
             yield connection
 
-    Database.read = losing
+    _replace(Database, "read", losing)
 
 
 def _live_elsewhere(host: str, lease_s: float) -> None:
@@ -110,8 +118,9 @@ def _live_elsewhere(host: str, lease_s: float) -> None:
 
     from infer_app.database.results import runs
 
-    socket.gethostname = lambda: host
-    runs.LEASE_S, runs.RENEW_EVERY_S = lease_s, lease_s / 2
+    _replace(socket, "gethostname", lambda: host)
+    _replace(runs, "LEASE_S", lease_s)
+    _replace(runs, "RENEW_EVERY_S", lease_s / 2)
 
 
 def _limit_pages(number: int) -> None:
@@ -124,7 +133,7 @@ def _limit_pages(number: int) -> None:
         connection.execute(f"PRAGMA max_page_count = {number}")
         return connection
 
-    connect.connect_sqlite = limited
+    _replace(connect, "connect_sqlite", limited)
 
 
 def _stub_handlers() -> None:
@@ -132,8 +141,8 @@ def _stub_handlers() -> None:
     from infer_app.workers import fork_server
     from tests.faults.stub import OpenStubHandler
 
-    executors.OpenCpuHandler = OpenStubHandler
-    fork_server.PRELOAD = ("infer_app.workers.parent_death", "tests.faults.stub")
+    _replace(executors, "OpenCpuHandler", OpenStubHandler)
+    _replace(fork_server, "PRELOAD", ("infer_app.workers.parent_death", "tests.faults.stub"))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ class StubHandler:
             time.sleep(SLOW_IMAGE_S if b"slow" in content else IMAGE_S)
             found, sha256 = answer(content), hashlib.sha256(content).hexdigest()
             if isinstance(found, Output):
-                predictions.append(Prediction(ref, found, sha256))
+                predictions.append(Prediction(ref, found, FileFacts(sha256=sha256)))
             else:
                 facts = FileFacts(stat.st_size, stat.st_mtime, sha256)
                 broken.append(Broken(ref, found, "no photo", "decode", facts, "stub"))

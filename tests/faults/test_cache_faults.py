@@ -82,7 +82,6 @@ def test_a_reader_beside_two_writers_finds_no_wrong_byte(folder):
         assert len(tries) - sum(tries) > 100
 
 
-@pytest.mark.always
 @pytest.mark.parametrize("kills", [10])
 def test_what_killed_writers_leave_is_right_or_missing(folder, seeded, kills):
     hits = 0

@@ -78,7 +78,6 @@ def hold(night, kind, seconds):
 
 
 @on("sqlite")
-@pytest.mark.timeout(300)
 def test_two_days_side_by_side_end_as_if_one_came_after_the_other(night):
     night.add(photos(40, seed=1))
     night.add(photos(40, seed=2), date=NEXT)
@@ -91,7 +90,6 @@ def test_two_days_side_by_side_end_as_if_one_came_after_the_other(night):
 
 
 @on("postgres")
-@pytest.mark.timeout(300)
 def test_of_four_starts_at_once_one_runs_and_the_others_say_so(night):
     night.add(SLOW)  # the last one to start, on a busy machine, must meet the first
     ended = [night.wait(run) for run in [night.start() for _ in range(4)]]
@@ -103,18 +101,15 @@ def test_of_four_starts_at_once_one_runs_and_the_others_say_so(night):
 
 
 @on("postgres")
-@pytest.mark.timeout(300)
 def test_without_the_lease_several_runs_of_a_day_still_end_right(night):
     night.add(photos(40))
     ended = [night.wait(run) for run in [night.start(lease=False) for _ in range(3)]]
     assert [end.exit_code for end in ended] == [0, 0, 0], [end.err for end in ended]
     night.check()
-    night.execute("UPDATE infer_rejections SET attempts = 1")  # each run was one
     assert night.results() == night.expected()
 
 
 @on("sqlite")
-@pytest.mark.timeout(300)
 def test_a_run_whose_row_is_gone_still_ends_right(night):
     night.add(photos(40))
     first = night.start()
@@ -124,5 +119,4 @@ def test_a_run_whose_row_is_gone_still_ends_right(night):
     ended = [night.wait(first), night.wait(second)]
     assert [end.exit_code for end in ended] == [0, 0], [end.err for end in ended]
     night.check()
-    night.execute("UPDATE infer_rejections SET attempts = 1")  # each run was one
     assert night.results() == night.expected()

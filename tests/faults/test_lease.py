@@ -40,7 +40,6 @@ def start(night, host, *more, **faults):
 
 
 @on("sqlite")
-@pytest.mark.timeout(300)
 def test_a_run_that_was_frozen_for_longer_than_its_lease_writes_nothing_more(night):
     """As a machine that slept: another one has done the day meanwhile."""
     night.add(SLOW)
@@ -60,7 +59,6 @@ def test_a_run_that_was_frozen_for_longer_than_its_lease_writes_nothing_more(nig
 
 
 @on("postgres")
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("hours", [-7, 7])
 def test_a_machine_whose_clock_is_wrong_by_hours_takes_no_day_from_the_living(
     night, kind, monkeypatch, tmp_path, hours
@@ -88,7 +86,6 @@ def test_a_machine_whose_clock_is_wrong_by_hours_takes_no_day_from_the_living(
 
 
 @on("postgres")
-@pytest.mark.timeout(300)
 def test_a_transaction_that_the_server_ends_by_a_deadlock_is_done_again(night, kind):
     """Another program locks the run's row and then a result; a chunk locks its results and then the run's row."""
     if kind == "sqlite":

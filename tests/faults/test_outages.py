@@ -56,7 +56,6 @@ def test_a_server_that_is_stopped_and_started_again_costs_nothing_but_time(night
 
 
 @on("postgres")
-@pytest.mark.timeout(300)
 def test_a_server_that_stays_away_ends_the_run_with_10_and_what_was_committed_is_true(night, stoppable):
     night.add(SLOW)
     run = night.start(outage_s=2)
@@ -92,7 +91,6 @@ def frozen(stoppable):
 
 
 @on("postgres", "mariadb")
-@pytest.mark.timeout(300)
 def test_a_server_that_freezes_and_goes_on_costs_nothing_but_time(night, kind, frozen):
     if kind == "sqlite":
         pytest.skip("it has no server")
@@ -109,7 +107,6 @@ def test_a_server_that_freezes_and_goes_on_costs_nothing_but_time(night, kind, f
 
 
 @on("postgres", "mariadb")
-@pytest.mark.timeout(300)
 def test_a_server_that_stays_frozen_ends_the_run_with_10(night, kind, frozen):
     if kind == "sqlite":
         pytest.skip("it has no server")
@@ -127,7 +124,6 @@ def test_a_server_that_stays_frozen_ends_the_run_with_10(night, kind, frozen):
 
 
 @on()
-@pytest.mark.timeout(300)
 def test_sigterm_while_the_server_is_away_ends_the_run_in_time(night, stoppable):
     night.add(SLOW)
     run = night.start()
@@ -233,7 +229,6 @@ def test_connections_that_are_cut_at_random_cost_nothing_but_time(night, seeded)
 
 
 @on()
-@pytest.mark.timeout(300)
 def test_a_slow_database_costs_no_memory(night):
     """500 ms for each commit of four images that workers make in 8 ms."""
     night.add(photos(240))

@@ -20,7 +20,7 @@ ALONE = ("unshare", "--pid", "--fork", "--mount-proc", "--kill-child")
 @pytest.fixture(autouse=True)
 def _may_unshare():
     if subprocess.run([*ALONE, "true"], capture_output=True).returncode:
-        pytest.skip("only root may make a PID namespace (unshare --pid)")
+        pytest.skip("needs root, to make a PID namespace")
 
 
 @pytest.fixture

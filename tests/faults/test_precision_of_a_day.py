@@ -22,8 +22,6 @@ JUDGED = {"meets_bar": True, "is_faster": True, "calibration": {"label_agreement
 PHOTOS = [GOOD + f"slow {number}".encode() for number in range(60)]
 NEXT = "2026-11-21"
 
-pytestmark = pytest.mark.timeout(300)
-
 
 class Machine(ProjectRun):
     """An installation; `faults` say which machine its runs are on."""

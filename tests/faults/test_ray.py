@@ -13,7 +13,7 @@ from tests.faults.project_run import photos
 from tests.faults.stub import GOOD
 from tests.support.ray_clusters import nodes_of
 
-pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.ray
 
 
 @pytest.fixture(scope="session", params=["postgres"])

@@ -55,7 +55,6 @@ def say(night, *arguments, **faults):
 
 
 @on("postgres")
-@pytest.mark.timeout(300)
 def test_no_command_that_succeeds_tells_the_password(secret):
     said = [
         say(secret, "run", "--date", DATE, VERBOSE, "--json", "--trace", "trace.json"),
@@ -71,7 +70,6 @@ def test_no_command_that_succeeds_tells_the_password(secret):
 
 
 @on("postgres")
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("where", ["toml", pytest.param("environment", marks=pytest.mark.full)])
 def test_no_failure_tells_the_password(secret, kind, where, monkeypatch, request):
     elsewhere = make_url(secret.secret_url)
@@ -100,7 +98,6 @@ def test_no_failure_tells_the_password(secret, kind, where, monkeypatch, request
 
 
 @on("postgres")
-@pytest.mark.timeout(300)
 def test_no_traceback_tells_the_password(secret):
     code, text = say(secret, "run", "--date", DATE, "--json", VERBOSE, crash=True)
     assert code == 1
@@ -110,7 +107,6 @@ def test_no_traceback_tells_the_password(secret):
 
 
 @on("postgres")
-@pytest.mark.timeout(300)
 def test_a_password_that_the_server_refuses_is_not_told(secret, server):
     """For once this server asks for one."""
     if server is None:

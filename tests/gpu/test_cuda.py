@@ -19,7 +19,7 @@ from infer_app.pipeline.executors import RingSpec, open_local_executor
 from infer_app.recipe import Recipe, Size
 from infer_app.workers.shared_ring import Ring
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 
 SIZE, BATCH = 32, 16
 

@@ -21,7 +21,7 @@ from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_local_executor
 from infer_app.recipe import Recipe, Size
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an NVIDIA GPU")]
 pytest.importorskip("nvidia.nvimgcodec")
 
 SIZE, BATCH = 96, 16

@@ -21,7 +21,7 @@ SECONDS = 5  # for one file, on a busy machine
 def broken(folder: str) -> list[Path]:
     files = sorted(file for file in (DATA / "broken" / folder).rglob("*") if file.is_file())
     if not files:
-        pytest.skip(f"no malformed files in {DATA}: set TEST_DATA to a folder with broken/{folder}")
+        pytest.skip(f"needs malformed files: set TEST_DATA to a folder with broken/{folder}")
     return files
 
 

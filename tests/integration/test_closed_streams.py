@@ -11,7 +11,7 @@ from tests.support.projects import DATE, INFER
 @pytest.fixture
 def broken_day(project):
     """More empty files than a run of the day may reject: it ends with 3."""
-    project.add_photos(0)
+    project.add_photos(12)
     for number in range(11):
         (project.photos / f"{number}.jpg").touch()
     project.add("photos")
@@ -40,4 +40,18 @@ def test_a_run_whose_reader_has_gone_ends_as_it_went(broken_day):
 def test_a_list_that_could_not_be_written_is_no_success(broken_day):
     broken_day.infer("run", "--date", DATE, exit_code=3)
     with open("/dev/full", "w") as full:  # noqa: PTH123
-        assert exit_code(broken_day, "rejects", "--date", DATE, stdout=full, stderr=subprocess.DEVNULL) == 1
+        assert exit_code(broken_day, "rejects", "--date", DATE, stdout=full, stderr=subprocess.DEVNULL) == 74
+        assert exit_code(broken_day, "rejects", "--date", DATE, stdout=full, stderr=full) == 74
+
+
+@pytest.mark.parametrize("flags", [(), ("--json",)], ids=["table", "json"])
+@pytest.mark.parametrize("stream", ["has no reader", "is closed"])
+def test_a_list_that_nobody_reads_ends_quietly(project, flags, stream):
+    project.add_photos(1)
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = f'exec "$0" "$@" {">&-" if stream == "is closed" else ""}'
+    ran = ["sh", "-c", command, INFER, "status", *flags]
+    ended = subprocess.run(ran, cwd=project.folder, stdout=writer, stderr=subprocess.PIPE, text=True)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")

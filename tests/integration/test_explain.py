@@ -67,7 +67,6 @@ def test_a_rejection_with_reason_attempts_and_decoder(night):
 CAT, DOG = DetectedObject("cat", 0, 0.9, 0.25, 0.0, 0.5, 1.0), DetectedObject("dog", 1, 0.4, 0.0, 0.5, 0.5, 0.5)
 
 
-@pytest.mark.always
 def test_objects_are_listed_and_drawn(night):
     hostile = DOG._replace(label="<script>x</script>\x1b[31m\n", score=0.5)
     write_detections(night, {"0000.jpg": [CAT, hostile, DOG], "0001.jpg": []})
@@ -164,7 +163,6 @@ def test_a_new_image_is_pending(night):
     assert [model["state"] for model in found["models"]] == ["pending"]
 
 
-@pytest.mark.always
 def test_a_replay_gives_the_same_again(night):
     (model,) = explained(night, "2", "--replay")["models"]
     replay = model["replay"]

@@ -98,7 +98,7 @@ def test_doctor_tells_that_there_is_no_gpu_and_asks_for_nothing(project):
     assert (gpu["found"], gpu["fix"], gpu["exit_code"]) == ("none is found: models run on the CPU", "", 0)
 
 
-@pytest.mark.skipif(shutil.which("gcc") is None, reason="no C compiler: install gcc to test with a driver")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler: apt-get install gcc")
 @pytest.mark.skipif(describe_host().cuda is not None, reason="torch has CUDA, and would meet the stand-in driver")
 def test_a_gpu_whose_torch_has_no_cuda_is_told_apart(with_gpu_variants, tmp_path):
     """The driver is a library of five functions."""

@@ -29,7 +29,7 @@ def decoder() -> GpuDecoder:
 def files(folder: str) -> list[Path]:
     found = sorted(file for file in (DATA / folder).rglob("*") if file.is_file())
     if not found:
-        pytest.skip(f"nothing in {DATA}: set TEST_DATA to a folder with {folder}")
+        pytest.skip(f"needs photos: set TEST_DATA to a folder with {folder}")
     return found
 
 

@@ -1,13 +1,16 @@
 """Storage that stops answering holds workers, which are left behind, and never the run."""
 
+import json
+
 import pytest
 
+from infer_app.cli.project.project import init
 from infer_app.errors import ModelError
 from infer_app.images.read.read_image import stat_all
 from infer_app.locations import NO_MAPPING
 from infer_app.workers import fork_server
 from infer_app.workers.isolated_call import run_in_process
-from tests.support.projects import DATE
+from tests.support.projects import DATE, Project
 from tests.support.stalled_folder import stalled
 
 pytestmark = pytest.mark.slow
@@ -34,3 +37,19 @@ def test_a_run_over_storage_that_does_not_answer_ends_and_rejects_nothing_for_go
     assert "were not checked for changes: their storage does not answer" in project.errors
     project.infer("run", "--date", DATE)
     assert project.rows("SELECT reason FROM infer_rejections") == [("truncated",)]
+
+
+@pytest.mark.parametrize("is_signalled", [True, False])
+def test_a_walk_over_a_watched_folder_that_hangs_half_way_ends_the_run(tmp_path, built_models, is_signalled):
+    project = Project(tmp_path / "project")
+    init(project.folder)
+    project.use_models(built_models)
+    (project.photos / "below").mkdir()
+    with stalled(project.photos / "below"):
+        run = project.start("run", "--json")
+        if is_signalled:
+            assert "begins" in run.stderr.readline()
+            run.terminate()
+        out, _ = run.communicate(timeout=100)
+    assert run.returncode == (143 if is_signalled else 14)
+    assert is_signalled or f"{project.photos} does not answer" in json.loads(out)["error"]

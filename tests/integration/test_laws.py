@@ -1,10 +1,13 @@
 """The laws of ARCHITECTURE.md, each on the real command with a real database and a real model."""
 
 import hashlib
+import shutil
 import sqlite3
+from pathlib import Path
 
 import pytest
 
+from infer_app.pipeline.outage_guard import MAX_FAILED_READS
 from tests.support import projects
 from tests.support.projects import DATE, Project
 from tests.support.ray_clusters import nodes_of
@@ -48,12 +51,15 @@ def test_every_image_of_the_day_is_predicted_as_its_colour(project):
     assert [label for (label,) in labels] == [("red", "green", "blue")[i % 3] for i in range(50)]
 
 
-def test_all_broken_is_rows_in_rejections_and_no_prediction(project):
+def test_all_broken_is_rows_in_rejections_and_no_prediction_once_it_is_allowed(project):
     project.add_photos(0)
     for i in range(11):
         (project.photos / f"{i}.jpg").write_bytes(b"")
     project.add("photos")
     report = run(project, exit_code=3)
+    assert (report["rejected"], report["day"]["pending"]) == (0, 11)
+    assert "11 of 11 images are empty, which may be one fault" in report["stopped"]
+    report = run(project, "--max-rejected", "100%")
     assert report["reasons"] == {"empty": 11}
     assert project.rows("SELECT count(*) FROM infer_predictions") == [(0,)]
     assert project.rows("SELECT DISTINCT reason, stage, size, attempts FROM infer_rejections") == [
@@ -76,7 +82,6 @@ def test_a_broken_neighbour_changes_nothing(make_project):
     assert [row for row in broken.results() if row[2] != "truncated"] == expected
 
 
-@pytest.mark.always
 def test_a_second_run_changes_nothing_and_says_so(project):
     project.add_photos(10)
     run(project)
@@ -154,9 +159,9 @@ def test_a_missing_file_is_tried_again_by_every_run_that_covers_its_day(project)
     lost = project.photos / "0001.jpg"
     data = lost.read_bytes()
     lost.unlink()
-    for attempt in range(1, 5):
+    for _ in range(4):
         assert run(project)["reasons"] == {"not_found": 1}
-        assert project.rows("SELECT attempts FROM infer_rejections") == [(attempt,)]
+        project.write("UPDATE infer_rejections SET attempts = attempts + 3")
     lost.write_bytes(data)
     assert run(project)["day"]["predicted"] == 3
 
@@ -200,6 +205,35 @@ def test_when_the_root_is_gone_nothing_is_rejected(project):
     assert error["exit_code"] == 14
     assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
     assert project.rows("SELECT state, exit_code FROM infer_runs WHERE day = '2026-11-20'") == [("failed", 14)]
+
+
+def test_photos_that_were_deleted_on_purpose_stop_no_day(project):
+    """A whole session, in a folder of its own: photos of the other days show that the storage is there."""
+    project.add_photos(3)
+    session = project.photos / "session"
+    session.mkdir()
+    for number in range(MAX_FAILED_READS + 10):
+        (session / f"{number}.jpg").touch()
+    project.add("photos/session", date="2026-11-19")
+    shutil.rmtree(session)
+    report = run(project, exit_code=3)
+    assert report["day"]["predicted"] == 3
+    deleted = report["lookback"][-1]
+    assert (deleted["reasons"], deleted["day"]["pending"]) == ({"not_found": MAX_FAILED_READS + 10}, 0)
+
+
+@pytest.mark.parametrize("command", [("run", "--date", DATE), ("backfill", "--from", "2026-11-17", "--to", DATE)])
+def test_a_storage_that_is_gone_leaves_out_the_days_that_lie_there(project, command):
+    away = project.folder / "away"
+    away.mkdir()
+    shutil.copy(Path(__file__), away / "1.jpg")
+    project.add("away", date="2026-11-19")
+    project.add_photos(3)
+    shutil.rmtree(away)
+    report = project.infer_json(*command, exit_code=14, INFER_IMAGES__ROOTS=f"{project.photos}:{away}")
+    assert (report["predicted"], report["exit_code"]) == (3, 14)
+    assert "2026-11-19 left out" in project.errors
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
 
 
 def test_when_no_location_is_allowed_the_root_is_named(project):

@@ -30,7 +30,10 @@ def test_late_rows_that_may_not_be_read_are_rejected_beside_those_that_are_done(
     lab.write("INSERT INTO shots VALUES (8, '/elsewhere/x.jpg', ?), (9, NULL, ?)", DATE, DATE)
     day = lab.infer_json("run", "--date", DATE)["day"]
     assert (day["predicted"], day["rejected"], day["pending"]) == (3, 2, 0)
-    assert rejected(lab) == [("8", NOT_ALLOWED, "outside the allowed roots"), ("9", NOT_ALLOWED, "no location")]
+    assert rejected(lab) == [
+        ("8", NOT_ALLOWED, "outside the allowed roots"),
+        ("9", NOT_ALLOWED, "the row has no location"),
+    ]
     lab.infer(*RUN, "--report")
     pages = "".join(page.read_text() for page in (lab.folder / "reports").iterdir())
     told = [lab.infer("rejects", "--date", DATE), lab.infer("explain", "--image", "9"), pages]

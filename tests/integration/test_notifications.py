@@ -16,7 +16,7 @@ from infer_app.errors import Interrupted
 from infer_app.pipeline.run_days import RunLimits
 from infer_app.pipeline.stop import Stop
 from infer_app.telemetry.metrics import LAST_SUCCESS, read_samples
-from tests.support.listeners import Raw, Recorder, closed_port, stay_silent, trickle, with_certificate
+from tests.support.listeners import Closed, Raw, Recorder, stay_silent, trickle, with_certificate
 from tests.support.projects import DATE
 from tests.support.waiting import wait_until
 
@@ -125,9 +125,8 @@ def bad(tmp_path, server):
 
     def make(kind):
         scheme = "https" if kind in ("untrusted", "silent TLS") else "http"
-        if kind == "refusing":
-            return f"http://127.0.0.1:{closed_port()}/{SECRET}", "Connection refused"
         makers = {
+            "refusing": (Closed, "Connection refused"),
             "trickling": (lambda: Raw(trickle), "no answer"),
             "500": (lambda: Recorder(500), "the server answered 500"),
             "redirecting": (
@@ -151,7 +150,7 @@ def bad(tmp_path, server):
 )
 def test_a_bad_server_costs_five_seconds_at_most_and_one_line(project, server, bad, ping, hook):
     if ping == "untrusted" and shutil.which("openssl") is None:
-        pytest.skip("openssl is not installed")
+        pytest.skip("needs openssl: apt-get install openssl")
     addresses = {"ping": bad(ping), "webhook": bad(hook)}
     environ = {f"INFER_{name.upper()}__URL": url for name, (url, _) in addresses.items()}
     seconds, exit_code, warnings = seconds_after_answer(project, **environ)
@@ -214,7 +213,7 @@ def test_a_night_that_was_stopped_is_told_with_its_signal(told, server):
     for line in process.stderr:
         if json.loads(line)["event"].startswith("begins 20"):
             break
-    wait_until(lambda: told.rows("SELECT count(*) FROM infer_predictions") > [(9,)], 60)
+    wait_until(lambda: told.rows("SELECT count(*) FROM infer_predictions") > [(9,)])
     with sqlite3.connect(told.folder / "infer.db", timeout=60, isolation_level=None) as other:
         other.execute("BEGIN IMMEDIATE")  # the run can't end meanwhile, however fast the machine is
         process.send_signal(signal.SIGTERM)

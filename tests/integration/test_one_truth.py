@@ -49,7 +49,7 @@ def all_done(project):
 
 
 def too_many_rejected(project):
-    project.add_photos(5, "yesterday")
+    project.add_photos(12, "yesterday")
     add_cut(project, 11)
     return 3, {"state": "done", "level": "attention", "exit_code": 3, "notes": ["too many rejected: exit code 3"]}
 

@@ -134,7 +134,6 @@ def test_a_rejection_and_the_retry_that_lifts_it(project):
     assert missing(project, "1") is None
 
 
-@pytest.mark.always
 def test_a_replaced_photo_is_predicted_again(project):
     project.add_photos(3, date=str(day(1)))
     project.infer("run")
@@ -154,6 +153,15 @@ def test_a_replaced_photo_is_predicted_again(project):
         ("3", "blue"),
     ]
     assert "the counts add up" in project.infer("verify", "--date", str(day(1)))
+
+
+def test_a_printed_command_names_the_settings_file(project):
+    project.add_photos(1, date=str(day(1)))
+    file = str(project.folder / "infer.toml")
+    told = project.infer("retry", "--image", "1", "--config", file)
+    assert f"`infer run --config {file}` predicts again" in told
+    hint = project.infer_json("explain", "--image", "9", "-c", file, exit_code=2)["hint"]
+    assert f"`infer predictions --date DATE --config {file}`" in hint
 
 
 def test_nothing_is_deleted_for_an_image_that_no_run_would_predict(project):
@@ -184,6 +192,37 @@ def test_an_image_without_a_time(project):
     assert other_day["error"] == f"image 2 has no time, so it does not belong to {day(1)}"
     assert project.infer_json("pending")["without_time"] == 1
     assert "1 image without a time: " in project.infer("pending")
+
+
+def test_rows_without_an_id_of_their_own_are_left_out_and_said_by_every_command(project, monkeypatch):
+    project.add_photos(5, date=str(day(1)))
+    project.write("CREATE TABLE shots (nr INTEGER, location TEXT, added_at TEXT)")
+    project.write("INSERT INTO shots SELECT nullif(max(id, 2), 5), location, added_at FROM infer_images")
+    for key, value in {"TABLE": "shots", "ID": "nr", "TIME_ZONE": "UTC"}.items():
+        monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
+    two, five = (f"{project.photos / name}" for name in ("0001.jpg", "0004.jpg"))
+    said = (
+        f"[source] id = 'nr': of 5 images of {day(1)} some are left out: 1 without an id ('{five}');"
+        f" 2 with an id that several have ('{project.photos / '0000.jpg'}', '{two}')"
+    )
+    needed = "name a column, or write a query, that gives every image an id of its own"
+    assert project.infer_json("run", "--dry-run", exit_code=2)["left_out"] == said
+    for predicted in (2, 0):  # each run says so
+        report = project.infer_json("run", exit_code=2)
+        assert (report["predicted"], report["left_out"], report["exit_code"]) == (predicted, said, 2)
+        assert report["day"] == {"eligible": 5, "predicted": 2, "rejected": 0, "pending": 3}
+        assert f"{said} ({needed})" in project.errors
+    assert project.rows("SELECT image_id FROM infer_predictions") == [("3",), ("4",)]
+    (checked,) = project.infer_json("verify", "--date", str(day(1)), exit_code=1)["models"]
+    assert (checked["problems"], checked["balanced"]) == ([said], False)
+    note = "3 pending; the last run left out rows without an id of their own: exit code 2"
+    assert note in " ".join(project.infer("status", COLUMNS="300").split())
+    rows = project.infer_json("pending", "--date", str(day(1)))["pending"]
+    assert [(row["image_id"], row["why"]) for row in rows] == [(None, "no_id"), ("2", "no_id"), ("2", "no_id")]
+    assert {row["fix"] for row in rows} == {"give it an id of its own in column nr"}
+    assert said in project.infer("pending", "--date", str(day(1)), COLUMNS="300")
+    findings = project.infer_json("doctor", exit_code=2)["findings"]
+    assert (said, needed) in [(one["found"], one["fix"]) for one in findings if one["check"] == "source"]
 
 
 def test_without_a_model(project):

@@ -28,7 +28,6 @@ def without_decoders(tmp_path):
     return {"PYTHONPATH": f"{folder}:{os.environ.get('PYTHONPATH', '')}"}
 
 
-@pytest.mark.always
 def test_images_without_a_decoder_are_pending_again_once_it_is_installed(project, without_decoders):
     project.add_photos(20)
     (project.photos / "a.heic").write_bytes(heic(smooth()))

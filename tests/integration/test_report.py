@@ -27,7 +27,7 @@ from tests.support.projects import DATE
 pytestmark = pytest.mark.slow
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium: apt-get install chromium")
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="needs Chromium: apt-get install chromium")
 PAGE = f"reports/{DATE}-colors.html"
 
 
@@ -66,7 +66,7 @@ def test_a_report_of_any_day_and_an_overview(project):
 def test_late_images_that_go_well_do_not_hide_a_bad_day(project):
     for number in range(11):
         (project.photos / f"cut{number}.jpg").write_bytes(jpeg()[:300])
-    project.add_photos(3)
+    project.add_photos(12)
     project.infer("run", "--date", DATE, exit_code=3)
     (project.photos / "late.jpg").write_bytes(jpeg())
     project.add("photos")

@@ -44,7 +44,7 @@ def installed(tmp_path):
 
 def analyze(*arguments):
     if shutil.which("systemd-analyze") is None:
-        pytest.skip("systemd-analyze is not installed")
+        pytest.skip("needs systemd-analyze: apt-get install systemd")
     return subprocess.run(["systemd-analyze", *map(str, arguments)], capture_output=True, text=True)
 
 
@@ -90,7 +90,7 @@ def pod_of(cronjob):
 
 
 def test_kubernetes_takes_the_cronjob(cronjob):
-    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    validator = pytest.importorskip("kubernetes_validate")
     for version in ("1.31", validator.latest_version()):
         validator.validate(cronjob, version, strict=True)
 
@@ -149,11 +149,11 @@ def test_airflow_s_words_for_the_exit_codes(dag):
     assert named["PROJECT"] == PROJECT
     assert (named["DONE"], named["SKIPPED"]) == ({0}, {75})
     assert named["RETRIED"] & (HOPELESS | {75}) == set()
-    assert {10, 13, 14} <= named["RETRIED"]
+    assert {10, 13, 14, 74} <= named["RETRIED"]
 
 
 def test_airflow_loads_the_dag():
-    pytest.importorskip("airflow.sdk", reason="apache-airflow is not installed")
+    pytest.importorskip("airflow.sdk", reason="needs Airflow: pip install apache-airflow")
     import runpy
 
     runpy.run_path(str(JOBS / "airflow_dag.py"))
@@ -208,7 +208,7 @@ tests:
 
 def test_promtool_takes_the_alerts_and_they_fire_when_they_should(rules, tmp_path):
     if shutil.which("promtool") is None:
-        pytest.skip("promtool is not installed: apt-get install prometheus")
+        pytest.skip("needs promtool: apt-get install prometheus")
     description = yaml.safe_dump(rules[0]["annotations"]["description"], width=1000).splitlines()[0]
     (tmp_path / "test.yml").write_text(RULES_TEST.format(rules=JOBS / "infer.rules.yml", description=description))
     check = subprocess.run(["promtool", "check", "rules", JOBS / "infer.rules.yml"], capture_output=True, text=True)
@@ -228,7 +228,7 @@ def ray_groups(rayjob):
 
 
 def test_kubernetes_takes_the_pods_of_the_rayjob(rayjob):
-    validator = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    validator = pytest.importorskip("kubernetes_validate")
     for group in ray_groups(rayjob):
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "infer"}, "spec": group["template"]["spec"]}
         validator.validate(pod, "1.31", strict=True)

@@ -34,7 +34,7 @@ REBUILD = "build it again on this machine: `infer model build SOURCE --name NAME
 def runtime(request):
     """The compiled stand-in, kept until its source or torch changes."""
     if shutil.which("g++") is None:
-        pytest.skip("no C++ compiler: install g++ to run the contract tests of TensorRT")
+        pytest.skip("needs a C++ compiler: apt-get install g++")
     code = (HERE / "tensorrt_runtime.cpp").read_bytes() + torch.__version__.encode()
     return compile_runtime(request.config.cache.mkdir(f"tensorrt-{hashlib.sha256(code).hexdigest()[:12]}"))
 

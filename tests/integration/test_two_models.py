@@ -58,7 +58,6 @@ def decoded(project, *names):
     return {image: images.count(image) for image in images}
 
 
-@pytest.mark.always
 def test_two_models_get_what_each_would_get_alone(project, make_project):
     alone = make_project("alone")
     alone.use_models(project.folder / "models")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import tomlkit
-from PIL import Image
+from PIL import ExifTags, Image
 
 from infer_app.cli.project.project import init
 from tests.support.projects import INFER, Project
@@ -62,30 +62,87 @@ def test_a_folder_that_gains_photos_for_five_days_is_predicted_by_the_daily_job_
     assert project.rows("SELECT date(added_at), count(*) FROM infer_images GROUP BY 1") == [
         (str(day), 2 + number + (number == 1)) for number, day in enumerate(days)
     ]
-    put(project, "old.jpg", first - timedelta(days=30))
-    code, told = daily(project, days[-1])
-    backfill = f"infer backfill --from {first - timedelta(days=30)} --to {first - timedelta(days=30)}"
-    assert code == 0
-    assert f"attention: 1 image is registered, by the files' own dates, for {first - timedelta(days=30)}" in told
-    assert told.rstrip().endswith(backfill)
-    told = daily(project, days[-1])[1].rstrip()
-    assert f"older than the look-back is pending: `{backfill} --model " in told
-    assert told.endswith("predicts them")
-    project.infer(*backfill.split()[1:])
-    assert daily(project, days[-1]) == (0, "")
-    assert project.rows("SELECT count(*) FROM infer_predictions") == [(2 + 3 + 4 + 5 + 6 + 1 + 1,)]
 
 
-def test_a_dry_run_tells_what_it_would_register_and_registers_nothing(project):
-    yesterday = TODAY - timedelta(days=1)
-    put(project, "a.jpg", yesterday)
-    project.infer("db", "upgrade")
-    told = project.infer("run", "--dry-run")
-    assert "dry run, nothing registered: 1 new image is not in these figures; `infer run` registers them first" in told
-    assert project.infer_json("run", "--dry-run")["registered"]["added"] == 1
-    assert project.rows("SELECT count(*) FROM infer_images") == [(0,)]
+def test_photos_of_weeks_ago_are_predicted_by_the_next_run_each_on_its_own_day(project):
+    """A memory card that was collected: one run is too short for it, the next one does the rest."""
+    newest = TODAY - timedelta(days=20)
+    days = [newest - timedelta(days=n) for n in range(5)]
+    put(project, "new.jpg", TODAY - timedelta(days=1))
+    for number in range(50):
+        put(project, f"card/{number}.jpg", days[number % 5])
+    assert project.infer_json("run", "--limit", "11", "--workers", "1")["registered"]["earlier"] == 50
+    assert project.rows("SELECT count(*) FROM infer_predictions") == [(11,)]
+    assert daily(project, TODAY - timedelta(days=1)) == (0, "")
+    by_day = "SELECT day, sum(predicted) FROM infer_runs WHERE predicted > 0 GROUP BY day ORDER BY day"
+    assert project.rows(by_day) == [(str(day), 10) for day in reversed(days)] + [(str(TODAY - timedelta(days=1)), 1)]
+    assert project.infer_json("run")["late"] == []
+
+
+def test_what_is_pending_on_a_late_day_is_tried_again_for_as_long_as_on_a_day_of_the_look_back(project):
+    put(project, "old.jpg", TODAY - timedelta(days=30))
+    project.infer("run")
+    for change, predicted in (
+        ("DELETE FROM infer_predictions", [1]),
+        ("UPDATE infer_images SET queued_at = datetime(queued_at, '-8 days')", []),
+        ("DELETE FROM infer_predictions", []),
+    ):
+        project.write(change)
+        run = project.infer_json("run")
+        assert [report["predicted"] for report in run["late"]] == predicted
+    assert run["older_pending"] == 1
+
+
+def test_what_no_run_has_tried_is_taken_though_the_look_back_has_moved_on(project):
+    """As after a night in which the run was killed once it had registered, or its model was damaged."""
+    put(project, "a.jpg", TODAY - timedelta(days=3))
+    project.infer("backfill", "--from", str(TODAY), "--to", str(TODAY))
+    run = project.infer_json("run", "--lookback", "0")
+    assert (run["registered"]["added"], [report["predicted"] for report in run["late"]]) == (0, [1])
+
+
+def test_a_backfill_takes_its_own_days_only(project):
+    put(project, "old.jpg", TODAY - timedelta(days=30))
+    yesterday = str(TODAY - timedelta(days=1))
+    run = project.infer_json("backfill", "--from", yesterday, "--to", yesterday)
+    assert (run["late"], run["older_pending"]) == ([], 1)
+
+
+def test_photos_may_be_of_the_day_that_they_were_taken_on(project):
+    config = project.folder / "infer.toml"
+    config.write_text(config.read_text().replace("[images]", '[images]\nday = "exif"'))
+    taken = TODAY - timedelta(days=9)
+    exif = Image.Exif()
+    exif.get_ifd(ExifTags.IFD.Exif)[ExifTags.Base.DateTimeOriginal] = f"{taken:%Y:%m:%d} 12:00:00"
+    copied = put(project, "a.jpg", TODAY - timedelta(days=1))
+    facts = copied.stat()
+    Image.new("RGB", (40, 30), (200, 30, 30)).save(copied, exif=exif)
+    os.utime(copied, (facts.st_atime, facts.st_mtime))
+    put(project, "b.jpg", TODAY - timedelta(days=1))
     run = project.infer_json("run")
-    assert (run["registered"]["added"], run["day"]["predicted"], run["attention"]) == (1, 1, [])
+    assert [report["date"] for report in run["late"]] == [str(taken)]
+    assert (run["late"][0]["predicted"], run["predicted"], run["attention"]) == (1, 1, [])
+
+
+@pytest.mark.parametrize("state", ["never run", "run before"])
+def test_a_dry_run_forecasts_what_a_run_would_register_and_registers_nothing(project, state):
+    database = project.folder / "infer.db"
+    if state == "run before":
+        put(project, "known.jpg", TODAY - timedelta(days=1))
+        project.infer("run")
+    before = database.read_bytes() if database.exists() else None
+    for number in range(5):
+        put(project, f"{number}.jpg", TODAY - timedelta(days=1))
+    put(project, "old.jpg", TODAY - timedelta(days=40))
+    far = 23 if datetime.now(UTC).hour < 12 else 0  # from now: what was just written waits
+    put(project, "today.jpg", TODAY, hour=far)
+    told = project.infer("run", "--dry-run")
+    assert "dry run, nothing registered: 6 new images in the watched folders, which the forecast includes" in told
+    run = project.infer_json("run", "--dry-run")
+    assert (run["registered"]["added"], run["registered"]["later"], run["predicted"]) == (7, 1, 6)
+    assert run["forecast"]["pending"] == 6
+    assert (database.read_bytes() if database.exists() else None) == before
+    assert project.infer_json("run")["registered"]["added"] == 7
 
 
 def test_a_backfill_registers_too(project):
@@ -106,6 +163,7 @@ def test_what_is_being_written_waits_and_what_is_no_image_is_left_out(project):
     assert registered["other"] == {".cr2": 1}
     assert "1 .cr2" in project.errors
     assert project.rows("SELECT count(*) FROM infer_images WHERE date(added_at) = date('now')") == [(1,)]
+    assert "no images by their names: 1 .cr2" in project.infer("run")
 
 
 def test_a_replaced_file_is_told_once(project):
@@ -119,8 +177,12 @@ def test_a_replaced_file_is_told_once(project):
     assert "attention" not in project.infer("run")
 
 
-@pytest.mark.parametrize("state", ["missing", "emptied"])
+@pytest.mark.parametrize("state", ["missing", "emptied", "emptied and mapped"])
 def test_a_watched_folder_that_is_not_there_ends_the_run_with_14(project, state):
+    if state == "emptied and mapped":
+        config = project.folder / "infer.toml"
+        mapped = f'[images]\nmap = {{ "/srv/photos" = "{project.photos}" }}'
+        config.write_text(config.read_text().replace("[images]", mapped))
     put(project, "a.jpg", TODAY - timedelta(days=1))
     project.infer("run")
     (project.photos / "a.jpg").unlink()
@@ -132,13 +194,19 @@ def test_a_watched_folder_that_is_not_there_ends_the_run_with_14(project, state)
     assert project.infer_json("doctor", exit_code=14)["exit_code"] == 14
 
 
+def test_a_database_whose_first_run_was_killed_before_it_had_tables_gets_them(project):
+    put(project, "a.jpg", TODAY - timedelta(days=1))
+    (project.folder / "infer.db").touch()
+    assert project.infer_json("run")["predicted"] == 1
+
+
 def test_an_empty_folder_of_a_new_project_has_no_images(project):
     assert "there are no images at all" in project.infer("run")
 
 
 def test_a_folder_that_can_not_be_read_is_told_and_the_others_are_registered(project):
     if os.geteuid() == 0:
-        pytest.skip("root may read everything")
+        pytest.skip("needs a user who is not root")
     put(project, "a.jpg", TODAY - timedelta(days=1))
     put(project, "closed/b.jpg", TODAY - timedelta(days=1))
     (project.photos / "closed").chmod(0)

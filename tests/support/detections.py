@@ -11,7 +11,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
-from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction
+from infer_app.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
 from infer_app.recipe import Size
 from tests.support.projects import DATE, Project
 
@@ -29,7 +29,7 @@ def write_detections(project: Project, found: Mapping[str, Sequence[DetectedObje
             size = Size(*ImageOps.exif_transpose(image).size)
         label, score = (objects[0].label, objects[0].score) if objects else (None, None)
         output = Output(label, score, objects=tuple(objects))
-        good.append(Prediction(ImageRef(image_id, location), output, None, picture=size))
+        good.append(Prediction(ImageRef(image_id, location), output, FileFacts(picture=size)))
     with Database(f"sqlite:///{project.folder / 'infer.db'}") as database:
         run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS, "cpu", "cpu")
         Sink(database, ANIMALS.model_id, ANIMALS.variant, run_id).commit_chunk(ChunkResult(0, tuple(good), ()))

@@ -72,7 +72,7 @@ def need_fastestdet() -> None:
     """Skip where the network or its photos are absent."""
     for needed in (NETWORK, OBJECTS, *PHOTOS):
         if not needed.exists():
-            pytest.skip(f"no {needed}: set TEST_DATA to a folder with networks/fastestdet and photos")
+            pytest.skip("needs a detector: set TEST_DATA to a folder with networks/fastestdet and photos")
 
 
 def write_scripts(folder: Path) -> None:

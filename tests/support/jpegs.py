@@ -63,7 +63,7 @@ def arithmetic() -> bytes:
     """By libjpeg-turbo, which takes the wish from the environment; Pillow can't write it."""
     turbo = load_turbo()
     if turbo is None:
-        pytest.skip("no libturbojpeg.so.0 on this machine, which alone writes arithmetic coding")
+        pytest.skip("needs libturbojpeg: apt-get install libturbojpeg0")
     os.environ["TJ_ARITHMETIC"] = "1"
     try:
         return turbo.encode(np.asarray(picture()), pixel_format=turbojpeg.TJPF_RGB)

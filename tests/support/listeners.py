@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from dataclasses import dataclass
+from http.client import parse_headers
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -18,17 +19,18 @@ class Heard:
 
 
 class Recorder:
-    """Keeps every POST and answers `status`; `delays` are seconds by path, before it is kept."""
+    """Keeps every POST and answers `status`; one to a path of `gates` is kept once its event is set."""
 
     def __init__(self, status=200, location=None):
         self.heard: list[Heard] = []
-        self.delays: dict[str, float] = {}
+        self.gates: dict[str, threading.Event] = {}
         recorder = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                time.sleep(recorder.delays.get(self.path, 0))
+                if gate := recorder.gates.get(self.path):
+                    gate.wait()
                 recorder.heard.append(Heard(self.path, body, dict(self.headers)))
                 self.send_response(status)
                 if location:
@@ -75,6 +77,13 @@ class Raw:
         self._socket.close()
 
 
+def read_request(connection):
+    """Read a POST whole: closed before, a connection is reset, and its answer may be lost with it."""
+    with connection.makefile("rb") as stream:
+        stream.readline()
+        stream.read(int(parse_headers(stream)["Content-Length"]))
+
+
 def stay_silent(connection):
     while connection.recv(4096):
         pass
@@ -104,6 +113,13 @@ def with_certificate(folder):
     return shake_hands
 
 
-def closed_port():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return server.getsockname()[1]
+class Closed:
+    """Refuses connections: its port belongs to it, and it does not listen."""
+
+    def __init__(self):
+        self._socket = socket.socket()
+        self._socket.bind(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
+
+    def close(self):
+        self._socket.close()

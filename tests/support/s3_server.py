@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
-import socket
+import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 START_S = 60
@@ -53,27 +55,21 @@ class S3Server:
 
 @contextmanager
 def s3_server() -> Iterator[S3Server]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=dict(os.environ))
-    try:
-        _wait_for(process, port)
-        yield S3Server(port)
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _wait_for(process: subprocess.Popen[bytes], port: int) -> None:
-    end = time.monotonic() + START_S
-    while True:
+    command = [sys.executable, "-W", "ignore", "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
+    with tempfile.NamedTemporaryFile() as log:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log, env=dict(os.environ))
         try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            assert process.poll() is None, "moto ended"
-            assert time.monotonic() < end, "moto did not start"
-            time.sleep(0.1)
-        else:
-            return
+            yield S3Server(_wait_for_port(process, Path(log.name)))
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _wait_for_port(process: subprocess.Popen[bytes], log: Path) -> int:
+    """Return the port that the kernel chose, as the server says once it listens."""
+    end = time.monotonic() + START_S
+    while not (found := re.search(r"Running on http://127.0.0.1:(\d+)", log.read_text())):
+        assert process.poll() is None, log.read_text()
+        assert time.monotonic() < end, "moto did not start"
+        time.sleep(0.1)
+    return int(found[1])

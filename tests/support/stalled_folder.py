@@ -35,11 +35,11 @@ def stalled(folder: Path, is_dead: bool = False) -> Iterator[None]:
     try:
         device = os.open("/dev/fuse", os.O_RDWR)
     except OSError as error:
-        pytest.skip(f"no FUSE here: {error.strerror}")
+        pytest.skip(f"needs FUSE: {error.strerror}")
     options = f"fd={device},rootmode=40000,user_id={os.getuid()},group_id={os.getgid()}"
     if libc.mount(b"infer-test", os.fsencode(folder), b"fuse", 0, options.encode()):
         os.close(device)
-        pytest.skip(f"nothing can be mounted here: {os.strerror(ctypes.get_errno())}")
+        pytest.skip(f"needs to mount: {os.strerror(ctypes.get_errno())}")
     if is_dead:
         os.close(device)
     else:

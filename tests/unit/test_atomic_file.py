@@ -16,10 +16,15 @@ def test_the_content_is_replaced_and_the_permissions_stay(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_new_file_can_be_read_by_others(tmp_path):
+@pytest.mark.parametrize("has_nameless", [True, False])
+@pytest.mark.parametrize("mask", [0o022, 0o027, 0o077])
+def test_a_new_file_has_the_permissions_that_the_umask_leaves(tmp_path, monkeypatch, umask, mask, has_nameless):
+    if not has_nameless:
+        refuse_nameless_files(monkeypatch)
+    umask(mask)
     path = tmp_path / "manifest.json"
     replace_file(path, b"new")
-    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o644)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (b"new", 0o666 & ~mask)
 
 
 def test_a_folder_of_that_name_is_left_alone(tmp_path):
@@ -49,14 +54,18 @@ def test_a_file_has_no_name_until_it_is_complete(tmp_path):
     assert [(found.name, found.read_bytes()) for found in tmp_path.iterdir()] == [("a.json", b"new")]
 
 
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_file_system_without_nameless_files_has_a_hidden_one_meanwhile(tmp_path, monkeypatch, fails):
+def refuse_nameless_files(monkeypatch):
     def refuse(path, flags, *rest, open_file=os.open):
         if flags & os.O_TMPFILE == os.O_TMPFILE:
             raise OSError(errno.EOPNOTSUPP, "Operation not supported")
         return open_file(path, flags, *rest)
 
     monkeypatch.setattr(os, "open", refuse)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_file_system_without_nameless_files_has_a_hidden_one_meanwhile(tmp_path, monkeypatch, fails):
+    refuse_nameless_files(monkeypatch)
     path = tmp_path / "a.json"
     path.write_text("old")
     with pytest.raises(KeyboardInterrupt) if fails else nullcontext(), new_content(path) as file:

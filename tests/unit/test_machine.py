@@ -5,7 +5,7 @@ import os
 import pytest
 
 from infer_app import machine
-from infer_app.machine import cap_by_memory, usable_cores, usable_memory
+from infer_app.machine import allocatable, cap_by_memory, kept_within_memory, usable_cores, usable_memory
 
 MIB = 1 << 20
 MANY = 64  # cores that this process may run on
@@ -155,6 +155,45 @@ def test_as_many_workers_as_the_memory_holds_and_at_least_one(box, available, wo
 
 def test_where_nothing_is_known_of_the_memory_nothing_is_capped(box):
     assert cap_by_memory(8, None) == 8
+
+
+@pytest.mark.parametrize(
+    ("before", "expected"),
+    [((-1, -1), 460), ((600 * MIB, -1), 460), ((300 * MIB, -1), 300), ((-1, 200 * MIB), 200)],
+)
+def test_a_process_is_kept_within_what_its_group_has_left(box, monkeypatch, before, expected):
+    limits = [before]
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda kind: limits[-1])
+    monkeypatch.setattr(machine.resource, "setrlimit", lambda kind, limit: limits.append(limit))
+    (box.proc / "self/statm").write_text(f"9 9 9 9 0 {100 * MIB // machine.resource.getpagesize()} 0\n")
+    box.belongs_to("0::/app")
+    box.group("app", memory_max=1000 * MIB, memory_current=800 * MIB)
+    box.group("app", memory_stat=f"inactive_file {150 * MIB}\nactive_file {50 * MIB}")
+    with kept_within_memory():
+        assert limits[1:] == [(expected * MIB, before[1])]
+        assert allocatable() == (expected - 100) * MIB
+    assert limits[2:] == [before]
+
+
+def test_where_a_group_has_nothing_left_the_kernel_decides_about_small_images(box, monkeypatch):
+    limits = [(-1, -1)]
+    monkeypatch.setattr(machine.resource, "setrlimit", lambda kind, limit: limits.append(limit))
+    (box.proc / "self/statm").write_text("9 9 9 9 0 0 0\n")
+    box.belongs_to("0::/app")
+    box.group("app", memory_max=1000 * MIB, memory_current=1000 * MIB)
+    with kept_within_memory():
+        assert limits[1][0] == machine.LEAST_LEFT
+
+
+@pytest.mark.parametrize("files", [{}, {"memory_max": "max"}, {"memory_limit_in_bytes": 9223372036854771712}])
+def test_without_a_limit_of_a_group_a_process_has_none(box, monkeypatch, files):
+    monkeypatch.setattr(machine.resource, "setrlimit", None)
+    box.has_available(100 * MIB)
+    box.belongs_to("0::/app")
+    box.group("app", **files, memory_current=5, memory_usage_in_bytes=5)
+    (box.proc / "self/statm").write_text("9 9 9 9 0 9 0\n")
+    with kept_within_memory():
+        assert allocatable() is None
 
 
 def test_this_machine_has_a_core_and_some_memory():

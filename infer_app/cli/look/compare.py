@@ -66,6 +66,7 @@ def compare(date: str, names: tuple[str, str], limit: int, as_json: bool, config
         else:
             comparison = _measure(sides, a, b, limit)
     head = {"date": str(day), "kind": a.kind, "a": asdict(a), "b": asdict(b), **asdict(overlap)}
+    del head["agreeing"]  # of other kinds than classifications it says nothing
     if as_json:
         print(json.dumps(head | comparison))
     else:
@@ -86,11 +87,10 @@ def _version(project: ProjectDatabase, day: Day, name: str) -> Version:
 
 
 def _compare_labels(sides: Disagreement, overlap: Overlap, limit: int) -> dict[str, Any]:
-    agree = sides.count_agreeing()
     confusions = [{"a": a, "b": b, "images": count} for a, b, count in sides.confusions(limit)]
     return {
-        "agree": agree,
-        "disagree": overlap.both - agree,
+        "agree": overlap.agreeing,
+        "disagree": overlap.both - overlap.agreeing,
         "confusions": confusions,
         "measure": SUREST,
         "images": [asdict(pair) | {"location": shown_location(pair.location)} for pair in sides.surest(limit)],

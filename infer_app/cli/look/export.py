@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from infer_app.cli.terminal.export_options import ExportOptions, SampleOptions
 from infer_app.database.project_database import open_project_database
+from infer_app.database.queries.detections import PredictedImage
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import UsageError
-from infer_app.export.choose_images import choose_images
+from infer_app.export.choose_images import Chosen, choose_images
 from infer_app.export.copy_photos import copy_photos
 from infer_app.export.export_formats import FORMATS, find_format, write_export
 from infer_app.export.exported_images import Export, ModelVersions, choose_thresholds, read_days, read_rejections
@@ -52,7 +54,7 @@ def export_days(options: ExportOptions) -> None:
 
 
 def export_sample(options: SampleOptions) -> None:
-    """Write the chosen images and, if asked for, copy their photos; one that can't be read is left out."""
+    """Write the chosen images and, if asked for, copy their photos, choosing others for those that can't be copied."""
     if options.format not in SAMPLE_FORMATS:
         raise UsageError(f"a sample can't be {options.format!r}", f"choose one of: {', '.join(SAMPLE_FORMATS)}")
     loaded = load_settings(options.config)
@@ -69,17 +71,24 @@ def export_sample(options: SampleOptions) -> None:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model.kind)
         thresholds = choose_thresholds(project, model)
-        found = read_days(project, days, model)
-        chosen = choose_images(found, options.by, options.count, model, thresholds, options.seed)
-    not_copied: dict[str, str] = {}
-    if options.copy_to is not None:
-        from infer_app.pipeline.executors import read_limits
 
-        chosen, not_copied = copy_photos(chosen, options.copy_to, read_limits(loaded))
+        def choose(is_wanted: Callable[[PredictedImage], bool]) -> Chosen:
+            found = (dated for dated in read_days(project, days, model) if is_wanted(dated[1]))
+            return choose_images(found, options.by, options.count, model, thresholds, options.seed)
+
+        not_copied: dict[str, str] = {}
+        if options.copy_to is None:
+            chosen = choose(lambda _: True)
+        else:
+            from infer_app.pipeline.executors import read_limits
+
+            chosen, not_copied = copy_photos(choose, options.copy_to, read_limits(loaded))
     export = Export(model, thresholds, paths, lambda: chosen, tuple)
     write_export(options.format, options.to, export)
     for location, why in not_copied.items():
         log.warning("not copied, and not in the sample: %s: %s", shown(location), why)
+    if not_copied and len(chosen) < options.count:
+        log.warning("the sample has %d images instead of %d: no others can be copied", len(chosen), options.count)
     if options.as_json:
         print(json.dumps(_numbers(options, export) | {"not_copied": len(not_copied)}))
     else:

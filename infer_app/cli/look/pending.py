@@ -17,11 +17,11 @@ from infer_app.database.project_database import ProjectDatabase, open_project_da
 from infer_app.database.queries.day_queries import PendingDays
 from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_OK
+from infer_app.model_names import Version
 from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import (
     Cause,
     NextRun,
-    Version,
     explain_days,
     explain_image,
     find_pending,
@@ -30,6 +30,7 @@ from infer_app.reporting.missing_prediction import (
 )
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line, printable
+from infer_app.telemetry.printed_options import printed_options
 
 Row = dict[str, Any]
 NO_MODEL = ("", "")
@@ -90,7 +91,7 @@ def show_pending(date: str | None, model: str | None, as_csv: bool, as_json: boo
     """Print the pending images of a day, or without a day the days that have any."""
     loaded = load_settings(config, {"run": {"models": [model] if model else None}})
     with open_project_database(loaded, read_only=True) as project:
-        pending = PendingList(loaded, project, NextRun.of(loaded, model))
+        pending = PendingList(loaded, project, NextRun.of(loaded, model).with_late(project, loaded.run.time_zone))
         versions = pending.versions(model)
         if date is None:
             _show_days(pending, versions, as_csv, as_json)
@@ -123,7 +124,7 @@ def _print_images(pending: PendingList, day: Day, version: Version) -> None:
         num_pending = day_queries.count_pending(day, *day_queries.versions_of(model_id))
     heading = f"{day}{' ' + name if name else ''}: {num_pending:,} pending, {num_retried:,} rejected for now"
     if some:
-        cells = [(row["image_id"], row["location"] or "", row["message"]) for row in some]
+        cells = [(row["image_id"] or "", row["location"] or "", row["message"]) for row in some]
         show_table(("id", "image", "why"), cells, printable(heading))
     else:
         print(printable(heading))
@@ -135,7 +136,8 @@ def _print_images(pending: PendingList, day: Day, version: Version) -> None:
     for line, count in to_do.items():
         print(printable(f"to do for {counted(count, 'image')}: {line}"))
     if num_final := max(0, counts.rejected - num_retried):
-        print(f"{counted(num_final, 'image')} rejected for good: `infer rejects --date {day}` lists them")
+        lists = f"`infer rejects --date {day}{printed_options()}` lists them"
+        print(f"{counted(num_final, 'image')} rejected for good: {lists}")
 
 
 def _show_days(pending: PendingList, versions: list[Version], as_csv: bool, as_json: bool) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -19,6 +17,7 @@ from infer_app.database.results.forget_results import forget_rejections, forget_
 from infer_app.day import Day, each_date, parse_date
 from infer_app.domain import Reason
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
+from infer_app.export.tables import csv_line
 from infer_app.locations import as_location
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version, short_name
@@ -27,6 +26,7 @@ from infer_app.reporting.image_report import find_day
 from infer_app.reporting.missing_prediction import NextRun
 from infer_app.run_report import DayCounts, precision_name
 from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.telemetry.printed_options import printed_options
 from infer_app.telemetry.summary_line import balance
 
 SHOWN_ROWS = 50
@@ -112,15 +112,15 @@ def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bo
         print(json.dumps({"date": str(day), "retried": retried}))
     else:
         tried = [short_name(*version) for version in versions if version[1] not in in_use]
-        flags = "".join(f" --model {shlex.quote(name)}" for name in tried)
-        images = f"`infer run --date {day}{flags}` tries again"
-        print(f"{day}: {counted(retried, 'rejection')} removed; {images}")
+        images = f"`infer run --date {day}{printed_options(*tried)}` tries again"
+        print(f"{day}: {counted(retried, 'rejection')} removed{f'; {images}' if retried else ''}")
 
 
 def retry_images(image_ids: list[str], date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
     """Delete the results of single images by the models that runs use, and print what predicts them again.
 
-    Raises UsageError, before anything is deleted, for an image that no run would predict again.
+    Raises UsageError, before anything is deleted, for an image that no run would predict again, and DayHeld while a run
+    holds the day of one.
     """
     loaded = load_settings(config, {"run": {"models": [model] if model else None}})
     next_run = NextRun.of(loaded, model)
@@ -130,7 +130,7 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
     wanted = list(dict.fromkeys(image_ids))
     with open_project_database(loaded) as project:
         days = sorted({find_day(loaded, project, image_id, day) for image_id in wanted})
-        retried = sum(forget_results(project.database, wanted, model_id) for _, model_id in next_run.models)
+        retried = forget_results(project.database, wanted, days, next_run.models)
     commands = next_run.commands(days)
     if as_json:
         print(json.dumps({"images": wanted, "retried": retried, "commands": commands}))
@@ -189,7 +189,7 @@ def verify_counts(date: str, model: str | None, as_json: bool, config: Path | No
     else:
         for one in checked:
             print(f"{day} {one}")
-        print("the counts add up" if balanced else "the counts do not add up")
+        print("the counts add up" if balanced else "the counts do not add up, or rows can have no result: see above")
     return EXIT_OK if balanced else EXIT_BUG
 
 
@@ -255,9 +255,8 @@ def _whole(number: int | None) -> str:
 
 
 def print_csv(rows: Iterable[dict[str, Any]], fields: Sequence[str]) -> None:
-    writer = csv.DictWriter(sys.stdout, fields, extrasaction="ignore")
-    writer.writeheader()
-    writer.writerows(rows)
+    sys.stdout.write(csv_line(fields))
+    sys.stdout.writelines(csv_line(map(row.get, fields)) for row in rows)
 
 
 def print_json_list(head: dict[str, Any], key: str, rows: Iterator[dict[str, Any]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ STATES = {  # symbol and colour
     "running": ("▶", "cyan"),
     "failed": ("✗", "bold red"),
     "never run": ("○", "dim"),
+    "no images": ("○", "dim"),  # and a run that found none
 }
 
 
@@ -43,7 +44,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                 facts = states.read_facts(day, name, model_id)
                 last = next(iter(facts.runs), None)
                 if facts.counts.eligible or last:
-                    rows.append((day, name, model_id, facts.counts, last, judge_day(facts), _precision(facts)))
+                    rows.append((day, name, model_id, facts, last, judge_day(facts), _precision(facts)))
         rows.reverse()  # the newest day first
         gap = project.day_queries.find_gap(today.before(1))
     attention = [str(gap)] if gap else []
@@ -55,28 +56,21 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                 "model_id": model_id or None,
                 "in_use": model_id in in_use,
                 "state": state.state,
-                "eligible": counts.eligible,
-                "predicted": counts.predicted,
-                "rejected": counts.rejected,
-                "pending": counts.pending,
+                **asdict(facts.counts),
                 "precision": precision,
                 "last_run": None if last is None else shown(last),
                 "day_state": asdict(state),
             }
-            for day, name, model_id, counts, last, state, precision in rows
+            for day, name, model_id, facts, last, state, precision in rows
         ]
         print(json.dumps({"days": found, "attention": attention}))
         return
-    cells = [
-        (
-            day,
-            name,
-            _shown_state(state, model_id in in_use or last is None, model_id),
-            *_numbers(counts),
-            _remarks(last, state),
-        )
-        for day, name, model_id, counts, last, state, _ in rows
-    ]
+    cells, seen = [], set[str]()
+    for day, name, model_id, facts, last, _, _ in rows:
+        state = judge_day(replace(facts, older_pending=0) if name in seen else facts)  # told once, for the newest day
+        seen.add(name)
+        word = _shown_state(state, facts.counts, model_id in in_use or last is None, model_id)
+        cells.append((day, name, word, *_numbers(facts.counts), _remarks(last, state)))
     if cells:
         show_table(("day", "model", "state", "images", "predicted", "rejected", "pending", "remarks"), cells)
     else:
@@ -91,12 +85,13 @@ def _precision(facts: DayFacts) -> str | None:
     return precision_name(begun["variant"]) if begun else None
 
 
-def _shown_state(state: DayState, is_in_use: bool, model_id: str) -> Text:
+def _shown_state(state: DayState, counts: DayCounts, is_in_use: bool, model_id: str) -> Text:
     """Return the state with its symbol and colour; a day that is done and has remarks is not shown as a good one."""
-    symbol, style = STATES[state.state]
+    word = "no images" if state.state == "done" and not counts.eligible else state.state
+    symbol, style = STATES[word]
     if state.state == "done" and state.level != "good":
         symbol, style = ("!", "yellow") if state.level == "attention" else ("✗", "bold red")
-    shown_state = state.state + ("" if is_in_use else f" with version {model_id[:SHOWN_ID]}")
+    shown_state = word + ("" if is_in_use else f" with version {model_id[:SHOWN_ID]}")
     is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
     return Text(f"{symbol} {shown_state}" if is_unicode else shown_state, style)
 

@@ -188,7 +188,8 @@ def _resize(options: BuildOptions) -> Size | None:
 
 def _taken_by_default(request: BuildRequest, stated: Collection[str]) -> list[str]:
     """Return what neither the user nor the source says, where a wrong guess gives no error."""
-    needed = {"recipe": request.recipe.kind} if request.preprocess is None else {}
+    recipe = request.recipe
+    needed = {"recipe": recipe.kind, "size": str(recipe.size)} if request.preprocess is None else {}
     if request.input != "uint8-nhwc":
         needed |= {"mean": _as_text(request.mean), "std": _as_text(request.std)}
     missing = [f"{name} {value}" for name, value in needed.items() if name not in stated]

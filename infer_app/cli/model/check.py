@@ -12,13 +12,14 @@ from contextlib import redirect_stdout
 from pathlib import Path
 
 from infer_app.cli.model.model import find_model, print_progress
-from infer_app.cli.model.object_differences import print_objects
+from infer_app.cli.model.object_differences import WHAT_DIFFERS, path_in, print_objects
 from infer_app.cli.model.own_pipeline import RECIPE_UNCHECKED, Answer, own_pipeline
+from infer_app.cli.terminal.failures import fail
 from infer_app.cli.terminal.model_options import CheckOptions
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.listing.image_registry import find_images
 from infer_app.domain import Broken, ChunkResult, ImageRef, Prediction
-from infer_app.errors import UsageError
+from infer_app.errors import EXIT_OK, UsageError
+from infer_app.images.read.folder_scan import find_images, folders_of
 from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import WITH_LABELS
@@ -42,8 +43,11 @@ BLOCK_CHUNKS = 8  # for each worker, in a block, if there are as many images
 MIN_BLOCKS, MAX_BLOCKS = 2, 8
 
 
-def check(options: CheckOptions) -> None:
-    """Predict the same files with both: the user's function one by one, the model through the executor."""
+def check(options: CheckOptions) -> int:
+    """Predict the same files with both: the user's function one by one, the model through the executor.
+
+    Return the exit code, 2 if no image could be compared or no answer is the same.
+    """
     loaded = load_settings(options.config, {"run": {"workers": options.workers}})
     folder = options.images
     artifact = find_model(options.name, options.config)
@@ -63,23 +67,28 @@ def check(options: CheckOptions) -> None:
             "check compares labels and objects: classification and detection only",
         )
     print_progress(f"comparing {short_name(artifact.manifest.name, artifact.manifest.model_id)} with {described}")
-    report = _compare(loaded, artifact, theirs, paths, folder.resolve())
-    print(json.dumps(report.to_json())) if options.as_json else _print_check(report, described)
+    report = _compare(loaded, artifact, theirs, paths, folders_of(folder, paths))
+    print(json.dumps(report.to_json())) if options.as_json else _print_check(report, options, described)
+    failure = _failure_of(report)
+    return fail(failure, as_json=False) if failure else EXIT_OK  # the report is all that --json prints
+
+
+def _failure_of(report: CheckReport) -> UsageError | None:
     if report.agreement is None:
         hint = "at least one image needs an answer of both"
         if report.num_compared:
             hint = "neither side found an object; take images that show some"
-        raise UsageError("nothing could be compared", hint)
+        return UsageError("nothing could be compared", hint)
+    return None if report.agreement else UsageError("not one answer is the same", WHAT_DIFFERS)
 
 
 def _compare(
-    loaded: LoadedSettings, artifact: Artifact, theirs: Answer, paths: Sequence[Path], root: Path
+    loaded: LoadedSettings, artifact: Artifact, theirs: Answer, paths: Sequence[Path], roots: tuple[Path, ...]
 ) -> CheckReport:
     """Predict the images with both sides, block by block in turn, so that what else the machine does affects both.
 
     The first block is not timed: both sides start with it.
     """
-    roots = (root if root.is_dir() else root.parent,)
     their_answers: list[tuple[str, object]] = []
     ours: list[Prediction | Broken] = []
     timed: list[TimedBlock] = []
@@ -147,19 +156,20 @@ def _their_answer(function: Answer, path: Path) -> tuple[str, object]:
             return str(path), error
 
 
-def _print_check(report: CheckReport, described: str) -> None:
+def _print_check(report: CheckReport, options: CheckOptions, described: str) -> None:
     """Print the worst images first and the agreement last; `described` says what the model was compared with."""
-    if report.disagreements:
-        cells = [(Path(one.path).name, one.theirs, one.ours, f"{one.our_score:.3f}") for one in report.disagreements]
-        show_table(("image", "yours", "ours", "our score"), cells[:WORST_SHOWN], "where we disagree, the surest first")
-    for kind, failures in (("the other side failed on", report.their_failures), ("we reject", report.our_rejections)):
+    if worst := report.disagreements[:WORST_SHOWN]:
+        cells = [(path_in(options.images, one.path), one.theirs, one.ours, f"{one.our_score:.3f}") for one in worst]
+        show_table(("image", "yours", "ours", "our score"), cells, "where we disagree, the surest first")
+    other = "your function" if options.against else "the model's source"
+    for kind, failures in ((f"{other} failed on", report.their_failures), ("we reject", report.our_rejections)):
         for failure in failures[:WORST_SHOWN]:
             print(f"{kind} {printable(failure.path)}: {printable(failure.reason)}")
         if len(failures) > WORST_SHOWN:
             print(f"… and {len(failures) - WORST_SHOWN:,} more")
     print(_speed(report))
     if report.objects is not None:
-        print_objects(report.objects)
+        print_objects(report.objects, options.images)
     if report.agreement is None:
         return
     if report.objects is None:
@@ -174,11 +184,8 @@ def _print_labels(report: CheckReport) -> None:
     assert report.agreement is not None
     same = report.num_compared - len(report.disagreements)
     print(f"same answer on {same:,} of {counted(report.num_compared, 'image')} ({100 * report.agreement:.1f} %)")
-    if report.agreement < SUSPICIOUS:
-        print(
-            "that is low: the recipe differs (size, crop, interpolation, channels, mean, std), or the order of the "
-            "labels"
-        )
+    if 0 < report.agreement < SUSPICIOUS:
+        print(f"that is low: {WHAT_DIFFERS}")
 
 
 def _speed(report: CheckReport) -> str:

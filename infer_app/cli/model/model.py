@@ -96,15 +96,15 @@ def find_model(wanted: str, config: Path | None) -> Artifact:
     return find_artifact(models_folder(config), wanted, known_in_use(config))
 
 
-def known_in_use(config: Path | None) -> dict[str, str]:
-    """Return the id of the version in use of each name; empty, with a note, if the database can't be read."""
+def known_in_use(config: Path | None) -> dict[str, str] | None:
+    """Return the id of the version in use of each name; None, with a note, if the database can't be read."""
     if not has_project(config):
         return {}
     try:
         return read_in_use(load_settings(config))
     except InferError as error:
         print_progress(one_line(f"which versions are in use is not known: {error} ({error.hint})"))
-        return {}
+        return None
 
 
 def has_project(config: Path | None) -> bool:

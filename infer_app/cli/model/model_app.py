@@ -38,11 +38,11 @@ def model_build(options: BuildOptions) -> None:
 def model_check(options: CheckOptions) -> None:
     """Compare a model with your own function on your images.
 
-    Prints how often they agree, the worst images and both rates.
+    Prints how often they agree, the worst images and both rates; exit code 2 if they never do.
     """
     from infer_app.cli.model.check import check
 
-    check(options)
+    raise typer.Exit(check(options))
 
 
 @model_app.command("judge")

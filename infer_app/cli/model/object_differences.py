@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,14 +13,23 @@ from infer_app.models.verification.object_parity import EXACT_OBJECT
 from infer_app.plurals import counted
 
 WORST_SHOWN = 10
+WHAT_DIFFERS = (
+    "the recipe differs in channels (--channels bgr), scale (pixels of 0 to 255 are --mean 0 --std 0.00392157), mean, "
+    "std, size, resize (--recipe, --resize) or interpolation, or the order of the labels does"
+)
 SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe find more of each other's objects
 
 
-def print_objects(objects: ObjectComparison) -> None:
+def path_in(folder: Path, path: str) -> str:
+    """Return the path of an image from the folder on, which tells it from others of its name."""
+    return os.path.relpath(path, folder if folder.is_dir() else folder.parent)
+
+
+def print_objects(objects: ObjectComparison, folder: Path) -> None:
     """Print the images and the objects that differ most first, and the share that is found last."""
     if objects.differences:
-        _show_images(objects.differences)
-        _show_objects(objects.differences)
+        _show_images(objects.differences, folder)
+        _show_objects(objects.differences, folder)
     for note in objects.notes:
         print(f"warning: {note}")
     if not objects.num_theirs and not objects.num_ours:
@@ -37,22 +47,22 @@ def print_objects(objects: ObjectComparison) -> None:
         )
     if objects.num_found < SUSPICIOUS * objects.num_theirs:
         print(
-            "that is low: the recipe differs (letterbox or stretch, size, interpolation, channels, mean, std), the "
-            "head, or the order of the labels; or your boxes are not x1 y1 x2 y2 in pixels of the upright picture"
+            f"that is low: {WHAT_DIFFERS}, or the head; or your boxes are not x1 y1 x2 y2 in pixels of the upright "
+            "picture"
         )
 
 
-def _show_images(differences: Sequence[DifferentObject]) -> None:
+def _show_images(differences: Sequence[DifferentObject], folder: Path) -> None:
     by_side = {side: Counter(one.path for one in differences if one.found_by == side) for side in ("theirs", "ours")}
     most = (by_side["theirs"] + by_side["ours"]).most_common(WORST_SHOWN)
-    rows = [(Path(path).name, str(by_side["theirs"][path]), str(by_side["ours"][path])) for path, _ in most]
+    rows = [(path_in(folder, path), str(by_side["theirs"][path]), str(by_side["ours"][path])) for path, _ in most]
     show_table(("image", "yours not found", "ours that you lack"), rows, "images that differ most")
 
 
-def _show_objects(differences: Sequence[DifferentObject]) -> None:
+def _show_objects(differences: Sequence[DifferentObject], folder: Path) -> None:
     rows = [
         (
-            Path(one.path).name,
+            path_in(folder, one.path),
             "you" if one.found_by == "theirs" else "we",
             one.label,
             f"{one.score:.3f}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -38,6 +37,7 @@ from infer_app.models.artifact.manifest import Manifest
 from infer_app.run_report import precision_name
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import one_line
+from infer_app.telemetry.printed_options import printed_options, with_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,6 @@ class Switch:
     name: str
     model_id: str
     before: RecordedVersion | None
-    config: Path | None
 
     def lines(self) -> Iterator[str]:
         this = short_name(self.name, self.model_id)
@@ -58,7 +57,7 @@ class Switch:
         else:
             former = short_name(self.name, self.before.model_id)
             yield f"{this} is in use now, before it was {former}"
-            yield f"to go back: {_command('model use', former, self.config)}"
+            yield f"to go back: {_command(f'model use {former}')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +65,47 @@ class RunAfterBuild:
     """The version of a model that the next plain run takes, as far as it is known."""
 
     artifact: Artifact
-    model_id: str
+    model_id: str | None  # None if the database can't be read
     is_there: bool
     set_models: tuple[str, ...]  # in the settings, instead of all names
-    config: Path | None
+    joined: tuple[str, ...]  # the other names that a plain run runs, if from now on it runs this one too
 
     @classmethod
     def of(cls, artifact: Artifact, config: Path | None) -> RunAfterBuild:
         name, folder = artifact.manifest.name, artifact.folder.parent.parent
-        ids = [one.manifest.model_id for one in versions_of(folder, name)]
-        model_id = known_in_use(config).get(name, ids[0])
+        versions = [one.manifest for one in scan_artifacts(folder)[0]]
+        ids = [one.model_id for one in versions if one.name == name]
+        in_use = known_in_use(config)
+        model_id = None if in_use is None else in_use.get(name, ids[0])
         set_models = load_settings(config).model_names if has_project(config) else ()
-        return cls(artifact, model_id, model_id in ids, set_models, config)
+        others = {one.name for one in versions} - {name}
+        joined = () if set_models or name in (in_use or ()) else tuple(sorted(others))
+        return cls(artifact, model_id, model_id in ids, set_models, joined)
 
     @property
-    def takes_it(self) -> bool:
-        return self.model_id == self.artifact.manifest.model_id
+    def takes_it(self) -> bool | None:
+        """Return whether it is the version that was built; None if that is not known."""
+        return None if self.model_id is None else self.model_id == self.artifact.manifest.model_id
 
     def lines(self) -> Iterator[str]:
         name = self.artifact.manifest.name
-        this, other = short_name(name, self.artifact.manifest.model_id), short_name(name, self.model_id)
+        this, other = short_name(name, self.artifact.manifest.model_id), short_name(name, self.model_id or "")
         yield from _what_settings_say(name, self.set_models)
-        if self.takes_it:
+        if self.joined:
+            yield f"a plain `infer run`, as by cron, now runs {name} too, beside {', '.join(self.joined)}"
+            yield f"to keep it out, set in infer.toml: [run] models = {json.dumps(self.joined)}"
+        if self.model_id is None:
+            yield f"the next run of {name} takes this version unless another one is in use: `infer model list` lists it"
+        elif self.takes_it:
             yield f"the next run of {name} takes this version"
         elif not self.is_there:
             yield f"the next run of {name} fails: {other}, the version in use, is not in the folder of models"
-            yield f"put this one in use: {_command('model use', this, self.config)}"
+            yield f"put this one in use: {_command(f'model use {this}')}"
         else:
             yield f"the next run of {name} still takes {other}; the new version is not in use yet"
-            yield f"try it:  {_command('run --date yesterday --lookback 0 --model', this, self.config)}"
-            yield f"compare: {_command(f'compare --date yesterday --models {other}', this, self.config)}"
-            yield f"use it:  {_command('model use', this, self.config)}"
+            yield f"try it:  {_command(f'run --date yesterday --lookback 0 --model {this}')}"
+            yield f"compare: {_command(f'compare --date yesterday --models {other} {this}')}"
+            yield f"use it:  {_command(f'model use {this}')}"
 
 
 def list_models(as_json: bool, config: Path | None) -> None:
@@ -104,7 +113,7 @@ def list_models(as_json: bool, config: Path | None) -> None:
     folder = models_folder(config)
     artifacts, damaged = scan_artifacts(folder)
     for error in damaged:
-        print_progress(one_line(f"damaged: {error} ({error.hint})"))
+        print_progress(one_line(f"damaged: {error} ({with_config(error.hint)})"))
     recorded, counts = _read_records(config)
     by_version = {(one.name, one.model_id): one for one in recorded}
     names_in_use = {one.name for one in recorded if one.in_use_since}
@@ -167,7 +176,7 @@ def put_in_use(artifact: Artifact, config: Path | None) -> Switch:
     with open_results_database(load_settings(config)) as database:
         facts = json.loads(manifest.to_json())
         before = switch_version(database, manifest.name, manifest.model_id, facts)
-    return Switch(manifest.name, manifest.model_id, before, config)
+    return Switch(manifest.name, manifest.model_id, before)
 
 
 def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None:
@@ -181,7 +190,7 @@ def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None
             with database.read() as connection:
                 recorded = read_versions(connection)
                 check_not_running(connection, model_id, RunStore(database).living_runs())
-        _check_removable(folder, recorded, force, config)
+        _check_removable(folder, recorded, force)
         count = count_predictions(database).get(model_id, 0) if database is not None else 0
         if database is not None:
             database.transact(lambda connection: take_out_of_use(connection, name, model_id))
@@ -195,7 +204,7 @@ def remove(wanted: str, force: bool, as_json: bool, config: Path | None) -> None
         print(f"removed {this}; its {count:,} predictions stay in the database" if count else f"removed {this}")
 
 
-def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], force: bool, config: Path | None) -> None:
+def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], force: bool) -> None:
     """Raise UsageError if the next run takes this version, unless it is the only one and its removal is forced."""
     name, model_id = folder.parent.name, folder.name
     versions = [one.manifest.model_id for one in versions_of(folder.parent.parent, name)]
@@ -205,10 +214,10 @@ def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], force: b
         return
     this, others = short_name(name, model_id), [one for one in versions if one != model_id]
     if others:
-        first = _command("model use", short_name(name, others[0]), config)
+        first = _command(f"model use {short_name(name, others[0])}")
         raise UsageError(f"{this} is the version in use", f"put another one in use first: {first}")
     if not force:
-        command = _command("model remove --force", this, config)
+        command = _command(f"model remove --force {this}")
         raise UsageError(f"{this} is in use and the only version of {name}", f"if no run needs it any more: {command}")
 
 
@@ -218,7 +227,8 @@ def _what_settings_say(name: str, set_models: tuple[str, ...]) -> Iterator[str]:
     if pinned := [one for one in set_models if plain_name(one) == name and one != name]:
         yield f"the settings pin {pinned[0]}: a plain `infer run` runs that, whatever version is in use"
     elif set_models and name not in set_models:
-        yield f"the settings name {listed}: a plain `infer run` does not run {name}, `infer run --model {name}` does"
+        runs_it = f"`infer run{printed_options(name)}` does"
+        yield f"the settings name {listed}: a plain `infer run` does not run {name}, {runs_it}"
 
 
 def _read_records(config: Path | None) -> tuple[list[RecordedVersion], dict[str, int]]:
@@ -232,7 +242,7 @@ def _read_records(config: Path | None) -> tuple[list[RecordedVersion], dict[str,
                 versions = read_versions(connection)
             return versions, count_predictions(database)
     except InferError as error:
-        print_progress(one_line(f"which versions are in use is not known: {error} ({error.hint})"))
+        print_progress(one_line(f"which versions are in use is not known: {error} ({with_config(error.hint)})"))
         return [], {}
 
 
@@ -255,7 +265,6 @@ def _use_as_text(one: RecordedVersion | None) -> str:
     return f"until {one.used_until:%Y-%m-%d %H:%M} UTC"
 
 
-def _command(verb: str, model: str, config: Path | None) -> str:
+def _command(words: str) -> str:
     """Return a command that can be run as it is printed."""
-    flag = f" --config {shlex.quote(str(config))}" if config else ""
-    return f"infer {verb} {model}{flag}"
+    return f"infer {words}{printed_options()}"

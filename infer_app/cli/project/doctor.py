@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterator
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass
 from datetime import date
+from importlib.util import find_spec
 from itertools import chain, islice
 from pathlib import Path
 
 from infer_app import __version__
 from infer_app.cli.model.model import known_in_use
 from infer_app.database.engine.connect import Database
+from infer_app.database.engine.sqlite import HINT_DAMAGED, check_writable, is_disk_full
 from infer_app.database.listing.image_registry import count_images
+from infer_app.database.listing.left_out import NEEDED
 from infer_app.database.listing.source import Source
 from infer_app.database.project_database import open_project_database, open_results_database, open_source
 from infer_app.database.results.dry_run_database import RolledBack, find_unwritable
@@ -30,6 +33,7 @@ from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.images.read.read_image import ReadLimits, refused_among
 from infer_app.machine import usable_cores
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
+from infer_app.models.sources.library import require_library
 from infer_app.pipeline.execution_plan import broken_tensorrt, plan_run
 from infer_app.pipeline.executors import check_nodes, read_limits
 from infer_app.pipeline.job import choose_artifacts
@@ -38,6 +42,7 @@ from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import time_column
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
+from infer_app.telemetry.printed_options import with_config
 from infer_app.versions import find_mismatches, missing_decoders, recorded_versions
 
 LITTLE_DISK_BYTES = 1 << 30
@@ -72,7 +77,7 @@ def examine(
         sign = "FAIL" if finding.exit_code else "note" if finding.fix else "ok"
         print(f"{sign:4}  {finding.check}: {one_line(finding.found)}")
         if finding.fix:
-            print(f"      fix: {one_line(finding.fix)}")
+            print(f"      fix: {one_line(with_config(finding.fix))}")
     return exit_code
 
 
@@ -100,6 +105,11 @@ def _versions(_: LoadedSettings) -> Iterator[Finding]:
         known = recorded_versions()
         named = ", ".join(f"{name} {known[name]}" for name in ("torch", "openvino", "pillow") if name in known)
         yield Finding("versions", f"{named}: as required")
+    try:
+        if find_spec("torchvision"):
+            require_library("torchvision")
+    except InferError as error:  # a build may need it, a run does not
+        yield Finding("versions", error.message, error.hint)
 
 
 def _settings(loaded: LoadedSettings) -> Iterator[Finding]:
@@ -119,6 +129,11 @@ def _decoder(_: LoadedSettings) -> Iterator[Finding]:
 def _database(loaded: LoadedSettings) -> Iterator[Finding]:
     with open_results_database(loaded, read_only=True) as database:
         yield Finding("database", f"{database.shown_url}, schema up to date")
+        if database.is_sqlite:
+            with database.read() as connection:
+                problem = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
+            if problem != "ok":
+                yield Finding("database", str(problem), HINT_DAMAGED, DatabaseUnavailable.exit_code)
         with open_source(loaded, database) as source:
             yield from _source(loaded, source, is_remote=source.database is not database)
         if loaded.lists_own_images:
@@ -129,7 +144,9 @@ def _database(loaded: LoadedSettings) -> Iterator[Finding]:
     if file is not None:
         free = shutil.disk_usage(file.parent).free
         fix = "free some space: a full disk ends a run" if free < LITTLE_DISK_BYTES else ""
-        yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix)
+        exit_code = DatabaseUnavailable.exit_code if is_disk_full(file) else EXIT_OK
+        yield Finding("disk", f"{free / (1 << 30):.1f} GiB free beside the database", fix, exit_code)
+        check_writable(file)
 
 
 def _rights(database: Database, lists_own_images: bool) -> Iterator[Finding]:
@@ -177,6 +194,8 @@ def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> 
     days = {yesterday.before(n).date for n in range(loaded.run.lookback + 1)}
     num_images = num_refused = 0
     for day in sorted(days if nearest is None else {*days, nearest}):
+        if left_out := source.find_left_out(Day.of(day, zone)).text:
+            yield Finding("source", left_out, NEEDED, UsageError.exit_code)
         refs = _some_images(source, Day.of(day, zone), MAX_FAILED_READS)
         refused = refused_among(refs, limits)
         num_images, num_refused = num_images + len(refs), num_refused + len(refused)
@@ -254,7 +273,7 @@ def _tensorrt(host: Host) -> Iterator[Finding]:
 
 
 def _model(loaded: LoadedSettings) -> Iterator[Finding]:
-    for artifact in choose_artifacts(loaded, known_in_use(loaded.path)):
+    for artifact in choose_artifacts(loaded, known_in_use(loaded.path) or {}):
         artifact.verify()
         if artifact.manifest.recipe.decode == "gpu":
             from infer_app.images.decode.gpu_decoder import GpuDecoder  # torch

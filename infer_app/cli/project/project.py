@@ -17,13 +17,14 @@ from infer_app.atomic_file import replace_file
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.image_registry import add_images, add_objects, find_images, may_be_image
+from infer_app.database.listing.image_registry import add_images, add_objects
 from infer_app.database.project_database import open_project_database
 from infer_app.database.results.migrate import upgrade as upgrade_tables
 from infer_app.database.results.pgvector import Storage, store_vectors
 from infer_app.database.results.schema import VERSION
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
+from infer_app.images.read.folder_scan import find_images, may_be_image
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
 from infer_app.plurals import counted
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
@@ -55,8 +56,9 @@ url = "sqlite:///infer.db"
 
 [images]
 # Folders, subfolders included, whose new images each run registers first, in the table that `infer images add` fills.
-# A file's own date decides its day.
+# A file's own date decides its day; with day = "exif" the one on which the photo was taken, where it states that.
 # watch = ["photos"]
+# day = "exif"
 # Folders that images may be read from, besides those watched. `infer images add` adds the folders it is given.
 roots = []
 # map = { "/srv/photos" = "/photos" }  # what is recorded in the first folder lies in the second here, as in a container

@@ -14,11 +14,11 @@ from infer_app.bench.comparison import Row, find_bottleneck, find_broken_files, 
 from infer_app.bench.strategies import STRATEGIES
 from infer_app.cli.terminal.options import BenchOptions
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.listing.image_registry import find_images
 from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.folder_scan import find_images, folders_of
 from infer_app.images.read.read_image import local_path
 from infer_app.locations import PathMapping
 from infer_app.machine import usable_cores
@@ -40,12 +40,13 @@ def bench(options: BenchOptions) -> None:
     only, folder = options.only or (), options.images
     _check_names(only)
     artifact = choose_artifact(loaded)
+    paths = _paths_in(folder, options.limit) if folder else _paths_of_day(loaded, options.date, options.limit)
     request = BenchmarkRequest(
-        paths=_paths_in(folder, options.limit) if folder else _paths_of_day(loaded, options.date, options.limit),
+        paths=paths,
         config=loaded.path,
         flags=flags,
         artifact=artifact.folder,
-        roots=(folder.resolve(),) if folder else loaded.roots,
+        roots=folders_of(folder, map(Path, paths)) if folder else loaded.roots,
         num_workers=loaded.run.workers or usable_cores(),
     )
     broken = find_broken_files(request)

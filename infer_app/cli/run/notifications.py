@@ -16,7 +16,7 @@ from typing import Any
 from infer_app import __version__
 from infer_app.atomic_file import replace_file
 from infer_app.day import Day
-from infer_app.errors import EXIT_BUG, SIGNALLED, InferError, Interrupted
+from infer_app.errors import EXIT_BUG, SIGNALLED, Interrupted, as_known
 from infer_app.model_names import plain_name
 from infer_app.pipeline.stop import Stop
 from infer_app.plurals import counted
@@ -66,9 +66,8 @@ class RunSession:
     def fail(self, error: BaseException) -> None:
         """Record the error; of a bug only its type, since its message may hold secrets."""
         self.exit_code = _exit_code(error)
-        failure = {"error": type(error).__name__, "hint": ""}
-        if isinstance(error, InferError):
-            failure = {"error": error.message, "hint": error.hint}
+        known = as_known(error)
+        failure = {"error": known.message if known else type(error).__name__, "hint": known.hint if known else ""}
         self.result = failure | {"exit_code": self.exit_code, "date": self.date, "models": list(self.models)}
         self.outcomes = [ModelOutcome(model, self.exit_code) for model in self.models]
         self.line = f"exit code {self.exit_code}: {failure['error']}"
@@ -141,7 +140,10 @@ def _write_metrics(file: Path, project: Path, session: RunSession, exit_code: in
                 earlier = read_samples(file.read_text()) if file.is_file() else {}
             except ValueError:
                 log.warning("the metrics in %s can't be read and are replaced", file)
+            is_new = not file.exists()
             replace_file(file, render_metrics(earlier, project, session.outcomes, exit_code, session.seconds))
+            if is_new:
+                file.chmod(0o644)  # whatever the umask: the collector runs as another user
     except OSError as error:
         log.warning("no metrics in %s: %s", file, error.strerror or error)
 
@@ -166,8 +168,8 @@ def _lock(folder: Path) -> Iterator[None]:
 
 
 def _exit_code(error: BaseException) -> int:
-    if isinstance(error, InferError):
-        return error.exit_code
+    if known := as_known(error):
+        return known.exit_code
     if isinstance(error, SystemExit) and isinstance(error.code, int):  # SIGTERM before the run has started
         return error.code
     return SIGNALLED + 2 if isinstance(error, KeyboardInterrupt) else EXIT_BUG

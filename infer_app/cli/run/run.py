@@ -5,18 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 
 from infer_app.cli.run.notifications import RunSession, notifying
-from infer_app.cli.run.registration import register_new
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.cli.terminal.options import BackfillOptions, DaysOptions, RunOptions
+from infer_app.database.engine.connect import Database
+from infer_app.database.project_database import open_results_database
+from infer_app.database.results.dry_run_database import temporary_folder
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import ModelError, most_severe
 from infer_app.model_names import plain_name
 from infer_app.pipeline.job import choose_artifacts, choose_names
+from infer_app.pipeline.registration import register_new
 from infer_app.pipeline.run_days import RunLimits, dry_run_days, run_days
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.log import bind_models, log_to_stderr
@@ -68,8 +71,10 @@ def _run_days(
     artifacts = choose_artifacts(loaded, failures=not_found)
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
     session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
-    registration = register_new(loaded, days)
-    summary = run_days(loaded, artifacts, days, _limits(options), Progress(options.quiet), trace, not_found)
+    limits, progress, with_late = _limits(options), Progress(options.quiet), isinstance(options, RunOptions)
+    with limits.stop() as stop:
+        registration = register_new(loaded, days, stop.raise_if_signalled)
+        summary = run_days(loaded, artifacts, days, limits, stop, progress, trace, not_found, with_late=with_late)
     output = RunOutput(summary, days, options, registration)
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
     bind_models(models)
@@ -80,11 +85,28 @@ def _run_days(
 
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, trace: Trace | None) -> int:
     artifacts = choose_artifacts(loaded)
-    registration = register_new(loaded, days, dry_run=True)
-    measured = dry_run_days(loaded, artifacts, days, _limits(options), Progress(options.quiet), trace)
+    limits, progress = _limits(options), Progress(options.quiet)
+    with limits.stop() as stop, _with_database(loaded, options) as loaded:
+        registration = register_new(loaded, days, stop.raise_if_signalled, dry_run=True)
+        measured = dry_run_days(loaded, artifacts, days, limits, stop, progress, trace, registration)
     exit_code = most_severe([report.exit_code for reports, _ in measured for report in reports])
     print_dry_run_summary(measured, exit_code, options.as_json, registration)
     return exit_code
+
+
+@contextmanager
+def _with_database(loaded: LoadedSettings, options: RunOptions) -> Iterator[LoadedSettings]:
+    """Yield the settings; those of a new project, whose file a run would create, with an empty temporary database."""
+    with Database(loaded.database_url) as database:
+        file = database.sqlite_file
+    if file is None or file.exists() or not loaded.lists_own_images:
+        yield loaded
+        return
+    with temporary_folder() as folder:
+        url = f"sqlite:///{folder}/infer.db"
+        loaded = load_settings(options.config, {**options.settings(), "database": {"url": url}})
+        with open_results_database(loaded):  # creates it
+            yield loaded
 
 
 def _limits(options: DaysOptions) -> RunLimits:

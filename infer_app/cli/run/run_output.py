@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import json
 import logging
-import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from infer_app.cli.run.registration import Registration, describe
 from infer_app.cli.terminal.options import DaysOptions, RunOptions
 from infer_app.day import Day
+from infer_app.pipeline.registration import Registration, describe
 from infer_app.pipeline.run_days import ModelResult, RunSummary
 from infer_app.plurals import counted
-from infer_app.reporting.missing_prediction import backfill_command, model_option
+from infer_app.reporting.missing_prediction import backfill_command
 from infer_app.run_report import RunReport
+from infer_app.telemetry.printed_options import printed_options, with_config
 from infer_app.telemetry.summary_line import (
     Forecast,
     describe_nearly_black,
     describe_state,
+    late_line,
     node_costs,
     speed,
     stage_costs,
@@ -28,6 +29,8 @@ from infer_app.telemetry.summary_line import (
 )
 
 log = logging.getLogger(__name__)
+
+SHOWN_LATE = 3  # late days whose rejections are printed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class RunOutput:
         """Print the results of each model, or one JSON object; log the models that were not run."""
         summary = self.summary
         for failure in summary.failures:
-            log.error("%s was not run: %s (%s)", failure.name, failure.error, failure.error.hint)
+            log.error("%s was not run: %s (%s)", failure.name, failure.error, with_config(failure.error.hint))
         if self.options.as_json:
             print(json.dumps(self.to_json()))
             return
@@ -55,6 +58,9 @@ class RunOutput:
             print(f"attention: {text}")
         if self.options.quiet and summary.exit_code == 0:
             return
+        if self.registration is not None and self.registration.other:
+            left_out = ((count, suffix or "others") for suffix, count in self.registration.other.most_common())
+            print(f"no images by their names: {', '.join(f'{count:,} {kind}' for count, kind in left_out)}")
         for result in summary.results:
             if len(summary.results) + len(summary.failures) > 1:
                 print(f"{result.last.model}:")
@@ -62,13 +68,14 @@ class RunOutput:
 
     def _attention(self) -> Iterator[str]:
         if self.registration is not None:
-            yield from describe(self.registration, self._backfill)
-        if self.summary.gap is not None and isinstance(self.options, RunOptions):
+            yield from describe(self.registration)
+        has_come = self.registration is not None and self.registration.added
+        if self.summary.gap is not None and isinstance(self.options, RunOptions) and not has_come:
             yield str(self.summary.gap)
         for result in self.summary.results:
-            if nearly_black := sum(report.nearly_black for report in result.reports):
+            if nearly_black := sum(report.nearly_black for report in (*result.late, *result.reports)):
                 yield describe_nearly_black(nearly_black)
-        if self.registration is not None and not self.registration.earlier:
+        if self.registration is not None:
             yield from (text for result in self.summary.results for text in self._about_older(result))
 
     def _about_older(self, result: ModelResult) -> Iterator[str]:
@@ -76,18 +83,19 @@ class RunOutput:
             verb = "is" if older.num_images == 1 else "are"
             command = backfill_command(older.first, older.last, self._options(result.last.model))
             images = counted(older.num_images, "image")
-            yield f"{images} older than the look-back {verb} pending: `{command}` predicts them"
+            then = "" if result.all_late_tried else "the next run goes on with those registered late; "
+            yield f"{images} older than the look-back {verb} pending: {then}`{command}` predicts them"
 
     def _options(self, model: str | None = None) -> str:
         names = self.options.model or ([model] if model else [])
-        config = f" --config {shlex.quote(str(self.options.config))}" if self.options.config else ""
-        return "".join(map(model_option, names)) + config
-
-    def _backfill(self, first: date, last: date) -> str:
-        return backfill_command(first, last, self._options())
+        return printed_options(*names)
 
     def _print_result(self, result: ModelResult) -> None:
         last = result.last
+        if result.late:
+            for report in [report for report in result.late if report.reasons][:SHOWN_LATE]:
+                _print_rejected(report)
+            print(late_line(result.late))
         for report in result.reports[:-1]:
             if report.selected or report.day.pending:
                 _print_rejected(report)
@@ -112,7 +120,7 @@ def _print_rejected(report: RunReport) -> None:
     """Print what was rejected, with the command that lists it: the day may be one of the look-back."""
     if report.reasons:
         reasons = ", ".join(f"{count:,} {reason}" for reason, count in report.reasons.items())
-        print(f"rejected: {reasons}; `infer rejects --date {report.date}` lists them")
+        print(f"rejected: {reasons}; `infer rejects --date {report.date}{printed_options()}` lists them")
 
 
 def _print_costs(report: RunReport) -> None:
@@ -145,8 +153,11 @@ def print_dry_run_summary(
         print(json.dumps(models[0] | {"exit_code": exit_code} | registered | several))
         return
     if registration is not None and registration.added:
-        new = f"{registration.added:,} new {'image is' if registration.added == 1 else 'images are'}"
-        print(f"dry run, nothing registered: {new} not in these figures; `infer run` registers them first")
+        new = counted(registration.to_run, "new image")
+        later = f", and {registration.later:,} of later days" if registration.later else ""
+        print(f"dry run, nothing registered: {new} in the watched folders, which the forecast includes{later}")
+        for text in describe(registration):
+            print(f"attention: {text}")
     for reports, rest in measured:
         if len(measured) > 1:
             print(f"{' and '.join(report.model for report in reports)}:")

@@ -4,28 +4,30 @@ from __future__ import annotations
 
 import json
 import logging
+import select
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TextIO
 
-from infer_app.errors import EXIT_BUG, InferError
+from infer_app.errors import EXIT_BUG, EXIT_OK, as_known
 from infer_app.telemetry.closed_streams import discard_pending_output
 from infer_app.telemetry.printable import one_line
+from infer_app.telemetry.printed_options import with_config
 
 log = logging.getLogger(__name__)
 
 
 def fail(error: Exception, as_json: bool) -> int:
-    """Print or log the failure and return the exit code."""
-    if isinstance(error, BrokenPipeError):  # `infer predictions | head`
+    """Print or log the failure and return the exit code. What the machine did to the program is no bug of it."""
+    if isinstance(error, BrokenPipeError) and _has_no_reader(sys.stdout):  # `infer predictions | head`
         discard_pending_output(sys.stdout)
-        return 0
-    known = isinstance(error, InferError)
-    message = str(error) if known else f"a bug: {type(error).__name__}: {error}"
-    hint = error.hint if isinstance(error, InferError) else "please report it with the lines above"
-    exit_code = error.exit_code if isinstance(error, InferError) else EXIT_BUG
+        return EXIT_OK
+    known = as_known(error)
+    message = known.message if known else f"a bug: {type(error).__name__}: {error}"
+    hint = with_config(known.hint) if known else "please report it with the lines above"
+    exit_code = known.exit_code if known else EXIT_BUG
     if _logs_json():
         figures = {"hint": hint, "exit_code": exit_code}
         logging.getLogger(__name__).error("%s", message, extra=figures, exc_info=None if known else error)
@@ -44,9 +46,18 @@ def tolerate_closed_stream(stream: TextIO) -> Iterator[None]:
     try:
         yield
         stream.flush()
-    except OSError as error:
-        discard_pending_output(stream)
-        log.warning("output was lost: %s", error)
+    except (OSError, MemoryError, RecursionError) as error:
+        with suppress(OSError):  # no file may be left to open
+            discard_pending_output(stream)
+        if stream is not sys.stderr:  # where the log goes
+            log.warning("output was lost: %s", error)
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    """Return whether the other end of the pipe that a stream writes to was closed."""
+    poll = select.poll()
+    poll.register(stream.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def _print_failure(message: str, hint: str, bug: Exception | None) -> None:

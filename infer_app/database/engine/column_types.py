@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Dialect, LargeBinary, String, TypeDecorator
+from sqlalchemy import JSON, ColumnElement, DateTime, Dialect, LargeBinary, String, TypeDecorator
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -74,6 +74,33 @@ def _utc_now_sqlite(element: UtcNow, compiler: Any, **_: Any) -> str:
 @compiles(UtcNow, *FAMILY)
 def _utc_now_mariadb(element: UtcNow, compiler: Any, **_: Any) -> str:
     return "UTC_TIMESTAMP(6)"
+
+
+class HoursAfter(FunctionElement[datetime]):
+    """The time in a column, some whole hours later."""
+
+    type = Microseconds
+    inherit_cache = False
+    name = "hours_after"
+
+    def __init__(self, time: ColumnElement[datetime], hours: int) -> None:
+        super().__init__(time)
+        self.hours = hours
+
+
+@compiles(HoursAfter)
+def _hours_after(element: HoursAfter, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} + INTERVAL '{element.hours} hours')"
+
+
+@compiles(HoursAfter, "sqlite")
+def _hours_after_sqlite(element: HoursAfter, compiler: Any, **options: Any) -> str:
+    return f"datetime({compiler.process(element.clauses, **options)}, '+{element.hours} hours')"
+
+
+@compiles(HoursAfter, *FAMILY)
+def _hours_after_mariadb(element: HoursAfter, compiler: Any, **options: Any) -> str:
+    return f"({compiler.process(element.clauses, **options)} + INTERVAL {element.hours} HOUR)"
 
 
 class AsText(FunctionElement[str]):

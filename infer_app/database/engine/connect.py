@@ -29,7 +29,14 @@ from infer_app.database.engine.reconnect import (
     Forbidden,
     with_reconnect,
 )
-from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S, begin_sqlite, commit_sqlite, connect_sqlite, remember_file
+from infer_app.database.engine.sqlite import (
+    BUSY_TIMEOUT_S,
+    begin_sqlite,
+    commit_sqlite,
+    connect_sqlite,
+    hint_for,
+    remember_file,
+)
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.settings.masks import mask_text, mask_url
 
@@ -41,7 +48,6 @@ DRIVERS = {
 }
 EXTRAS = {"psycopg": "'infer_app[postgres]'", "pymysql": "'infer_app[mariadb]'"}
 HINT_SERVER = "is the server running, and are host, port, database, user and password of the URL right?"
-HINT_FILE = "does the file's folder exist, and is it writable?"
 CONNECT_TIMEOUT_S = 10
 READ_TIMEOUT_S = OUTAGE_S  # of PyMySQL: a server that sends nothing for so long has frozen
 # MariaDB's errors about a row, which PyMySQL doesn't distinguish from errors of the server: a trigger, a constraint
@@ -56,6 +62,8 @@ LOSSES = (1053, 1152, 1158, 1159, 1160, 1161, 1317, 1927, "57P01", "57P02", "57P
 # PostgreSQL's codes for a privilege that the role lacks, and for a server (a standby), database or role that is
 # read-only.
 FORBIDDEN = ("42501", "25006")
+DENIED = ("42501", 1142, 1143)  # a privilege on a table or column; MariaDB's are reported as a server's errors
+FULL = (1021, 1114, "53100")  # the server's disk, or in MariaDB a table
 # Detects a machine that disappeared; TCP's defaults take hours.
 POSTGRES_KEEPALIVE = {
     "keepalives_idle": 30,
@@ -90,6 +98,17 @@ class Database:
     @property
     def sqlite_file(self) -> Path | None:
         return Path(self._url.database) if self.is_sqlite and self._url.database else None
+
+    @property
+    def readers_block_commits(self) -> bool:
+        """Return whether open reads block a commit, as in a SQLite file with a rollback journal.
+
+        SQLite is asked, because closing the file, had we read it ourselves, would release SQLite's own locks on it.
+        """
+        if not self.is_sqlite:
+            return False
+        with self.read() as connection:
+            return connection.exec_driver_sql("PRAGMA journal_mode").scalar() != "wal"
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -227,15 +246,18 @@ class Database:
                 raise  # a wrong statement, which is a bug, or a row that can't be written
             raise self._unavailable(error) from None  # `from None`: the chain may hold the URL with its password
         except sqlite3.Error as error:
-            raise DatabaseUnavailable(f"{self.shown_url}: {error}", HINT_FILE) from None
+            assert self.sqlite_file is not None
+            raise DatabaseUnavailable(f"{self.shown_url}: {error}", hint_for(error, self.sqlite_file)) from None
 
     def _unavailable(self, error: DBAPIError) -> DatabaseUnavailable:
         first_line = (str(error.orig).strip().splitlines() or ["no answer"])[0]
         message = mask_text(first_line, self._url)
         kind = self._kind_of(error)
-        hint = HINT_FILE if self.is_sqlite else HINT_SERVER
-        if kind is Forbidden:
-            hint = "the role must be allowed to read and write the infer_ tables"
+        hint = hint_for(error.orig, self.sqlite_file) if self.sqlite_file else HINT_SERVER
+        if kind is Forbidden or is_denied(error):
+            hint = "the role must be allowed to read and write the infer_ tables, and to read the table of [source]"
+        elif _code(error) in FULL:
+            hint = "free space on the disk of the database server; the next run does the rest"
         return kind(f"{self.shown_url}: {message}", hint)
 
     def _kind_of(self, error: DBAPIError) -> type[DatabaseUnavailable]:
@@ -253,6 +275,11 @@ class Database:
 def _with_driver(url: URL) -> URL:
     """Return the URL with an explicit driver: SQLAlchemy's default drivers change between its versions."""
     return url.set(drivername=DRIVERS.get(url.drivername, url.drivername))
+
+
+def is_denied(error: DBAPIError) -> bool:
+    """Return whether the role lacks a privilege on a table."""
+    return _code(error) in DENIED
 
 
 def _code(error: DBAPIError) -> object:

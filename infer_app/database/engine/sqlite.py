@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sqlite3
 import time
 from pathlib import Path
@@ -14,11 +16,20 @@ from sqlalchemy.pool import ConnectionPoolEntry
 from infer_app.errors import DatabaseUnavailable
 
 BUSY_TIMEOUT_S = 60
+LEAST_FREE_BYTES = 1 << 20  # on the disk: a transaction needs some
+HINT_FOLDER = "does the file's folder exist, and is it writable?"
+HINT_SPACE = "the disk is full: free some space, then run again; what was committed stays"
+HINT_DAMAGED = "the file is damaged: restore a backup, or save what can be read: sqlite3 FILE .recover"
 FILE = "infer_file"  # key of the os.stat of a connection's file when it was opened
 
 
 def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
-    """Open a connection; a read-only one never writes, and leaves no new file behind."""
+    """Open a connection; a read-only one never writes, and leaves no new file behind.
+
+    Raises DatabaseUnavailable for writing into files of which one is read-only: SQLite would leave a read-only log.
+    """
+    if not read_only:
+        check_writable(path)
     mode = _read_mode(path) if read_only else "rwc"
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     # While SQLite waits for a lock, Python handles no signal. So the timeout is short, and `_wait_for_lock` repeats it.
@@ -35,6 +46,31 @@ def connect_sqlite(path: Path, read_only: bool) -> sqlite3.Connection:
     # With a rollback journal a power cut could leave a partial commit, so that one needs FULL.
     connection.execute(f"PRAGMA synchronous={'NORMAL' if is_wal else 'FULL'}")
     return connection
+
+
+def check_writable(path: Path) -> None:
+    """Raise DatabaseUnavailable, naming the file, if the database, its log or its folder is read-only."""
+    log, shared = (path.with_name(f"{path.name}{suffix}") for suffix in ("-wal", "-shm"))
+    for file in (path, log, shared, *([] if log.exists() else [path.parent])):
+        if file.exists() and not os.access(file, os.W_OK):
+            hint = f"make it writable for this user: chmod u+w {shlex.quote(str(file))}; or is its disk read-only?"
+            raise DatabaseUnavailable(f"{file} is read-only", hint)
+
+
+def hint_for(error: BaseException | None, path: Path) -> str:
+    """Return what to do about an error of SQLite, whose message says neither which disk is full nor that one is."""
+    code = getattr(error, "sqlite_errorcode", None)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        return HINT_DAMAGED
+    return HINT_SPACE if code == sqlite3.SQLITE_FULL or is_disk_full(path) else HINT_FOLDER
+
+
+def is_disk_full(path: Path) -> bool:
+    """Return whether the disk of a database has too little space for a transaction."""
+    try:
+        return shutil.disk_usage(path.parent).free < LEAST_FREE_BYTES
+    except OSError:
+        return False  # SQLite reports why the folder can't be read
 
 
 def remember_file(record: ConnectionPoolEntry, path: Path) -> None:
@@ -96,18 +132,22 @@ def _read_mode(path: Path) -> str:
 
     Opening and closing a database after a crash would write its log into it, so a file with a log is opened with
     mode=ro. Without a log that mode would leave an empty one behind, so other files are opened with mode=rwc where
-    that is permitted. In a read-only folder no log can be created: a file in WAL mode is then read as immutable.
+    that is permitted. Where it is not, a file in WAL mode is read as immutable: in a read-only folder no log can be
+    created, and that of a read-only file would be read-only too, also once the file is writable again.
     A rollback journal left by a crash is rolled back by the next program that opens the file: it can't be read before.
     """
     if path.with_name(f"{path.name}-wal").exists():
         return "ro"
-    if not os.access(path.parent, os.W_OK):
-        return "ro&immutable=1" if _keeps_log(path) else "ro"
-    return "rwc" if os.access(path, os.W_OK) else "ro"
+    if os.access(path.parent, os.W_OK) and os.access(path, os.W_OK):
+        return "rwc"
+    return "ro&immutable=1" if _keeps_log(path) else "ro"
 
 
 def _keeps_log(path: Path) -> bool:
-    """Return whether the file is in WAL mode: bytes 18 and 19, https://sqlite.org/fileformat.html."""
+    """Return whether the file is in WAL mode: bytes 18 and 19, https://sqlite.org/fileformat.html.
+
+    Not for a file that this process may write: closing it releases the locks of all its connections to the file.
+    """
     try:
         with path.open("rb") as file:
             return file.read(20)[18:] == b"\x02\x02"

@@ -54,8 +54,10 @@ class CrossDatabaseSource(Source):
         self._results = results
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
-        for page in self._read_pages(self.listed(), self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
-            yield self._results.with_reconnect(partial(self._new_among, page, model_ids))
+        left_out = self.find_left_out(day)
+        for page in self.list_pages(day, PAGE_SIZE):
+            usable = [row for row in page if not left_out.has(row[3])]
+            yield self._results.with_reconnect(partial(self._new_among, usable, model_ids))
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
         return self._by_page(connection, self._ask(partial(self._bounds, day=day)))
@@ -64,7 +66,7 @@ class CrossDatabaseSource(Source):
         return self._by_page(connection, self._ask(partial(self._older_bounds, day=day, num_images=num_images)))
 
     def _new_among(self, page: Sequence[Any], model_ids: Sequence[str]) -> list[NewImage]:
-        images = _as_relation(page, self._results.dialect)
+        images = as_relation(page, self._results.dialect)
         statement = new_among(select(images), images.c[3], model_ids).order_by(images.c[2])
         with self._results.read() as connection:
             plan_for_pages(connection)
@@ -72,8 +74,8 @@ class CrossDatabaseSource(Source):
 
     def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
         plan_for_pages(connection)
-        for page in self._read_pages(self.listed(), bounds, PAGE_SIZE):
-            yield _as_relation(page, connection.dialect)
+        for page in self._every_page(bounds, PAGE_SIZE):
+            yield as_relation(page, connection.dialect)
 
     @property
     def id_limit(self) -> int | None:
@@ -94,9 +96,10 @@ class _PageValue(TypeDecorator[Any]):
         return None if value is None else self._values[value - 1]
 
 
-def _as_relation(page: Sequence[Any], dialect: Dialect) -> Subquery:
-    """Return the page as a relation of the database of results: id, location, time, id as text, ordered by time."""
-    ids = json.dumps([_sendable_id(row[3]) for row in page], ensure_ascii=False)
+def as_relation(page: Sequence[Any], dialect: Dialect) -> Subquery:
+    """Return rows of `list_pages` as a relation of the database of results: the same columns, ordered by time."""
+    max_chars = None if dialect.name == "sqlite" else MAX_ID
+    ids = json.dumps([_sendable_id(row[3], max_chars) for row in page], ensure_ascii=False)
     named = text(_ROWS_OF_JSON[dialect.name]).bindparams(ids=ids)
     given = named.columns(column("place", Integer), column("image_id", String)).subquery("page")
     place, image_id = given.c.place, given.c.image_id
@@ -105,8 +108,9 @@ def _as_relation(page: Sequence[Any], dialect: Dialect) -> Subquery:
     return select(image_id.label("id"), location.label("location"), time.label("time"), as_text).subquery()
 
 
-def _sendable_id(image_id: str | None) -> str | None:
-    if image_id is None:
+def _sendable_id(image_id: str | None, max_chars: int | None) -> str | None:
+    """Return the id, or None for one that can't be the key of a result."""
+    if image_id is None or (max_chars is not None and len(image_id) > max_chars):
         return None
     if "\0" in image_id:
         raise UsageError(f"the id {image_id!r} holds a NUL, which no other database takes", "leave it out by a query")

@@ -15,6 +15,7 @@ from sqlalchemy import (
     String,
     Subquery,
     and_,
+    case,
     column,
     func,
     literal_column,
@@ -27,7 +28,8 @@ from sqlalchemy.sql.expression import FromClause
 
 from infer_app.database.engine.column_types import AsText, is_utf8
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.time_column import day_bounds, read_time
+from infer_app.database.listing.left_out import LeftOut, read_left_out
+from infer_app.database.listing.time_column import day_bounds, read_examples, read_time
 from infer_app.database.results.conditions import new_among
 from infer_app.database.results.schema import MAX_ID, images
 from infer_app.day import Day, find_zone
@@ -49,14 +51,19 @@ class Source:
         self.database = database
         self.settings = settings
         self.is_ours = settings.query is None and settings.table == images.name
+        self._has_key = self.is_ours and settings.id == images.c.id.name  # a primary key of integers
         self.zone = "UTC" if self.is_ours else settings.time_zone
         self.id: ColumnElement[Any] = column(settings.id)
         self.time: ColumnElement[Any] = column(settings.time)
         self.id_text: ColumnElement[str] = AsText(self.id)
         self.location: ColumnElement[Any] = column(settings.location)
         if settings.bytes is not None:
-            self.location = literal_column(f"'{ROW}'", String).concat(self.id_text)
+            row = literal_column(f"'{ROW}'", String).concat(self.id_text)
+            elsewhere = (column(settings.bytes).is_(None), self.location)
+            self.location = case(elsewhere, else_=row) if settings.has_files_too else row
         self.relation: FromClause = relation_of(settings)
+        self._left_out: dict[Day, LeftOut] = {}
+        self._examples: list[Any] = []  # of the time column, once it has a value
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
         """Yield the day's images with neither a prediction nor a settled rejection, in order of (time, id)."""
@@ -64,10 +71,34 @@ class Source:
             yield from (new.ref for new in page)
 
     def select_pages(self, day: Day, *model_ids: str) -> Iterator[list[NewImage]]:
-        """Yield pages of the images that are new for at least one of the models; any page may be empty."""
-        new = new_among(self.listed(), self.id_text, model_ids)
+        """Yield pages of the images that are new for at least one of the models; any page may be empty.
+
+        They are without the rows that `find_left_out` finds.
+        """
+        left_out = self.find_left_out(day)
+        new = new_among(self.with_id(), self.id_text, model_ids)
         for page in self._read_pages(new, self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
-            yield [new_image(row) for row in page]
+            yield [new_image(row) for row in page if not left_out.has(row[3])]
+
+    def find_left_out(self, day: Day) -> LeftOut:
+        """Return the day's rows that can have no result, read once. Raises UnusableIds as `read_left_out` does."""
+        if self._has_key:
+            return LeftOut()
+
+        def read(connection: Connection) -> LeftOut:
+            listed = self.in_day(connection, day).subquery()
+            return read_left_out(connection, listed, f"[source] id = {self.settings.id!r}", day, self.id_limit)
+
+        if day not in self._left_out:
+            self._left_out[day] = self._ask(read)
+        return self._left_out[day]
+
+    def list_pages(self, day: Day, size: int) -> Iterator[Sequence[Any]]:
+        """Yield pages of the day's images, as id, location, time and id as text, each read in its own transaction.
+
+        Rows without an id come last.
+        """
+        return self._every_page(self._ask(partial(self._bounds, day=day)), size)
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
         """Yield parts of the day's images, in order of (time, id), as relations: id, location, time, id as text.
@@ -91,7 +122,7 @@ class Source:
         return self.database.with_reconnect(ask)
 
     def _read_pages(self, statement: Select[Any], bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
-        """Yield pages of `size` rows; the last one is shorter.
+        """Yield pages of `size` rows, which must have ids to go on after; the last one is shorter.
 
         The rows after a page are read in two steps: first those with the time of its last row, then those with later
         times. In one condition, (time, id) > (…), SQLite would read all rows of that time again for each page, and
@@ -108,6 +139,17 @@ class Source:
                 later = pages.where(self.time > last_time, self.time < end)
                 page = [*page, *self._read_page(later.limit(missing))]
         yield page
+
+    def _every_page(self, bounds: Bounds, size: int) -> Iterator[Sequence[Any]]:
+        """Yield the pages of `_read_pages`, then those of rows without an id."""
+        yield from self._read_pages(self.with_id(), bounds, size)
+        if self._has_key:
+            return
+        without_id = self.listed().where(self.id.is_(None), self._within(*bounds)).order_by(self.time, self.id)
+        num_read = 0
+        while page := self._read_page(without_id.limit(size).offset(num_read)):
+            yield page
+            num_read += len(page)
 
     def _read_page(self, statement: Select[Any]) -> Sequence[Any]:
         def read() -> Sequence[Any]:
@@ -137,6 +179,10 @@ class Source:
         # A label of its own: if it were `id`, ORDER BY id would sort by it.
         as_text = self.id_text.label("infer_image_id")
         return select(self.id, self.location, self.time, as_text).select_from(self.relation)
+
+    def with_id(self) -> Select[Any]:
+        """Return what `listed` does, without rows whose id is NULL."""
+        return self.listed().where(self.id.is_not(None))
 
     def nearest_date(self, day: Day) -> date | None:
         """Return the date, in the day's zone, of the image nearest to the day, or None without images."""
@@ -170,13 +216,12 @@ class Source:
         return self.time < end if start is None else and_(self.time >= start, self.time < end)
 
     def _bounds(self, connection: Connection, day: Day) -> Bounds:
-        """Return the bounds of the day in the format of the column, which any row shows."""
-        known = select(self.time).select_from(self.relation).where(self.time.is_not(None)).limit(1)
-        example = connection.scalar(known)
-        if example is None and not self.database.is_sqlite:
+        """Return the bounds of the day in the unit and format of the column."""
+        self._examples = self._examples or read_examples(connection, self.time, self.relation)
+        if not self._examples and not self.database.is_sqlite:
             nothing: Any = literal_column("NULL")  # a server can't compare a time with a column of another type
             return nothing, nothing
-        return day_bounds(day, self.settings.time, example, self.zone)
+        return day_bounds(day, self.settings.time, self._examples, self.zone)
 
 
 def relation_of(settings: SourceSettings) -> FromClause:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import difflib
 from typing import Any
 
-from sqlalchemy import Connection, CursorResult, func, inspect, null, select
+from sqlalchemy import Connection, CursorResult, inspect, select
 from sqlalchemy.exc import DBAPIError, OperationalError, ProgrammingError
 
 from infer_app.database.engine.column_types import FAMILY
+from infer_app.database.engine.connect import is_denied
 from infer_app.database.listing.source import Source
-from infer_app.database.results.schema import MAX_ID, images
-from infer_app.day import Day
 from infer_app.errors import UsageError
 from infer_app.settings.sections import SourceSettings
 
@@ -29,48 +28,13 @@ def check_source(source: Source) -> None:
         try:
             example = connection.execute(columns.select_from(source.relation).limit(1))
         except (OperationalError, ProgrammingError) as error:
-            if not source.database.is_sqlite and not _is_statement_error(error):
-                raise  # for example a time limit of the server
+            if not source.database.is_sqlite and (is_denied(error) or not _is_statement_error(error)):
+                raise  # the role lacks a privilege, or for example a time limit of the server
             raise UsageError(
                 f"[source] can't be read: {str(error.orig).splitlines()[0]}",
                 "its id, location and time must be columns of the table or query",
             ) from None
         _check_types(example, source)
-
-
-def check_ids(source: Source, day: Day) -> None:
-    """Raise UsageError if an id of the day is missing or not unique: results are stored by id."""
-    if source.is_ours and source.settings.id == images.c.id.name:
-        return  # a primary key of integers
-    key = f"[source] id = {source.settings.id!r}"
-    length = func.length if source.database.is_sqlite else func.char_length
-    with source.database.read() as connection:
-        listed = source.in_day(connection, day).subquery()
-        rows, known, distinct, told_apart, longest = connection.execute(
-            select(
-                func.count(),
-                func.count(listed.c[0]),
-                func.count(listed.c[3].distinct()),
-                func.count(listed.c[0].distinct()),
-                func.max(length(listed.c[3]) if source.id_limit else null()),
-            ).select_from(listed)
-        ).one()
-    if source.id_limit and (longest or 0) > source.id_limit:
-        raise UsageError(
-            f"{key}: an id of {day} has {longest:,} characters",
-            f"results are kept by it, up to {MAX_ID} characters: name another column, or write a query",
-        )
-    if not rows == known == distinct:
-        raise UsageError(
-            f"{key}: of {rows:,} images of {day} {rows - known:,} have none and {known - distinct:,} share one",
-            "name a column, or write a query, that gives every image an id of its own",
-        )
-    if told_apart < known:  # pages could not tell the others apart
-        raise UsageError(
-            f"{key}: of {rows:,} images of {day} {known - told_apart:,} have an id that the column's collation takes"
-            " for another's: they differ in case, accents or blanks only",
-            'compare them exactly: [source] query = "SELECT … COLLATE … AS …"',
-        )
 
 
 def _check_table(connection: Connection, settings: SourceSettings) -> None:
@@ -80,7 +44,9 @@ def _check_table(connection: Connection, settings: SourceSettings) -> None:
         known = inspector.get_table_names(schema or None) + inspector.get_view_names(schema or None)
         raise UsageError(f"[source] no table or view {settings.table!r}", _among(name, known))
     columns = [found["name"] for found in inspector.get_columns(name, schema=schema or None)]
-    for key in ("id", "location" if settings.bytes is None else "bytes", "time"):
+    holders = ["bytes"] if settings.bytes is not None else []
+    holders += ["location"] if settings.bytes is None or settings.has_files_too else []
+    for key in ("id", *holders, "time"):
         wanted = getattr(settings, key)
         if wanted not in columns:
             raise UsageError(f"[source] {key} = {wanted!r} is not a column of {name}", _among(wanted, columns))

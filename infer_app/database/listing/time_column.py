@@ -7,9 +7,11 @@ sorts after it. A bound is therefore written as the shortest text that every spe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, FromClause, func, select
 
 from infer_app.day import Day, find_zone
 from infer_app.errors import UsageError
@@ -19,14 +21,58 @@ _TEXT = re.compile(
 )
 _UTC_OFFSETS = ("Z", "UTC", "+00", "+0000", "+00:00")
 _EPOCH_UNITS = ((1e17, 10**9), (1e14, 10**6), (1e11, 10**3))  # from these values on: nano-, micro-, milliseconds
+EXAMPLES = 20  # values that are looked at in no order
+_LIKELY = range(473_385_600, 4_102_444_800)  # seconds from 1985 to 2100: a number in this range shows the unit
 
 
-def day_bounds(day: Day, column: str, example: Any, zone: str | None) -> tuple[Any, Any]:
+def read_examples(connection: Connection, time: ColumnElement[Any], relation: FromClause) -> list[Any]:
+    """Return values of a column: one if it has a type of times, else EXAMPLES, the least and the greatest.
+
+    Any of numbers or texts may be that of an unknown date, such as 0, which does not show the unit or format.
+    """
+    known = select(time).select_from(relation).where(time.is_not(None))
+    found = list(connection.scalars(known.limit(1)))
+    if not found or isinstance(found[0], date):
+        return found
+    ends = (select(end(time)).select_from(relation).scalar_subquery() for end in (func.min, func.max))
+    return [*connection.scalars(known.limit(EXAMPLES)), *connection.execute(select(*ends)).one()]
+
+
+def day_bounds(day: Day, column: str, examples: Sequence[Any], zone: str | None) -> tuple[Any, Any]:
     """Return [start, end) of `day` as two values that compare correctly with those of `column`.
 
-    `example` is any value of the column (None if it is empty); `zone` applies to values without a zone.
-    Raises UsageError for naive values without a zone, and for values that are no times.
+    `examples` are some values of the column (none if it is empty); those that show no format, such as 0 or an empty
+    text for an unknown date, count only without others. `zone` applies to values without a zone.
+    Raises UsageError for naive values without a zone, for values that are no times, and for several units or formats.
     """
+    telling = [one for one in examples if _shows_format(one)] or [max(examples, key=_size, default=None)]
+    bounds = [_bounds_like(day, column, example, zone) for example in telling]
+    for example, other in zip(telling, bounds, strict=True):
+        if other != bounds[0]:
+            raise UsageError(
+                f"[source] time = {column!r} holds {telling[0]!r} and {example!r}: times of several units or formats",
+                "write a query that gives all times in one unit and format, or leaves out the others",
+            )
+    return bounds[0]
+
+
+def _shows_format(value: Any) -> bool:
+    if isinstance(value, int | float):
+        return _LIKELY.start <= abs(value) / _factor_of(value) < _LIKELY.stop
+    if isinstance(value, str):
+        return _TEXT.match(value) is not None and not value.startswith("0000")  # MariaDB's date of nothing
+    return isinstance(value, date)
+
+
+def _size(value: Any) -> float:
+    return abs(value) if isinstance(value, int | float) else 0
+
+
+def _factor_of(value: float) -> int:
+    return next((factor for size, factor in _EPOCH_UNITS if abs(value) >= size), 1)
+
+
+def _bounds_like(day: Day, column: str, example: Any, zone: str | None) -> tuple[Any, Any]:
     if type(example) is date or (isinstance(example, str) and len(example) == 10 and _TEXT.match(example)):
         following = day.date + timedelta(days=1)
         return (str(day.date), str(following)) if isinstance(example, str) else (day.date, following)
@@ -40,7 +86,7 @@ def _writer(column: str, example: Any, zone: str | None) -> Callable[[datetime],
     if isinstance(example, bool):
         raise _not_a_time(column, example)
     if isinstance(example, int | float):
-        factor = next((factor for size, factor in _EPOCH_UNITS if abs(example) >= size), 1)
+        factor = _factor_of(example)
         return lambda instant: int(instant.timestamp()) * factor
     if isinstance(example, datetime):
         if example.tzinfo is not None:
@@ -91,9 +137,8 @@ def _not_a_time(column: str, example: Any) -> UsageError:
 def read_time(value: Any, zone: str | None) -> datetime | None:
     """Return a value of the column as UTC time, for messages, or None if it can't be read."""
     if isinstance(value, int | float):
-        factor = next((factor for size, factor in _EPOCH_UNITS if abs(value) >= size), 1)
         try:
-            return datetime.fromtimestamp(value / factor, UTC)
+            return datetime.fromtimestamp(value / _factor_of(value), UTC)
         except (ValueError, OverflowError, OSError):
             return None
     if isinstance(value, str):

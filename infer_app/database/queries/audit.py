@@ -87,6 +87,8 @@ def audit(connection: Connection, source: Source, day: Day, model_id: str) -> It
         key = inspect(connection).get_pk_constraint(table.name)["constrained_columns"]
         if set(key) != {column.name for column in table.primary_key}:
             yield f"{table.name} has lost its primary key: an image may have two rows of one model"
+    if left_out := source.find_left_out(day).text:
+        yield left_out
     found: Counter[tuple[str, str]] = Counter()
     predicted_by, rejected_by = Counter[str](), Counter[str]()
     for images in source.parts(connection, day):

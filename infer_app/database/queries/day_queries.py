@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -9,18 +10,22 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Subquery, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, func, or_, select, true
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.listing.time_column import read_time
 from infer_app.database.queries.arrivals import ArrivalGap, read_gap
 from infer_app.database.queries.audit import audit
+from infer_app.database.queries.stream_rows import stream_rows
 from infer_app.database.results.conditions import (
+    added_up,
+    count_each,
     count_rows,
     has_prediction,
     has_rejection,
     is_new,
+    is_new_for_any,
     is_settled,
     join_results,
 )
@@ -66,7 +71,7 @@ class StoredFailure:
 class PendingImage:
     """An image to be tried; `failure` is that of its last attempt."""
 
-    image_id: str
+    image_id: str | None  # None for a row without one, which is left out
     location: str
     time: datetime | None  # UTC
     failure: StoredFailure | None
@@ -90,24 +95,19 @@ class DayQueries:
         self._source = source
 
     def count_day(self, day: Day, model_id: str) -> DayCounts:
-        """Count the day's rows. Pending is counted and not computed as a difference, so that an inconsistency shows."""
-        counts = DayCounts(0, 0, 0, 0)
+        """Count the day's rows. Pending is counted and not computed as a difference, so that an inconsistency shows.
+
+        One statement counts all: on a server each sees what other programs have committed before it.
+        """
         with self._database.read() as connection:
-            for images in self._source.parts(connection, day):
-                predicted, rejected = _results_of(images, model_id)
-                counts += DayCounts(
-                    eligible=count_rows(connection, images),
-                    predicted=count_rows(connection, images, predicted),
-                    rejected=count_rows(connection, images, ~predicted, rejected),
-                    pending=count_rows(connection, images, ~predicted, ~rejected),
-                )
-        return counts
+            parts = self._source.parts(connection, day)
+            return DayCounts(*added_up(count_each(connection, part, _counted(part, model_id)) for part in parts))
 
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Count the images that a run of the day would select: those that are new for at least one of the models."""
         with self._database.read() as connection:
             return sum(
-                count_rows(connection, images, or_(*(is_new(images.c[3], model_id) for model_id in model_ids)))
+                count_rows(connection, images, is_new_for_any(images.c[3], model_ids))
                 for images in self._source.parts(connection, day)
             )
 
@@ -162,20 +162,20 @@ class DayQueries:
 
         Those with a result of the versions `done_by` are left out.
         """
-        with self._database.read() as connection:
-            streaming = connection.execution_options(yield_per=PAGE_SIZE)
-            for images in self._source.parts(connection, day):
-                if done_by:  # first, since the rejections that are joined below are those of another version
-                    images = select(images).where(*_without_results(images, done_by)).subquery()
-                joined = join_results(images, rejections, images.c[3], model_id, is_outer=True)
-                stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
-                statement = select(images.c[3], images.c[1], images.c[2], *stored).select_from(joined)
-                is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())  # as in is_new, for the joined row
-                new = statement.where(~has_prediction(images.c[3], model_id), is_unsettled)
-                for row in streaming.execute(new.order_by(images.c[2], images.c[0])):
-                    failure = None if row[3] is None else StoredFailure(*row[3:])
-                    time = read_time(row[2], self._source.zone)
-                    yield PendingImage(row[0], as_location(row[1]), time, failure)
+
+        def rows_of(images: Subquery) -> Select[Any]:
+            if done_by:  # first, since the rejections that are joined below are those of another version
+                images = select(images).where(*_without_results(images, done_by)).subquery()
+            joined = join_results(images, rejections, images.c[3], model_id, is_outer=True)
+            stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
+            statement = select(images.c[3], images.c[1], images.c[2], *stored).select_from(joined)
+            is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())  # as in is_new, for the joined row
+            new = statement.where(~has_prediction(images.c[3], model_id), is_unsettled)
+            return new.order_by(images.c[2], images.c[0])
+
+        for row in stream_rows(self._database, self._source, day, rows_of):
+            failure = None if row[3] is None else StoredFailure(*row[3:])
+            yield PendingImage(row[0], as_location(row[1]), read_time(row[2], self._source.zone), failure)
 
     def find_gap(self, day: Day) -> ArrivalGap | None:
         """Return since when images have stopped coming, if they had come regularly."""
@@ -298,11 +298,11 @@ class DayQueries:
         model_id: str,
         done_by: Sequence[str] = (),
     ) -> Iterator[PendingDays]:
-        for day, images in groupby(self._new_by_date(connection, parts, days, model_id, done_by), key=itemgetter(0)):
-            num_new = num_retried = 0
-            for _, is_retried in images:
-                num_new, num_retried = num_new + 1, num_retried + is_retried
-            yield PendingDays(day, day, num_new - num_retried, num_retried)
+        new, retried = Counter[date](), Counter[date]()
+        for day, is_retried in self._new_by_date(connection, parts, days, model_id, done_by):
+            (retried if is_retried else new)[day] += 1
+        for day in sorted(new.keys() | retried.keys()):
+            yield PendingDays(day, day, new[day], retried[day])
 
     def _new_by_date(
         self, connection: Connection, parts: Iterator[Subquery], days: Day, model_id: str, done_by: Sequence[str]
@@ -330,20 +330,26 @@ class DayQueries:
 
     def _read_joined(self, day: Day, table: Any, wanted: list[Any], model_id: str | None) -> Iterator[dict[str, Any]]:
         """Yield the rows of `table` for the day's images, with the images' locations."""
-        with self._database.read() as connection:
-            streaming = connection.execution_options(yield_per=PAGE_SIZE)
-            for images in self._source.parts(connection, day):
-                joined = join_results(images, table, images.c[3], model_id)
-                statement = select(*wanted, images.c[1].label("image_location")).select_from(joined)
-                ordered = statement.order_by(images.c[2], images.c[0], table.c.model_id)
-                for row in streaming.execute(ordered):
-                    found = dict(row._mapping)
-                    yield found | {"location": found.pop("image_location")}
+
+        def rows_of(images: Subquery) -> Select[Any]:
+            joined = join_results(images, table, images.c[3], model_id)
+            statement = select(*wanted, images.c[1].label("image_location")).select_from(joined)
+            return statement.order_by(images.c[2], images.c[0], table.c.model_id)
+
+        for row in stream_rows(self._database, self._source, day, rows_of):
+            found = dict(row._mapping)
+            yield found | {"location": found.pop("image_location")}
 
 
 def _results_of(images: Subquery, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return two conditions: an image has a prediction, and an image has a rejection."""
     return has_prediction(images.c[3], model_id), has_rejection(images.c[3], model_id)
+
+
+def _counted(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:
+    """Return the conditions of the images that each field of DayCounts counts."""
+    predicted, rejected = _results_of(images, model_id)
+    return [true(), predicted, and_(~predicted, rejected), and_(~predicted, ~rejected)]
 
 
 def _without_results(images: Subquery, model_ids: Sequence[str]) -> list[ColumnElement[bool]]:

@@ -12,7 +12,7 @@ from typing import Any
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
-from infer_app.errors import EXIT_TOO_MANY_REJECTED, most_severe
+from infer_app.errors import EXIT_TOO_MANY_REJECTED, UsageError, most_severe
 from infer_app.run_report import DayCounts, DayState
 from infer_app.settings.sections import rejection_budget
 
@@ -167,7 +167,8 @@ def _about_early_end(facts: DayFacts) -> str:
     last = facts.runs[0] if facts.runs else None
     if last is None or last["state"] != "done" or last["exit_code"] in (None, 0, EXIT_TOO_MANY_REJECTED):
         return ""
-    return f"the last run ended early: exit code {last['exit_code']}"
+    what = "left out rows without an id of their own" if last["exit_code"] == UsageError.exit_code else "ended early"
+    return f"the last run {what}: exit code {last['exit_code']}"
 
 
 def _about_number(facts: DayFacts) -> str:

@@ -9,12 +9,13 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Subquery, Table, and_, select
+from sqlalchemy import ColumnElement, FromClause, Select, Subquery, Table, and_, select
 
 from infer_app.database.engine.column_types import FAMILY
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.source import PAGE_SIZE, Source
+from infer_app.database.listing.source import Source
 from infer_app.database.queries.figures import RejectedImage
+from infer_app.database.queries.stream_rows import stream_rows
 from infer_app.database.queries.thresholds import find_threshold
 from infer_app.database.results.conditions import KeyedJoin, has_prediction
 from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions, rejections
@@ -87,38 +88,38 @@ def _read_images(
     """Yield the rows of each image, by model and object."""
     columns = [predictions.c[name] for name in (*_PREDICTION, *(() if has_objects else _OUTPUT))]
     columns += OBJECT_COLUMNS if has_objects else []
-    with database.read() as connection:
-        streaming = connection.execution_options(yield_per=PAGE_SIZE)
-        for images in source.parts(connection, days):
-            joined = _join_versions(images, predictions, model_ids)
-            order = [images.c[2], images.c[0], predictions.c.model_id]
-            if has_objects:
-                of_prediction = and_(
-                    objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
-                )
-                joined = KeyedJoin(joined, objects, of_prediction, True)
-                order.append(objects.c.object)
-            wanted = select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order)
-            for dialect in FAMILY:  # without statistics it would read all predictions of several models first
-                wanted = wanted.prefix_with("STRAIGHT_JOIN", dialect=dialect)
-            rows = streaming.execute(wanted)
-            for _, of_image in groupby(rows, key=itemgetter(0)):
-                yield list(of_image)
+
+    def rows_of(images: Subquery) -> Select[Any]:
+        joined = _join_versions(images, predictions, model_ids)
+        order = [images.c[2], images.c[0], predictions.c.model_id]
+        if has_objects:
+            of_prediction = and_(
+                objects.c.image_id == predictions.c.image_id, objects.c.model_id == predictions.c.model_id
+            )
+            joined = KeyedJoin(joined, objects, of_prediction, True)
+            order.append(objects.c.object)
+        wanted = select(images.c[3], images.c[1], *columns).select_from(joined).order_by(*order)
+        for dialect in FAMILY:  # without statistics it would read all predictions of several models first
+            wanted = wanted.prefix_with("STRAIGHT_JOIN", dialect=dialect)
+        return wanted
+
+    for _, of_image in groupby(stream_rows(database, source, days, rows_of), key=itemgetter(0)):
+        yield list(of_image)
 
 
 def read_rejected_images(database: Database, source: Source, days: Day, *model_ids: str) -> Iterator[RejectedImage]:
     """Yield the images that were rejected and that no version has predicted, in order of (time, id)."""
     columns = [rejections.c[name] for name in ("model_id", "reason", "stage", "detail", "attempts")]
-    with database.read() as connection:
-        streaming = connection.execution_options(yield_per=PAGE_SIZE)
-        for images in source.parts(connection, days):
-            joined = _join_versions(images, rejections, model_ids)
-            wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
-            unpredicted = wanted.where(*(~has_prediction(images.c[3], model_id) for model_id in model_ids))
-            rows = streaming.execute(unpredicted.order_by(images.c[2], images.c[0]))
-            for _, of_image in groupby(rows, key=itemgetter(0)):
-                image_id, location, _, *rejection = _preferred(list(of_image), model_ids)[0]
-                yield RejectedImage(image_id, as_location(location), *rejection)
+
+    def rows_of(images: Subquery) -> Select[Any]:
+        joined = _join_versions(images, rejections, model_ids)
+        wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
+        unpredicted = wanted.where(*(~has_prediction(images.c[3], model_id) for model_id in model_ids))
+        return unpredicted.order_by(images.c[2], images.c[0])
+
+    for _, of_image in groupby(stream_rows(database, source, days, rows_of), key=itemgetter(0)):
+        image_id, location, _, *rejection = _preferred(list(of_image), model_ids)[0]
+        yield RejectedImage(image_id, as_location(location), *rejection)
 
 
 def _join_versions(images: Subquery, table: Table, model_ids: Sequence[str]) -> FromClause:

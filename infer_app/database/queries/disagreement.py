@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Subquery, and_, case, func, select
+from sqlalchemy import ColumnElement, FromClause, Select, Subquery, and_, case, func, select
 
 from infer_app.database.engine.column_types import AsText
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.source import PAGE_SIZE, Source
-from infer_app.database.results.conditions import added_up, count_each, count_rows, join_results
+from infer_app.database.listing.source import Source
+from infer_app.database.queries.stream_rows import stream_rows
+from infer_app.database.results.conditions import added_up, count_each, join_results
 from infer_app.database.results.schema import predictions
 from infer_app.day import Day
 
@@ -23,12 +24,13 @@ _LABEL_A, _LABEL_B = AsText(_A.c.label), AsText(_B.c.label)  # by bytes: MariaDB
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """The numbers of the day's images that both models, one of them or neither predicted."""
+    """The numbers of the day's images that both models, one of them or neither predicted, from one moment."""
 
     both: int
     only_a: int
     only_b: int
     neither: int
+    agreeing: int  # of both: with the same best label
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +56,12 @@ class Disagreement:
 
     def overlap(self) -> Overlap:
         has_a, has_b = _A.c.image_id.is_not(None), _B.c.image_id.is_not(None)
-        wanted = (and_(has_a, has_b), and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b))
+        both, agree = and_(has_a, has_b), _LABEL_A == _LABEL_B
+        wanted = (both, and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b), agree)
         with self._database.read() as connection:
             parts = self._source.parts(connection, self._day)
             joined = (self._joined(images, is_outer=True) for images in parts)
             return Overlap(*added_up(count_each(connection, part, wanted) for part in joined))
-
-    def count_agreeing(self) -> int:
-        """Count the images to which both models give the same best label."""
-        with self._database.read() as connection:
-            parts = self._source.parts(connection, self._day)
-            return sum(count_rows(connection, self._joined(images), _LABEL_A == _LABEL_B) for images in parts)
 
     def confusions(self, limit: int) -> list[tuple[str, str, int]]:
         """Return pairs of labels that differ, as (label of a, label of b, images), the most frequent first."""
@@ -98,12 +95,13 @@ class Disagreement:
             for side, suffix in ((_A, "a"), (_B, "b"))
             for name in ("score", "output", "vector", "vector_dtype")
         ]
-        with self._database.read() as connection:
-            streaming = connection.execution_options(yield_per=PAGE_SIZE)
-            for images in self._source.parts(connection, self._day):
-                wanted = select(images.c[3].label("image_id"), images.c[1].label("location"), *columns)
-                for row in streaming.execute(wanted.select_from(self._joined(images))):
-                    yield dict(row._mapping)
+
+        def rows_of(images: Subquery) -> Select[Any]:
+            wanted = select(images.c[3].label("image_id"), images.c[1].label("location"), *columns)
+            return wanted.select_from(self._joined(images))
+
+        for row in stream_rows(self._database, self._source, self._day, rows_of):
+            yield dict(row._mapping)
 
     def _joined(self, images: Subquery, is_outer: bool = False) -> FromClause:
         joined: FromClause = images

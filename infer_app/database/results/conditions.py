@@ -36,6 +36,10 @@ def new_among(listed: Select[Any], image_id: ColumnElement[str], model_ids: Sequ
     return wanted.add_columns(*(flag.label(f"infer_new_{model_index}") for model_index, flag in enumerate(new)))
 
 
+def is_new_for_any(image_id: ColumnElement[str], model_ids: Sequence[str]) -> ColumnElement[bool]:
+    return or_(*(is_new(image_id, model_id) for model_id in model_ids))
+
+
 def is_new(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
     return and_(~has_prediction(image_id, model_id), ~has_rejection(image_id, model_id, is_settled()))
 

@@ -35,7 +35,7 @@ def open_dry_run_database(database: Database) -> Iterator[Database]:
                 yield rolled_back
                 return
             log.warning("%s is read-only: the dry run writes to a SQLite file instead", database.shown_url)
-    with _temporary_folder() as folder, Database(f"sqlite:///{Path(folder) / 'dry_run.db'}") as temporary:
+    with temporary_folder() as folder, Database(f"sqlite:///{Path(folder) / 'dry_run.db'}") as temporary:
         if database.is_sqlite:
             _copy_tables(database, temporary)
         else:
@@ -64,7 +64,7 @@ def _may_write(database: Database, table: Table) -> bool:
     return True
 
 
-def _temporary_folder() -> tempfile.TemporaryDirectory[str]:
+def temporary_folder() -> tempfile.TemporaryDirectory[str]:
     try:
         return tempfile.TemporaryDirectory(prefix="infer-dry-run-")
     except OSError as error:

@@ -2,36 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import date
 
-from sqlalchemy import Table, delete
+from sqlalchemy import Connection, Table, delete
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.results.runs import keep_runs_out
 from infer_app.database.results.schema import objects, predictions, rejections
+from infer_app.model_names import Version
 
-_IDS_AT_ONCE = 500  # in one transaction
+_IDS_AT_ONCE = 500  # in one statement
 
 
 def forget_rejections(database: Database, image_ids: Sequence[str], model_id: str) -> int:
-    """Delete the rejections of these images by a model; return how many there were."""
-    return _delete(database, image_ids, model_id, rejections)
-
-
-def forget_results(database: Database, image_ids: Sequence[str], model_id: str) -> int:
-    """Delete the predictions and rejections of these images by a model; return how many there were."""
-    return _delete(database, image_ids, model_id, predictions, rejections, also=(objects,))
-
-
-def _delete(
-    database: Database, image_ids: Sequence[str], model_id: str, *tables: Table, also: Sequence[Table] = ()
-) -> int:
-    """Delete the rows of the images in all tables; return how many there were in `tables`."""
+    """Delete the rejections of these images by a model, some in each transaction; return how many there were."""
     deleted = 0
-    for first in range(0, len(image_ids), _IDS_AT_ONCE):
-        batch = image_ids[first : first + _IDS_AT_ONCE]
+    for batch in _batches(image_ids):
         with database.write() as connection:
-            for table in (*tables, *also):
-                own = table.c.model_id == model_id, table.c.image_id.in_(batch)
-                rows = connection.execute(delete(table).where(*own)).rowcount
-                deleted += rows if table in tables else 0
+            deleted += _delete(connection, rejections, batch, model_id)
     return deleted
+
+
+def forget_results(
+    database: Database, image_ids: Sequence[str], days: Iterable[date], versions: Sequence[Version]
+) -> int:
+    """Delete the predictions and rejections of these images, which belong to the days; return how many there were.
+
+    A run may have read such an image already, and would write the former result, or its objects, after or amid the
+    deletion. Raises DayHeld, before anything is deleted, if an active run of one of the versions holds one of the days.
+    """
+
+    def forget(connection: Connection) -> int:
+        keep_runs_out(connection, days, versions)
+        deleted = 0
+        for batch in _batches(image_ids):
+            for _, model_id in versions:
+                _delete(connection, objects, batch, model_id)
+                deleted += sum(_delete(connection, table, batch, model_id) for table in (predictions, rejections))
+        return deleted
+
+    return database.transact(forget)
+
+
+def _batches(image_ids: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (image_ids[first : first + _IDS_AT_ONCE] for first in range(0, len(image_ids), _IDS_AT_ONCE))
+
+
+def _delete(connection: Connection, table: Table, image_ids: Sequence[str], model_id: str) -> int:
+    own = table.c.model_id == model_id, table.c.image_id.in_(image_ids)
+    return connection.execute(delete(table).where(*own)).rowcount

@@ -7,10 +7,11 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from operator import itemgetter
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -24,6 +25,7 @@ from infer_app.database.results.model_versions import ensure_row, put_first_in_u
 from infer_app.database.results.schema import models, runs
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, DayHeld
+from infer_app.model_names import Version
 from infer_app.run_report import RunReport
 from infer_app.versions import recorded_versions
 
@@ -61,12 +63,12 @@ class RunStore:
         run_id = run_id or new_run_id()
         ensure_row(self._database, model.name, model.model_id, model.manifest)
         with self._database.write() as connection:
-            self._lock_model(connection, model)
+            _lock_model(connection, model.model_id)
             if connection.scalar(select(runs.c.id).where(runs.c.id == run_id)):
                 return run_id
             now = connection.execute(select(UtcNow())).scalar_one()
             self._register_model(connection, model, now)
-            self._take_over(connection, day, model, now)
+            _take_over(connection, day.date, model.name, model.model_id, now)
             row = {
                 "id": run_id,
                 "day": day.date,
@@ -120,7 +122,7 @@ class RunStore:
             limit_images_per_second=report.limit_images_per_second,
             throughput=_throughput(report),
             exit_code=report.exit_code,
-            error=report.stopped,
+            error=report.stopped or report.left_out,
         )
 
     def fail_run(self, run_id: str, exit_code: int, error: str) -> None:
@@ -144,16 +146,6 @@ class RunStore:
                 if _is_alive(row, now)
             }
 
-    def _lock_model(self, connection: Connection, model: RunModel) -> None:
-        """Lock the model's rows, which keeps other runs of it from acquiring a day until the transaction ends.
-
-        At READ COMMITTED a check for an active run and an insert of a new one do not exclude each other. Two runs may
-        use different names for the model. The one whose row was committed later then sees the other's row, and both
-        lock it. In SQLite the transaction itself is exclusive.
-        """
-        rows = select(models.c.id).where(models.c.id == model.model_id).order_by(models.c.name).with_for_update()
-        connection.execute(rows).all()
-
     def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
         """Record the run's time and manifest, and put the version in use if no version of its name is."""
         row = models.c.id == model.model_id, models.c.name == model.name
@@ -161,23 +153,48 @@ class RunStore:
         if model.may_be_put_in_use:
             put_first_in_use(connection, model.name, model.model_id, now)
 
-    def _take_over(self, connection: Connection, day: Day, model: RunModel, now: datetime) -> None:
-        running = select(runs).where(
-            runs.c.day == day.date, runs.c.model_id == model.model_id, runs.c.state == "running"
-        )
-        for row in connection.execute(running).all():
-            if _is_alive(row, now):
-                raise DayHeld(
-                    f"{day} with model {model.name} is held by run {row.id} on {row.host} (process {row.process})",
-                    "wait for it to end; a dead run is taken over automatically",
-                )
-            died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended unexpectedly"}
-            connection.execute(update(runs).where(runs.c.id == row.id).values(died))
-
     def _close(self, run_id: str, wait_limit_s: float = BUSY_TIMEOUT_S, **values: Any) -> None:
         with self._database.write(wait_limit_s) as connection:
             not_done = update(runs).where(runs.c.id == run_id, runs.c.state != "done")
             connection.execute(not_done.values(ended_at=UtcNow(), **values))
+
+
+def keep_runs_out(connection: Connection, days: Iterable[date], versions: Iterable[Version]) -> None:
+    """Let no run of these versions of models hold or acquire one of the days until the transaction ends.
+
+    Raises DayHeld if an active run holds one.
+    """
+    dates = sorted(days)
+    for name, model_id in sorted(versions, key=itemgetter(1)):  # in one order: two that wait can't block each other
+        _lock_model(connection, model_id)
+        now = connection.execute(select(UtcNow())).scalar_one()
+        for day in dates:
+            _take_over(connection, day, name, model_id, now)
+
+
+def _lock_model(connection: Connection, model_id: str) -> None:
+    """Lock the model's rows, which keeps other runs of it from acquiring a day until the transaction ends.
+
+    At READ COMMITTED a check for an active run and an insert of a new one do not exclude each other. Two runs may use
+    different names for the model. The one whose row was committed later then sees the other's row, and both lock it.
+    In SQLite the transaction itself is exclusive.
+    """
+    rows = select(models.c.id).where(models.c.id == model_id).order_by(models.c.name).with_for_update()
+    connection.execute(rows).all()
+
+
+def _take_over(connection: Connection, day: date, name: str, model_id: str, now: datetime) -> None:
+    """Close the rows that dead runs left open. Raises DayHeld if an active run holds the day."""
+    running = select(runs).where(runs.c.day == day, runs.c.model_id == model_id, runs.c.state == "running")
+    for row in connection.execute(running).all():
+        if _is_alive(row, now):
+            pid, since = row.process.partition("@")[0], f"{row.started_at:%Y-%m-%d %H:%M}"
+            raise DayHeld(
+                f"{day} with model {name} is held by run {row.id}: process {pid} on {row.host}, since {since} UTC",
+                f"wait for it to end; if it hangs, end it with `kill {pid}` on {row.host} and run again",
+            )
+        died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended unexpectedly"}
+        connection.execute(update(runs).where(runs.c.id == row.id).values(died))
 
 
 class _LeaseRenewer(Thread):

@@ -15,6 +15,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 
 from infer_app.database.engine.column_types import EncodedJSON, Exact, Microseconds
@@ -23,13 +24,14 @@ from infer_app.domain import DetectedObject
 
 metadata = MetaData()
 VERSION_TABLE = "infer_migrations"
-VERSION = "0006"  # that of the newest migration
+VERSION = "0008"  # that of the newest migration
 # The last ones select from others, so they are dropped first.
 VIEWS = ("infer_shown_labels", "infer_shown_objects", "infer_current_objects", "infer_current_predictions")
 MAX_ID = 512  # characters of an image's id: with the model's id it fills the longest key of MariaDB
 
 # Times are UTC without a zone in every database, because SQLite has no type with a zone.
 
+_IS_QUEUED = text("queued_at IS NOT NULL")  # those of the last days; MariaDB has no index of some rows only
 images = Table(
     "infer_images",
     metadata,
@@ -39,8 +41,26 @@ images = Table(
     Column("size", BigInteger),  # bytes
     Column("sha256", String(64)),
     Column("modified", Double),  # seconds since the epoch, of the file when it was registered or last looked at
+    # When a watched folder's image was registered: runs take it, however old its day. NULL for all others, and when it
+    # was tried for some days.
+    Column("queued_at", Microseconds),
+    Column("missing_since", Microseconds),  # when a walk over its watched folder first found its file gone; NULL: there
     UniqueConstraint("location", name="uq_infer_images_location"),
     Index("ix_infer_images_added_at_id", "added_at", "id"),  # the key that a day's pages are read by
+    Index("ix_infer_images_queued_at", "queued_at", sqlite_where=_IS_QUEUED, postgresql_where=_IS_QUEUED),
+    sqlite_autoincrement=True,  # no id is used again: results are kept by it
+)
+
+sources = Table(
+    "infer_sources",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("database", Text),  # its URL without a password; NULL: the one that holds these tables
+    Column("relation", Text, nullable=False),  # the table, or the query
+    Column("id_column", Text, nullable=False),
+    Column("location_column", Text),  # NULL where a column holds the bytes
+    Column("first_used_at", Microseconds, nullable=False),
+    Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
 )
 
 models = Table(
@@ -73,6 +93,9 @@ predictions = Table(
     Column("width", Integer),  # pixels of the upright picture; NULL in rows of earlier releases
     Column("height", Integer),
     Column("num_objects", Integer),  # rows of infer_objects; NULL unless the model detects objects
+    Column("location", Exact()),  # as the source listed it, without secrets; NULL in rows of earlier releases
+    Column("size", BigInteger),  # bytes, of the file as it was read
+    Column("modified", Double),  # seconds since the epoch; NULL where there is no such time
 )
 
 objects = Table(
@@ -148,6 +171,8 @@ runs = Table(
     Column("exit_code", Integer),
     Column("error", Text),
     Column("throughput", JSON),  # further measurements of its speed, named as in the report
+    Column("source_id", Integer),  # of infer_sources; NULL in rows of earlier releases, as the next one
+    Column("variant_sha256", String(64)),  # of the checksums of the variant's files
     Column("last_commit", String(16)),  # a random name, to detect a commit that is repeated because its answer was lost
     Index("ix_infer_runs_day_model_id", "day", "model_id"),
 )

@@ -19,18 +19,19 @@ from sqlalchemy import (
     exists,
     func,
     literal_column,
+    or_,
     select,
     update,
 )
 from sqlalchemy.exc import StatementError
 
-from infer_app.database.engine.column_types import UtcNow
+from infer_app.database.engine.column_types import HoursAfter, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import Forbidden
 from infer_app.database.results.bulk import BulkDelete, BulkUpsert, NotWritten
 from infer_app.database.results.schema import objects, predictions, rejections, runs
 from infer_app.database.results.vectors import PGVECTOR_DTYPE, to_text, vector_type
-from infer_app.domain import Broken, ChunkResult, DetectedObject, Prediction, Reason
+from infer_app.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, DetectedObject, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.locations import shown
 
@@ -51,7 +52,9 @@ class Sink:
         self._predictions = BulkUpsert(database.dialect, predictions, vector_type=self._vector_type)
         self._objects = BulkUpsert(database.dialect, objects)
         self._delete_objects = BulkDelete(database.dialect, objects, objects.c.model_id == model_id)
-        self._rejections = BulkUpsert(database.dialect, rejections, {"attempts": _count_attempt})
+        self._rejections = BulkUpsert(
+            database.dialect, rejections, {"attempts": _count_attempt, "created_at": _begin_attempt}
+        )
         own = rejections.c.model_id == model_id
         self._delete_rejections = BulkDelete(database.dialect, rejections, own)
         # After a lost lease two runs may write the same day: a prediction then takes precedence over a rejection.
@@ -161,7 +164,10 @@ def _by_id(results: Iterable[R]) -> dict[str, R]:
 
 
 def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
-    outputs = [prediction.output for prediction in good.values()]
+    outputs, files = [], []
+    for prediction in good.values():
+        outputs.append(prediction.output)
+        files.append(prediction.file)
     return {
         "image_id": list(good),
         "label": [output.label for output in outputs],
@@ -170,10 +176,13 @@ def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
         "vector": [output.vector for output in outputs],
         "vector_dtype": [output.vector_dtype for output in outputs],
         "vector_dim": [output.vector_dim for output in outputs],
-        "sha256": [prediction.sha256 for prediction in good.values()],
-        "width": [prediction.picture and prediction.picture.width for prediction in good.values()],
-        "height": [prediction.picture and prediction.picture.height for prediction in good.values()],
+        "sha256": [file.sha256 for file in files],
+        "width": [file.picture and file.picture.width for file in files],
+        "height": [file.picture and file.picture.height for file in files],
         "num_objects": [None if output.objects is None else len(output.objects) for output in outputs],
+        "location": [_storable(shown(prediction.ref.location)) for prediction in good.values()],
+        "size": [file.size for file in files],
+        "modified": [file.modified for file in files],
     }
 
 
@@ -236,14 +245,27 @@ def _storable(text: str) -> str:
 
 
 def _count_attempt(new: Any) -> Any:
-    """Return the number of attempts: one more for another run, unchanged for the same run, which may repeat a commit.
-
-    A missing file has not been tried yet: its attempts start at one once it exists.
-    """
+    """Return the number of attempts. A missing file was not tried: its attempts start at one once it exists."""
     one: ColumnElement[int] = literal_column("1", Integer)
-    missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)
     return case(
-        (rejections.c.run_id == new.run_id, rejections.c.attempts),
-        (and_(rejections.c.reason == missing, new.reason != missing), one),
+        (_is_found_now(new), one),
+        (_is_same_attempt(new), rejections.c.attempts),
         else_=rejections.c.attempts + one,
     )
+
+
+def _begin_attempt(new: Any) -> Any:
+    """Return when the attempt began; MariaDB assigns it after the number, which is counted by its former value."""
+    is_same = and_(~_is_found_now(new), _is_same_attempt(new))
+    return case((is_same, rejections.c.created_at), else_=new.created_at)
+
+
+def _is_found_now(new: Any) -> ColumnElement[bool]:
+    missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)
+    return and_(rejections.c.reason == missing, new.reason != missing)
+
+
+def _is_same_attempt(new: Any) -> ColumnElement[bool]:
+    """Return whether the same run repeats a commit, or another run follows soon."""
+    due = HoursAfter(rejections.c.created_at, ATTEMPT_INTERVAL_H)
+    return or_(rejections.c.run_id == new.run_id, new.created_at < due)

@@ -37,6 +37,7 @@ from infer_app.images.decode.libjpeg_turbo import JpegRefused, decode_strictly, 
 from infer_app.images.decode.tiff import TiffFile, check_tiff, has_white_zero, open_tiff, tile_size
 from infer_app.images.read.bad_image import BadImage, reason_of
 from infer_app.images.transform.geometry import Picture, Pixels, scale_for
+from infer_app.machine import allocatable
 from infer_app.recipe import Recipe
 
 # Pillow's own pixel limit warns or raises at sizes that the user may have allowed. The only limit is
@@ -44,6 +45,9 @@ from infer_app.recipe import Recipe
 Image.MAX_IMAGE_PIXELS = None
 
 MAX_SCANS = 500  # of a JPEG, as in libjpeg-turbo; each costs a pass over the whole image
+
+SILENT_BYTES = 16  # for each pixel, that the decoders of WebP, HEIC and AVIF take at most
+NO_STRIP_MEMORY = "decoder error -9"  # what Pillow says of a TIFF: memory is short for a strip, or its size is damaged
 
 _BOXED = ("heic", "avif")
 
@@ -79,7 +83,9 @@ def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
     except MemoryError as error:
         raise BadImage(Reason.OUT_OF_MEMORY, "no memory for the pixels") from error
     except Exception as error:  # decoders raise whatever the damage leads to: KeyError, struct.error, IndexError, …
-        raise BadImage(reason_of(str(error)), f"{type(error).__name__}: {error}".strip()[:300]) from error
+        is_short = str(error) == NO_STRIP_MEMORY and allocatable() is not None
+        reason = Reason.OUT_OF_MEMORY if is_short else reason_of(str(error))
+        raise BadImage(reason, f"{type(error).__name__}: {error}".strip()[:300]) from error
 
 
 @cache
@@ -112,6 +118,7 @@ def _decode(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
         check_png_end(data)
     if kind == "webp":
         _check_pixels(*webp_size(data), limits)
+        _check_memory(*webp_size(data))
     if kind in _BOXED:
         check_boxes_end(data)
     return _decode_with_pillow(data, kind, recipe, limits)
@@ -122,6 +129,13 @@ def _check_pixels(width: int, height: int, limits: DecodeLimits) -> None:
         raise BadImage(Reason.CORRUPT, f"{width}x{height} pixels")
     if width * height > limits.max_pixels:
         raise BadImage(Reason.TOO_MANY_PIXELS, f"{width}x{height} pixels, at most {limits.max_pixels:,} are decoded")
+
+
+def _check_memory(width: int, height: int) -> None:
+    """Raise BadImage where memory is short for a decoder that would call the file damaged then."""
+    left = allocatable()
+    if left is not None and width * height * SILENT_BYTES > left:
+        raise BadImage(Reason.OUT_OF_MEMORY, f"{width}x{height} pixels, and {left >> 20:,} MiB are left")
 
 
 def _decode_jpeg(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
@@ -171,6 +185,8 @@ def _decode_with_pillow(data: bytes, kind: str, recipe: Recipe, limits: DecodeLi
         warnings.simplefilter("ignore")
         with open_image(data, kind) as image:
             _check_pixels(*image.size, limits)
+            if kind in _BOXED:
+                _check_memory(*image.size)
             if isinstance(image, TiffFile):
                 check_tiff(image, depth)
                 _check_pixels(*tile_size(image), limits)

@@ -14,6 +14,7 @@ class ImageBytes:
 
     data: bytes
     facts: FileFacts
+    mode: int = 0o666  # permissions of its file; those of a new file where it is no file
 
 
 class BadImage(Exception):

@@ -145,7 +145,7 @@ def _facts_of(path: str) -> FileFacts:
 def local_path(location: str, path_map: PathMapping = NO_MAPPING) -> str:
     """Return the absolute path at which a location is read. Raises BadImage if it is not on this machine."""
     if not location:
-        raise BadImage(Reason.LOCATION_NOT_ALLOWED, "no location")
+        raise BadImage(Reason.LOCATION_NOT_ALLOWED, "the row has no location")
     if location.startswith("/"):
         return path_map.to_local(location)
     if location.startswith("file://"):
@@ -198,7 +198,8 @@ def _read_pinned(pinned: int, limits: ReadLimits) -> ImageBytes:
     with _descriptor(link, os.O_RDONLY) as readable:
         data = _read_to_end(readable, found.st_size, limits, facts)
     sha256 = hashlib.sha256(data).hexdigest()
-    return ImageBytes(data, FileFacts(size=found.st_size, modified=found.st_mtime, sha256=sha256))
+    facts = FileFacts(size=found.st_size, modified=found.st_mtime, sha256=sha256)
+    return ImageBytes(data, facts, found.st_mode & 0o777)
 
 
 def _read_to_end(readable: int, size: int, limits: ReadLimits, facts: FileFacts) -> bytes:

@@ -7,9 +7,11 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from infer_app.domain import NOT_READ
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, local_path, was_replaced
+from infer_app.images.read.read_image import ReadLimits, local_path, read_image, was_replaced
+from infer_app.locations import storage_of
 
 _HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"
 
@@ -20,20 +22,41 @@ def check_root(location: str, limits: ReadLimits) -> None:
     A root has failed if it is gone, empty or was replaced; a folder, if not even its state can be read, as on a mount
     whose server is gone.
     """
-    try:
-        path = Path(local_path(location, limits.path_map))
-    except BadImage:
-        return
-    for root in (root for root in limits.roots if path.is_relative_to(root)):
+    folder, roots = _folder_and_roots(location, limits)
+    for root in roots:
         if _is_gone(root) or was_replaced(root, limits):
             raise StorageUnavailable(f"{root} is gone or empty, or was replaced", _HINT)
         try:
-            path.parent.stat()
+            folder.stat()
         except (FileNotFoundError, NotADirectoryError, PermissionError, ValueError):
             continue
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENAMETOOLONG):
-                raise StorageUnavailable(f"{path.parent}: {error.strerror}", _HINT) from None
+                raise StorageUnavailable(f"{folder}: {error.strerror}", _HINT) from None
+
+
+def is_other_there(missing: str, others: Sequence[str], limits: ReadLimits) -> bool:
+    """Return whether one of the other images can be read from the roots or the remote storage of a missing one."""
+    place = storage_of(missing), _folder_and_roots(missing, limits)[1]
+    near = (other for other in others if place == (storage_of(other), _folder_and_roots(other, limits)[1]))
+    return any(_is_there(other, limits) for other in near)
+
+
+def _is_there(location: str, limits: ReadLimits) -> bool:
+    try:
+        read_image(location, limits)
+    except BadImage as error:
+        return error.reason not in NOT_READ
+    return True
+
+
+def _folder_and_roots(location: str, limits: ReadLimits) -> tuple[Path, list[Path]]:
+    """Return the folder of a location on this machine and the roots above it; no roots for any other location."""
+    try:
+        path = Path(local_path(location, limits.path_map))
+    except BadImage:
+        return Path(), []
+    return path.parent, [root for root in limits.roots if path.is_relative_to(root)]
 
 
 def look_at_folders(folders: Sequence[str]) -> list[str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -276,10 +277,10 @@ def _first_variant(artifact: Artifact) -> tuple[Callable[[Tensor], Tensor], dict
 def _new_folder(folder: Path) -> Iterator[Path]:
     """Yield a new folder beside `folder`; it replaces `folder` on success and is removed after a failure."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    building = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    building = folder.parent / f".building-{secrets.token_hex(8)}"
+    building.mkdir()  # not mkdtemp, whose folders are private: cron may run as another user
     try:
         yield building
-        building.chmod(0o755)  # mkdtemp makes it private; cron may run as another user
         _move_in(building, folder)
     finally:
         shutil.rmtree(building, ignore_errors=True)

@@ -22,7 +22,7 @@ from infer_app.models.sources.hugging_face import open_hugging_face
 from infer_app.models.sources.library import CONFIG, LibraryNetwork, read_config
 from infer_app.models.sources.onnx_file import DamagedOnnx, metadata_props
 from infer_app.models.sources.source_facts import SourceFacts
-from infer_app.models.sources.state_dict import WRAPPERS, describe_weights
+from infer_app.models.sources.state_dict import describe_weights, state_dicts_in
 from infer_app.models.sources.timm_network import open_timm
 from infer_app.models.sources.torchvision_network import open_torchvision
 from infer_app.models.sources.ultralytics import torchscript_config, ultralytics_facts
@@ -200,8 +200,7 @@ def _refuse_other_files(path: Path, data: bytes) -> None:
             state = read_weights(path)
         except ModelError:
             return  # the loader of TorchScript says more
-        key = next((key for key in WRAPPERS if isinstance(state.get(key), dict)), None)
-        tensors = state if key is None else state[key]
+        key, tensors = next(iter(state_dicts_in(state).items()), (None, state))
         if tensors and all(isinstance(value, Tensor) for value in tensors.values()):
             entry = f"a checkpoint whose entry {key!r} is " if key else ""
             what, hint = describe_weights(list(map(str, tensors)), str(path))

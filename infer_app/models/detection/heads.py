@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,13 @@ from infer_app.recipe import Size
 # Raw outputs of a batch, (n, …) each, to an array for each image: (k, 6) x1 y1 x2 y2 in pixels of the model's input,
 # score, class.
 Head = Callable[[Sequence[Tensor]], list[np.ndarray]]
-OwnHead = Callable[..., Any]  # takes the outputs as arrays
+OwnHead = Callable[..., Any]  # takes the outputs as arrays, and the size of the input if it is declared with `*, size`
 
 
 def open_head(spec: DetectionSpec, activation: str, size: Size, own: OwnHead | None = None) -> Head:
     """Return the head of a model whose input has this size; `own` is the user's function."""
     if own is not None:
-        return lambda outputs: _own_objects(own, outputs)
+        return partial(_own_objects, partial(own, size=size) if _asks_for_size(own) else own)
     if spec.head == "detr":
         return lambda outputs: _detr(outputs, activation, size, spec.min_score)
     decode = {"boxes": _boxes, "yolo": _yolo, "yolo5": _yolo5}[spec.head]
@@ -106,6 +108,15 @@ def _over(rows: Tensor, min_score: float) -> Tensor:
 def _joined(outputs: Sequence[Tensor]) -> Tensor:
     """Return several outputs, (n, k, …) or (n, k), as one: (n, k, sum of the last dimensions)."""
     return torch.cat([output if output.dim() == 3 else output.unsqueeze(2) for output in outputs], 2)
+
+
+def _asks_for_size(own: OwnHead) -> bool:
+    """Return whether a head could not be called without a keyword argument `size`."""
+    try:
+        size = signature(own).parameters.get("size")
+    except ValueError:  # some builtins tell none
+        return False
+    return size is not None and (size.kind, size.default) == (size.KEYWORD_ONLY, size.empty)
 
 
 def _own_objects(own: OwnHead, outputs: Sequence[Tensor]) -> list[np.ndarray]:

@@ -6,14 +6,17 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelError, UsageError, first_line
 from infer_app.models.sources.source_facts import SourceFacts
+from infer_app.versions import installed_version
 
 CONFIG = "config.json"
 
@@ -44,10 +47,28 @@ def read_config(path: Path) -> dict[str, Any]:
     return config
 
 
-def require_library(name: str, hint: str = "") -> None:
-    """Raise ModelError unless a library is installed, which by default is an extra of its name."""
+def require_library(name: str) -> None:
+    """Raise ModelError unless a library can be imported, and torchvision too if it is there: the others import it."""
     if find_spec(name) is None:
-        raise ModelError(f"this source needs the package {name}", hint or f"pip install 'infer_app[{name}]'")
+        hint = _torchvision_hint() if name == "torchvision" else f"pip install 'infer_app[{name}]'"
+        raise ModelError(f"this source needs the package {name}", hint)
+    for one in dict.fromkeys(("torchvision", name)):
+        try:
+            if find_spec(one):
+                import_module(one)
+        except Exception as error:  # torchvision beside another torch raises a RuntimeError
+            found = f"{one} {installed_version(one)} can't be imported beside torch {torch.__version__}"
+            hint = _torchvision_hint() if one == "torchvision" else f"pip install -U {one}"
+            raise ModelError(f"{found}: {first_line(error)}", hint) from error
+
+
+def _torchvision_hint() -> str:
+    """Return which torchvision fits: 0.15 was made for torch 2.0, and one with each torch since."""
+    major, minor = map(int, torch.__version__.split(".")[:2])
+    return (
+        f"torch {major}.{minor} needs torchvision 0.{minor + 15} from the same index, for the CPU or for CUDA: "
+        "PyTorch's install page says how"
+    )
 
 
 def names_of(labels: object) -> tuple[str, ...]:

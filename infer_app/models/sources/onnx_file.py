@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from infer_app.errors import ModelError
 from infer_app.models.sources.model_api import model_api_facts
@@ -56,11 +57,12 @@ def metadata_props(data: bytes) -> dict[str, str]:
 def fold_external_data(data: bytes, read: ReadExternal) -> bytes:
     """Return an ONNX file that has its weights within, the bytes themselves if it has them already.
 
-    `read` returns a file by its location. Raises DamagedOnnx, and ModelError if the result is too large for ONNX.
+    `read` returns a file by its location, and is called once for each. Raises DamagedOnnx, and ModelError if the result
+    is too large for ONNX.
     """
     if not any(_INNER["model"].get(field.number) == "graph" for field in _fields(memoryview(data))):
         raise DamagedOnnx("it has no network")
-    folded = _fold(memoryview(data), "model", read)
+    folded = _fold(memoryview(data), "model", cache(read))
     if folded is None:
         return data
     if len(folded) > MAX_BYTES:

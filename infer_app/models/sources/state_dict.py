@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-WRAPPERS = ("state_dict", "model_state_dict", "model", "net", "ema")
+from torch import Tensor
 
 _TIMM, _TORCHVISION, _FUNCTION, _FOLDER = "timm:NETWORK", "torchvision:NETWORK", "package.module:function", "FOLDER"
 
@@ -23,6 +24,12 @@ _FAMILIES = (
     ("resnet.", "a Hugging Face ResNet", [_FOLDER]),
     ("convnext.", "a Hugging Face ConvNeXt", [_FOLDER]),
 )
+
+
+def state_dicts_in(checkpoint: Mapping[str, Any]) -> dict[str, Mapping[str, Tensor]]:
+    """Return the entries of a checkpoint that are state dicts, by key; a state dict itself has none."""
+    entries = {key: value for key, value in checkpoint.items() if isinstance(value, dict) and value}
+    return {key: value for key, value in entries.items() if all(isinstance(one, Tensor) for one in value.values())}
 
 
 def describe_weights(keys: Sequence[str], path: str) -> tuple[str, str]:

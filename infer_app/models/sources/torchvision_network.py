@@ -41,7 +41,7 @@ def open_torchvision(name: str, weights: Path | None) -> LibraryNetwork:
     Torchvision's own weights are recognised by the file's content. Of others, the transforms of the network's default
     weights are taken if all of its weights have the same.
     """
-    require_library("torchvision", "install the one that goes with your torch: PyTorch's install page says how")
+    require_library("torchvision")
     import torchvision
     from torchvision import models
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,9 +14,13 @@ from safetensors.torch import load_file
 from torch import nn
 
 from infer_app.errors import ModelError, UsageError, first_line
-from infer_app.models.sources.state_dict import WRAPPERS
+from infer_app.models.sources.state_dict import state_dicts_in
+
+log = logging.getLogger(__name__)
 
 _NUM_NAMED = 3  # missing or unexpected keys that an error names
+_PARALLEL = "module."  # what DataParallel and DistributedDataParallel put before each name
+_NOT_SAVED = "num_batches_tracked"  # of BatchNorm before torch 0.4.1; torch then takes the module's own
 
 
 def read_weights(path: Path) -> Mapping[str, Any]:
@@ -42,10 +47,48 @@ def read_weights(path: Path) -> Mapping[str, Any]:
 
 
 def load_weights(module: nn.Module, path: Path) -> None:
-    """Load all weights of a file into a module. Raises ModelError unless they are the module's, name by name."""
+    """Load all weights of a file into a module, and log if they were taken out of a checkpoint or renamed.
+
+    Raises ModelError unless they are the module's, name by name.
+    """
+    _load(module, _weights_for(module, path), path)
+
+
+def make_with_weights(make: Callable[..., nn.Module], path: Path) -> nn.Module:
+    """Return the module of a function that takes `num_classes`, with as many classes as the weights have.
+
+    The last layers are those whose first dimension alone differs from that of the module without arguments.
+    """
+    module = make()
+    state = _weights_for(module, path)
+    rows = {
+        len(state[name])
+        for name, tensor in module.state_dict().items()
+        if name in state and state[name].shape != tensor.shape and state[name].shape[1:] == tensor.shape[1:]
+    }
+    if len(rows) == 1:
+        module = make(num_classes=rows.pop())
+    _load(module, state, path)
+    return module
+
+
+def _weights_for(module: nn.Module, path: Path) -> Mapping[str, Any]:
+    """Read weights: of a checkpoint its only state dict, and names without what training in parallel put before."""
     state = read_weights(path)
+    if len(found := state_dicts_in(state)) == 1:
+        ((key, state),) = found.items()
+        log.warning("%s is a checkpoint: its entry %r is taken", path, key)
+    is_parallel = all(str(key).startswith(_PARALLEL) for key in state)
+    if state and is_parallel and not any(key.startswith(_PARALLEL) for key in module.state_dict()):
+        state = {key.removeprefix(_PARALLEL): value for key, value in state.items()}
+        log.warning("%s was saved by DataParallel: its names are taken without %r", path, _PARALLEL)
+    return state
+
+
+def _load(module: nn.Module, state: Mapping[str, Any], path: Path) -> None:
     expected = module.state_dict().keys()
-    missing, unexpected = sorted(expected - state.keys()), sorted(state.keys() - expected)
+    missing = sorted(key for key in expected - state.keys() if not key.endswith(_NOT_SAVED))
+    unexpected = sorted(map(str, state.keys() - expected))
     if missing or unexpected:
         raise ModelError(
             f"{path} is of another module: "
@@ -59,23 +102,6 @@ def load_weights(module: nn.Module, path: Path) -> None:
         raise ModelError(f"{path} is of another module: {shapes}", "check the callable's number of classes") from error
 
 
-def make_with_weights(make: Callable[..., nn.Module], path: Path) -> nn.Module:
-    """Return the module of a function that takes `num_classes`, with as many classes as the weights have.
-
-    The last layers are those whose first dimension alone differs from that of the module without arguments.
-    """
-    module, state = make(), read_weights(path)
-    rows = {
-        len(state[name])
-        for name, tensor in module.state_dict().items()
-        if name in state and state[name].shape != tensor.shape and state[name].shape[1:] == tensor.shape[1:]
-    }
-    if len(rows) == 1:
-        module = make(num_classes=rows.pop())
-    load_weights(module, path)
-    return module
-
-
 def _named(what: str, keys: list[str]) -> str:
     if not keys:
         return ""
@@ -84,9 +110,6 @@ def _named(what: str, keys: list[str]) -> str:
 
 
 def _hint_for(state: Mapping[str, Any]) -> str:
-    for key in WRAPPERS:
-        if isinstance(state.get(key), dict):
-            return f"it is a checkpoint: save its {key!r} entry on its own"
-    if state and all(str(key).startswith("module.") for key in state):
-        return "the keys start with 'module.' (DataParallel): save model.module.state_dict()"
+    if found := state_dicts_in(state):
+        return f"it is a checkpoint of several networks: save one of {', '.join(map(repr, found))} on its own"
     return "give the network that the weights were trained with"

@@ -98,8 +98,8 @@ class _ComparedImage:
 
 
 def _compare_image(item: Prediction, answer: Sequence[FoundObject], min_score: float) -> _ComparedImage:
-    assert item.picture is not None  # a detector's predictions have it
-    ours, theirs = _our_objects(item), _clipped(answer, item.picture)
+    assert item.file.picture is not None  # a detector's predictions have it
+    ours, theirs = _our_objects(item), _clipped(answer, item.file.picture)
     our_rows, their_rows = _with_numbered_labels(ours, theirs)
     same = compare_lists(their_rows, our_rows, min_score, EXACT_OBJECT)
     sure = their_rows[their_rows[:, 4] >= min_score]
@@ -114,7 +114,7 @@ def _compare_image(item: Prediction, answer: Sequence[FoundObject], min_score: f
             *(_difference(path, "theirs", theirs[row], ours) for row in same.lost),
             *(_difference(path, "ours", ours[row], theirs) for row in same.new),
         ],
-        num_outside=sum(_is_outside(one, item.picture) for one in answer),
+        num_outside=sum(_is_outside(one, item.file.picture) for one in answer),
     )
 
 
@@ -164,7 +164,7 @@ def _label(value: Any, labels: Sequence[str]) -> str:
 
 
 def _our_objects(item: Prediction) -> list[FoundObject]:
-    found, picture = item.output.objects or (), item.picture
+    found, picture = item.output.objects or (), item.file.picture
     assert picture is not None
     boxes = (corners(found) * [*picture, *picture]).tolist()
     return [(*box, one.score, one.label) for box, one in zip(boxes, found, strict=True)]

@@ -17,6 +17,7 @@ def benchmark(artifact, files, tmp_path):
     return BenchmarkRequest(files, tmp_path / "infer.toml", {}, artifact.folder, (Path(files[0]).parent,), 2)
 
 
+@pytest.mark.slow
 def test_a_strategy_that_fails_is_a_row_that_says_so_and_the_next_is_measured(benchmark):
     gone = f"{benchmark.paths[0]} is gone"
     benchmark = replace(benchmark, paths=[*benchmark.paths, gone])

@@ -27,7 +27,9 @@ write_export(sys.argv[1], Path(sys.argv[2]), export)
 """
 
 
-@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(
+    "name", [name if name in ("coco", "yolo") else pytest.param(name, marks=pytest.mark.slow) for name in FORMATS]
+)
 def test_a_killed_export_leaves_no_half_file(tmp_path, name):
     target = tmp_path / "out"
     is_folder = FORMATS[name].is_folder

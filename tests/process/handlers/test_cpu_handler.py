@@ -1,6 +1,6 @@
 """One handler on real files with real, tiny TorchScript models; a white image is the one a model fails on."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +9,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+from infer_app import machine
 from infer_app.domain import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.errors import DeviceLost, ModelError, StorageUnavailable
 from infer_app.handlers import loader as loader_module
@@ -272,17 +273,63 @@ def test_an_image_that_is_not_found_since_its_root_is_gone_is_no_failure_of_an_i
         process(handler, photos["0"], ImageRef("gone", str(tmp_path / "unmounted" / "a.jpg")))
 
 
-def test_no_memory_for_an_image_is_its_own_trouble(handlers, photos, monkeypatch):
+@pytest.mark.parametrize(
+    "error",
+    [MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:124] DefaultCPUAllocator: can't allocate memory")],
+)
+def test_no_memory_for_an_image_is_its_own_trouble(handlers, photos, monkeypatch, error):
     decode, greedy_data = loader_module.decode_image, Path(photos["1"].location).read_bytes()
 
     def greedy(data, recipe, limits):
         if data == greedy_data:
-            raise MemoryError
+            raise error
         return decode(data, recipe, limits)
 
     monkeypatch.setattr(loader_module, "decode_image", greedy)
     result = process(handlers(ChannelMeans), photos["0"], photos["1"], photos["2"])
     assert outcomes(result) == {"0": "red", "1": (Reason.OUT_OF_MEMORY, "decode"), "2": "blue"}
+
+
+@dataclass(frozen=True)
+class OpenInGroup:
+    """Opens a handler in a process whose control group has a limit, as the files in a folder say."""
+
+    opened: OpenCpuHandler
+    folder: Path
+
+    def __call__(self):
+        machine.PROC, machine.CGROUPS = self.folder / "proc", self.folder / "cgroup"
+        return self.opened()
+
+
+@pytest.mark.parametrize(
+    ("left", "expected"), [(machine.LEAST_LEFT, (Reason.OUT_OF_MEMORY, "decode")), (1 << 32, "red")]
+)
+def test_a_picture_that_needs_more_memory_than_is_left_is_rejected_and_ends_no_worker(tmp_path, photos, left, expected):
+    """Decoded it takes 120 MB and more; with the kernel's limit for the group a process would be killed."""
+    proc, group = tmp_path / "proc/self", tmp_path / "cgroup"
+    proc.mkdir(parents=True)
+    group.mkdir()
+    (proc / "cgroup").write_text("0::/\n")
+    (proc / "statm").symlink_to("/proc/self/statm")
+    (group / "memory.max").write_text(str((1 << 30) + left))
+    (group / "memory.current").write_text(str(1 << 30))
+    Image.new("RGB", (6000, 5000), "red").save(tmp_path / "large.png", compress_level=1)
+    large = ImageRef("large", str(tmp_path / "large.png"))
+    (tmp_path / "model").mkdir()
+    artifact = build(tmp_path / "model", ChannelMeans())
+    limits = ReadLimits((Path(photos["0"].location).parent, tmp_path), 1 << 24)
+    spec = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), limits, 1 << 26)
+    chunks = [Chunk(0, (photos["0"], large, photos["1"])), Chunk(1, (photos["2"],))]
+    with WorkerPool([Stage("predict", OpenInGroup(OpenCpuHandler(spec), tmp_path), 1)], 30) as workers:
+        results = list(workers.run(chunks))
+    assert {key: one for result in results for key, one in outcomes(result).items()} == {
+        "0": "red",
+        "large": expected,
+        "1": "green",
+        "2": "blue",
+    }
+    assert len({result.worker for result in results}) == 1
 
 
 def test_a_lane_whose_model_gives_other_outputs_does_not_open(tmp_path, photos):

@@ -21,6 +21,7 @@ from infer_app.handlers.gpu_handlers import LoadHandler
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
 from infer_app.handlers.open_handler import OpenLoadHandler, OpenPredictHandler
+from infer_app.images.decode.decoder import has_turbo
 from infer_app.images.decode.gpu_decoder import GpuDecoder
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import find_artifact
@@ -97,8 +98,6 @@ REFUSED = {
     "junk": with_junk(photo(5)),
     "table": with_bad_table(photo(6)),
     "flat": flat_corner(7),
-    "lost": photo(8)[:3000] + photo(8)[3512:],
-    "ended": photo(9)[:4500] + b"\xff\xd9",
 }
 CPU = {
     "png": photo(7, format="PNG"),
@@ -111,10 +110,12 @@ CPU = {
 }
 BROKEN = {
     "cut": photo(15)[:-500],
-    "hole": GPU["plain"][:5000] + bytes(512) + GPU["plain"][5512:],
     "empty": b"",
     "text": b"no picture",
 }
+if has_turbo():  # Pillow does not notice what is missing in these
+    REFUSED |= {"lost": photo(8)[:3000] + photo(8)[3512:], "ended": photo(9)[:4500] + b"\xff\xd9"}
+    BROKEN |= {"hole": GPU["plain"][:5000] + bytes(512) + GPU["plain"][5512:]}
 FILES = GPU | REFUSED | CPU | BROKEN
 
 
@@ -164,7 +165,7 @@ def outcomes(results):
     """{image id: (label, score, sha256), or all that is known of a broken one}."""
     return outcomes_of(
         results,
-        predicted=lambda one: (one.output.label, one.output.score, one.sha256),
+        predicted=lambda one: (one.output.label, one.output.score, one.file.sha256),
         broken=lambda one: one,
     )
 
@@ -187,15 +188,9 @@ def assert_equal(found, expected):
 
 def test_every_file_becomes_what_the_cpu_executor_makes_of_it(executor, folder, expected):
     rejected = {name: one.reason for name, one in expected.items() if isinstance(one, Broken)}
-    assert rejected == {
-        "table": Reason.CORRUPT,
-        "lost": Reason.TRUNCATED,
-        "ended": Reason.TRUNCATED,
-        "cut": Reason.TRUNCATED,
-        "hole": Reason.TRUNCATED,
-        "empty": Reason.EMPTY,
-        "text": Reason.UNSUPPORTED_FORMAT,
-    }
+    truncated = dict.fromkeys(FILES.keys() & {"lost", "ended", "cut", "hole"}, Reason.TRUNCATED)
+    others = {"table": Reason.CORRUPT, "empty": Reason.EMPTY, "text": Reason.UNSUPPORTED_FORMAT}
+    assert rejected == truncated | others
     for order in (FILES, reversed(FILES), sorted(FILES)):
         assert_equal(outcomes(executor.pool.run(chunks(folder, order))), expected)
 

@@ -79,11 +79,13 @@ def test_without_a_measured_layout_every_core_has_a_worker(artifact, measured):
 
 @pytest.mark.usefixtures("_no_measuring")
 @pytest.mark.parametrize(("workers", "threads"), [(1, 1), (2, 2), (3, 1), (16, 1)])
-def test_workers_that_are_asked_for_override_the_layout(artifact, measured, workers, threads):
+def test_workers_that_are_asked_for_override_the_layout(artifact, measured, workers, threads, caplog):
+    caplog.set_level("INFO", logger="infer_app")
     """As many as were measured keep the threads they were measured with."""
     measured(Layout(2, 2, 170.0))
     found = plan_execution(artifact, VariantRequest(), workers)
     assert (found.workers, found.threads) == (workers, threads)
+    assert (f"{workers} workers on {CORES} cores: more than one a core" in caplog.text) == (workers > CORES)
 
 
 @pytest.mark.usefixtures("_no_measuring")

@@ -104,7 +104,7 @@ def test_what_is_known_of_each_file_comes_with_its_answer(executor, images):
     refs, _ = images
     results = list(executor.pool.run(chunks(refs, BATCH)))
     predicted = [one for result in results for one in result.predictions]
-    assert all(len(one.sha256) == 64 for one in predicted)
+    assert all(len(one.file.sha256) == 64 for one in predicted)
     sizes = {one.ref.image_id: one.file.size for result in results for one in result.broken}
     assert sizes == {"gone": None, "text": 17, "cut": 300, "empty": 0, "white": Path(refs[-1].location).stat().st_size}
 

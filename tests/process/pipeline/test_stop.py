@@ -12,10 +12,8 @@ from infer_app.pipeline.stop import Stop
 def test_the_last_words_of_a_run_are_cut_short_too(monkeypatch):
     monkeypatch.setattr(stop_module, "GRACE_S", 1)
     monkeypatch.setattr(stop_module, "RECORD_S", 1)
-    began = time.monotonic()
     with Stop():
         os.kill(os.getpid(), signal.SIGTERM)
         for _ in range(2):
             with pytest.raises(Interrupted):
                 time.sleep(9)
-    assert time.monotonic() - began < 9

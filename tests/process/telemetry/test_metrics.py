@@ -7,7 +7,7 @@ from infer_app.telemetry.metrics import render_metrics
 from tests.unit.telemetry.test_metrics import GOOD, NOW, PROJECT
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed: apt-get install prometheus")
+@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool: apt-get install prometheus")
 def test_promtool_finds_nothing():
     data = render_metrics({}, PROJECT, [GOOD], 0, 12.5, NOW)
     check = subprocess.run(["promtool", "check", "metrics"], input=data, capture_output=True)

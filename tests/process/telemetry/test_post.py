@@ -5,7 +5,7 @@ import pytest
 
 from infer_app.telemetry import notify
 from infer_app.telemetry.notify import Undelivered, post
-from tests.support.listeners import Raw, Recorder, closed_port, stay_silent, with_certificate
+from tests.support.listeners import Closed, Raw, Recorder, read_request, stay_silent, with_certificate
 
 
 @pytest.fixture
@@ -63,21 +63,18 @@ def test_a_silent_server_is_told(serve, monkeypatch):
 
 
 def test_a_server_that_hangs_up_is_told(serve):
-    def hang_up(connection):
-        connection.recv(4096)
-
-    assert problem(serve(Raw(hang_up)).url) == "RemoteDisconnected"
+    assert problem(serve(Raw(read_request)).url) == "RemoteDisconnected"
 
 
 def test_a_server_that_talks_no_http_is_told_without_its_words(serve):
     def say_canary(connection):
-        connection.recv(4096)
+        read_request(connection)
         connection.sendall(b"canary\r\n\r\n")
 
     assert problem(serve(Raw(say_canary)).url) == "BadStatusLine"
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl: apt-get install openssl")
 def test_a_certificate_that_nobody_trusts_is_refused(serve, tmp_path):
     server = serve(Raw(with_certificate(tmp_path)))
     assert problem(f"https://{server.host}").startswith("its certificate is not trusted: self")
@@ -87,15 +84,15 @@ def test_a_server_that_speaks_no_tls_or_too_much_is_told(serve):
     assert "SSL" in problem(serve(Recorder()).url.replace("http:", "https:"))
 
     def flood(connection):
-        connection.recv(4096)
+        read_request(connection)
         while True:
             connection.sendall(b"HTTP/1.1 200 OK\r\nX: " + b"canary" * 100_000)
 
     assert problem(serve(Raw(flood)).url) == "LineTooLong"
 
 
-def test_nobody_there(monkeypatch):
-    assert problem(f"http://127.0.0.1:{closed_port()}/canary") == "Connection refused"
+def test_nobody_there(serve, monkeypatch):
+    assert problem(f"{serve(Closed()).url}/canary") == "Connection refused"
 
     def unknown(*_, **__):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -80,7 +80,7 @@ class ToyDevice:
         labels = [bytes(row.ravel()[:4]).hex() for row in rows]
         assert all((row.reshape(-1, 4) == row.ravel()[:4]).all() for row in rows)  # no row of two images
         predictions = tuple(
-            Prediction(ref, Output(label), file.sha256)
+            Prediction(ref, Output(label), file)
             for ref, label, file in zip(chunk.refs, labels, chunk.files, strict=True)
         )
         return ChunkResult(chunk.number, predictions, ())

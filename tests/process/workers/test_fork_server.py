@@ -99,12 +99,13 @@ def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_beh
     """Even a worker that holds the interpreter and so can't notice it."""
     chunk = "Chunk(0, (ImageRef('1', '/a.jpg'),))"
     script = start(script_text.format(str(tmp_path / "pid")).replace("CHUNK", chunk))
-    wait_until(lambda: (tmp_path / "pid").exists() or script.poll() is not None)
+    pid_file = tmp_path / "pid"
+    wait_until(lambda: (pid_file.exists() and pid_file.read_text()) or script.poll() is not None)
     family = psutil.Process(script.pid).children(recursive=True)
-    assert int((tmp_path / "pid").read_text()) in [process.pid for process in family]
+    assert int(pid_file.read_text()) in [process.pid for process in family]
     script.kill()
     script.wait()
-    _, alive = psutil.wait_procs(family, timeout=5)
+    _, alive = psutil.wait_procs(family, timeout=60)
     assert (alive, list((tmp_path / "temporary").iterdir())) == ([], [])
 
 

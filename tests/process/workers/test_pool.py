@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, Reason
-from infer_app.errors import DeviceLost, InferError, WorkersKilled
+from infer_app.errors import DeviceLost, InferError, MachineFailure, WorkersKilled
 from infer_app.workers import fork_server
 from infer_app.workers import pool as workers_module
 from infer_app.workers.pool import Stage, WorkerPool
@@ -28,7 +28,8 @@ from tests.process.workers.toy_handlers import (
 )
 from tests.support.waiting import wait_until
 
-TIMEOUT_S = 0.5
+TIMEOUT_S = 30.0  # no worker takes that long for a step, however busy the machine
+HANG_S = 1.0  # the time limit of a step where one hangs
 
 
 @pytest.fixture(scope="module")
@@ -40,9 +41,16 @@ def pool():
 
 
 @pytest.fixture
+def hasty(pool):
+    """Two workers whose steps may take HANG_S."""
+    with WorkerPool([Stage("toy", open_toy, 2)], HANG_S) as workers:
+        yield workers
+
+
+@pytest.fixture
 def lonely(pool):
     """One worker whose handler is open: what comes before that is not taken by the listening thread."""
-    with WorkerPool([Stage("toy", open_toy, 1)], TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", open_toy, 1)], HANG_S) as workers:
         run(workers, chunk(0, "a"))
         yield workers
 
@@ -127,6 +135,11 @@ def test_what_fails_in_the_thread_that_listens_ends_the_run(lonely, step, error)
         run(lonely, chunk(1, f"{step}:{error}"), *[chunk(n, "b") for n in range(2, 9)])
 
 
+def test_what_the_machine_does_to_a_worker_is_no_bug(lonely):
+    with pytest.raises(MachineFailure, match="^Too many open files$"):
+        run(lonely, chunk(1, "take:EMFILE"))
+
+
 def test_a_worker_that_never_begins_its_task_is_replaced(lonely, tmp_path):
     """Its listening thread hangs, as in a copy to a device: the main thread waits for a task that never comes."""
     hanging, before = f"once:{tmp_path / 'x'}:take:hang", pids(lonely)
@@ -174,9 +187,8 @@ def test_a_decoder_that_dies_only_once_rejects_nothing(pool, tmp_path):
     assert (tmp_path / "x").exists()
 
 
-def test_a_step_that_hangs_is_ended_and_its_image_named(pool):
-    start = time.monotonic()
-    found = run(pool, chunk(1, "a", "read:hang", "b"), chunk(2, "decode:hang"), chunk(3, "c"))
+def test_a_step_that_hangs_is_ended_and_its_image_named(hasty):
+    found = run(hasty, chunk(1, "a", "read:hang", "b"), chunk(2, "decode:hang"), chunk(3, "c"))
     assert found == {
         "1.0": "a",
         "1.1": Reason.READ_TIMEOUT,
@@ -184,12 +196,11 @@ def test_a_step_that_hangs_is_ended_and_its_image_named(pool):
         "2.0": Reason.DECODE_TIMEOUT,
         "3.0": "c",
     }
-    assert time.monotonic() - start < 20
 
 
-def test_a_model_that_dies_or_hangs_is_tried_image_by_image(pool, monkeypatch):
+def test_a_model_that_dies_or_hangs_is_tried_image_by_image(hasty, monkeypatch):
     monkeypatch.setattr("infer_app.workers.worker_process.MODEL_TIMEOUT_FACTOR", 1)
-    assert run(pool, chunk(1, "a", "model:SIGFPE"), chunk(2, "model:hang", "b")) == {
+    assert run(hasty, chunk(1, "a", "model:SIGFPE"), chunk(2, "model:hang", "b")) == {
         "1.0": "a",
         "1.1": Reason.MODEL_ERROR,
         "2.0": Reason.MODEL_ERROR,
@@ -197,11 +208,11 @@ def test_a_model_that_dies_or_hangs_is_tried_image_by_image(pool, monkeypatch):
     }
 
 
-def test_the_model_has_more_time_than_one_image(pool, tmp_path):
+def test_the_model_has_more_time_than_one_image(hasty, tmp_path):
     """It has a whole chunk in hand."""
     slow = f"once:{tmp_path / 'x'}:model:SIGSTOP"
-    results = pool.run([chunk(1, slow)])
-    threading.Timer(3 * TIMEOUT_S, lambda: [os.kill(pid, signal.SIGCONT) for pid in pids(pool)]).start()
+    results = hasty.run([chunk(1, slow)])
+    threading.Timer(3 * HANG_S, lambda: [os.kill(pid, signal.SIGCONT) for pid in pids(hasty)]).start()
     assert [result.predictions[0].ref.image_id for result in results] == ["1.0"]
 
 
@@ -359,6 +370,7 @@ def test_what_a_worker_logs_is_said_by_the_supervisor_with_chunk_and_worker(capl
     assert said == [first, *([("infer_app.toy", "less", 7, pid)] if level == "INFO" else [])]
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("seconds", [3, pytest.param(600, marks=[pytest.mark.full, pytest.mark.timeout(900)])])
 def test_no_healthy_worker_is_ended(seconds):
     """Each message has the supervisor look at every worker, thousands of times beyond the time limit of a step."""

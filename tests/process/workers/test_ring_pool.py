@@ -6,6 +6,7 @@ import random
 import signal
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -16,6 +17,7 @@ from infer_app.errors import ModelError
 from infer_app.recipe import Size
 from infer_app.workers import pool as workers_module
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
+from infer_app.workers.retry_policy import KILLS_BEFORE_REJECTION
 from infer_app.workers.shared_ring import Ring
 from tests.process.workers.ring_handlers import ToyDevice, ToyLoader, code
 
@@ -134,7 +136,7 @@ def test_an_image_that_crashes_its_decoder_is_told_apart(start):
 def test_an_image_that_crashes_or_hangs_the_model_is_told_apart(start, monkeypatch):
     monkeypatch.setattr("infer_app.workers.worker_process.MODEL_TIMEOUT_FACTOR", 1)
     some = chunks(5, "good", "good", "good", "model:SIGSEGV", "good", "good", "good", "model:hang")
-    outcomes = run(start(timeout_s=0.5), some)
+    outcomes = run(start(timeout_s=1.0), some)
     assert outcomes == right(some, **{"model:SIGSEGV": Reason.MODEL_ERROR, "model:hang": Reason.MODEL_ERROR})
 
 
@@ -143,12 +145,15 @@ def test_whoever_is_killed_nothing_is_lost_and_nothing_is_twice(start, seed):
     workers, some = start(2, load_s=0.01, predict_s=0.02), chunks(60, "good", "good", "good", "broken")
     chance, is_over = random.Random(seed), threading.Event()
 
-    def kill_somebody():
-        while not is_over.wait(chance.uniform(0.1, 0.4)):
-            if pids := workers.pids():
-                os.kill(chance.choice(pids), signal.SIGKILL)
+    def kill_some():
+        for _ in range(KILLS_BEFORE_REJECTION - 1):  # that many may hit one image on a slow machine
+            if is_over.wait(chance.uniform(0.1, 0.4)):
+                return
+            with suppress(ProcessLookupError):  # it has just ended
+                if pids := workers.pids():
+                    os.kill(chance.choice(pids), signal.SIGKILL)
 
-    killer = threading.Thread(target=kill_somebody)
+    killer = threading.Thread(target=kill_some)
     killer.start()
     try:
         assert run(workers, some) == right(some, broken=Reason.CORRUPT)
@@ -192,4 +197,4 @@ def test_the_memory_has_no_name_and_ends_with_its_processes(start):
         named = set(Path("/dev/shm").iterdir()) - before  # others of this machine make some meanwhile
         assert named.isdisjoint(map(Path, mapped))
     workers.close()
-    assert psutil.wait_procs(processes, timeout=5)[1] == []
+    assert psutil.wait_procs(processes, timeout=60)[1] == []

@@ -4,6 +4,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 from infer_app.errors import ModelError
@@ -15,6 +16,16 @@ def refuse(name):
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def count_up(count, end):
+    yield from range(count)
+    if end == "raises":
+        refuse("counted")
+    if end == "dies":
+        die()
+    if end == "hangs":
+        time.sleep(60)
 
 
 def signal_the_group():

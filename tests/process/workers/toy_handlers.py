@@ -7,6 +7,7 @@ only the first time, when FILE is not there yet. Everything else becomes a predi
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import resource
@@ -43,7 +44,7 @@ class ToyLane:
         heartbeat.record(0, "model")
         for ref in chunk.refs:
             happen(ref.location, "model")
-        predictions = tuple(Prediction(ref, Output(ref.location, float(os.getpid())), None) for ref in chunk.refs)
+        predictions = tuple(Prediction(ref, Output(ref.location, float(os.getpid()))) for ref in chunk.refs)
         return ChunkResult(chunk.number, predictions, ())
 
 
@@ -67,6 +68,8 @@ def happen(location: str, stage: str) -> None:
         raise ValueError("a bug in the handler")
     if what == "OSError":
         raise OSError("not of the pipe")
+    if what == "EMFILE":
+        raise OSError(errno.EMFILE, "Too many open files")
     if what == "lost":
         raise DeviceLost("the GPU failed: CUDA error: unspecified launch failure", "look at it")
     os.kill(os.getpid(), signal.Signals[what])
@@ -82,7 +85,7 @@ class SteppingLane(ToyLane):
                 heartbeat.record(position, "read")
                 heartbeat.record(position, "decode", FACTS)
             heartbeat.record(0, "model")
-        return ChunkResult(chunk.number, tuple(Prediction(ref, Output("a"), None) for ref in chunk.refs), ())
+        return ChunkResult(chunk.number, tuple(Prediction(ref, Output("a")) for ref in chunk.refs), ())
 
 
 def open_toy() -> ToyLane:
@@ -141,4 +144,4 @@ class Swollen:
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         vector = bytes(self.num_bytes)
-        return ChunkResult(chunk.number, tuple(Prediction(ref, Output(vector=vector), None) for ref in chunk.refs), ())
+        return ChunkResult(chunk.number, tuple(Prediction(ref, Output(vector=vector)) for ref in chunk.refs), ())

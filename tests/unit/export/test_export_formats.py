@@ -1,12 +1,15 @@
 import errno
+import json
 import os
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from infer_app.errors import UsageError
 from infer_app.export.export_formats import FORMATS, find_format, write_export
 from infer_app.export.image_paths import ImagePaths
-from tests.support.exports import CAT, DOG, LOW, classified, detected, export_of, rejected, with_output
+from tests.support.exports import CAT, DATE, DOG, LOW, classified, detected, export_of, rejected, with_output
 
 IMAGES = [detected(str(number), CAT, DOG, LOW) for number in range(1, 4)]
 
@@ -67,6 +70,26 @@ def test_a_full_disk_is_named_and_leaves_nothing(tmp_path, name, monkeypatch):
     with pytest.raises(UsageError, match="out can't be written: No space left"):
         write_export(name, tmp_path / "out", export_of(*IMAGES))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_image_that_is_predicted_meanwhile_is_in_the_file(tmp_path, name):
+    """A run predicts the rejected image 9 after whatever is read first; no format may take it for neither."""
+    images, failed = [(DATE, IMAGES[0])], [rejected("9")]
+
+    def read(wanted):
+        found = list(wanted)
+        if failed:
+            failed.clear()
+            images.append((DATE, detected("9", CAT)))
+        return found
+
+    export = replace(export_of(), read_predictions=lambda: read(images), read_rejected=lambda: read(failed))
+    counts = write_export(name, tmp_path / "out", export)
+    is_among_failures = FORMATS[name].has_rejected
+    assert (counts.num_images, counts.num_rejected) == (2, 0 if is_among_failures else 1)
+    if is_among_failures:
+        assert [Path(one["file"]).stem for one in json.loads((tmp_path / "out").read_text())["images"]] == ["1", "9"]
 
 
 @pytest.mark.parametrize("name", FORMATS)

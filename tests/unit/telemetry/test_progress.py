@@ -9,7 +9,7 @@ from infer_app.telemetry.progress import Progress
 from tests.conftest import DAY
 
 ONE, OTHER = ImageRef("1", "/1.jpg"), ImageRef("2", "/2.jpg")
-RESULT = ChunkResult(0, (Prediction(ONE, Output(), None),), (Broken(OTHER, Reason.EMPTY, "", "read"),))
+RESULT = ChunkResult(0, (Prediction(ONE, Output()),), (Broken(OTHER, Reason.EMPTY, "", "read"),))
 
 
 def never():

@@ -17,17 +17,16 @@ def burn(seconds):
 
 
 def test_waiting_costs_no_cpu_and_work_adds_up():
-    clock = StageClock()
+    clock, began = StageClock(), time.thread_time()
     for _ in range(2):
         with clock.time("decode"):
             burn(0.01)
     with clock.time("read"):
         time.sleep(0.05)
     assert set(clock.cpu_seconds) == set(clock.wall_seconds) == {"read", "decode"}
-    assert 0.02 <= clock.cpu_seconds["decode"] < 0.04
-    assert clock.cpu_seconds["read"] < 0.01
+    assert 0.02 <= clock.cpu_seconds["decode"] <= sum(clock.cpu_seconds.values()) <= time.thread_time() - began
     assert clock.wall_seconds["decode"] >= 0.02
-    assert clock.wall_seconds["read"] >= 0.05
+    assert clock.wall_seconds["read"] - clock.cpu_seconds["read"] >= 0.05
 
 
 def test_a_stage_that_fails_is_counted_too():
@@ -56,10 +55,11 @@ def test_the_other_stages_wait_for_nothing_that_counts():
 @pytest.mark.skipif(not os.path.exists("/proc/self/schedstat"), reason="the kernel doesn't say")  # noqa: PTH110
 def test_a_core_that_others_have_is_no_wait_for_the_storage():
     """Two threads on one core: each has it half of the time, and reads nothing slowly."""
-    clocks = [StageClock(cpu_clock=time.thread_time) for _ in range(2)]
+    clocks, both = [StageClock(cpu_clock=time.thread_time) for _ in range(2)], threading.Barrier(2)
 
     def read(clock, core):
         os.sched_setaffinity(0, {core})  # of this thread only
+        both.wait()
         with clock.time("read"):
             for _ in range(40):
                 _hash_without_the_lock()

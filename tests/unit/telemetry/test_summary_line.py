@@ -72,6 +72,13 @@ def test_others_limit_where_they_took_most_of_what_is_missing(share, bottleneck)
     assert speed(replace(shared, walls={})) == f"{100 * share:.0f} % of the limit; bottleneck: model"
 
 
+@pytest.mark.parametrize("share", [0.97, 1.03])
+def test_others_do_not_limit_where_nothing_is_missing(share):
+    walls = {stage: ms / 0.6 for stage, ms in REPORT.stages.items()}
+    shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2, share_of_limit=share)
+    assert speed(judged(shared)) == f"{100 * share:.0f} % of the limit; bottleneck: model"
+
+
 def test_a_share_that_other_programs_took_is_told():
     walls = {"read": 9.0, "decode": 3.4, "transform": 0.008, "model": 28.2}  # reading may wait for the storage
     shared = replace(REPORT, walls=walls, num_cores=2, num_workers=2)

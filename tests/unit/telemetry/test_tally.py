@@ -10,7 +10,7 @@ REF = ImageRef("1", "/1.jpg")
 
 
 def result(worker, num_images=10, cpu=0.0, wait=0.0):
-    predictions = tuple(Prediction(ImageRef(str(i), "/"), Output(), None) for i in range(num_images))
+    predictions = tuple(Prediction(ImageRef(str(i), "/"), Output()) for i in range(num_images))
     measured = {"cpu_seconds": {"model": cpu}, "wall_seconds": {"model": 2 * cpu}, "wait_seconds": {"read": wait}}
     return ChunkResult(0, predictions, (), **measured, worker=worker)
 

@@ -51,6 +51,20 @@ def said_of(artifact):
     return list(RunAfterBuild.of(artifact, None).lines())
 
 
+@pytest.mark.usefixtures("versions")
+def test_a_new_name_joins_a_plain_run_until_one_has_run_or_the_settings_name_the_models(in_project, database, tmp_path):
+    trial = built(tmp_path, name="trial")
+    joins, keep_out, takes = said_of(trial)
+    assert joins == "a plain `infer run`, as by cron, now runs trial too, beside colours"
+    assert takes == "the next run of trial takes this version"
+    in_project(keep_out.partition("set in infer.toml: ")[2].replace("] ", "]\n", 1))
+    assert [one.manifest.name for one in choose_artifacts(load_settings(None))] == ["colours"]
+    assert said_of(trial)[0].startswith("the settings name colours: a plain `infer run` does not run trial")
+    in_project("")
+    run(database, trial)
+    assert said_of(trial) == [takes]
+
+
 def test_without_a_project_the_newest_is_run_next(versions):
     older, newer = versions
     assert find_model("colours", None).folder == newer.folder
@@ -145,3 +159,12 @@ def test_a_database_that_is_away_hides_what_is_in_use_and_changes_nothing(versio
     with pytest.raises(DatabaseUnavailable):
         remove(short(newer), False, False, None)
     assert newer.folder.exists()
+
+
+def test_a_build_says_that_it_is_not_known_which_version_is_in_use(versions, in_project):
+    older, newer = versions
+    in_project('[database]\nurl = "sqlite:///infer.toml"\n')  # no database
+    for version in (older, newer):
+        (said,) = said_of(version)
+        assert said.startswith("the next run of colours takes this version unless another one is in use")
+        assert RunAfterBuild.of(version, None).takes_it is None

@@ -4,7 +4,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from contextlib import closing
 
 import pytest
@@ -48,10 +47,8 @@ def database(file):
 def test_a_write_waits_for_another_process_that_writes(database, file):
     with subprocess.Popen([sys.executable, "-c", HOLD_THE_LOCK, file], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "held\n"
-        start = time.monotonic()
         insert(database, 2)
-    assert time.monotonic() - start > 0.4
-    assert values(database) == [1, 2]
+    assert values(database) == [1, 2]  # in the order of their transactions
 
 
 def test_a_read_only_connection_leaves_a_crashed_database_as_it_is(file):

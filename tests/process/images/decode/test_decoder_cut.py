@@ -19,7 +19,7 @@ RECIPE = Recipe("stretch", size=8)
 LIMITS = DecodeLimits(max_pixels=10**6)
 ONE_SCAN = [jpegs.baseline, jpegs.grey, jpegs.cmyk, jpegs.with_restarts]
 SEVERAL_SCANS = [jpegs.progressive, jpegs.grey_progressive, jpegs.non_interleaved, jpegs.arithmetic]
-needs_turbo = pytest.mark.skipif(not has_turbo(), reason="no libturbojpeg.so.0 on this machine")
+needs_turbo = pytest.mark.skipif(not has_turbo(), reason="needs libturbojpeg: apt-get install libturbojpeg0")
 
 
 @pytest.fixture

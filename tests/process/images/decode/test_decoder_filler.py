@@ -13,7 +13,7 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.recipe import Recipe
 
 PLAIN = (Recipe("stretch", size=8), DecodeLimits(10**6))
-needs_turbo = pytest.mark.skipif(not has_turbo(), reason="no libturbojpeg.so.0 on this machine")
+needs_turbo = pytest.mark.skipif(not has_turbo(), reason="needs libturbojpeg: apt-get install libturbojpeg0")
 
 
 def refusal(data: bytes) -> Reason | None:

@@ -105,7 +105,7 @@ flips = st.lists(st.tuples(st.integers(0, 10**6), st.integers(1, 255)), min_size
 
 
 @pytest.mark.parametrize("kind", SOUND)
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(flips)
 def test_changed_bytes_give_pixels_or_a_bad_image(kind: str, flips: list[tuple[int, int]]):
     data = bytearray(SOUND[kind])
@@ -129,13 +129,13 @@ def test_500_damages_of_a_heic_or_avif_give_pixels_or_a_bad_image(kind: str):
 
 
 @pytest.mark.parametrize("kind", ["jpeg", "png", "gif", "bmp", "tiff", "webp"])
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=40)
 @given(st.binary(max_size=300), st.integers(2, 60))
 def test_random_bytes_behind_a_good_beginning_give_pixels_or_a_bad_image(kind: str, junk: bytes, kept: int):
     assert ends_well(SOUND[kind][:kept] + junk)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True)
+@settings(max_examples=60)
 @given(st.binary(max_size=300))
 def test_random_bytes_are_a_bad_image(junk: bytes):
     with pytest.raises(BadImage):

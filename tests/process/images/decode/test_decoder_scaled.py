@@ -29,7 +29,7 @@ WIDE = [
 LIMITS = DecodeLimits(max_pixels=10**8)
 TINY = {1: Recipe("stretch", size=8), 8: Recipe("stretch", size=1, decode="scaled")}  # of pictures of 24x16 pixels
 TINY |= {4: Recipe("stretch", size=2, decode="scaled"), 2: Recipe("stretch", size=4, decode="scaled")}
-needs_turbo = pytest.mark.skipif(not has_turbo(), reason="no libturbojpeg.so.0 on this machine")
+needs_turbo = pytest.mark.skipif(not has_turbo(), reason="needs libturbojpeg: apt-get install libturbojpeg0")
 
 
 @cache
@@ -77,7 +77,10 @@ def levels(one: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 @needs_turbo
-@pytest.mark.parametrize("kind", LARGE)
+@pytest.mark.parametrize(
+    "kind",
+    [kind if kind in ("4:2:0", "progressive") else pytest.param(kind, marks=pytest.mark.slow) for kind in LARGE],
+)
 def test_twelve_megapixels_are_shrunk_to_pillows_pixels_and_look_the_same(kind: str):
     data = LARGE[kind]()
     shrunk, whole = decode_image(data, CROP_RESIZE, LIMITS), decode_image(data, Recipe("stretch", 224), LIMITS)
@@ -181,7 +184,7 @@ def damaged(data: bytes) -> Iterator[bytes]:
 KINDS = [jpegs.baseline, jpegs.progressive, jpegs.grey, jpegs.cmyk, jpegs.with_restarts, jpegs.non_interleaved]
 
 
-@pytest.mark.parametrize("scale", [2, 4, 8])
+@pytest.mark.parametrize("scale", [*(pytest.param(scale, marks=pytest.mark.slow) for scale in (2, 4)), 8])
 @pytest.mark.parametrize("made", [*KINDS, jpegs.arithmetic, jpegs.grey_progressive, jpegs.ycck])
 def test_damage_is_seen_at_a_fraction_of_the_size_as_at_the_whole(decoder: str, made: Callable[[], bytes], scale: int):
     for number, data in enumerate(damaged(made())):

@@ -28,7 +28,11 @@ def test_it_says_nothing_by_itself():
     ("before", "message"),
     [
         ("sys.modules['nvidia'] = None", "decoding on a GPU needs nvImageCodec"),
-        ("from nvidia import nvimgcodec; nvimgcodec.Decoder = None.real", "nvImageCodec does not start"),
+        pytest.param(
+            "from nvidia import nvimgcodec; nvimgcodec.Decoder = None.real",
+            "nvImageCodec does not start",
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_without_the_library_it_says_what_to_install(before: str, message: str):

@@ -28,7 +28,8 @@ from tests.support.web_server import (
 
 CONTENT = bytes(range(256)) * 40
 MAX_BYTES = 100_000
-TIMEOUT_S = 1.0
+TIMEOUT_S = 30.0  # nothing here takes that long, however busy the machine
+STALL_S = 1.0  # the time limit where an answer stalls
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,8 @@ def test_what_is_escaped_is_not_escaped_again(server, written, sent):
 
 def test_a_connection_is_used_again(server):
     server.serve("/a.jpg", CONTENT)
-    allowed, before = limits(server, timeout_s=5.5), server.num_connections
+    allowed = limits(server, timeout_s=TIMEOUT_S + 1)  # a reader of its own, without a connection
+    before = server.num_connections
     for _ in range(5):
         read_image(f"{server.url}/a.jpg", allowed)
     assert server.num_connections == before + 1
@@ -127,13 +129,13 @@ def test_an_answer_that_stands_is_not_asked_for_again(server, code, reason):
 @pytest.mark.parametrize("code", [429, 500, 502, 503])
 def test_what_goes_well_at_the_third_time_is_read(server, code):
     server.answers["/a.jpg"] = fails(2, code, CONTENT)
-    assert read_image(f"{server.url}/a.jpg", limits(server, timeout_s=5)).data == CONTENT
+    assert read_image(f"{server.url}/a.jpg", limits(server)).data == CONTENT
     assert server.hits["/a.jpg"] == 3
 
 
 def test_a_lost_connection_is_made_again(server):
     server.answers["/a.jpg"] = resets(2, CONTENT)
-    assert read_image(f"{server.url}/a.jpg", limits(server, timeout_s=5)).data == CONTENT
+    assert read_image(f"{server.url}/a.jpg", limits(server)).data == CONTENT
 
 
 def test_a_chunk_of_a_negative_size_is_a_failed_read(server):
@@ -144,7 +146,7 @@ def test_a_chunk_of_a_negative_size_is_a_failed_read(server):
 
 def test_retries_end(server):
     server.answers["/a.jpg"] = fails(99, 500, CONTENT)
-    found = refused(server, "/a.jpg", timeout_s=9, retries=2)
+    found = refused(server, "/a.jpg", retries=2)
     assert (found.reason, found.detail) == (Reason.READ_ERROR, "HTTP 500 Internal Server Error; tried 3 times")
     assert server.hits["/a.jpg"] == 3
 
@@ -152,25 +154,23 @@ def test_retries_end(server):
 def test_a_server_that_asks_for_a_pause_gets_it(server):
     server.answers["/a.jpg"] = fails(1, 429, CONTENT, Retry_After="1")
     started = time.monotonic()
-    read_image(f"{server.url}/a.jpg", limits(server, timeout_s=5))
+    read_image(f"{server.url}/a.jpg", limits(server))
     assert time.monotonic() - started >= 1
 
 
 def test_a_pause_beyond_the_time_limit_is_not_made(server):
     server.answers["/a.jpg"] = fails(1, 429, CONTENT, Retry_After="3600")
-    started = time.monotonic()
-    found = refused(server, "/a.jpg", timeout_s=20)
+    found = refused(server, "/a.jpg")
     assert (found.reason, server.hits["/a.jpg"]) == (Reason.READ_ERROR, 1)
-    assert time.monotonic() - started < 20
 
 
 @pytest.mark.parametrize("answer", [stalls_after_headers, never_answers, trickles_headers, trickles_body])
 def test_every_wait_ends_at_the_deadline(server, answer):
     server.answers["/a.jpg"] = answer
     started = time.monotonic()
-    found = refused(server, "/a.jpg")
-    assert found.reason is Reason.READ_TIMEOUT
-    assert TIMEOUT_S * 0.9 < time.monotonic() - started < TIMEOUT_S * 3  # and not for each of four tries
+    found = refused(server, "/a.jpg", timeout_s=STALL_S)
+    assert time.monotonic() - started > STALL_S * 0.9
+    assert (found.reason, server.hits["/a.jpg"]) == (Reason.READ_TIMEOUT, 1)  # no time is left for another try
 
 
 def test_a_body_that_ends_early_is_asked_for_again_and_never_taken(server):
@@ -183,7 +183,7 @@ def test_a_body_that_ends_early_is_asked_for_again_and_never_taken(server):
 def test_of_a_body_longer_than_announced_the_rest_is_no_answer_to_the_next_request(server):
     server.answers["/a.jpg"] = says_less_than_it_sends(CONTENT)
     server.serve("/b.jpg", b"B" * 77)
-    allowed = limits(server, timeout_s=5)
+    allowed = limits(server)
     assert read_image(f"{server.url}/a.jpg", allowed).data == CONTENT[: len(CONTENT) // 2]
     assert read_image(f"{server.url}/b.jpg", allowed).data == b"B" * 77
 
@@ -191,7 +191,7 @@ def test_of_a_body_longer_than_announced_the_rest_is_no_answer_to_the_next_reque
 @pytest.mark.parametrize("answer", [is_endless, is_endless_in_chunks, gzipped(bytes(50_000_000))])
 def test_size_is_capped_while_it_comes(server, answer):
     server.answers["/a.jpg"] = answer
-    found = refused(server, "/a.jpg", timeout_s=20)
+    found = refused(server, "/a.jpg")
     assert (found.reason, server.hits["/a.jpg"]) == (Reason.TOO_LARGE_BYTES, 1)
 
 

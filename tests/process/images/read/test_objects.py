@@ -32,7 +32,7 @@ def environment(s3_server, monkeypatch):
     remote._readers.cache_clear()
 
 
-def access(*places, timeout_s=10.0, retries=1):
+def access(*places, timeout_s=60.0, retries=1):
     return RemoteAccess(
         tuple(map(AllowedPrefix.parse, places or ("s3://photos/day/",))), timeout_s=timeout_s, retries=retries
     )

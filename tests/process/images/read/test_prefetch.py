@@ -61,7 +61,7 @@ def test_what_nobody_expected_is_read_all_the_same(server, prefetch):
 
 
 def test_reads_go_on_beside_each_other_and_no_more_are_begun_than_two_for_each_thread(server, prefetch):
-    together, most = threading.Barrier(CONCURRENCY, timeout=10), []
+    together, most = threading.Barrier(CONCURRENCY, timeout=60), []
     chunk = chunk_of(server, 1, 30)
 
     def answer(handler):

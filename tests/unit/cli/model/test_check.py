@@ -2,7 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.cli.model.check import MAX_BLOCKS, cut_into_blocks
+from infer_app.cli.model.check import MAX_BLOCKS, _failure_of, _print_check, cut_into_blocks
+from infer_app.cli.model.object_differences import print_objects
+from infer_app.cli.terminal.model_options import CheckOptions
+from infer_app.domain import ImageRef, Output, Prediction
+from infer_app.models.verification.function_check import DifferentObject, ObjectComparison, compare_answers
 
 
 @pytest.mark.parametrize(
@@ -22,3 +26,40 @@ def test_after_the_first_images_both_sides_are_timed_in_blocks(num_images, num_w
     assert [len(block) for block in blocks] == sizes
     assert [path for block in blocks for path in block] == paths
     assert len(cut_into_blocks([*paths] * 100, num_workers)) <= MAX_BLOCKS + 1
+
+
+@pytest.mark.parametrize(
+    ("theirs", "message"),
+    [
+        (["cat", "dog"], "not one answer is the same"),
+        (["owl", "dog"], None),
+        ([None, None], "nothing could be compared"),
+    ],
+)
+def test_a_check_fails_if_no_answer_is_the_same_and_says_what_to_look_at(theirs, message):
+    ours = [Prediction(ImageRef(path, path), Output(label="owl", score=0.9)) for path in "ab"]
+    failure = _failure_of(compare_answers(list(zip("ab", theirs, strict=True)), ours))
+    assert (failure and failure.message) == message
+    if message == "not one answer is the same":
+        assert all(flags in failure.hint for flags in ("--channels bgr", "--mean 0 --std 0.00392157", "--resize"))
+
+
+SITES = ["site1/IMG_0017.JPG", "site2/IMG_0017.JPG"]  # cameras count alike
+
+
+@pytest.mark.parametrize(("against", "said"), [("my:predict", "your function"), (None, "the model's source")])
+def test_images_are_named_from_the_folder_on(tmp_path, capsys, against, said):
+    paths = [str(tmp_path / site) for site in SITES]
+    ours = [Prediction(ImageRef(path, path), Output(label="owl", score=0.9)) for path in paths]
+    report = compare_answers([(paths[0], "dog"), (paths[1], "dog"), ("c.jpg", OSError("no"))], ours)
+    _print_check(report, CheckOptions(name="birds", images=tmp_path, against=against), "it")
+    told = capsys.readouterr().out
+    assert [f"│ {site} │" in told for site in SITES] == [True, True]
+    assert f"{said} failed on c.jpg: OSError: no" in told
+
+
+def test_images_of_objects_are_named_from_the_folder_on(tmp_path, capsys):
+    found = [DifferentObject(str(tmp_path / site), "ours", "fox", 0.9, (0, 0, 1, 1), 0.0) for site in SITES]
+    print_objects(ObjectComparison(0.1, 0, 0, 2, 2, None, None, None, tuple(found), ()), tmp_path)
+    told = capsys.readouterr().out
+    assert [told.count(f"│ {site} │") for site in SITES] == [2, 2]

@@ -1,8 +1,9 @@
 import pytest
 
-from infer_app.cli.model.build import _normalisation, make_recipe
+from infer_app.cli.model.build import _normalisation, _taken_by_default, make_recipe
 from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.errors import UsageError
+from infer_app.models.build.build_model import BuildRequest
 from infer_app.recipe import Recipe, Size
 
 
@@ -96,3 +97,10 @@ def test_a_users_own_function_gets_whole_pictures(decode: str):
     with pytest.raises(UsageError, match=f"--decode {decode} does not go with --preprocess") as caught:
         recipe(decode=decode, preprocess="steps:prepare")
     assert caught.value.hint == "leave --decode out"
+
+
+def test_what_was_taken_by_default_names_the_size():
+    request = BuildRequest("net.onnx", "net", Recipe("letterbox", Size(640, 480)))
+    said = {"mean", "std", "labels"}
+    assert _taken_by_default(request, said) == ["recipe letterbox", "size 640x480"]
+    assert _taken_by_default(request, said | {"recipe", "size"}) == []

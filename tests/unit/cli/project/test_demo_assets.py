@@ -2,7 +2,7 @@ import pytest
 
 from infer_app.cli.project.demo_assets import CUT_PHOTO, copy_photos
 
-pytest.importorskip("skimage", reason="the demo extra is not installed")
+pytest.importorskip("skimage")
 
 
 def test_photos_that_lie_there_are_not_touched_and_torn_ones_are_mended(tmp_path):

@@ -34,6 +34,16 @@ def test_an_answer_that_can_not_be_printed_is_an_answer(loaded):
     assert written(loaded)["infer_last_run_exit_code"] == 0
 
 
+def test_the_collector_may_read_the_metrics_whatever_the_umask(loaded, umask):
+    """It runs as another user."""
+    umask(0o077)
+    for mode in (0o644, 0o640):  # which somebody has changed meanwhile
+        with notifying(loaded, notify=True) as session:
+            session.end({}, SUCCESS, 0)
+        assert (loaded.folder / "infer.prom").stat().st_mode & 0o777 == mode
+        (loaded.folder / "infer.prom").chmod(0o640)
+
+
 @pytest.mark.parametrize(
     ("error", "exit_code", "told"),
     [

@@ -11,6 +11,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing import source as source_module
 from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_source
+from infer_app.database.listing.time_column import EXAMPLES
 from infer_app.database.results.schema import predictions, rejections
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
@@ -60,7 +61,7 @@ def select(database, settings=PHOTOS, day=DAY):
 def commit(database, *refs, reason=None, run_id="run", model_id=MODEL_ID):
     sink = Sink(database, model_id, "cpu-torchscript", run_id)
     if reason is None:
-        sink.commit_chunk(ChunkResult(0, tuple(Prediction(ref, Output(), None) for ref in refs), ()))
+        sink.commit_chunk(ChunkResult(0, tuple(Prediction(ref, Output()) for ref in refs), ()))
     else:
         sink.commit_chunk(ChunkResult(0, (), tuple(Broken(ref, reason, "", "read") for ref in refs)))
 
@@ -139,11 +140,12 @@ def test_new_is_neither_predicted_nor_rejected_for_good(database, photos):
     assert select(database) == photos[2:]
 
 
-def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does(database, photos):
+def test_a_transient_reason_stands_after_three_attempts_but_not_found_never_does(database, photos, execute):
     for attempt in range(3):
         commit(database, photos[0], reason=Reason.READ_TIMEOUT, run_id=f"run {attempt}")
         commit(database, photos[1], reason=Reason.NOT_FOUND, run_id=f"run {attempt}")
         assert select(database)[:2] == (photos[:2] if attempt < 2 else photos[1:3])
+        execute("UPDATE infer_rejections SET created_at = '2026-11-20 12:00:00.000000'")
 
 
 def test_ids_of_any_type_are_matched_with_their_results(database, execute):
@@ -156,6 +158,20 @@ def test_ids_of_any_type_are_matched_with_their_results(database, execute):
     assert len(refs) == 6
     commit(database, *refs)
     assert select(database, settings) == []
+
+
+@pytest.mark.parametrize("index", [(), ("CREATE INDEX by_time ON shots (at)",)])
+def test_the_unit_of_times_is_that_of_most_rows(database, execute, index):
+    """As many rows of an unknown date as are looked at come first."""
+    noon = 1_795_176_000  # in seconds
+    rows = [(0,)] * EXAMPLES + [(1000 * (noon + 3600 * n),) for n in range(24)]
+    execute("CREATE TABLE shots (id INTEGER PRIMARY KEY, location TEXT, at INTEGER)", *index)
+    execute(*[("INSERT INTO shots (location, at) VALUES ('/a.jpg', ?)", row) for row in rows])
+    settings = SourceSettings(table="shots", time="at")
+    assert [len(select(database, settings, DAY.before(n))) for n in (1, 0, -1, -2)] == [0, 12, 12, 0]
+    execute("UPDATE shots SET at = 1795176000 WHERE at = 0")
+    with pytest.raises(UsageError, match="of several units"):
+        select(database, settings)
 
 
 def test_the_source_is_only_read(database, photos, small_pages, tmp_path):

@@ -36,7 +36,7 @@ def write(database, run_id):
 
     def write_results(*ids, reason=None, model_id=ID):
         refs = [ImageRef(image_id, f"/{image_id}.jpg") for image_id in ids]
-        good = () if reason else tuple(Prediction(ref, Output("cat", 0.5), None) for ref in refs)
+        good = () if reason else tuple(Prediction(ref, Output("cat", 0.5)) for ref in refs)
         bad = tuple(Broken(ref, reason, "", "read", FILE) for ref in refs) if reason else ()
         Sink(database, model_id, "cpu-torchscript", run_id).commit_chunk(ChunkResult(0, good, bad))
 

@@ -31,6 +31,15 @@ def judged(facts):
             ("pending", "attention", 75, "40 pending; the last run ended early: exit code 75"),
         ),
         (
+            replace(PENDING, runs=[RUN | {"exit_code": 2}]),
+            (
+                "pending",
+                "attention",
+                2,
+                "40 pending; the last run left out rows without an id of their own: exit code 2",
+            ),
+        ),
+        (
             replace(PENDING, runs=[RUN | {"state": "running", "exit_code": None}], is_running=True),
             ("running", "attention", None, "40 pending"),
         ),

@@ -14,7 +14,7 @@ from infer_app.domain import ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
 from tests.conftest import MODEL
 
-RESULT = ChunkResult(0, tuple(Prediction(ImageRef(str(i), "/"), Output("cat"), None) for i in range(3)), ())
+RESULT = ChunkResult(0, tuple(Prediction(ImageRef(str(i), "/"), Output("cat")) for i in range(3)), ())
 
 
 def commit(database):

@@ -12,10 +12,10 @@ ID = MODEL.model_id
 @pytest.fixture
 def write(tables, database):
     """write(good=["1"], bad=["2"]) writes predictions and rejections."""
-    run_id = tables.run_store.open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = tables.run_store.open_run(DAY.before(1), MODEL, "cpu", "cpu")
 
     def write_results(good=(), bad=(), model_id=ID):
-        predicted = tuple(Prediction(ImageRef(i, f"/{i}.jpg"), Output("cat", 0.5), None) for i in good)
+        predicted = tuple(Prediction(ImageRef(i, f"/{i}.jpg"), Output("cat", 0.5)) for i in good)
         broken = tuple(Broken(ImageRef(i, f"/{i}.jpg"), Reason.CORRUPT, "", "decode", FileFacts()) for i in bad)
         Sink(database, model_id, "cpu-torchscript", run_id).commit_chunk(ChunkResult(0, predicted, broken))
 
@@ -38,7 +38,7 @@ def test_forgotten_results_are_predictions_and_rejections_of_one_model(tables, d
     write(good=["1", "3"], bad=["2"])
     write(good=["1"], model_id="another")
     assert forget_rejections(database, ["1"], ID) == 0
-    assert forget_results(database, ["1", "2", "9"], ID) == 2
+    assert forget_results(database, ["1", "2", "9"], [DAY.date], [(MODEL.name, ID)]) == 2
     assert tables.day_queries.count_day(DAY, ID) == DayCounts(3, 1, 0, 2)
     assert tables.day_queries.count_day(DAY, "another").predicted == 1
     assert tables.day_queries.find_problems(DAY, ID) == []

@@ -46,7 +46,7 @@ class AheadOfTime(datetime):
 
 
 def one_prediction(image_id):
-    return ChunkResult(0, (Prediction(ImageRef(image_id, f"/{image_id}.jpg"), Output(), None),), ())
+    return ChunkResult(0, (Prediction(ImageRef(image_id, f"/{image_id}.jpg"), Output()),), ())
 
 
 def now():
@@ -108,9 +108,11 @@ def test_an_open_run_says_who_holds_which_day(database, run_store):
 
 def test_a_second_run_of_a_held_day_is_refused_and_leaves_no_row(database, run_store):
     run_id = open_run(run_store)
-    with pytest.raises(DayHeld, match=f"held by run {run_id}") as caught:
+    where = rf"process {os.getpid()} on {socket.gethostname()}, since \d{{4}}-\d\d-\d\d \d\d:\d\d UTC"
+    with pytest.raises(DayHeld, match=f"held by run {run_id}: {where}") as caught:
         open_run(RunStore(database))
     assert caught.value.exit_code == 13
+    assert f"end it with `kill {os.getpid()}`" in caught.value.hint
     with database.read() as connection:
         assert connection.scalars(select(runs.c.id)).all() == [run_id]
 
@@ -276,7 +278,7 @@ def test_a_run_that_was_closed_is_not_failed_afterwards(database, run_store):
 def test_every_commit_is_a_heartbeat_and_counts_in_the_run(database, run_store):
     run_id = open_run(run_store)
     change(database, run_id, heartbeat_at=datetime(2026, 1, 1))
-    prediction = Prediction(ImageRef("1", "/1.jpg"), Output(), None)
+    prediction = Prediction(ImageRef("1", "/1.jpg"), Output())
     sink = Sink(database, MODEL.model_id, "int8", run_id)
     for number in range(2):
         sink.commit_chunk(ChunkResult(number, (replace(prediction, ref=ImageRef(str(number), "/")),), ()))
@@ -312,7 +314,7 @@ def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, 
 def test_a_day_whose_run_was_killed_keeps_its_variant(database, run_store):
     """A killed run never wrote its counts; its predictions are there."""
     run_id = open_run(run_store, replace(MODEL, variant="int8"))
-    prediction = Prediction(ImageRef("1", "/1.jpg"), Output(), None)
+    prediction = Prediction(ImageRef("1", "/1.jpg"), Output())
     Sink(database, MODEL.model_id, "int8", run_id).commit_chunk(ChunkResult(0, (prediction,), ()))
     assert run_store.variant_of_day(DAY, MODEL.model_id) == "int8"
 

@@ -18,7 +18,7 @@ NASTY = """"><script>alert(1)</script>'; DROP TABLE infer_predictions; --{"a": [
 
 def predicted(image_id, label="cat", details=None, **output):
     output = Output(label, 0.5, json.dumps(details or {}), **output)
-    return Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, "ab" * 32, picture=Size(640, 480))
+    return Prediction(ImageRef(image_id, f"/{image_id}.jpg"), output, FileFacts(7, 1.5, "ab" * 32, Size(640, 480)))
 
 
 def broken(image_id, reason=Reason.CORRUPT, detail="no JPEG"):
@@ -45,12 +45,14 @@ def rows(database, table, *names):
 
 
 def test_every_field_is_written(database):
-    vector = predicted("v", None, details={"shape": [2]}, vector=b"\0\1\2\3", vector_dtype="float16", vector_dim=2)
-    commit(database, predicted("p", details={"top": [{"label": "cat"}]}), vector, broken("b"))
-    run, sha256, nothing, size = (MODEL.model_id, "run 1"), "ab" * 32, (None, None, None), (640, 480)
+    vector, nothing = (b"\0\1\2\3", "float16", 2), (None, None, None)
+    of_two = dict(zip(("vector", "vector_dtype", "vector_dim"), vector, strict=True))
+    commit(database, predicted("p", details={"top": [{"label": "cat"}]}), broken("b"))
+    commit(database, predicted("v", None, details={"shape": [2]}, **of_two))
+    run, file = (MODEL.model_id, "run 1"), ("ab" * 32, 640, 480, None)
     assert rows(database, predictions) == [
-        ("p", *run, "cpu-torchscript", "cat", 0.5, {"top": [{"label": "cat"}]}, *nothing, sha256, *size, None),
-        ("v", *run, "cpu-torchscript", None, 0.5, {"shape": [2]}, b"\0\1\2\3", "float16", 2, sha256, *size, None),
+        ("p", *run, "cpu-torchscript", "cat", 0.5, {"top": [{"label": "cat"}]}, *nothing, *file, "/p.jpg", 7, 1.5),
+        ("v", *run, "cpu-torchscript", None, 0.5, {"shape": [2]}, *vector, *file, "/v.jpg", 7, 1.5),
     ]
     assert rows(database, rejections) == [
         ("b", *run, "corrupt", "no JPEG", "decode", 1, "/b.jpg", 7, 1.5, "cd" * 32, "jpg 9"),
@@ -102,18 +104,6 @@ def test_a_rejection_never_stands_beside_a_prediction(database):
     commit(database, broken("a", Reason.READ_TIMEOUT), broken("b"), run_id="run 2")
     assert rows(database, predictions, "image_id") == [("a",)]
     assert rows(database, rejections, "image_id") == [("b",)]
-
-
-def test_an_attempt_counts_once_for_each_run(database):
-    for run_id, reason, expected in [
-        ("run 1", Reason.READ_ERROR, ("read_error", 1, "run 1")),
-        ("run 1", Reason.READ_ERROR, ("read_error", 1, "run 1")),
-        ("run 2", Reason.READ_TIMEOUT, ("read_timeout", 2, "run 2")),
-        ("run 2", Reason.READ_TIMEOUT, ("read_timeout", 2, "run 2")),
-        ("run 3", Reason.CORRUPT, ("corrupt", 3, "run 3")),
-    ]:
-        commit(database, broken("a", reason), run_id=run_id)
-        assert rows(database, rejections, "reason", "attempts", "run_id") == [expected]
 
 
 def test_a_new_prediction_overwrites_the_old_one_whole(database):

@@ -8,11 +8,12 @@ from io import BytesIO
 import numpy as np
 import pytest
 import turbojpeg
-from PIL import Image, ImageOps
+from PIL import Image, ImageOps, features
 
+import infer_app.images.decode.decoder as decoder_module
 import tests.support.jpegs as jpegs
 from infer_app.domain import FileFacts, Reason
-from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
+from infer_app.images.decode.decoder import NO_STRIP_MEMORY, SILENT_BYTES, DecodeLimits, decode_image, decoder_name
 from infer_app.images.decode.libjpeg_turbo import JpegRefused
 from infer_app.images.read.bad_image import BadImage
 from infer_app.recipe import Recipe
@@ -224,7 +225,32 @@ def test_a_refusal_travels_between_processes():
 def test_the_photos_have_pillows_pixels(decoder: str):
     photos = sorted((DATA / "photos").glob("*.JPEG"))[::5]
     if not photos:
-        pytest.skip(f"no photos in {DATA}: set TEST_DATA to a folder with photos/")
+        pytest.skip("needs photos: set TEST_DATA to a folder with photos/")
     for photo in photos:
         data = photo.read_bytes()
         assert np.array_equal(decoded(data), by_pillow(data)), photo.name
+
+
+@pytest.mark.parametrize(("format", "is_silent"), [("WEBP", True), ("AVIF", True), ("JPEG", False), ("PNG", False)])
+def test_a_decoder_that_calls_a_file_damaged_without_memory_is_not_asked(monkeypatch, format, is_silent):
+    """The others say that there is no memory."""
+    if format == "AVIF" and not features.check("avif"):
+        pytest.skip("Pillow has no AVIF")
+    data = encoded(Image.new("RGB", (8, 6), "red"), format)
+    monkeypatch.setattr(decoder_module, "allocatable", lambda: 8 * 6 * SILENT_BYTES)
+    assert decoded(data).shape == (6, 8, 3)
+    monkeypatch.setattr(decoder_module, "allocatable", lambda: 8 * 6 * SILENT_BYTES - 1)
+    if is_silent:
+        assert refusal(data) is Reason.OUT_OF_MEMORY
+    else:
+        assert decoded(data).shape == (6, 8, 3)
+
+
+@pytest.mark.parametrize(("left", "reason"), [(1 << 20, Reason.OUT_OF_MEMORY), (None, Reason.CORRUPT)])
+def test_a_tiff_is_not_damaged_where_memory_is_short(monkeypatch, left, reason):
+    def decode(*_):
+        raise OSError(NO_STRIP_MEMORY)
+
+    monkeypatch.setattr(decoder_module, "_decode", decode)
+    monkeypatch.setattr(decoder_module, "allocatable", lambda: left)
+    assert refusal(b"") is reason

@@ -96,7 +96,7 @@ def test_what_the_page_says_is_rejected(line: str, monkeypatch: pytest.MonkeyPat
     if line in NEEDS_HEIC:
         pytest.importorskip("pi_heif")
     if line in NEEDS_TURBO and not has_turbo():
-        pytest.skip("no libturbojpeg.so.0 on this machine")
+        pytest.skip("needs libturbojpeg: apt-get install libturbojpeg0")
     reason, detail = rows(3)[line]
     for data in REJECTED[line]:
         refused = refusal(decoded, data)

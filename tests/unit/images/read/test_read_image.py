@@ -67,7 +67,7 @@ def facts_of(path: Path) -> FileFacts:
 def test_bytes_come_with_the_facts_of_their_file(image: Path, root: Path):
     os.utime(image, (1_790_000_000.25, 1_790_000_000.25))
     facts = FileFacts(size=42, modified=1_790_000_000.25, sha256=hashlib.sha256(CONTENT).hexdigest())
-    assert read_image(str(image), limits(root)) == ImageBytes(CONTENT, facts)
+    assert read_image(str(image), limits(root)) == ImageBytes(CONTENT, facts, image.stat().st_mode & 0o777)
 
 
 def test_a_file_of_several_megabytes_is_whole(root: Path):
@@ -174,7 +174,7 @@ def test_an_image_in_a_column_has_an_allowed_location(root: Path):
 
 
 def test_no_location_is_refused_as_such(root: Path):
-    assert refusal("", root).args == (Reason.LOCATION_NOT_ALLOWED, "no location", None)
+    assert refusal("", root).args == (Reason.LOCATION_NOT_ALLOWED, "the row has no location", None)
 
 
 @pytest.mark.parametrize("location", ["http://host/a.jpg", "https://host/a.jpg", "s3://b/a.jpg", "FTP://host/a.jpg"])
@@ -235,7 +235,7 @@ def test_a_missing_file_is_not_found_and_has_no_facts(image: Path, root: Path):
     assert refusal(image / "below.jpg", root).args == (Reason.NOT_FOUND, "Not a directory", FileFacts())
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user who is not root")
 def test_a_file_without_permission_keeps_its_facts(image: Path, root: Path):
     image.chmod(0)
     assert refusal(image, root).args == (Reason.PERMISSION_DENIED, "Permission denied", facts_of(image))

@@ -4,7 +4,7 @@ import pytest
 
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.read_image import ReadLimits, read_image
-from infer_app.images.read.roots import check_root
+from infer_app.images.read.roots import check_root, is_other_there
 from infer_app.locations import NOTHING_REMOTE, PathMapping
 from tests.support.stalled_folder import dead
 
@@ -67,3 +67,19 @@ def test_a_folder_below_the_root_whose_server_is_gone_is_no_failure_of_its_image
 
 def test_a_folder_that_is_missing_below_a_root_is_its_images_own_failure(root):
     check_root(str(root / "gone" / "a.jpg"), ReadLimits((root,), 1))
+
+
+@pytest.mark.parametrize(
+    ("others", "expected"),
+    [
+        ([], False),
+        (["photos/gone too.jpg", "photos/there.jpg"], True),  # it is empty, which is read from it
+        (["elsewhere/there.jpg", "https://host/1.jpg", "row:1"], False),  # they say nothing of this root
+    ],
+)
+def test_another_image_of_a_root_is_looked_for_below_that_root(root, tmp_path, others, expected):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "there.jpg").write_bytes(b"x")
+    limits = ReadLimits((root, tmp_path / "elsewhere"), 100)
+    locations = [other if ":" in other else str(tmp_path / other) for other in others]
+    assert is_other_there(str(root / "gone.jpg"), locations, limits) is expected

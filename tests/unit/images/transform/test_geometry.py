@@ -64,7 +64,7 @@ def test_all_of_a_shrunk_picture_is_resized_to_the_size_of_the_whole(recipe: Rec
     assert geometry_of(4001, 3003, recipe, scale) == Geometry(Box(0, 0, 4001 / scale, 3003 / scale), whole.resized)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=300)
 @given(sides, sides, st.sampled_from(SCALES), st.sampled_from([0.5, 0.875, 1.0]))
 def test_a_shrunk_square_is_the_whole_ones(width: int, height: int, scale: int, crop: float):
     recipe = Recipe("crop-resize", size=224, crop=crop)

@@ -78,6 +78,23 @@ def test_a_head_of_ones_own_takes_each_output_as_an_array():
     assert [rows.tolist() for rows in found] == [[[1, 2, 3, 4, 0.5, 0]]]
 
 
+def test_a_head_of_ones_own_gets_the_size_of_the_input_if_it_needs_it():
+    """One that has a default, or takes an output by that name, is called as ever."""
+
+    def asks(boxes, *, size):
+        return [np.array([[0, 0, *size, 0.5, 0]])]
+
+    def has_default(boxes, *, size=(3, 4)):
+        return asks(boxes, size=size)
+
+    def takes_output(size):
+        return asks(None, size=size[0])
+
+    outputs = torch.tensor([[5.0, 6.0]])
+    found = [own(head, outputs)[0][0, 2:4].tolist() for head in (asks, has_default, takes_output)]
+    assert found == [[*SIZE], [3, 4], [5, 6]]
+
+
 @pytest.mark.parametrize("empty", [[], np.empty((0, 6)), torch.empty(0, 6)])
 def test_a_head_of_ones_own_may_find_nothing(empty):
     assert own(lambda outputs: [empty], torch.zeros(1, 4))[0].shape == (0, 6)

@@ -135,7 +135,7 @@ def test_nothing_measured_is_none(tmp_path):
     assert (load_tuning(tmp_path, 2), load_all(tmp_path)) == (None, [])
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user who is not root")
 def test_a_folder_that_is_read_only_is_no_error(tuning, tmp_path):
     tmp_path.chmod(0o555)
     assert save_tuning(tmp_path, 2, tuning) is False

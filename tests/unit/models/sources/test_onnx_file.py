@@ -39,9 +39,11 @@ def test_a_file_with_its_weights_within_stays_as_it_is():
     assert fold_external_data(data, lambda _: b"") is data
 
 
-def test_external_data_becomes_part_of_the_file():
-    folded = fold_external_data(with_weights(EXTERNAL), {"w.bin": b"--1234"}.__getitem__)
-    assert folded == with_weights(encoded(8, b"w") + encoded(9, b"1234"))
+def test_external_data_becomes_part_of_the_file_which_is_read_once():
+    read = []
+    folded = fold_external_data(2 * with_weights(EXTERNAL), lambda location: read.append(location) or b"--1234")
+    assert folded == 2 * with_weights(encoded(8, b"w") + encoded(9, b"1234"))
+    assert read == ["w.bin"]
 
 
 def test_external_data_that_is_too_short_is_refused():

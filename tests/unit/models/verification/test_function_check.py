@@ -15,7 +15,7 @@ LABELS = ("cat", "dog", "owl")
 
 
 def ours(path, label, score=0.9):
-    return Prediction(ImageRef(path, path), Output(label=label, score=score), None)
+    return Prediction(ImageRef(path, path), Output(label=label, score=score))
 
 
 @pytest.mark.parametrize(

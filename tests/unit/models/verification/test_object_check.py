@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import torch
 
-from infer_app.domain import Broken, DetectedObject, ImageRef, Output, Prediction, Reason
+from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.verification.function_check import DifferentObject, Failure
 from infer_app.models.verification.object_check import answered_objects, compare_object_answers
@@ -27,7 +27,7 @@ def ours(path, *objects, picture=PICTURE):
         )
         for x1, y1, x2, y2, score, label in objects
     )
-    return Prediction(ImageRef(path, path), Output(objects=found), None, picture=picture)
+    return Prediction(ImageRef(path, path), Output(objects=found), FileFacts(picture=picture))
 
 
 def compare(theirs, *predictions, detection=None):

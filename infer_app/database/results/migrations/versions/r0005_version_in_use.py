@@ -87,9 +87,13 @@ def _lost(dialect: str, added: Sequence[str]) -> list[str]:
     """Return the columns that the view has and no longer shows: PostgreSQL can't remove a column of a view."""
     if dialect != "postgresql":
         return []
-    found = f"SELECT attname FROM pg_attribute WHERE attrelid = '{VIEW}'::regclass AND attnum > 0 ORDER BY attnum"
+    found = (
+        "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
+        f" WHERE attrelid = '{VIEW}'::regclass AND attnum > 0 ORDER BY attnum"
+    )
     known = {"model", *COLUMNS.split(", "), *added}
-    return [f"CAST(NULL AS integer) AS {name}" for name in op.get_bind().scalars(sa.text(found)) if name not in known]
+    rows = op.get_bind().execute(sa.text(found))
+    return [f"CAST(NULL AS {kind}) AS {name}" for name, kind in rows if name not in known]
 
 
 def _options(dialect: str) -> str:

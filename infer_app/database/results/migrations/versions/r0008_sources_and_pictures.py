@@ -1,0 +1,80 @@
+"""Migration that stores of each result which picture it is of, and of each run its source and the files of its variant.
+
+Rows of before keep NULL in the new columns, which means that nothing is known.
+"""
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic import op
+
+from infer_app.database.engine.column_types import Exact, Microseconds
+from infer_app.database.results.migrations.versions.r0001_first_tables import UTF8
+from infer_app.database.results.migrations.versions.r0005_version_in_use import replace_view
+from infer_app.database.results.migrations.versions.r0006_objects import ADDED as ADDED_BEFORE
+
+revision = "0008"
+down_revision = "0007"
+
+FACTS: dict[str, Any] = {"location": Exact(), "size": sa.BigInteger(), "modified": sa.Double()}
+
+
+def upgrade() -> None:
+    for name, kind in FACTS.items():
+        op.add_column("infer_predictions", sa.Column(name, kind))
+    op.add_column("infer_runs", sa.Column("source_id", sa.Integer))
+    op.add_column("infer_runs", sa.Column("variant_sha256", sa.String(64)))
+    op.add_column("infer_images", sa.Column("missing_since", Microseconds))
+    op.create_table(
+        "infer_sources",
+        sa.Column("id", sa.Integer, primary_key=True),
+        sa.Column("database", sa.Text),
+        sa.Column("relation", sa.Text, nullable=False),
+        sa.Column("id_column", sa.Text, nullable=False),
+        sa.Column("location_column", sa.Text),
+        sa.Column("first_used_at", Microseconds, nullable=False),
+        sa.Column("forgotten_before", Microseconds),
+        **UTF8,
+    )
+    if op.get_bind().dialect.name == "sqlite":
+        _never_reuse_ids()
+    _replace_predictions((*ADDED_BEFORE, *FACTS))
+
+
+def downgrade() -> None:
+    """Drop the facts of pictures and the sources, which are lost. SQLite goes on using each id of an image once."""
+    _replace_predictions(ADDED_BEFORE)
+    op.drop_table("infer_sources")
+    op.drop_column("infer_images", "missing_since")
+    for name in ("variant_sha256", "source_id"):
+        op.drop_column("infer_runs", name)
+    for name in reversed(FACTS):
+        op.drop_column("infer_predictions", name)
+
+
+def _never_reuse_ids() -> None:
+    """Let SQLite give no id of an image again, as the servers do, nor one that deleted images have results under."""
+    with op.batch_alter_table("infer_images", recreate="always", table_kwargs={"sqlite_autoincrement": True}):
+        pass
+    connection = op.get_bind()
+    used = max(
+        connection.scalar(sa.text(f"SELECT max(CAST({column} AS INTEGER)) FROM {table}{where}")) or 0
+        for table, column, where in (
+            ("infer_images", "id", ""),
+            ("infer_predictions", "image_id", " WHERE image_id NOT GLOB '*[^0-9]*' AND length(image_id) < 19"),
+            ("infer_rejections", "image_id", " WHERE image_id NOT GLOB '*[^0-9]*' AND length(image_id) < 19"),
+        )
+    )
+    connection.execute(sa.text("DELETE FROM sqlite_sequence WHERE name = 'infer_images'"))
+    connection.execute(
+        sa.text("INSERT INTO sqlite_sequence (name, seq) VALUES ('infer_images', :used)"), {"used": used}
+    )
+
+
+def _replace_predictions(added: tuple[str, ...]) -> None:
+    replace_view(
+        where="COALESCE(m.in_use_since, m.used_until) IS NOT NULL AND",
+        time_n="COALESCE(n.in_use_since, n.used_until)",
+        time_m="COALESCE(m.in_use_since, m.used_until)",
+        added=added,
+    )

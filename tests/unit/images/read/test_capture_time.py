@@ -1,0 +1,53 @@
+from datetime import UTC, datetime
+
+import pytest
+from PIL import ExifTags, Image
+
+from infer_app.images.read import capture_time
+from infer_app.images.read.capture_time import read_capture_times
+
+NOON = datetime(2026, 7, 1, 10, 0, tzinfo=UTC).timestamp()  # twelve o'clock in Berlin
+
+
+def photo(path, taken=None, offset=None, camera_date=None):
+    exif = Image.Exif()
+    exif[ExifTags.Base.Make] = "of no other tags Pillow writes none of the details to some formats"
+    details = exif.get_ifd(ExifTags.IFD.Exif)
+    if taken is not None:
+        details[ExifTags.Base.DateTimeOriginal] = taken
+    if offset is not None:
+        details[ExifTags.Base.OffsetTimeOriginal] = offset
+    if camera_date is not None:
+        exif[ExifTags.Base.DateTime] = camera_date
+    Image.new("RGB", (8, 8)).save(path, exif=exif)
+    return str(path)
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+def test_a_photo_was_taken_when_its_camera_says_in_the_zone_that_is_set(tmp_path, suffix):
+    path = photo(tmp_path / f"a.{suffix}", "2026:07:01 12:00:00")
+    assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]
+
+
+def test_a_zone_that_the_photo_states_comes_before_the_one_that_is_set(tmp_path):
+    path = photo(tmp_path / "a.jpg", "2026:07:01 05:00:00", "-05:00")
+    assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]
+
+
+def test_photos_without_a_time_and_damaged_ones_have_none_and_the_next_ones_have_theirs(tmp_path):
+    paths = [
+        photo(tmp_path / "edited.jpg", camera_date="2026:07:01 12:00:00"),
+        photo(tmp_path / "blank.jpg", "    :  :     :  :  "),
+        photo(tmp_path / "zeros.jpg", "0000:00:00 00:00:00"),
+        str(tmp_path / "missing.jpg"),
+        photo(tmp_path / "odd offset.jpg", "2026:07:01 12:00:00", "   :  "),
+    ]
+    (tmp_path / "text.jpg").write_text("no picture")
+    times = read_capture_times([*paths[:4], str(tmp_path / "text.jpg"), paths[4]], "Europe/Berlin")
+    assert list(times) == [None] * 5 + [NOON]
+
+
+def test_only_the_beginning_of_a_jpeg_is_searched(tmp_path, monkeypatch):
+    paths = [photo(tmp_path / name, "2026:07:01 12:00:00") for name in ("a.jpg", "b.png")]
+    monkeypatch.setattr(capture_time, "JPEG_START", 60)
+    assert list(read_capture_times(paths, "Europe/Berlin")) == [None, NOON]

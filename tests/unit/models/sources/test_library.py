@@ -1,0 +1,41 @@
+import pytest
+import torch
+
+from infer_app.errors import ModelError
+from infer_app.models.sources import library
+
+
+def imports(monkeypatch, *broken):
+    """Let the libraries be installed, and the import of some of them fail as beside another torch."""
+
+    def import_module(name):
+        if name in broken:
+            raise RuntimeError(f"operator {name}::nms does not exist")
+
+    monkeypatch.setattr(library, "find_spec", str)
+    monkeypatch.setattr(library, "import_module", import_module)
+
+
+@pytest.mark.parametrize("name", ["torchvision", "timm", "transformers"])
+def test_a_torchvision_that_can_not_be_imported_is_named_with_the_one_that_fits(monkeypatch, name):
+    imports(monkeypatch, "torchvision")
+    monkeypatch.setattr(torch, "__version__", "2.12.1+cpu")
+    with pytest.raises(ModelError, match=r"^torchvision .* beside torch 2\.12\.1\+cpu: operator torchvision") as caught:
+        library.require_library(name)
+    assert caught.value.hint.startswith("torch 2.12 needs torchvision 0.27")
+
+
+def test_another_library_that_can_not_be_imported_is_named(monkeypatch):
+    imports(monkeypatch, "timm")
+    library.require_library("transformers")
+    with pytest.raises(ModelError, match="^timm .*: operator timm::nms does not exist") as caught:
+        library.require_library("timm")
+    assert caught.value.hint == "pip install -U timm"
+
+
+@pytest.mark.parametrize(("name", "hint"), [("timm", "'infer_app[timm]'"), ("torchvision", "torchvision 0.")])
+def test_a_library_that_is_missing_is_named_with_what_installs_it(monkeypatch, name, hint):
+    monkeypatch.setattr(library, "find_spec", lambda name: None)
+    with pytest.raises(ModelError, match=f"needs the package {name}") as caught:
+        library.require_library(name)
+    assert hint in caught.value.hint

@@ -1,0 +1,76 @@
+"""The dates that new images of watched folders get."""
+
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+
+from infer_app.domain import ImageFile
+from infer_app.images.read.folder_scan import ScannedFiles
+from infer_app.locations import NO_MAPPING
+from infer_app.pipeline import registration
+from infer_app.pipeline.registration import Registration, describe
+from infer_app.settings.sections import ImagesSettings, RunSettings
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+HOUR, DAY = timedelta(hours=1), timedelta(days=1)
+LONG_AGO = datetime(1980, 1, 1, tzinfo=UTC)
+
+
+def date(monkeypatch, file_time, taken=None, day="exif"):
+    """The image that a new file is registered as, and what the run says of it."""
+    monkeypatch.setattr(registration, "_capture_times", lambda *_: [taken and taken.timestamp()])
+    loaded = SimpleNamespace(
+        images=ImagesSettings(day=day), run=RunSettings(lookback=3), path_map=NO_MAPPING, watched=["photos"]
+    )
+    found = Registration()
+    file = ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())
+    (dated,) = registration._date_all([file], found, loaded, lambda: None)
+    return dated, list(describe(found))
+
+
+@pytest.mark.parametrize(
+    ("file_time", "taken", "day", "expected"),
+    [
+        (NOW - HOUR, NOW - 30 * DAY, "exif", NOW - 30 * DAY),
+        (NOW - HOUR, NOW - 30 * DAY, "file", NOW - HOUR),
+        (NOW - HOUR, None, "exif", NOW - HOUR),
+    ],
+)
+def test_a_photo_is_of_the_day_that_the_setting_takes(monkeypatch, file_time, taken, day, expected):
+    dated, told = date(monkeypatch, file_time, taken, day)
+    assert dated.added_at == expected.replace(tzinfo=None)
+    assert told == []
+
+
+@pytest.mark.parametrize(
+    ("file_time", "taken", "expected"),
+    [
+        (NOW - HOUR, LONG_AGO, NOW - HOUR),  # the camera's clock was never set: the file's date
+        (NOW - HOUR, NOW + 40 * DAY, NOW - HOUR),
+        (LONG_AGO, None, LONG_AGO),  # nothing better is known
+        (datetime(1960, 1, 1, tzinfo=UTC), None, datetime(1970, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_a_time_that_can_not_be_right_is_told(monkeypatch, file_time, taken, expected):
+    dated, told = date(monkeypatch, file_time, taken)
+    assert dated.added_at == expected.replace(tzinfo=None)
+    assert told == [
+        "1 new image has a time before 1995 or in the future, for example /photos/a.jpg: is the camera's clock right?"
+    ]
+
+
+@pytest.mark.parametrize("file_time", [NOW + 300 * DAY, NOW + 2 * HOUR, None])
+def test_a_time_in_the_future_counts_as_now(monkeypatch, file_time):
+    dated, _ = date(monkeypatch, file_time)
+    assert NOW <= dated.added_at.replace(tzinfo=UTC) <= NOW + HOUR
+
+
+def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the_scan_takes(monkeypatch):
+    began_at = NOW.timestamp() - 3600
+    files = [ImageFile(f"/photos/{age}.jpg", 7, began_at - age) for age in (-1.0, 1.0, 60.0)]
+    monkeypatch.setattr(registration, "_ask_storage", lambda *_, **__: [ScannedFiles(files, [], began_at)])
+    found = Registration()
+    loaded = SimpleNamespace(path_map=NO_MAPPING, watched=["photos"])
+    assert [file.location for file in registration._images(found, loaded, lambda: None)] == ["/photos/60.0.jpg"]
+    assert found.unsettled == 2
