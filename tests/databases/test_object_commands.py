@@ -137,7 +137,9 @@ def test_doctor_names_the_tables_that_a_role_may_not_write(url, database, kind):
     if kind == "sqlite":
         pytest.skip("it has no roles")
     rights = lambda limited: [(one.found, one.exit_code) for one in doctor._rights(limited, False)]  # noqa: E731
-    assert rights(database) == [("6 tables can be written", 0)]
+    ((found, exit_code),) = rights(database)
+    assert found.endswith(" tables can be written")
+    assert exit_code == 0
     if kind == "mariadb":
         name = make_url(url).database
         role = f"reader_{name[-8:]}"
