@@ -36,7 +36,8 @@ def test_the_variant_passes_the_golden_check_with_its_own_tolerance(tmp_path):
     model = open_variant(artifact, OPENVINO_BF16)
     load = lambda data: load_pixels(data, artifact.manifest.recipe)  # noqa: E731
     check_golden(artifact, load, model, OPENVINO_BF16, model.batch_size)
-    assert artifact.manifest.tolerance_of(OPENVINO_BF16) != artifact.manifest.tolerance
+    details = artifact.manifest.variants[OPENVINO_BF16]  # no difference at all on a CPU where OpenVINO computes in fp32
+    assert details["tolerance"]["relative"] >= 2 * details["parity"]["relative_difference"]
 
 
 def test_a_machine_without_bf16_does_not_open_it_as_something_else(tmp_path, monkeypatch):
