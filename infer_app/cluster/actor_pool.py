@@ -21,7 +21,6 @@ from infer_app.domain import Chunk, ChunkResult, FileFacts
 from infer_app.errors import InferError, ModelError, UsageError
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.machine import usable_cores
-from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.bundle import pack
 from infer_app.workers.heartbeat import NOTHING, CurrentStep
 from infer_app.workers.pool import POLL_INTERVAL_S, TASKS_AHEAD, WorkerPool
@@ -139,7 +138,7 @@ class ActorPool:
     def _start(self) -> Actor:
         if self._bundles is None:
             models = self._actor_spec.handler.models
-            bundles = [pack(open_artifact(model.artifact), model.variant) for model in models]
+            bundles = [pack(model.open(), model.variant) for model in models]
             self._bundles = self._ray.put(bundles)  # is sent to each node once
         options = {
             "num_cpus": self.num_cpus,

@@ -11,7 +11,6 @@ from infer_app.domain import Broken, Chunk, ChunkResult, Prediction
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel
-from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.verification.outputs import OutputDecoder
@@ -69,7 +68,7 @@ class CpuHandler:
 
 
 def _open_model(model_index: int, spec: ModelSpec, num_threads: int) -> LoadedModel:
-    artifact = open_artifact(spec.artifact)
+    artifact = spec.open()
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads)
     model = open_batch(spec.batch_size)
     predict = AdaptiveBatch(open_batch, model.batch_size, model)

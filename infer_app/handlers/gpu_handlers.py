@@ -22,7 +22,6 @@ from infer_app.handlers.gpu_decode_stage import GPU_LEVELS, GpuDecodeStage, deco
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel
-from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.runtimes.device_errors import device_loss_raised
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
@@ -45,7 +44,7 @@ class LoadHandler:
     @classmethod
     def open(cls, spec: HandlerSpec, ring: Ring) -> LoadHandler:
         torch.set_num_threads(1)
-        artifact = open_artifact(spec.models[0].artifact)
+        artifact = spec.models[0].open()
         return cls(Loader(spec, artifact, decodes_on_gpu(artifact)), ring, spec.trace)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
@@ -180,7 +179,7 @@ def _predict_cpu_pixels(model: LoadedModel, stream: CopyStream, pixels: Tensor) 
 
 
 def _open_model(number: int, spec: ModelSpec, num_threads: int, batch_size: int, stream: CopyStream) -> LoadedModel:
-    artifact = open_artifact(spec.artifact)
+    artifact = spec.open()
     open_batch = partial(open_variant, artifact, spec.variant, num_threads=num_threads, device=stream.device)
     model = AdaptiveBatch(open_batch, spec.batch_size or batch_size)
     decode = OutputDecoder(artifact)

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from infer_app.database.results.runs import BegunVariant
 from infer_app.errors import ModelError, UsageError
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.models.artifact.artifact import Artifact
@@ -50,9 +51,9 @@ class ExecutionPlan:
 
 
 def plan_run(
-    loaded: LoadedSettings, artifact: Artifact, resume_variant: str | None = None, device: str | None = None
+    loaded: LoadedSettings, artifact: Artifact, begun: BegunVariant | None = None, device: str | None = None
 ) -> ExecutionPlan:
-    """Plan by the settings how a model runs; `resume_variant` is the variant of a day that is resumed.
+    """Plan by the settings how a model runs; `begun` is the variant of a day that is resumed.
 
     `device` overrides the setting. Raises UsageError and ModelError as `plan_execution` does.
     """
@@ -61,7 +62,8 @@ def plan_run(
         raise UsageError("the cpu executor has no device cuda", "leave out --executor, or --device")
     if run.executor == "cpu" or (run.executor == "ray" and not loaded.ray.num_gpus):
         device = "cpu"
-    request = VariantRequest(run.variant, run.precision, run.allow_int8, resume_variant, device or run.device)
+    resume = (begun.variant, begun.sha256) if begun else (None, None)
+    request = VariantRequest(run.variant, run.precision, run.allow_int8, resume[0], device or run.device, resume[1])
     plan = plan_execution(artifact, request, 0 if run.executor == "ray" else run.workers)
     if plan.variant == OPENVINO_BF16 and "calibration" not in artifact.manifest.variants[OPENVINO_BF16]:
         name = shlex.quote(artifact.manifest.name)
@@ -70,14 +72,14 @@ def plan_run(
 
 
 def plan_together(
-    loaded: LoadedSettings, artifacts: Sequence[Artifact], resume_variant: Sequence[str | None]
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], begun: Sequence[BegunVariant | None]
 ) -> list[ExecutionPlan]:
     """Plan models that share a handler, and so a device: the CPU if one of them has no variant for the GPU."""
-    plans = [plan_run(loaded, *one) for one in zip(artifacts, resume_variant, strict=True)]
+    plans = [plan_run(loaded, *one) for one in zip(artifacts, begun, strict=True)]
     if len({plan.device for plan in plans}) == 1:
         return plans
     log.warning("not every model has a variant for the GPU: all run on the CPU, unless you run them one by one")
-    return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, resume_variant, strict=True)]
+    return [plan_run(loaded, *one, device="cpu") for one in zip(artifacts, begun, strict=True)]
 
 
 def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int = 0) -> ExecutionPlan:

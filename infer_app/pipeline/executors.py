@@ -159,7 +159,7 @@ def open_executor(
     images, limits = loaded.images, read_limits(loaded)
     spec = HandlerSpec(
         models=tuple(
-            ModelSpec(artifact.folder, plan.variant, plan.batch_size)
+            ModelSpec.of(artifact, plan.variant, plan.batch_size)
             for artifact, plan in zip(artifacts, plans, strict=True)
         ),
         read=limits if roots is None else ReadLimits(roots, images.max_bytes),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from infer_app.database.project_database import ProjectDatabase, open_project_database, read_in_use
-from infer_app.database.results.runs import RunModel
+from infer_app.database.results.runs import BegunVariant, RunModel
 from infer_app.day import Day
 from infer_app.domain import NewImage
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
@@ -50,9 +50,10 @@ class Job:
     waits: bool = False  # for another run that holds the day
     alternatives: tuple[Alternative, ...] = ()  # cheaper ways through a stage, measured on this machine
     # opens the job with the variants that a day was begun in, and an executor of its own; None if --variant names one
-    resume: Callable[[Sequence[str | None]], AbstractContextManager[Job]] | None = None
+    resume: Callable[[Sequence[BegunVariant | None]], AbstractContextManager[Job]] | None = None
     artifacts: tuple[Artifact, ...] = ()  # of the models
     unregistered: tuple[NewImage, ...] = ()  # of a dry run: some images that a run would register first
+    may_mix: bool = False  # the command names a variant: it finishes a day that other files of this variant began
     takes_none: bool = False  # the day is done, in other variants: images that come meanwhile wait for the next run
 
     @property
@@ -66,7 +67,7 @@ class Job:
         Raises PrecisionUnavailable if no variant of that precision can run here, or if --variant names another one.
         """
         begun = [self._begun_variant(day, model) for model in self.models]
-        if all(variant in (None, model.variant) for variant, model in zip(begun, self.models, strict=True)):
+        if all(one is None or one.is_that_of(model) for one, model in zip(begun, self.models, strict=True)):
             yield self
         elif not self.count_new([day]):
             yield replace(self, takes_none=True)
@@ -109,25 +110,35 @@ class Job:
             lambda: sum(day_queries.count_new(day, *(model_ids or self.model_ids)) for day in days)
         )
 
-    def _begun_variant(self, day: Day, model: RunModel) -> str | None:
+    def _begun_variant(self, day: Day, model: RunModel) -> BegunVariant | None:
         run_store = self.project.run_store
         return self.project.database.with_reconnect(lambda: run_store.variant_of_day(day, model.model_id))
 
-    def _check_precision(self, day: Day, begun: Sequence[str | None]) -> None:
-        """Raise PrecisionUnavailable if a day was begun in another precision than the variant that was named."""
-        for variant, model in zip(begun, self.models, strict=True):
-            if variant is not None and precision_of(variant) != precision_of(model.variant):
+    def _check_precision(self, day: Day, begun: Sequence[BegunVariant | None]) -> None:
+        """Raise PrecisionUnavailable if a day was begun in another precision than the variant that was named.
+
+        Other files of that variant are refused as well, unless the command itself names it.
+        """
+        for one, model in zip(begun, self.models, strict=True):
+            if one is not None and precision_of(one.variant) != precision_of(model.variant):
                 raise PrecisionUnavailable(
-                    f"{day} of {model.name} was begun in {precision_name(variant)} precision ({variant}), which it "
-                    f"keeps: {model.variant} can't finish it",
+                    f"{day} of {model.name} was begun in {precision_name(one.variant)} precision ({one.variant}), "
+                    f"which it keeps: {model.variant} can't finish it",
                     f"`infer run --date {day} --variant auto` finishes it in the precision that it was begun in",
                 )
+            if one is not None and one.variant == model.variant and not (one.is_that_of(model) or self.may_mix):
+                raise PrecisionUnavailable(
+                    f"{day} of {model.name} was begun with other files of {model.variant}, which was built anew since",
+                    f"restore them from a backup; or `infer run --date {day} --variant {model.variant}` finishes it "
+                    f"with the new ones",
+                )
 
-    def _log_resumed(self, day: Day, begun: Sequence[str | None]) -> None:
-        for variant, model in zip(begun, self.models, strict=True):
-            if variant not in (None, model.variant):
+    def _log_resumed(self, day: Day, begun: Sequence[BegunVariant | None]) -> None:
+        for one, model in zip(begun, self.models, strict=True):
+            if one is not None and not one.is_that_of(model):
                 of_model = names_and_ids([(model.name, model.model_id)])
-                log.info("%s of %s was begun with %s and continues with it", day, model.name, variant, extra=of_model)
+                text = "%s of %s was begun with %s and continues in its precision"
+                log.info(text, day, model.name, one.variant, extra=of_model)
 
 
 @contextmanager
@@ -144,8 +155,8 @@ def open_job(
         cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
 
         @contextmanager
-        def open_with(resume_variant: Sequence[str | None]) -> Iterator[Job]:
-            plans = plan_together(loaded, artifacts, resume_variant)
+        def open_with(begun: Sequence[BegunVariant | None]) -> Iterator[Job]:
+            plans = plan_together(loaded, artifacts, begun)
             models = tuple(_run_model(loaded, *one) for one in zip(artifacts, plans, strict=True))
             alternatives = plans[0].alternatives if len(plans) == 1 else ()
             resume = open_with if run.variant == AUTO else None
@@ -154,7 +165,10 @@ def open_job(
                 most = executor.chunk_size  # the setting can only lower it
                 chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
                 settings = (chunk_size, run.max_rejected, run.wait)
-                yield Job(project, models, executor, read, *settings, alternatives, resume, tuple(artifacts))
+                may_mix = loaded.origins.get("run.variant") == "flag"
+                yield Job(
+                    project, models, executor, read, *settings, alternatives, resume, tuple(artifacts), may_mix=may_mix
+                )
 
         with open_with([None] * len(artifacts)) as job:
             yield job
@@ -168,8 +182,15 @@ def _run_model(loaded: LoadedSettings, artifact: Artifact, plan: ExecutionPlan) 
     for variant, why in plan.choice.passed_over.items():
         log.info("%s was passed over: %s", variant, why, extra=of_model)
     facts = json.loads(manifest.to_json()) | {"labels": artifact.labels}  # exports name all classes, also unseen ones
-    may_be_put_in_use = _runs_unasked(loaded, artifact)
-    return RunModel(manifest.name, manifest.model_id, plan.variant, facts, plan.choice.passed_over, may_be_put_in_use)
+    return RunModel(
+        manifest.name,
+        manifest.model_id,
+        plan.variant,
+        facts,
+        plan.choice.passed_over,
+        _runs_unasked(loaded, artifact),
+        manifest.variant_sha256(plan.variant),
+    )
 
 
 def _runs_unasked(loaded: LoadedSettings, artifact: Artifact) -> bool:

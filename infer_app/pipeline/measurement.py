@@ -159,7 +159,7 @@ def _divisors(num_cores: int) -> list[int]:
 
 def _measure_layout(artifact: Artifact, variant: str, speed: Speed, workers: int, threads: int) -> tuple[float, int]:
     """Return the images per second once all workers run, and the private memory of a worker in bytes."""
-    model = ModelSpec(artifact.folder, variant, speed.batch_size)
+    model = ModelSpec.of(artifact, variant, speed.batch_size)
     spec = HandlerSpec((model,), ReadLimits((artifact.folder,), NO_LIMIT), NO_LIMIT, threads)
     stop_at = [float("inf")]
     seen: list[tuple[float, int]] = []

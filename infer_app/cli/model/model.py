@@ -82,7 +82,7 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
         artifact.verify()
         with redirect_stdout(sys.stderr):
             variants = [variant for device in ("cpu", "cuda") for variant in runnable(artifact.manifest, device)]
-            models = tuple(ModelSpec(artifact.folder, variant) for variant in variants)
+            models = tuple(ModelSpec.of(artifact, variant) for variant in variants)
             OpenCpuHandler(HandlerSpec(models, ReadLimits((), images.max_bytes), images.max_pixels))()
         if not as_json:
             files = counted(len(artifact.manifest.files), "file")

@@ -281,7 +281,7 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
             yield Finding("gpu decoder", f"{GpuDecoder.open_default().name}, for {artifact.manifest.name}")
         images = loaded.images
         plan = plan_run(loaded, artifact)
-        model = ModelSpec(artifact.folder, plan.variant, plan.batch_size)
+        model = ModelSpec.of(artifact, plan.variant, plan.batch_size)
         OpenCpuHandler(HandlerSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels))()
         manifest = artifact.manifest
         yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")

@@ -14,9 +14,9 @@ from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
 from pathlib import Path
 from threading import Event, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, insert, select, update
+from sqlalchemy import Connection, Row, func, insert, select, update
 
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
@@ -47,6 +47,17 @@ class RunModel:
     manifest: dict[str, Any]
     passed_over: dict[str, str] = field(default_factory=dict)  # variant: why it was not chosen
     may_be_put_in_use: bool = True  # by its run, if no version of its name is in use
+    variant_sha256: str | None = None  # of the files that decide the variant's numbers
+
+
+class BegunVariant(NamedTuple):
+    """The variant of a day's first predictions, and its files; None for those of a run of an earlier release."""
+
+    variant: str
+    sha256: str | None = None
+
+    def is_that_of(self, model: RunModel) -> bool:
+        return self.variant == model.variant and self.sha256 in (None, model.variant_sha256)
 
 
 class RunStore:
@@ -78,6 +89,7 @@ class RunStore:
                 "model": model.name,
                 "model_id": model.model_id,
                 "variant": model.variant,
+                "variant_sha256": model.variant_sha256,
                 "executor": executor,
                 "device": device,
                 "host": socket.gethostname(),
@@ -95,6 +107,7 @@ class RunStore:
         """Record that the run continues its day in another variant, the one that the day was begun in."""
         row = {
             "variant": model.variant,
+            "variant_sha256": model.variant_sha256,
             "executor": executor,
             "device": device,
             "throughput": {"passed_over": model.passed_over},
@@ -130,11 +143,30 @@ class RunStore:
         with contextlib.suppress(DatabaseUnavailable):
             self._close(run_id, wait_limit_s=2, state="failed", exit_code=exit_code, error=error)
 
-    def variant_of_day(self, day: Day, model_id: str) -> str | None:
+    def variant_of_day(self, day: Day, model_id: str) -> BegunVariant | None:
         """Return the variant of the day's first run that predicted; the day keeps it, whatever later runs request."""
-        first = select(runs.c.variant).where(runs.c.day == day.date, runs.c.model_id == model_id, runs.c.predicted > 0)
+        of_day = runs.c.day == day.date, runs.c.model_id == model_id, runs.c.predicted > 0
+        columns = select(runs.c.variant, runs.c.variant_sha256).where(*of_day).order_by(runs.c.started_at)
         with self._database.read() as connection:
-            return connection.scalar(first.order_by(runs.c.started_at).limit(1))
+            found = [BegunVariant(*row) for row in connection.execute(columns)]
+        same = [one for one in found if one.variant == found[0].variant]
+        return next((one for one in same if one.sha256), found[0]) if found else None
+
+    def dates_of_variant(self, model_id: str, variant: str) -> list[date]:
+        """Return the dates on which runs predicted with a variant, the latest first."""
+        of_variant = runs.c.model_id == model_id, runs.c.variant == variant, runs.c.predicted > 0
+        with self._database.read() as connection:
+            return list(
+                connection.scalars(select(runs.c.day).where(*of_variant).distinct().order_by(runs.c.day.desc()))
+            )
+
+    def predicted_by_others(self, model_id: str, variant: str, sha256: str) -> tuple[int, date, date] | None:
+        """Return how many images runs predicted with other files of a variant, and their first and last day."""
+        of_others = runs.c.model_id == model_id, runs.c.variant == variant, runs.c.variant_sha256 != sha256
+        columns = func.sum(runs.c.predicted), func.min(runs.c.day), func.max(runs.c.day)
+        with self._database.read() as connection:
+            count, first, last = connection.execute(select(*columns).where(*of_others, runs.c.predicted > 0)).one()
+        return (int(count), first, last) if count else None
 
     def living_runs(self) -> set[str]:
         """Return the ids of active runs, without the rows that dead processes left open."""

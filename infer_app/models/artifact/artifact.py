@@ -116,7 +116,8 @@ class Artifact:
     def _extra_files(self) -> list[str]:
         known = {*self.manifest.files, MANIFEST_FILE}
         found = (path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*") if not path.is_dir())
-        return sorted(path for path in set(found) - known if not path.startswith(f"{TUNING_FOLDER}/"))
+        ours = (f"{TUNING_FOLDER}/", "variants/")  # a killed build may leave files of a variant; none is ever used
+        return sorted(path for path in set(found) - known if not path.startswith(ours))
 
 
 def open_artifact(folder: Path) -> Artifact:
@@ -127,6 +128,18 @@ def open_artifact(folder: Path) -> Artifact:
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror or error}", _RESTORE) from error
     return Artifact(folder, Manifest.from_json(text, str(path)))
+
+
+def _open_version(folder: Path) -> Artifact:
+    """Open a folder of models/<name>/<id>. Raises ModelError also if its manifest is that of another model."""
+    artifact = open_artifact(folder)
+    version = artifact.manifest.name, artifact.manifest.model_id
+    if version != (folder.parent.name, folder.name):
+        raise ModelError(
+            f"{folder} holds {'@'.join(version)}: a model's folder is named by its name and id",
+            f"move it to {folder.parents[1].joinpath(*version)}",
+        )
+    return artifact
 
 
 def find_artifact(models_folder: Path, wanted: str, in_use: Mapping[str, str] | None = None) -> Artifact:
@@ -141,11 +154,11 @@ def find_artifact(models_folder: Path, wanted: str, in_use: Mapping[str, str] | 
     if not found:
         raise _no_such_model(models_folder, wanted, [version for version in known if version[0] == name])
     if found[0][0] != wanted:
-        return open_artifact(models_folder / found[0][0] / found[0][1])
+        return _open_version(models_folder / found[0][0] / found[0][1])
     if model_id := (in_use or {}).get(name):
         if (name, model_id) not in found:
             raise _not_there(models_folder, name, model_id, found)
-        return open_artifact(models_folder / name / model_id)
+        return _open_version(models_folder / name / model_id)
     return _undamaged(*_scan_versions(models_folder / name))[0]
 
 
@@ -211,25 +224,42 @@ def save_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def record_variant(
-    artifact: Artifact, variant: str, details: Mapping[str, Any], files: Mapping[str, bytes]
+    artifact: Artifact, variant: str, details: Mapping[str, Any], files: Mapping[str, bytes] | None = None
 ) -> Artifact:
     """Add a variant with its files under variants/<variant>/, or replace it, and return the new artifact.
 
-    The model's id stays the same. A variant that is replaced is removed from the manifest first: if the process is
-    killed in between, the variant is lost, but the model stays valid.
+    The model's id stays the same. Without `files` those that are there stay. Other ones are written beside them, then
+    the manifest is replaced, then the former ones are removed: a process that is killed leaves a whole variant. Raises
+    ModelError if the variant of which `details` are recorded was replaced by another process.
     """
     check_name(variant)
     prefix = f"variants/{variant}/"
-    sums = {path: value for path, value in artifact.manifest.files.items() if not path.startswith(prefix)}
-    if files and variant in artifact.manifest.variants:
-        others = {name: value for name, value in artifact.manifest.variants.items() if name != variant}
-        save_manifest(artifact.folder, replace(artifact.manifest, files=dict(sums), variants=others))
-    for relative, data in files.items():
-        sums[prefix + relative] = write_file(artifact.folder, prefix + relative, data)
-    variants = {**artifact.manifest.variants, variant: dict(details)}
-    manifest = replace(artifact.manifest, files=sums, variants=variants)
+    manifest = open_artifact(artifact.folder).manifest  # another process may have recorded another variant
+    before = {path: value for path, value in manifest.files.items() if path.startswith(prefix)}
+    if files is None and any(artifact.manifest.files.get(path) != value for path, value in before.items()):
+        raise ModelError(f"{artifact.folder}: {variant} was built anew meanwhile", "run the command again")
+    own = before if files is None else _write_beside(artifact.folder, prefix, files, before)
+    sums = {path: value for path, value in manifest.files.items() if path not in before} | own
+    manifest = replace(manifest, files=sums, variants={**manifest.variants, variant: dict(details)})
     save_manifest(artifact.folder, manifest)
+    for path in before.keys() - own.keys():
+        (artifact.folder / path).unlink(missing_ok=True)
     return Artifact(artifact.folder, manifest)
+
+
+def _write_beside(
+    folder: Path, prefix: str, files: Mapping[str, bytes], before: Mapping[str, str]
+) -> dict[str, str]:
+    """Write a variant's files and return their checksums by path; files that are there already are not touched.
+
+    Those that replace others lie in a folder that is named by their content.
+    """
+    sums = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    if sums == {path.rpartition("/")[2]: value for path, value in before.items()}:
+        return dict(before)
+    if before:
+        prefix += hashlib.sha256("".join(sorted(sums.values())).encode()).hexdigest()[:16] + "/"
+    return {prefix + name: write_file(folder, prefix + name, data) for name, data in files.items()}
 
 
 def write_file(folder: Path, relative: str, data: bytes) -> str:
@@ -271,7 +301,7 @@ def _scan_versions(name_folder: Path) -> tuple[list[Artifact], list[ModelError]]
     artifacts, damaged = list[Artifact](), list[ModelError]()
     for folder in _model_folders(name_folder):
         try:
-            artifacts.append(open_artifact(folder))
+            artifacts.append(_open_version(folder))
         except ModelError as error:
             damaged.append(error)
     return sorted(artifacts, key=lambda one: (one.manifest.created_at, one.manifest.model_id), reverse=True), damaged

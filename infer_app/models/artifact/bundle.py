@@ -13,7 +13,6 @@ from pathlib import Path
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import MANIFEST_FILE, Artifact, write_file
-from infer_app.models.artifact.manifest import stored_variant
 from infer_app.workers.fork_server import run_folder
 
 KEPT_S = 30 * 86_400.0  # after its last use
@@ -34,8 +33,9 @@ def pack(artifact: Artifact, variant: str) -> ModelBundle:
         files = {MANIFEST_FILE: manifest.read_bytes()}
     except OSError as error:
         raise ModelError(f"{manifest}: {error.strerror}", "`infer model verify` checks all models") from error
+    own = artifact.manifest.files_of(variant)
     for relative in sorted(artifact.manifest.files):
-        if not relative.startswith("variants/") or relative.startswith(f"variants/{stored_variant(variant)}/"):
+        if not relative.startswith("variants/") or relative in own:
             files[relative] = artifact.read(relative)
     return ModelBundle(files, _sha256(files))
 

@@ -91,6 +91,28 @@ class Manifest:
             head_sha256=self.files.get(HEAD_FILE),
         )
 
+    def files_of(self, variant: str) -> dict[str, str]:
+        """Return the checksums of all files that decide a variant's numbers: the network's, and the variant's own."""
+        of_network = {*self.model_files, LABELS_FILE, PREPROCESS_FILE, HEAD_FILE}
+        own = f"variants/{stored_variant(variant)}/"
+        return {path: value for path, value in self.files.items() if path in of_network or path.startswith(own)}
+
+    def variant_sha256(self, variant: str) -> str:
+        """Return what tells two builds of one variant apart, as of int8 by another calibration.
+
+        The model's id stands for the recipe; where the files lie makes no difference.
+        """
+        parts = [self.model_id, variant, *sorted(self.files_of(variant).values())]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def find_file(self, variant: str, name: str) -> str:
+        """Return the path of a variant's file: replaced ones lie in a folder of their own. Raises ModelError."""
+        folder = f"variants/{stored_variant(variant)}/"
+        for path in self.files:
+            if path.startswith(folder) and path.endswith(f"/{name}"):
+                return path
+        raise ModelError(f"{self.name} {self.model_id} has no {name} of {variant}", _REBUILD)
+
     def tolerance_of(self, variant: str | None) -> Tolerance:
         """Return a variant's own tolerance if it has one, else the model's."""
         own = self.variants.get(variant or "", {}).get("tolerance")

@@ -17,7 +17,7 @@ from infer_app.models.artifact.artifact import Artifact, open_artifact, record_v
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.build.calibration import MIN_IMAGES, CalibrationImages, expected_outputs
 from infer_app.models.build.golden_set import load_pixels
-from infer_app.models.build.openvino_variants import add_variants, agreement_score, files_of, judge_on, judgement
+from infer_app.models.build.openvino_variants import add_variants, agreement_score, judge_on, judgement
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.variants import precision_of, runnable
 from infer_app.models.selection.measure import one_thread
@@ -54,7 +54,7 @@ def judge_variants(
         parity = judge_on(artifact, open_variant(artifact, variant), images)
         own = judgement(artifact, variant, parity, min_agreement, print)
         details = artifact.manifest.variants[variant] | own
-        artifact = record_variant(artifact, variant, details, files_of(artifact, variant))
+        artifact = record_variant(artifact, variant, details)
         judged[variant] = parity, own["meets_bar"]
     if not judged:
         raise ModelError(

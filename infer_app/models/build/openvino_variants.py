@@ -65,8 +65,7 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, report: Re
         report(f"{OPENVINO_FP32}: left out, {error}; {error.hint}")
         return artifact
     images = load_calibration(artifact, calibration) if calibration else None
-    fp32 = openvino.compile_graph(graph, artifact.manifest.recipe.size)
-    artifact = _record_fp32(artifact, graph, fp32, images)
+    artifact = _record_fp32(artifact, graph, images)
     min_agreement = calibration.min_agreement if calibration else MIN_AGREEMENT
     if computes_bf16():
         artifact = _add_bf16(artifact, graph, images, min_agreement, report)
@@ -83,12 +82,17 @@ def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
     recipe = artifact.manifest.recipe
     agreement = decoding_agreement(model, recipe, photos, model.batch_size, artifact)
     details = artifact.manifest.variants[variant] | {recipe.decode: agreement.to_json() if agreement else None}
-    return record_variant(artifact, variant, details, files_of(artifact, variant))
+    return record_variant(artifact, variant, details)
 
 
-def _record_fp32(artifact: Artifact, graph: Any, model: FixedBatch, images: CalibrationImages | None) -> Artifact:
-    details = artifact.manifest.variants.get(OPENVINO_FP32, {}) | _parities(artifact, model, images)
-    return record_variant(artifact, OPENVINO_FP32, details, openvino.serialise(graph))
+def _record_fp32(artifact: Artifact, graph: Any, images: CalibrationImages | None) -> Artifact:
+    """Record the fp32 graph, or how exact the one is that is there: days may have been begun with its files."""
+    known = artifact.manifest.variants.get(OPENVINO_FP32)
+    if known is not None:
+        details = known | _parities(artifact, open_variant(artifact, OPENVINO_FP32), images)
+        return record_variant(artifact, OPENVINO_FP32, details)
+    model = openvino.compile_graph(graph, artifact.manifest.recipe.size)
+    return record_variant(artifact, OPENVINO_FP32, _parities(artifact, model, images), openvino.serialise(graph))
 
 
 def _add_bf16(
@@ -100,7 +104,7 @@ def _add_bf16(
     if images is not None:
         judged = judge_on(artifact, model, images)
     details = _judged_details(artifact, model, OPENVINO_BF16, judged, min_agreement, report)
-    return record_variant(artifact, OPENVINO_BF16, details, {})
+    return record_variant(artifact, OPENVINO_BF16, details)
 
 
 def _judged_details(
@@ -216,10 +220,3 @@ def _tolerance(golden: Parity) -> Tolerance:
         cosine=min(Tolerance().cosine, 1 - 2 * (1 - golden.cosine)),
         relative=max(Tolerance().relative, 2 * golden.relative_difference),
     )
-
-
-def files_of(artifact: Artifact, variant: str) -> dict[str, bytes]:
-    """Return the files of a variant by name."""
-    prefix = f"variants/{variant}/"
-    paths = [path for path in artifact.manifest.files if path.startswith(prefix)]
-    return {path.removeprefix(prefix): artifact.read(path) for path in paths}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -60,11 +61,11 @@ def best_batch(details: dict[str, Any]) -> int:
 
 
 def _load(artifact: Artifact, variant: str, details: dict[str, Any], device: torch.device) -> Any:
-    folder = f"variants/{variant}/"
+    find = partial(artifact.manifest.find_file, variant)
     if is_tensorrt(variant) and details.get("requires", {}).get("abi") != tensorrt.runtime_abi():
-        plan = artifact.read(folder + tensorrt.PLAN_FILE)
+        plan = artifact.read(find(tensorrt.PLAN_FILE))
         return tensorrt.embed(plan, tensorrt.Bindings.from_json(details["bindings"]), device)
-    return load_module(variant, artifact.read(folder + tensorrt.MODULE_FILE), device)
+    return load_module(variant, artifact.read(find(tensorrt.MODULE_FILE)), device)
 
 
 def _runner(module: Any) -> Callable[[Tensor], Tensor]:

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.manifest import stored_variant
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import trace_normalised
@@ -255,7 +254,7 @@ def build_openvino_variant(
     artifact: Artifact, variant: str, batch_size: int = BATCH_SIZE, num_threads: int = 1
 ) -> FixedBatch:
     """Compile a stored variant for this processor. Raises ModelError if OpenVINO can't be loaded or can't read it."""
-    xml, weights = (artifact.read(f"variants/{stored_variant(variant)}/{name}") for name in (MODEL_XML, MODEL_BIN))
+    xml, weights = (artifact.read(artifact.manifest.find_file(variant, name)) for name in (MODEL_XML, MODEL_BIN))
     openvino = _openvino()
     try:
         graph = _core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))

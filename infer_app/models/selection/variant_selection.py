@@ -25,6 +25,7 @@ from infer_app.run_report import precision_name
 AUTO = "auto"
 CPU_PRECISIONS = {"full": "fp32", "half": "bf16", "int8": "int8"}
 CHANGES_TOO_MUCH = "it changes too much"
+OTHER_FILES = "its files are not those that the day was begun with: it was built anew since"
 
 Missing = Callable[[str, Mapping[str, Any]], str | None]
 
@@ -38,6 +39,7 @@ class VariantRequest:
     allow_int8: bool = False  # in place of full precision, if the model has a good int8 variant
     resume_variant: str | None = None  # a day that is resumed keeps the variant it began with
     device: str = AUTO  # auto, cpu or cuda
+    resume_sha256: str | None = None  # of the files of `resume_variant`; None if they are not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +139,12 @@ def _no_variant_to_resume(
     manifest: Manifest, variant: str, precision: str, passed_over: Mapping[str, str]
 ) -> PrecisionUnavailable:
     why = passed_over.get(variant, "the model here does not have it")
-    keeps_too_few = why == CHANGES_TOO_MUCH
+    is_ready = why in (CHANGES_TOO_MUCH, OTHER_FILES)
     return PrecisionUnavailable(
         f"{manifest.name}: the day was begun in {precision_name(variant)} precision, which it keeps, and no "
         f"{precision} variant can run here ({variant}: {why})",
         f"--variant {variant} finishes it nevertheless"
-        if keeps_too_few
+        if is_ready
         else f"finish it by the same command on a machine that runs {variant}; its images stay pending until then",
     )
 
@@ -180,6 +182,8 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
         return f"the device is {request.device}"
     if why := missing(variant, _requires(manifest, variant)):
         return why
+    if variant == request.resume_variant and request.resume_sha256 not in (None, manifest.variant_sha256(variant)):
+        return OTHER_FILES
     details = manifest.variants[variant]
     if why := _other_precision(manifest, variant, request):
         return why
