@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from infer_app.cli.model.model import detection_as_text, models_folder, print_progress, recipe_as_text
+from infer_app.cli.model.variant_files import check_replaceable
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
 from infer_app.cli.terminal.model_options import BuildOptions
@@ -26,6 +27,7 @@ from infer_app.models.build.model_source import find_source
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
+from infer_app.models.runtimes.variants import OPENVINO_INT8
 from infer_app.models.selection.tuning import load_tuning
 from infer_app.models.sources.source_facts import Fact, describe
 from infer_app.pipeline.execution_plan import measure_speeds
@@ -60,6 +62,7 @@ def build(options: BuildOptions) -> None:
         if by_default := _taken_by_default(request, facts.keys() | options.given):
             print_progress(_compare_hint(by_default, request.name))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
+        check_replaceable(artifact, [*([OPENVINO_INT8] if calibration else []), *gpu], options.config)
         artifact = add_variants(artifact, calibration, print_progress)
         if gpu:
             artifact = add_gpu_variants(

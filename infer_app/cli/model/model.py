@@ -1,23 +1,18 @@
-"""`infer model show`, `tune` and `verify`, and how the commands of `infer model` find a model."""
+"""`infer model show` and `tune`, and how the commands of `infer model` find a model."""
 
 from __future__ import annotations
 
 import json
 import sys
-from contextlib import redirect_stdout
 from dataclasses import asdict
 from pathlib import Path
 
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.database.project_database import read_in_use
 from infer_app.errors import InferError
-from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.open_handler import OpenCpuHandler
-from infer_app.images.read.read_image import ReadLimits
-from infer_app.models.artifact.artifact import Artifact, find_artifact, list_artifacts
+from infer_app.models.artifact.artifact import Artifact, find_artifact
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import DetectionSpec
-from infer_app.models.runtimes.variants import runnable
 from infer_app.models.selection.tuning import load_all
 from infer_app.pipeline.execution_plan import measure_speeds
 from infer_app.pipeline.measurement import measure_layouts
@@ -71,24 +66,6 @@ def recipe_as_text(manifest: Manifest) -> str:
     given = {key: value for key, value in manifest.recipe.to_json().items() if value is not None}
     text = ", ".join(f"{key} {value}" for key, value in given.items())
     return f"{text}; mean {manifest.mean}, std {manifest.std}"
-
-
-def verify(name: str | None, as_json: bool, config: Path | None) -> None:
-    """Verify one model or all. Raises ModelError for the first whose files or golden outputs differ from the build."""
-    loaded = load_settings(config)
-    folder, images = loaded.models_folder, loaded.images
-    artifacts = list_artifacts(folder) if name is None else [find_model(name, config)]
-    for artifact in artifacts:
-        artifact.verify()
-        with redirect_stdout(sys.stderr):
-            variants = [variant for device in ("cpu", "cuda") for variant in runnable(artifact.manifest, device)]
-            models = tuple(ModelSpec.of(artifact, variant) for variant in variants)
-            OpenCpuHandler(HandlerSpec(models, ReadLimits((), images.max_bytes), images.max_pixels))()
-        if not as_json:
-            files = counted(len(artifact.manifest.files), "file")
-            print(f"{artifact.manifest.name} {artifact.manifest.model_id}: {files} and the golden images as built")
-    if as_json:
-        print(json.dumps({"verified": [artifact.manifest.model_id for artifact in artifacts]}))
 
 
 def find_model(wanted: str, config: Path | None) -> Artifact:

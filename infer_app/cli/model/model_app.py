@@ -120,6 +120,6 @@ def model_verify(
     config: Config = None,
 ) -> None:
     """Check the files of a model against their checksums, and its golden images."""
-    from infer_app.cli.model.model import verify
+    from infer_app.cli.model.variant_files import verify
 
     verify(name, as_json, config)

@@ -247,9 +247,7 @@ def record_variant(
     return Artifact(artifact.folder, manifest)
 
 
-def _write_beside(
-    folder: Path, prefix: str, files: Mapping[str, bytes], before: Mapping[str, str]
-) -> dict[str, str]:
+def _write_beside(folder: Path, prefix: str, files: Mapping[str, bytes], before: Mapping[str, str]) -> dict[str, str]:
     """Write a variant's files and return their checksums by path; files that are there already are not touched.
 
     Those that replace others lie in a folder that is named by their content.

@@ -44,10 +44,11 @@ from infer_app.models.artifact.manifest import (
 )
 from infer_app.models.artifact.specs import WITH_LABELS, InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.models.build.callables import resolve_callable, standalone_code
+from infer_app.models.build.computation import computation_sha256
 from infer_app.models.build.decoding_agreement import decoding_agreement
 from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
 from infer_app.models.build.model_source import SourceFiles, find_source
-from infer_app.models.build.validate_source import SourceOutputs, check_meaning, try_source
+from infer_app.models.build.validate_source import SourceOutputs, check_meaning, source_rows, try_source
 from infer_app.models.detection.heads import OwnHead
 from infer_app.models.detection.validate_detector import complete_detection
 from infer_app.models.runtimes.source_kinds import SOURCE_KINDS, make_first_variant
@@ -118,7 +119,11 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
         manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
     folder = models_folder / request.name / manifest.model_id
     if existing := _intact_artifact(folder):
+        load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
+        _check_same_outputs(existing, load, partial(source_rows, module, input_spec))
         return existing
+    if former := _built_before(folder, manifest, source):
+        return former
     with _new_folder(folder) as building:
         _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
@@ -239,6 +244,33 @@ def _intact_artifact(folder: Path) -> Artifact | None:
     except ModelError:
         return None
     return replace(artifact, reused=True)
+
+
+def _built_before(folder: Path, manifest: Manifest, source: SourceFiles) -> Artifact | None:
+    """Return the model that an earlier release built from the same callable, whose id did not cover what was traced."""
+    if source.former_sha256 is None:
+        return None
+    former_id = replace(manifest, source_sha256=source.former_sha256).expected_id()
+    found = _intact_artifact(folder.with_name(former_id))
+    if found is None:
+        return None
+    is_same = computation_sha256(found.read(found.manifest.model_file)) == computation_sha256(source.model)
+    return found if is_same else None  # another network gets an id of its own
+
+
+def _check_same_outputs(
+    existing: Artifact, load: Callable[[bytes], Tensor], predict: Callable[[Tensor], Tensor]
+) -> None:
+    """Raise ModelError if what is built now gives other outputs on an existing model's golden images."""
+    try:
+        check_golden(existing, load, predict)
+    except ModelError as error:
+        version = f"{existing.manifest.name}@{existing.manifest.model_id}"
+        raise ModelError(
+            f"{version} is there already, but what was built now gives other outputs: {error.message}",
+            "something that the id does not cover has changed, such as a library; nothing was changed here. Go back to "
+            f"that version of it; or build under another name; or `infer model remove {version}` and build again",
+        ) from error
 
 
 def _fill(

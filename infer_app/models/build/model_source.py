@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.build.callables import resolve_callable, source_code
+from infer_app.models.build.computation import add_tensor, computation_sha256
 from infer_app.models.build.graph_files import graph_kind, read_graph_facts, read_graph_files
 from infer_app.models.build.validate_source import check_batches
 from infer_app.models.runtimes.torchscript import has_code, trace_module
@@ -37,6 +38,7 @@ class SourceFiles:
     kind: str  # torchscript, callable, onnx or openvino
     files: tuple[bytes, ...]  # one, and for openvino the weights too
     sha256: str
+    former_sha256: str | None = None  # of a callable, by the rule of earlier releases: code and weights only
 
     @property
     def model(self) -> bytes:
@@ -180,8 +182,10 @@ def _refuse_output_name(output_name: str | None) -> None:
 
 def _traced(module: nn.Module, code: bytes, input_spec: InputSpec, size: Size) -> SourceFiles:
     module = module.eval().cpu().float()
-    sha256 = hashlib.sha256(code + _state_sha256(module).encode()).hexdigest()
-    return SourceFiles("callable", (_trace(module, input_spec, size),), sha256)
+    former = hashlib.sha256(code + _state_sha256(module).encode()).hexdigest()
+    traced = _trace(module, input_spec, size)  # also what other files and packages define
+    sha256 = hashlib.sha256((former + computation_sha256(traced)).encode()).hexdigest()
+    return SourceFiles("callable", (traced,), sha256, former)
 
 
 def _refuse_other_files(path: Path, data: bytes) -> None:
@@ -230,10 +234,8 @@ def _make(function: Callable[..., Any], source: str) -> nn.Module:
 def _state_sha256(module: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(module.state_dict().items()):
-        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)};".encode())
-        # Not contiguous(): for a tensor with one element it keeps any stride, and view needs stride 1.
-        values = tensor.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
-        digest.update(values.view(torch.uint8).numpy().tobytes())
+        digest.update(f"{name}:".encode())
+        add_tensor(digest, tensor)
     return digest.hexdigest()
 
 

@@ -40,7 +40,7 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor, allow_several
     """
     trial = torch.cat([pixels, pixels.flip(1), 255 - pixels])[:3]
     check_batches(module, spec, trial, allow_several)
-    run = partial(_rows, module, spec)
+    run = partial(source_rows, module, spec)
     together = run(trial)
     _check_repeatable(together, run(trial))
     _check_batch_independence(together, _joined([run(trial[:1]), run(trial[1:])]))
@@ -48,6 +48,11 @@ def try_source(module: nn.Module, spec: InputSpec, pixels: Tensor, allow_several
     if not rows.isfinite().all():
         raise ModelError("the outputs for the golden images are not finite", "check the weights, --mean and --std")
     return SourceOutputs(rows, tuple(tuple(one.shape[1:]) for one in _outputs(run_source(module, spec, trial))))
+
+
+def source_rows(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
+    """Return the outputs of the source for (n, H, W, 3) uint8 pixels: (n, D) float32."""
+    return as_rows(run_source(module, spec, pixels))
 
 
 def check_batches(module: nn.Module, spec: InputSpec, trial: Tensor, allow_several: bool = True) -> None:
@@ -107,10 +112,6 @@ def _check_classes(rows: Tensor, spec: OutputSpec) -> None:
         raise ModelError("the outputs are probabilities already", "build with --activation none")
     if not are_probabilities and spec.activation == "none":
         raise ModelError("the outputs are not probabilities that sum to 1", "build with --activation softmax")
-
-
-def _rows(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Tensor:
-    return as_rows(run_source(module, spec, pixels))
 
 
 def _joined(batches: Sequence[Tensor]) -> Tensor:
