@@ -83,7 +83,7 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(art
         return answers, {one.ref.image_id: one.reason for result in results for one in result.broken}
 
     def spec(variant):
-        return HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 20)
+        return HandlerSpec((ModelSpec.of(artifact, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 20)
 
     expected, broken = run(open_local_executor(spec(TORCHSCRIPT), 2, 30.0))
     answers, broken_there = run(

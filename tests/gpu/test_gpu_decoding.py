@@ -93,7 +93,7 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(tmp
         return {one.ref.image_id: one if isinstance(one, Broken) else one.output.score for one in every}
 
     def spec(variant):
-        return HandlerSpec((ModelSpec(artifact.folder, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 24)
+        return HandlerSpec((ModelSpec.of(artifact, variant),), ReadLimits((tmp_path,), 1 << 20), 1 << 24)
 
     expected = run(open_local_executor(spec(TORCHSCRIPT), 2, 30.0))
     found = run(open_local_executor(spec(CUDA_FP16), 2, 30.0, RingSpec(BATCH, Size.square(SIZE), "cuda")))

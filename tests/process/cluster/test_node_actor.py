@@ -3,6 +3,7 @@
 import logging
 import shutil
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -29,8 +30,13 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def parcel(folder):
-    return pack(built_colors(folder), TORCHSCRIPT)
+def artifact(folder):
+    return built_colors(folder)
+
+
+@pytest.fixture(scope="module")
+def parcel(artifact):
+    return pack(artifact, TORCHSCRIPT)
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +48,14 @@ def photos(folder):
 
 
 @pytest.fixture
-def open_actor(folder, photos, parcel, monkeypatch):
+def open_actor(folder, photos, artifact, parcel, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
     ours = logging.getLogger("infer_app")
     level, handlers, actors = ours.level, ours.handlers[:], []
 
     def open_one(*parcels, ring_spec=None):
-        handler = HandlerSpec(
-            (ModelSpec(folder / "elsewhere", TORCHSCRIPT),), ReadLimits((photos[0],), 1 << 20), 1 << 20
-        )
+        model = replace(ModelSpec.of(artifact, TORCHSCRIPT), artifact=folder / "elsewhere")
+        handler = HandlerSpec((model,), ReadLimits((photos[0],), 1 << 20), 1 << 20)
         open_pool = partial(open_cpu_pool, timeout_s=30.0)
         if ring_spec is not None:
             open_pool = partial(open_cuda_pool, timeout_s=30.0, ring_spec=ring_spec)
@@ -91,6 +96,13 @@ def test_a_model_that_fails_is_told_and_no_call_waits_for_it(open_actor, parcel,
         actor.opened()
     with pytest.raises(ModelError):
         actor.process(Chunk(1, tuple(photos[1][:2])))
+
+
+def test_a_bundle_of_another_network_is_refused(open_actor, tmp_path):
+    """As if the driver had bundled what lies in the folder now."""
+    other = pack(built_colors(tmp_path, labels=("rouge", "vert", "bleu")), TORCHSCRIPT)
+    with pytest.raises(ModelError, match="was changed since this run has opened it: it holds model"):
+        open_actor(other).opened()
 
 
 def test_a_root_that_is_gone_here_is_no_missing_image(open_actor, photos):

@@ -71,7 +71,7 @@ def build(folder, module):
 
 
 def open_handler(artifact, *roots):
-    return CpuHandler.open(HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20))
+    return CpuHandler.open(HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20))
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +232,7 @@ def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
     folder.mkdir()
     artifact = build(folder, CannotDoWhite())
     roots = (Path(photos["white"].location).parent,)
-    spec = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20)
+    spec = HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20)
     refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
     with WorkerPool([Stage("predict", OpenCpuHandler(spec), 1)], 30) as workers:
         broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]
@@ -319,7 +319,7 @@ def test_a_picture_that_needs_more_memory_than_is_left_is_rejected_and_ends_no_w
     (tmp_path / "model").mkdir()
     artifact = build(tmp_path / "model", ChannelMeans())
     limits = ReadLimits((Path(photos["0"].location).parent, tmp_path), 1 << 24)
-    spec = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), limits, 1 << 26)
+    spec = HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), limits, 1 << 26)
     chunks = [Chunk(0, (photos["0"], large, photos["1"])), Chunk(1, (photos["2"],))]
     with WorkerPool([Stage("predict", OpenInGroup(OpenCpuHandler(spec), tmp_path), 1)], 30) as workers:
         results = list(workers.run(chunks))

@@ -141,7 +141,7 @@ def artifact(build):
 
 
 def handler_spec(folder, artifact):
-    return HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
+    return HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
 
 
 @pytest.fixture(scope="module")

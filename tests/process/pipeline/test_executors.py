@@ -53,7 +53,7 @@ def ray_executor(handler, ring_spec=None):
     scope="module", params=["cpu", "cuda", *(pytest.param(of, marks=pytest.mark.ray) for of in ("ray", "ray of rings"))]
 )
 def executor(request, artifact, folder):
-    handler = HandlerSpec((ModelSpec(artifact.folder, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
+    handler = HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)
     with EXECUTORS[request.param](handler) as opened:
         yield opened
 

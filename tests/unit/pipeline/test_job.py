@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer_app.database.results.runs import RunModel
+from infer_app.database.results.runs import BegunVariant, RunModel
 from infer_app.domain import ImageRef, NewImage
 from infer_app.errors import ModelError, PrecisionUnavailable
 from infer_app.pipeline import job as job_module
@@ -14,18 +14,25 @@ from infer_app.pipeline.job import Job
 from infer_app.run_report import Alternative
 from tests.conftest import DAY
 
-FP32, BF16, FP16, TRT = "cpu-openvino-fp32", "cpu-openvino-bf16", "cuda-fp16", "trt-fp16"
+FP32, BF16, INT8 = "cpu-openvino-fp32", "cpu-openvino-bf16", "cpu-openvino-int8"
+FP16, TRT = "cuda-fp16", "trt-fp16"
 
 
 def make_job(variants, begun, num_new=1, is_named=False):
     """A job of models "a", "b" … of these variants, over a day that was begun in others."""
-    models = tuple(RunModel(name, name * 16, variant, {}) for name, variant in zip("ab", variants, strict=False))
-    by_id = {model.model_id: variant for model, variant in zip(models, begun, strict=True)}
+    models = tuple(
+        RunModel(name, name * 16, variant, {}, variant_sha256="now")
+        for name, variant in zip("ab", variants, strict=False)
+    )
+    by_id = {
+        model.model_id: one if one is None or isinstance(one, BegunVariant) else BegunVariant(one, "now")
+        for model, one in zip(models, begun, strict=True)
+    }
     one_image = [NewImage(ImageRef("1", "1.jpg"), (0,))]
     project = SimpleNamespace(
         source=SimpleNamespace(select_pages=lambda *_: iter([one_image])),
         database=SimpleNamespace(with_reconnect=lambda call: call()),
-        run_store=SimpleNamespace(variant_of_day=lambda day, model_id: by_id[model_id] if day == DAY else FP32),
+        run_store=SimpleNamespace(variant_of_day=lambda day, model_id: by_id[model_id] if day == DAY else BegunVariant(FP32)),
         day_queries=SimpleNamespace(count_new=lambda *_: num_new),
     )
     executor = SimpleNamespace(pool=SimpleNamespace(close=lambda: None), handler=None)
@@ -37,7 +44,7 @@ def make_job(variants, begun, num_new=1, is_named=False):
     return Job(project, models, executor, None, 0, "5%", False, (), None if is_named else resume, (None,) * len(models))
 
 
-@pytest.mark.parametrize("begun", [None, FP16])
+@pytest.mark.parametrize("begun", [None, FP16, BegunVariant(FP16)], ids=["new", "same", "of an earlier release"])
 def test_a_day_that_is_new_or_was_begun_in_the_same_variant_takes_the_job_as_it_is(begun):
     job = make_job([FP16], [begun])
     with job.for_day(DAY) as todays:
@@ -47,7 +54,7 @@ def test_a_day_that_is_new_or_was_begun_in_the_same_variant_takes_the_job_as_it_
 def test_each_model_of_a_resumed_day_is_named_its_variant_also_one_that_has_it_already():
     """With the other model on the CPU this one is planned for the CPU too, and must then be refused, not replaced."""
     with make_job([TRT, TRT], [FP32, TRT]).for_day(DAY) as variants:
-        assert variants == [FP32, TRT]
+        assert [one.variant for one in variants] == [FP32, TRT]
 
 
 def test_of_a_day_that_is_done_in_another_variant_nothing_more_is_taken():
@@ -65,6 +72,21 @@ def test_a_variant_that_is_named_does_not_finish_a_day_of_another_precision(name
 
 def test_a_variant_that_is_named_finishes_a_day_of_its_precision():
     job = make_job([TRT], [FP16], is_named=True)
+    with job.for_day(DAY) as todays:
+        assert todays is job
+
+
+def test_a_day_begun_with_other_files_of_the_variant_is_resumed_with_those():
+    with make_job([INT8], [BegunVariant(INT8, "then")]).for_day(DAY) as variants:
+        assert variants == [BegunVariant(INT8, "then")]
+
+
+def test_a_variant_of_the_settings_does_not_mix_two_calibrations_unless_the_command_names_it():
+    job = make_job([INT8], [BegunVariant(INT8, "then")], is_named=True)
+    with pytest.raises(PrecisionUnavailable, match="was begun with other files of cpu-openvino-int8") as caught:
+        job.for_day(DAY).__enter__()
+    assert f"`infer run --date {DAY} --variant {INT8}`" in caught.value.hint
+    job = replace(job, may_mix=True)
     with job.for_day(DAY) as todays:
         assert todays is job
 

@@ -108,7 +108,7 @@ def test_decoding_another_way_is_nothing_to_offer_where_it_changes_nothing(tmp_p
 def test_a_dry_run_is_offered_scaled_decoding_with_what_it_gains(tmp_path, photos):
     exact = built(tmp_path / "model", recipe=replace(SCALED, decode="exact"))
     limits = ReadLimits((tmp_path,), 1 << 30)
-    handler = HandlerSpec((ModelSpec(exact.folder, TORCHSCRIPT, 2),), limits, 1 << 30)
+    handler = HandlerSpec((ModelSpec.of(exact, TORCHSCRIPT, 2),), limits, 1 << 30)
     (offered,) = probe_decoding(handler, photos)
     assert offered.stages == ("decode", "transform")
     cost = Cost({"decode": 30.0, "transform": 1.0, "model": 1.0}, {}, num_cores=2, num_workers=2)

@@ -47,7 +47,7 @@ def make(folder, kind="classification"):
 
 
 def handler_of(artifact, limits, variant=OPENVINO_FP32):
-    return HandlerSpec((ModelSpec(artifact.folder, variant, 2),), limits, 1 << 20)
+    return HandlerSpec((ModelSpec.of(artifact, variant, 2),), limits, 1 << 20)
 
 
 @pytest.mark.parametrize("kind", KINDS)
