@@ -98,7 +98,10 @@ def test_a_build_makes_the_variants_and_shows_what_each_keeps(workshop):
     table = workshop.infer("model", "show", "colors")
     for text in (TORCHSCRIPT, FP32, INT8, "labels kept", "4 golden images", "12 judged images"):
         assert text in table
-    assert workshop.infer_json("model", "verify", "colors") == {"verified": [workshop.built["model_id"]], "other_files": []}
+    assert workshop.infer_json("model", "verify", "colors") == {
+        "verified": [workshop.built["model_id"]],
+        "other_files": [],
+    }
 
 
 @pytest.mark.always

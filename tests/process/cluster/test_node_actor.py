@@ -17,7 +17,7 @@ from infer_app.models.artifact.bundle import pack
 from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_cpu_pool, open_cuda_pool
 from infer_app.recipe import Size
-from tests.support.networks import built_colors
+from tests.support.networks import built, built_colors
 from tests.support.photos import save_colored
 
 SIZE = 16
@@ -100,7 +100,7 @@ def test_a_model_that_fails_is_told_and_no_call_waits_for_it(open_actor, parcel,
 
 def test_a_bundle_of_another_network_is_refused(open_actor, tmp_path):
     """As if the driver had bundled what lies in the folder now."""
-    other = pack(built_colors(tmp_path, labels=("rouge", "vert", "bleu")), TORCHSCRIPT)
+    other = pack(built(tmp_path), TORCHSCRIPT)
     with pytest.raises(ModelError, match="was changed since this run has opened it: it holds model"):
         open_actor(other).opened()
 

@@ -2,6 +2,7 @@
 node that is started for it, its actors with and without a ring.
 """
 
+import shutil
 from contextlib import closing
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_local_executor, open_ray_executor
 from infer_app.recipe import Size
-from tests.support.networks import NotANumberForWhite, built_colors
+from tests.support.networks import ChannelMeans, NotANumberForWhite, built_colors
 from tests.support.outcomes import outcomes
 from tests.support.photos import jpeg, save_colored
 
@@ -135,4 +136,21 @@ def test_a_changed_model_ends_the_run_before_anything_is_answered(folder, artifa
             list(executor.pool.run(chunks(images[0], BATCH)))
     finally:
         golden.write_bytes(before)
+        executor.pool.close()
+
+
+def test_a_worker_that_finds_another_network_ends_the_run_before_anything_is_answered(
+    artifact, images, executor, tmp_path
+):
+    """As where a deployment replaces the folder while a run is active: its golden images are sound."""
+    another = built_colors(tmp_path, ChannelMeans())
+    executor.pool.close()
+    artifact.folder.rename(tmp_path / "before")
+    shutil.copytree(another.folder, artifact.folder)
+    try:
+        with pytest.raises(ModelError, match=f"holds model {another.manifest.model_id} in place of"):
+            list(executor.pool.run(chunks(images[0], BATCH)))
+    finally:
+        shutil.rmtree(artifact.folder)
+        (tmp_path / "before").rename(artifact.folder)
         executor.pool.close()

@@ -32,7 +32,9 @@ def make_job(variants, begun, num_new=1, is_named=False):
     project = SimpleNamespace(
         source=SimpleNamespace(select_pages=lambda *_: iter([one_image])),
         database=SimpleNamespace(with_reconnect=lambda call: call()),
-        run_store=SimpleNamespace(variant_of_day=lambda day, model_id: by_id[model_id] if day == DAY else BegunVariant(FP32)),
+        run_store=SimpleNamespace(
+            variant_of_day=lambda day, model_id: by_id[model_id] if day == DAY else BegunVariant(FP32)
+        ),
         day_queries=SimpleNamespace(count_new=lambda *_: num_new),
     )
     executor = SimpleNamespace(pool=SimpleNamespace(close=lambda: None), handler=None)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from infer_app.errors import ModelError, UsageError
+from infer_app.models.artifact import artifact as artifact_module
 from infer_app.models.artifact.artifact import (
     find_artifact,
     find_folder,
@@ -193,7 +194,9 @@ def test_a_variant_recorded_again_replaces_its_files(artifact):
     (artifact.folder / "variants/v/a").unlink()
     twice = record_variant(once, "v", {"n": 2}, {"b": b"2"})
     twice.verify()
-    assert [path for path in twice.manifest.files if path.startswith("variants/")] == ["variants/v/b"]
+    (path,) = [path for path in twice.manifest.files if path.startswith("variants/")]
+    assert (path.rpartition("/")[2], twice.read(path)) == ("b", b"2")
+    assert record_variant(twice, "v", {}, {"b": b"2"}).manifest.files == twice.manifest.files
 
 
 def test_a_custom_preprocess_works_from_another_folder_without_its_source(tmp_path, monkeypatch):
@@ -228,14 +231,54 @@ def test_whoever_the_umask_lets_may_read_the_artifact(artifact):
     assert os.access(artifact.folder / "source.ts", os.R_OK)
 
 
-def test_a_variant_that_is_replaced_leaves_the_manifest_before_its_files_change(artifact, monkeypatch):
-    """So that whoever is killed in between leaves a model that runs."""
-    once = record_variant(artifact, "v", {}, {"a": b"1"})
+@pytest.mark.parametrize("dies_in", ["write_file", "save_manifest"])
+def test_a_variant_is_replaced_whole_or_not_at_all(artifact, monkeypatch, dies_in):
+    """Whoever is killed in between leaves the former one, which can be used; the next build replaces it."""
+    once = record_variant(artifact, "v", {}, {"a": b"1", "b": b"1"})
+    write = artifact_module.write_file
 
-    def die(*_):
+    def die(*given):
+        if dies_in == "write_file" and given[1].endswith("/a"):
+            return write(*given)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("infer_app.models.artifact.artifact.write_file", die)
-    with pytest.raises(KeyboardInterrupt):
-        record_variant(once, "v", {"n": 2}, {"a": b"2"})
-    assert open_artifact(artifact.folder) == artifact
+    with monkeypatch.context() as killed, pytest.raises(KeyboardInterrupt):
+        killed.setattr(artifact_module, dies_in, die)
+        record_variant(once, "v", {"n": 2}, {"a": b"2", "b": b"2"})
+    left = open_artifact(artifact.folder)
+    assert left == once
+    left.verify()
+    assert left.read(left.manifest.find_file("v", "a")) == b"1"
+    after = record_variant(left, "v", {"n": 2}, {"a": b"2", "b": b"2"})
+    assert [after.read(after.manifest.find_file("v", name)) for name in "ab"] == [b"2", b"2"]
+
+
+def test_two_builds_at_once_lose_neither_variant(artifact):
+    record_variant(artifact, "v", {}, {"a": b"1"})
+    assert set(record_variant(artifact, "w", {}, {"a": b"1"}).manifest.variants) == {"cpu-torchscript", "v", "w"}
+
+
+def test_what_was_judged_of_a_variant_that_was_replaced_meanwhile_is_not_recorded(artifact):
+    judged = record_variant(artifact, "v", {}, {"a": b"1"})
+    replaced = record_variant(judged, "v", {}, {"a": b"2"})
+    with pytest.raises(ModelError, match="v was built anew meanwhile"):
+        record_variant(judged, "v", {"meets_bar": True})
+    assert open_artifact(artifact.folder) == replaced
+
+
+def test_the_files_of_a_variant_tell_two_builds_of_it_apart(artifact):
+    first = record_variant(artifact, "v", {}, {"a": b"1"}).manifest
+    second = record_variant(artifact, "v", {}, {"a": b"2"}).manifest
+    again = record_variant(artifact, "v", {"n": 2}, {"a": b"1"}).manifest
+    assert first.variant_sha256("v") == again.variant_sha256("v") != second.variant_sha256("v")
+    assert first.variant_sha256("cpu-torchscript") == second.variant_sha256("cpu-torchscript")
+
+
+@pytest.mark.parametrize("place", ["colours/prod", "tulips/{id}"])
+def test_a_folder_that_is_not_named_by_its_model_is_refused(artifact, tmp_path, place):
+    folder = tmp_path / "models" / place.format(id=artifact.manifest.model_id)
+    folder.parent.mkdir(exist_ok=True)
+    artifact.folder.rename(folder)
+    with pytest.raises(ModelError, match=f"{folder.name} holds colours@{artifact.manifest.model_id}") as caught:
+        find_artifact(tmp_path / "models", folder.parent.name)
+    assert caught.value.hint == f"move it to {artifact.folder}"

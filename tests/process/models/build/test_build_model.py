@@ -1,4 +1,7 @@
+import importlib
 import json
+import shutil
+import subprocess
 import sys
 from dataclasses import replace
 
@@ -8,6 +11,7 @@ from torch import nn
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
+from infer_app.models.build import model_source
 from infer_app.models.build.build_model import build_model
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.outputs import decode_outputs
@@ -174,6 +178,87 @@ def test_a_callable_is_built_and_its_id_is_the_same_every_time(user):
     expected = build_cpu_variant(built(user, Network(), name="scripted", labels=None))(pixels)
     torch.testing.assert_close(build_cpu_variant(artifact)(pixels), expected)
     assert build_model(asked, user / "elsewhere").manifest.model_id == artifact.manifest.model_id
+
+
+MAKE = "import torch\nfrom user_layers import Layers\n\ndef make():\n    torch.manual_seed(0)\n    return Layers()\n"
+LAYERS = """
+import torch
+
+class Layers(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.last = torch.nn.Linear(3, 4)
+
+    def forward(self, x):
+        return self.last({})
+"""
+
+
+def callable_request(folder, pooled="x.mean((2, 3))"):
+    """A callable in one file, whose network is defined in another."""
+    (folder / "user_make.py").write_text(MAKE)
+    (folder / "user_layers.py").write_text(LAYERS.format(pooled))
+    for name in ("user_make", "user_layers"):
+        sys.modules.pop(name, None)
+    importlib.invalidate_caches()
+    shutil.rmtree(folder / "__pycache__", ignore_errors=True)
+    return replace(request(folder), source="user_make:make", labels=None)
+
+
+@pytest.mark.parametrize(
+    "pooled", ["x.amax((2, 3))", "(x + torch.full((3, 1, 1), 0.5)).mean((2, 3))", "x.mean((3, 2))"]
+)
+def test_a_network_that_changed_in_another_file_has_another_id(user, pooled):
+    first = build_model(callable_request(user), user / "models")
+    second = build_model(callable_request(user, pooled), user / "models")
+    assert (second.reused, second.manifest.model_id != first.manifest.model_id) == (False, True)
+    assert build_model(callable_request(user), user / "models").reused
+
+
+def test_the_id_of_a_callable_is_that_of_another_process_and_folder(user):
+    here = build_model(callable_request(user), user / "models").manifest.source_sha256
+    other = user / "a" / "folder"
+    other.mkdir(parents=True)
+    callable_request(other)
+    code = (
+        "import torch; from torch import nn; from infer_app.models.build.model_source import find_source\n"
+        "from infer_app.models.artifact.specs import InputSpec; from infer_app.recipe import Size\n"
+        "torch.jit.trace(nn.Linear(2, 2), torch.rand(1, 2))\n"  # classes of the process are numbered
+        f"source = find_source('user_make:make', None)\n"
+        f"print([source.read(InputSpec(), Size.square({SIZE})).sha256 for _ in range(2)])"
+    )
+    told = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], cwd=other, check=True, capture_output=True, text=True
+    )
+    assert told.stdout.strip() == str([here, here])
+
+
+def test_a_model_of_an_earlier_release_keeps_its_id_while_the_network_is_the_same(user, monkeypatch):
+    """Its id covers the function's file and the weights."""
+    traced = model_source._traced
+
+    def traced_then(*given):
+        found = traced(*given)
+        return replace(found, sha256=found.former_sha256, former_sha256=None)
+
+    with monkeypatch.context() as then:
+        then.setattr(model_source, "_traced", traced_then)
+        former = build_model(callable_request(user), user / "models")
+    again = build_model(callable_request(user), user / "models")
+    assert (again.reused, again.folder) == (True, former.folder)
+    changed = build_model(callable_request(user, "x.amax((2, 3))"), user / "models")
+    assert changed.manifest.model_id != former.manifest.model_id
+
+
+def test_a_build_that_gives_other_outputs_under_a_known_id_is_refused(user, monkeypatch):
+    """As by another library that the id does not cover."""
+    monkeypatch.setattr(model_source, "computation_sha256", lambda _: "the same")
+    first = build_model(callable_request(user), user / "models")
+    with pytest.raises(ModelError, match=f"colours@{first.manifest.model_id} is there already, but .* other") as caught:
+        build_model(callable_request(user, "x.amax((2, 3))"), user / "models")
+    assert caught.value.exit_code == 12
+    assert "`infer model remove colours@" in caught.value.hint
+    assert build_model(callable_request(user), user / "models").reused
 
 
 @pytest.mark.parametrize(

@@ -303,10 +303,10 @@ def test_a_model_has_the_time_and_the_manifest_of_its_last_run(database, run_sto
 
 def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, run_store):
     assert run_store.variant_of_day(DAY, MODEL.model_id) is None
-    for variant, predicted in (("fp16", 0), ("fp32", 3), ("int8", 3)):
-        run_id = open_run(run_store, replace(MODEL, variant=variant))
+    for variant, sha256, predicted in (("fp16", "a", 0), ("fp32", None, 3), ("int8", "b", 3), ("fp32", "c", 3)):
+        run_id = open_run(run_store, replace(MODEL, variant=variant, variant_sha256=sha256))
         run_store.close_run(report(run_id, predicted=predicted))
-    assert run_store.variant_of_day(DAY, MODEL.model_id) == "fp32"
+    assert run_store.variant_of_day(DAY, MODEL.model_id) == ("fp32", "c")  # None: an earlier release did not record it
     assert run_store.variant_of_day(DAY.before(1), MODEL.model_id) is None
     assert run_store.variant_of_day(DAY, "another") is None
 
@@ -316,7 +316,19 @@ def test_a_day_whose_run_was_killed_keeps_its_variant(database, run_store):
     run_id = open_run(run_store, replace(MODEL, variant="int8"))
     prediction = Prediction(ImageRef("1", "/1.jpg"), Output())
     Sink(database, MODEL.model_id, "int8", run_id).commit_chunk(ChunkResult(0, (prediction,), ()))
-    assert run_store.variant_of_day(DAY, MODEL.model_id) == "int8"
+    assert run_store.variant_of_day(DAY, MODEL.model_id) == ("int8", None)
+
+
+def test_runs_tell_which_files_of_a_variant_predicted(run_store):
+    for sha256, day in (("a", DAY), ("b", DAY.before(1)), ("a", DAY.before(2)), (None, DAY.before(3))):
+        run_id = open_run(run_store, MODEL, day)
+        run_store.change_variant(run_id, replace(MODEL, variant_sha256=sha256), "cpu", "cpu")
+        run_store.close_run(report(run_id, predicted=3))
+    of_model = MODEL.model_id, MODEL.variant
+    assert run_store.predicted_by_others(*of_model, "b") == (6, DAY.before(2).date, DAY.date)
+    assert run_store.predicted_by_others(*of_model, "a") == (3, DAY.before(1).date, DAY.before(1).date)
+    assert run_store.predicted_by_others(MODEL.model_id, "int8", "a") is None
+    assert run_store.dates_of_variant(*of_model) == [DAY.before(number).date for number in range(4)]
 
 
 def test_the_identity_of_a_process_is_its_own():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
 from infer_app.models.runtimes.variants import (
@@ -170,6 +170,17 @@ def test_a_variant_the_model_has_not_is_a_wrong_flag():
     with pytest.raises(UsageError, match=f"pets has no variant '{OPENVINO_INT8}'") as caught:
         choose(manifest(int8=None), VariantRequest(OPENVINO_INT8))
     assert (caught.value.exit_code, caught.value.hint) == (2, f"it has {TORCHSCRIPT}, {OPENVINO_FP32}; or auto")
+
+
+def test_a_day_is_not_finished_with_other_files_of_its_variant():
+    """In full precision another variant finishes it; of int8 there is none."""
+    same = manifest().variant_sha256(OPENVINO_INT8)
+    assert choose(manifest(), VariantRequest(resume_variant=OPENVINO_INT8, resume_sha256=same)).variant == OPENVINO_INT8
+    wish = VariantRequest(resume_variant=OPENVINO_FP32, resume_sha256="then")
+    assert choose(manifest(), wish).variant == TORCHSCRIPT
+    with pytest.raises(PrecisionUnavailable, match="it was built anew since") as caught:
+        choose(manifest(), VariantRequest(resume_variant=OPENVINO_INT8, resume_sha256="then"))
+    assert caught.value.hint == f"--variant {OPENVINO_INT8} finishes it nevertheless"
 
 
 @pytest.mark.parametrize("resume_variant", [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_INT8])

@@ -1,0 +1,88 @@
+"""Files of a variant that runs need are not replaced; `infer model verify` tells what others predicted."""
+
+import json
+
+import pytest
+from sqlalchemy import delete, insert, update
+
+from infer_app.cli.model.variant_files import check_replaceable, verify
+from infer_app.database.results.runs import RunModel, RunStore
+from infer_app.database.results.schema import images, runs
+from infer_app.errors import DayHeld, UsageError
+from infer_app.models.artifact.artifact import record_variant
+from infer_app.models.runtimes.variants import OPENVINO_INT8, TORCHSCRIPT
+from tests.conftest import DAY
+from tests.support.networks import built
+
+
+@pytest.fixture
+def artifact(tmp_path, monkeypatch):
+    """A model with an int8 variant in ./models, without a project."""
+    monkeypatch.chdir(tmp_path)
+    return record_variant(built(tmp_path), OPENVINO_INT8, {}, {"model.xml": b"A"})
+
+
+@pytest.fixture
+def project(artifact, database, tmp_path):
+    """Make it a project, with an image on DAY."""
+    (tmp_path / "infer.toml").touch()
+    with database.write() as connection:
+        connection.execute(
+            insert(images), {"location": "/1.jpg", "added_at": DAY.start.replace(tzinfo=None, hour=12), "size": 1}
+        )
+    return database
+
+
+def run(database, artifact, variant=OPENVINO_INT8, **values):
+    """Open a run that predicted three images with `variant`, and give its row these values."""
+    manifest = artifact.manifest
+    model = RunModel(manifest.name, manifest.model_id, variant, {}, variant_sha256=manifest.variant_sha256(variant))
+    run_id = RunStore(database).open_run(DAY, model, "cpu", "cpu")
+    with database.write() as connection:
+        connection.execute(update(runs).where(runs.c.id == run_id).values(predicted=3, **values))
+    return run_id
+
+
+def test_no_variant_is_replaced_while_a_run_of_its_version_is_active(artifact, project):
+    run_id = run(project, artifact, TORCHSCRIPT)
+    check_replaceable(artifact, [], None)
+    with pytest.raises(DayHeld, match=f"run {run_id} is active") as caught:
+        check_replaceable(artifact, [OPENVINO_INT8], None)
+    assert caught.value.exit_code == 13
+
+
+def test_a_variant_of_a_day_that_is_not_finished_stays(artifact, project):
+    run(project, artifact, state="failed")
+    with pytest.raises(UsageError, match=f"{DAY} was begun with {OPENVINO_INT8} .* 1 image of it is pending") as caught:
+        check_replaceable(artifact, [OPENVINO_INT8], None)
+    assert caught.value.hint == f"finish it first: `infer run --date {DAY} --lookback 0`"
+    check_replaceable(artifact, ["cuda-fp16"], None)  # which the model has not: nothing is replaced
+    with project.write() as connection:
+        connection.execute(delete(images))
+    check_replaceable(artifact, [OPENVINO_INT8], None)
+
+
+def test_a_day_that_another_variant_began_keeps_no_int8(artifact, project):
+    run(project, artifact, TORCHSCRIPT, state="done")
+    check_replaceable(artifact, [OPENVINO_INT8], None)
+
+
+def test_without_a_database_nothing_needs_a_variant(artifact, tmp_path):
+    check_replaceable(artifact, [OPENVINO_INT8], None)
+    (tmp_path / "infer.toml").touch()
+    check_replaceable(artifact, [OPENVINO_INT8], None)
+
+
+def test_verify_tells_what_other_files_of_a_variant_predicted(artifact, project, monkeypatch, capsys):
+    monkeypatch.setattr("infer_app.cli.model.variant_files.runnable", lambda *_: [TORCHSCRIPT])  # b"A" is no graph
+    monkeypatch.setattr("infer_app.cli.model.variant_files.OpenCpuHandler", lambda _: lambda: None)
+    for variant in (TORCHSCRIPT, OPENVINO_INT8):
+        run(project, artifact, variant, state="done")
+    verify(None, True, None)
+    assert json.loads(capsys.readouterr().out)["other_files"] == []
+    record_variant(artifact, OPENVINO_INT8, {}, {"model.xml": b"B"})
+    verify(None, True, None)
+    (found,) = json.loads(capsys.readouterr().out)["other_files"]
+    assert (found["variant"], found["predictions"], found["first"]) == (OPENVINO_INT8, 3, str(DAY))
+    verify(None, False, None)
+    assert f"3 predictions of {DAY} were computed with other files of {OPENVINO_INT8}" in capsys.readouterr().out

@@ -1,0 +1,59 @@
+"""A worker opens the network that the run writes under, or none."""
+
+import shutil
+
+import pytest
+
+from infer_app.errors import ModelError
+from infer_app.handlers.handler_spec import ModelSpec
+from infer_app.models.artifact.artifact import record_variant, save_manifest
+from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
+from tests.support.networks import built, built_colors
+
+
+@pytest.fixture
+def artifact(tmp_path):
+    """With files of int8 and fp32 that stand for a calibration and a conversion."""
+    artifact = record_variant(built(tmp_path), OPENVINO_FP32, {}, {"model.xml": b"A", "model.bin": b"A"})
+    artifact = record_variant(artifact, OPENVINO_BF16, {})
+    return record_variant(artifact, OPENVINO_INT8, {}, {"model.xml": b"A", "model.bin": b"A"})
+
+
+def test_another_model_in_the_folder_is_refused(artifact, tmp_path):
+    spec = ModelSpec.of(artifact, TORCHSCRIPT)
+    other = built_colors(tmp_path)
+    shutil.rmtree(artifact.folder)
+    shutil.copytree(other.folder, artifact.folder)
+    with pytest.raises(
+        ModelError, match=f"holds model {other.manifest.model_id} in place of {spec.model_id}"
+    ) as caught:
+        spec.open()
+    assert caught.value.exit_code == 12
+    assert "run again" in caught.value.hint
+
+
+@pytest.mark.parametrize("variant", [OPENVINO_INT8, OPENVINO_FP32])
+def test_a_variant_that_was_built_anew_is_refused_and_the_others_are_not(artifact, variant):
+    """bf16 computes the files of fp32."""
+    specs = [ModelSpec.of(artifact, name) for name in artifact.manifest.variants]
+    record_variant(artifact, variant, {}, {"model.xml": b"A", "model.bin": b"B"})
+    for spec in specs:
+        if variant == spec.variant or (variant, spec.variant) == (OPENVINO_FP32, OPENVINO_BF16):
+            with pytest.raises(ModelError, match=rf"{spec.variant} has other files \(variants/{variant}/.*model\.bin"):
+                spec.open()
+        else:
+            spec.open()
+
+
+def test_a_judgement_changes_no_network(artifact):
+    spec = ModelSpec.of(artifact, OPENVINO_INT8)
+    record_variant(artifact, OPENVINO_INT8, {"meets_bar": False})
+    assert spec.open().manifest.variants[OPENVINO_INT8] == {"meets_bar": False}
+
+
+def test_a_variant_that_is_gone_is_told(artifact):
+    spec = ModelSpec.of(artifact, OPENVINO_INT8)
+    del artifact.manifest.variants[OPENVINO_INT8]
+    save_manifest(artifact.folder, artifact.manifest)
+    with pytest.raises(ModelError, match="cpu-openvino-int8 is gone"):
+        spec.open()
