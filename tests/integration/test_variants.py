@@ -206,3 +206,26 @@ def test_a_build_measures_this_machine_once_and_model_tune_measures_it_again(unm
     assert tuning["measured_at"] not in shown
     for text in (TORCHSCRIPT, FP32, "workers x threads"):
         assert text in shown
+
+
+@pytest.mark.always
+def test_a_day_begun_in_int8_is_finished_by_its_calibration_or_not_at_all(project):
+    """Another calibration is refused while the day has pending images, and mixes with none that come later."""
+    calibrate = ("model", "build", "colors.ts", *BUILD, "--calibrate", "more", "--min-agreement", "50%", "--no-tune")
+    save_photos(project.folder / "more", 30)
+    int8 = ("--precision", "int8")
+    run(project, *int8, "--limit", "5")
+    said = project.infer(*calibrate, exit_code=2)
+    assert f"{DATE} was begun with {INT8}" in said
+    assert run(project, *int8)["predicted"] == 7
+    project.infer(*calibrate)
+    assert run(project, *int8)["predicted"] == 0  # the day is done
+    Image.new("RGB", (20, 20), "red").save(project.photos / "late.jpg")
+    project.add("photos", date=DATE)
+    said = project.infer("run", "--date", DATE, "--lookback", "0", *int8, exit_code=12)
+    assert "it was built anew since" in said
+    assert variants_of(project) == [(INT8, 12)]
+    assert project.infer_json("model", "verify", "colors")["other_files"][0]["predictions"] == 12
+    assert run(project, "--variant", INT8)["predicted"] == 1  # the command says so
+    files = project.rows("SELECT variant_sha256, sum(predicted) FROM infer_runs WHERE predicted > 0 GROUP BY 1")
+    assert sorted(count for _, count in files) == [1, 12]
