@@ -319,18 +319,6 @@ def test_a_day_whose_run_was_killed_keeps_its_variant(database, run_store):
     assert run_store.variant_of_day(DAY, MODEL.model_id) == ("int8", None)
 
 
-def test_runs_tell_which_files_of_a_variant_predicted(run_store):
-    for sha256, day in (("a", DAY), ("b", DAY.before(1)), ("a", DAY.before(2)), (None, DAY.before(3))):
-        run_id = open_run(run_store, MODEL, day)
-        run_store.change_variant(run_id, replace(MODEL, variant_sha256=sha256), "cpu", "cpu")
-        run_store.close_run(report(run_id, predicted=3))
-    of_model = MODEL.model_id, MODEL.variant
-    assert run_store.predicted_by_others(*of_model, "b") == (6, DAY.before(2).date, DAY.date)
-    assert run_store.predicted_by_others(*of_model, "a") == (3, DAY.before(1).date, DAY.before(1).date)
-    assert run_store.predicted_by_others(MODEL.model_id, "int8", "a") is None
-    assert run_store.dates_of_variant(*of_model) == [DAY.before(number).date for number in range(4)]
-
-
 def test_the_identity_of_a_process_is_its_own():
     assert process_identity(os.getpid()) == process_identity(os.getpid())
     assert process_identity(os.getpid()) != process_identity(os.getppid())
