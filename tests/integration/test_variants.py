@@ -215,15 +215,15 @@ def test_a_day_begun_in_int8_is_finished_by_its_calibration_or_not_at_all(projec
     save_photos(project.folder / "more", 30)
     int8 = ("--precision", "int8")
     run(project, *int8, "--limit", "5")
-    said = project.infer(*calibrate, exit_code=2)
-    assert f"{DATE} was begun with {INT8}" in said
+    project.infer(*calibrate, exit_code=2)
+    assert f"{DATE} was begun with {INT8}" in project.errors
     assert run(project, *int8)["predicted"] == 7
     project.infer(*calibrate)
     assert run(project, *int8)["predicted"] == 0  # the day is done
     Image.new("RGB", (20, 20), "red").save(project.photos / "late.jpg")
     project.add("photos", date=DATE)
-    said = project.infer("run", "--date", DATE, "--lookback", "0", *int8, exit_code=12)
-    assert "it was built anew since" in said
+    project.infer("run", "--date", DATE, "--lookback", "0", *int8, exit_code=12)
+    assert "it was built anew since" in project.errors
     assert variants_of(project) == [(INT8, 12)]
     assert project.infer_json("model", "verify", "colors")["other_files"][0]["predictions"] == 12
     assert run(project, "--variant", INT8)["predicted"] == 1  # the command says so
