@@ -321,15 +321,27 @@ def compare(
 
 @app.command(rich_help_panel=INSPECT)
 def verify(
-    date: Date = "yesterday", model: ModelOrVersion = None, as_json: Json = False, config: Config = None
+    date: Annotated[str | None, any_date("yesterday; with --replay any")] = None,
+    model: ModelOrVersion = None,
+    replay: Annotated[
+        str | None,
+        typer.Option(
+            "--replay",
+            metavar="N|SHARE",
+            help="Also predict stored rows again, a random number or share of all such as 1%, and compare.",
+        ),
+    ] = None,
+    as_json: Json = False,
+    config: Config = None,
 ) -> None:
     """Check that the counts of a day add up; exit code 1 if not.
 
-    Eligible images must be those predicted, rejected and pending, counted from the rows of the tables.
+    Eligible images must be those predicted, rejected and pending, counted from the rows of the tables. A row that
+    --replay finds to be another than what its network gives for its picture is named, with which of the two changed.
     """
-    from infer_app.cli.look.results import verify_counts
+    from infer_app.cli.look.verify import verify as verify_rows
 
-    raise typer.Exit(verify_counts(date, model, as_json, config))
+    raise typer.Exit(verify_rows(date, model, replay, as_json, config))
 
 
 @app.command(rich_help_panel=MAINTAIN)

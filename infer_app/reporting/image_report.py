@@ -6,25 +6,21 @@ import os
 import shlex
 from dataclasses import dataclass, replace
 from datetime import date, datetime
-from typing import Any
 
-from infer_app.boxes import match_objects
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.listing.source import find_by_id, find_similar
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_queries import StoredFailure
 from infer_app.database.queries.image_history import ModelHistory, read_history
 from infer_app.day import Day, find_zone
-from infer_app.domain import Broken, FileFacts, ImageRef, Prediction, Reason
-from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
+from infer_app.domain import Broken, FileFacts, ImageRef, Reason
+from infer_app.errors import InferError, UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.locations import is_local
 from infer_app.locations import shown as shown_location
-from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts
-from infer_app.pipeline.chunking import chunks_of
-from infer_app.pipeline.execution_plan import plan_run
-from infer_app.pipeline.executors import open_executor, read_limits
+from infer_app.models.artifact.artifact import find_artifact
+from infer_app.pipeline.executors import read_limits
 from infer_app.reporting.missing_prediction import (
     Cause,
     NextRun,
@@ -35,8 +31,6 @@ from infer_app.reporting.missing_prediction import (
     refusal_of,
     time_column,
 )
-from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
-from infer_app.run_report import precision_name
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
 
@@ -69,27 +63,6 @@ class Explanation:
     histories: list[ModelHistory]
     causes: list[Cause | None]  # why each of them has no prediction of the file as it is now
     no_model: str | None = None  # why there is no model at all
-
-
-@dataclass(frozen=True, slots=True)
-class Replay:
-    """A repeated prediction of the image; `error` if it can't be made."""
-
-    variant: str | None = None  # the one that ran
-    instead_of: str | None = None  # the variant of the stored prediction, if it can't run here
-    why: str | None = None  # it can't run here
-    label: str | None = None
-    score: float | None = None
-    rejected: str | None = None  # reason: detail
-    same_label: bool | None = None
-    score_difference: float | None = None  # now minus stored; for several numbers the mean absolute difference
-    cosine: float | None = None  # of the vectors
-    num_objects: int | None = None  # of a detector
-    num_stored: int | None = None
-    num_matched: int | None = None  # of one label, whose boxes overlap by at least SAME_BOX
-    error: str | None = None
-    hint: str | None = None
-    exit_code: int = EXIT_OK
 
 
 def explain(
@@ -203,87 +176,6 @@ def is_same_file(file: FileNow | None, history: ModelHistory) -> bool | None:
     return (now.size, now.modified) == (stored["size"], stored["modified"])
 
 
-def replay(loaded: LoadedSettings, explanation: Explanation, history: ModelHistory) -> Replay:
-    """Predict the image as a run does, with the variant of its stored prediction if it runs here.
-
-    Never raises an InferError: the result contains the reason.
-    """
-    if explanation.location is None:
-        return Replay(error="the source no longer lists the image", exit_code=UsageError.exit_code)
-    try:
-        artifact = _find_version(loaded, history)
-        return _replay(loaded, artifact, ImageRef(explanation.image_id, explanation.location), history.prediction)
-    except InferError as error:
-        return Replay(error=error.message, hint=error.hint, exit_code=error.exit_code)
-
-
-def _replay(loaded: LoadedSettings, artifact: Artifact, ref: ImageRef, stored: dict[str, Any] | None) -> Replay:
-    wanted = stored["variant"] if stored else None
-    settings, why = loaded, None
-    if wanted is not None:
-        settings, why = _with_variant(loaded, artifact, wanted)
-    plan = plan_run(settings, artifact)
-    with open_executor(settings, [artifact], [plan]) as executor:
-        (result,) = executor.pool.run(chunks_of([ref]))
-    instead_of = wanted if why else None
-    if result.broken:
-        return Replay(plan.variant, instead_of, why, rejected=_reason(result.broken[0]))
-    (now,) = result.predictions
-    return _compared(Replay(plan.variant, instead_of, why), now, stored)
-
-
-def _with_variant(loaded: LoadedSettings, artifact: Artifact, variant: str) -> tuple[LoadedSettings, str | None]:
-    """Return settings that run the variant, or `auto` of the same precision and the reason why it can't run here."""
-    wanted = _changed(loaded, variant=variant, workers=1, executor="auto", device="auto")
-    try:
-        plan_run(wanted, artifact)
-    except (ModelError, UsageError) as error:
-        return _changed(wanted, variant="auto", precision=precision_name(variant)), error.message
-    return wanted, None
-
-
-def _changed(loaded: LoadedSettings, **values: object) -> LoadedSettings:
-    run = loaded.run.model_copy(update=values)
-    return loaded.model_copy(update={"run": run})
-
-
-def _compared(replay: Replay, now: Prediction, stored: dict[str, Any] | None) -> Replay:
-    output = now.output
-    num_objects = None if output.objects is None else len(output.objects)
-    scored = replace(replay, label=output.label, score=output.score, num_objects=num_objects)
-    if stored is None:
-        return scored
-    if output.objects is not None and stored.get("objects") is not None:
-        before = [one.found for one in stored["objects"]]
-        matches = match_objects(before, output.objects, SAME_BOX)
-        scored = replace(scored, num_stored=len(before), num_matched=len(matches))
-    alike = None
-    if output.vector and output.vector_dtype and stored["vector"]:
-        alike = cosine(output.vector, output.vector_dtype, stored["vector"], stored["vector_dtype"])
-    same_label = None if output.label is None else output.label == stored["label"]
-    return replace(scored, same_label=same_label, score_difference=_score_difference(now, stored), cosine=alike)
-
-
-def _score_difference(now: Prediction, stored: dict[str, Any]) -> float | None:
-    score = now.output.score
-    if score is not None and stored["score"] is not None:
-        return float(score - stored["score"])
-    return mean_difference(numbers_of(None, now.output.details), numbers_of(None, stored["output"]))
-
-
-def _find_version(loaded: LoadedSettings, history: ModelHistory) -> Artifact:
-    artifacts, damaged = scan_artifacts(loaded.models_folder)
-    for artifact in artifacts:
-        if artifact.manifest.model_id == history.model_id:
-            return artifact
-    for error in damaged:
-        if history.model_id in error.message:  # its folder is named after it
-            raise error
-    raise ModelError(
-        f"{history.model} {history.model_id} is not in {loaded.models_folder}", "restore its folder from a backup"
-    )
-
-
 def _look(loaded: LoadedSettings, location: str) -> FileNow:
     """Read the file in a separate process, since reading can hang."""
     timeout_s = loaded.images.timeout_s + START_UP_S
@@ -316,7 +208,3 @@ def _unknown(project: ProjectDatabase, image_id: str) -> UsageError:
 
 def _date(time: datetime | None, zone: str) -> date | None:
     return None if time is None else time.astimezone(find_zone(zone)).date()
-
-
-def _reason(broken: Broken) -> str:
-    return f"{broken.reason}: {broken.detail}"

@@ -13,8 +13,9 @@ import pytest
 from infer_app.cli.look.compare import compare
 from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.report import ReportRequest, write_index, write_reports
-from infer_app.cli.look.results import show_predictions, show_rejections, verify_counts
+from infer_app.cli.look.results import show_predictions, show_rejections
 from infer_app.cli.look.status import show_status
+from infer_app.cli.look.verify import verify
 from infer_app.cli.model.version_commands import list_models, use
 from infer_app.errors import ModelError, UsageError
 from infer_app.pipeline.job import choose_artifacts
@@ -66,9 +67,9 @@ class Life:
             assert status[day]["in_use"] is (version == in_use)
             (report,) = write_reports(ReportRequest(day, None, None, self.config))
             assert (report.report.model_id, report.report.counts.predicted) == (version, status[day]["predicted"])
-            verified = self.told(verify_counts, day, name, True, self.config)
+            verified = self.told(verify, day, name, None, True, self.config)
             assert [(one["model_id"], one["pending"]) for one in verified["models"]] == [(version, 0)]
-            everything = self.told(verify_counts, day, None, True, self.config)
+            everything = self.told(verify, day, None, None, True, self.config)
             assert everything["balanced"] is True
             assert everything["models"][0]["model_id"] == version
             rejected = self.told(show_rejections, day, name, True, self.config)["rejections"]

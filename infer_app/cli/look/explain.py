@@ -21,7 +21,8 @@ from infer_app.locations import shown as shown_location
 from infer_app.pipeline.executors import read_limits
 from infer_app.plurals import counted
 from infer_app.reporting.drawn_boxes import svg_file
-from infer_app.reporting.image_report import Explanation, FileNow, Replay, explain, is_same_file, replay
+from infer_app.reporting.image_report import Explanation, FileNow, explain, is_same_file
+from infer_app.reporting.replay import Replay, replay
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.run_report import precision_name, with_precision
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -49,7 +50,7 @@ def show_image(
     with open_project_database(loaded, read_only=True) as project:
         found = explain(loaded, project, image_id, day, model)
     drawn = None if draw_to is None else _draw(loaded, found, draw_to)
-    replays = [replay(loaded, found, one) if with_replay else None for one in found.histories]
+    replays = [replay(loaded, image_id, found.location, one) if with_replay else None for one in found.histories]
     if as_json:
         print(json.dumps(_to_json(found, replays) | {"drawn": drawn}, default=_plain))
     else:

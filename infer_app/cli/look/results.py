@@ -5,32 +5,28 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.project_database import ProjectDatabase, open_project_database
-from infer_app.database.queries.figures import days_run
+from infer_app.database.project_database import open_project_database
 from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.day import Day, each_date, parse_date
 from infer_app.domain import Reason
-from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
+from infer_app.errors import UsageError
 from infer_app.export.tables import csv_line
 from infer_app.locations import as_location
 from infer_app.locations import shown as shown_location
-from infer_app.model_names import Version, short_name
+from infer_app.model_names import short_name
 from infer_app.plurals import counted
 from infer_app.reporting.image_report import find_day
 from infer_app.reporting.missing_prediction import NextRun
-from infer_app.run_report import DayCounts, precision_name
+from infer_app.run_report import precision_name
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printed_options import printed_options
-from infer_app.telemetry.summary_line import balance
 
 SHOWN_ROWS = 50
-MAX_VERSIONS = 1000  # of a day
 PREDICTION_FIELDS = (
     "image_id",
     "location",
@@ -139,72 +135,9 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
     print(f"{counted(retried, 'result')} of {counted(len(wanted), 'image')} removed; {then} predicts again")
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedCounts:
-    """The counts of one model on one day; without a model when none has run yet."""
-
-    model: str | None
-    model_id: str | None
-    counts: DayCounts
-    problems: list[str]
-    in_use: bool = True  # the version in use of its name
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "model": self.model,
-            "model_id": self.model_id,
-            "in_use": self.in_use,
-            **asdict(self.counts),
-            "balanced": self.counts.balanced and not self.problems,
-            "problems": self.problems,
-        }
-
-    def __str__(self) -> str:
-        model = f"{self.model} {self.model_id}" if self.model else "(no model has run)"
-        model += "" if self.in_use else " (not in use)"
-        return "\n  wrong: ".join([f"{model}: {balance(self.counts)}", *self.problems])
-
-
-def verify_counts(date: str, model: str | None, as_json: bool, config: Path | None) -> int:
-    """Print the counts of a day; return 0 if they add up for every model that was asked for, else 1."""
-    loaded = load_settings(config)
-    day = _day(loaded, date)
-    with open_project_database(loaded, read_only=True) as project:
-        day_queries = project.day_queries
-        in_use = day_queries.ids_in_use()
-        checked = [
-            VerifiedCounts(
-                name,
-                model_id,
-                day_queries.count_day(day, model_id),
-                day_queries.find_problems(day, model_id),
-                model_id in in_use,
-            )
-            for name, model_id in _versions_to_verify(project, day, model)
-        ]
-        checked = checked or [VerifiedCounts(None, None, day_queries.count_day(day, ""), [])]
-    balanced = not any(one.problems for one in checked)
-    if as_json:
-        print(json.dumps({"date": str(day), "balanced": balanced, "models": [one.to_json() for one in checked]}))
-    else:
-        for one in checked:
-            print(f"{day} {one}")
-        print("the counts add up" if balanced else "the counts do not add up, or rows can have no result: see above")
-    return EXIT_OK if balanced else EXIT_BUG
-
-
 def _day(loaded: LoadedSettings, text: str) -> Day:
     zone = loaded.run.time_zone
     return Day.of(parse_date(text, zone), zone)
-
-
-def _versions_to_verify(project: ProjectDatabase, day: Day, wanted: str | None) -> list[Version]:
-    """Return the version that each name did the day with and, unless one is wanted, the others that ran on the day."""
-    did_day = project.day_queries.models_of_day(day, wanted)
-    if wanted is not None:
-        return did_day
-    ran = [(name, model_id) for _, name, model_id in days_run(project.database, MAX_VERSIONS, day.date)]
-    return list(dict.fromkeys([*did_day, *ran]))
 
 
 def shown(row: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from datetime import date, datetime
 from functools import partial
@@ -269,6 +270,17 @@ def find_by_id(source: Source, image_id: str, day: Day | None = None) -> list[tu
         among = source.listed() if day is None else source.in_day(connection, day)
         rows = connection.execute(among.where(source.id_text == image_id).limit(MAX_MATCHES)).all()
     return [(as_location(row[1]), read_time(row[2], source.zone)) for row in rows]
+
+
+def find_locations(source: Source, image_ids: Sequence[str]) -> dict[str, list[str]]:
+    """Return the locations of the images with these ids; the whole source is read."""
+    found = defaultdict[str, list[str]](list)
+    for first in range(0, len(image_ids), PAGE_SIZE):
+        wanted = source.id_text.in_(image_ids[first : first + PAGE_SIZE])
+        with source.database.read() as connection:
+            for row in connection.execute(source.listed().where(wanted)):
+                found[row[3]].append(as_location(row[1]))
+    return found
 
 
 def find_similar(source: Source, text: str) -> list[tuple[str, str]]:

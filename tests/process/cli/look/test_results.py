@@ -10,7 +10,8 @@ from sqlalchemy import insert
 
 from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.report import ReportRequest, write_reports
-from infer_app.cli.look.results import retry_rejected, show_predictions, show_rejections, verify_counts
+from infer_app.cli.look.results import retry_rejected, show_predictions, show_rejections
+from infer_app.cli.look.verify import verify
 from infer_app.database.results.schema import models, predictions, rejections
 from infer_app.errors import UsageError
 from tests.conftest import DAY
@@ -114,7 +115,7 @@ def test_rejections_books_explanations_and_retries_are_those_of_the_version_that
         return json.loads(capsys.readouterr().out)
 
     assert [row["model_id"] for row in told(show_rejections, str(DAY), OLD, True, None)["rejections"]] == [OLD]
-    assert [one["model_id"] for one in told(verify_counts, str(DAY), OLD, True, None)["models"]] == [OLD]
+    assert [one["model_id"] for one in told(verify, str(DAY), OLD, None, True, None)["models"]] == [OLD]
     assert [one["model_id"] for one in told(show_image, "1", None, OLD, False, None, True, None)["models"]] == [OLD]
     assert told(retry_rejected, str(DAY), OLD, [], True, None)["retried"] == 1
     assert [row["model_id"] for row in told(show_rejections, str(DAY), None, True, None)["rejections"]] == [NEW]
@@ -138,7 +139,7 @@ def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
     [
         lambda name: show_predictions(str(DAY), name, False, False, None),
         lambda name: show_rejections(str(DAY), name, False, None),
-        lambda name: verify_counts(str(DAY), name, False, None),
+        lambda name: verify(str(DAY), name, None, False, None),
         lambda name: retry_rejected(str(DAY), name, [], False, None),
         lambda name: show_image("1", None, name, False, None, False, None),
         lambda name: write_reports(ReportRequest(str(DAY), [name], None, None)),

@@ -1,0 +1,128 @@
+"""`infer verify`: checks the rows of a day, and predicts some of the stored ones again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.queries.figures import days_run
+from infer_app.database.queries.prediction_sample import Amount
+from infer_app.day import Day, parse_date
+from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
+from infer_app.model_names import Version, short_name
+from infer_app.plurals import counted
+from infer_app.reporting.replay_audit import Cause, ReplayAudit, audit_by_replay
+from infer_app.run_report import DayCounts
+from infer_app.settings.load import load_settings
+from infer_app.telemetry.printable import printable
+from infer_app.telemetry.summary_line import balance
+
+MAX_VERSIONS = 1000  # of a day
+SHOWN_DIFFERENCES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiedCounts:
+    """The counts of one model on one day; without a model when none has run yet."""
+
+    model: str | None
+    model_id: str | None
+    counts: DayCounts
+    problems: list[str]
+    in_use: bool = True  # the version in use of its name
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "model": self.model,
+            "model_id": self.model_id,
+            "in_use": self.in_use,
+            **asdict(self.counts),
+            "balanced": self.counts.balanced and not self.problems,
+            "problems": self.problems,
+        }
+
+    def __str__(self) -> str:
+        model = f"{self.model} {self.model_id}" if self.model else "(no model has run)"
+        model += "" if self.in_use else " (not in use)"
+        return "\n  wrong: ".join([f"{model}: {balance(self.counts)}", *self.problems])
+
+
+def verify(date: str | None, model: str | None, replay: str | None, as_json: bool, config: Path | None) -> int:
+    """Print the counts of a day and what a replay finds; return 0 if the counts add up and no row differs, else 1."""
+    loaded = load_settings(config)
+    zone = loaded.run.time_zone
+    day = Day.of(parse_date(date or "yesterday", zone), zone)
+    amount = None if replay is None else _amount(replay)
+    audit = None
+    with open_project_database(loaded, read_only=True) as project:
+        checked = _check_counts(project, day, model)
+        if amount is not None:
+            versions = project.day_queries.models_of(model)
+            audit = audit_by_replay(loaded, project, versions, amount, day if date else None)
+    balanced = not any(one.problems for one in checked)
+    if as_json:
+        found = {"date": str(day), "balanced": balanced, "models": [one.to_json() for one in checked]}
+        print(json.dumps(found | ({} if audit is None else {"replay": audit.to_json()})))
+    else:
+        for one in checked:
+            print(f"{day} {one}")
+        print("the counts add up" if balanced else "the counts do not add up, or rows can have no result: see above")
+        for line in [] if audit is None else _replay_lines(audit):
+            print(printable(line))
+    return EXIT_OK if balanced and not (audit and audit.differences) else EXIT_BUG
+
+
+def _amount(text: str) -> Amount:
+    try:
+        return Amount.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--replay: {error}", "such as --replay 1% or --replay 200") from None
+
+
+def _check_counts(project: ProjectDatabase, day: Day, model: str | None) -> list[VerifiedCounts]:
+    day_queries = project.day_queries
+    in_use = day_queries.ids_in_use()
+    checked = [
+        VerifiedCounts(
+            name,
+            model_id,
+            day_queries.count_day(day, model_id),
+            day_queries.find_problems(day, model_id),
+            model_id in in_use,
+        )
+        for name, model_id in _versions_to_verify(project, day, model)
+    ]
+    return checked or [VerifiedCounts(None, None, day_queries.count_day(day, ""), [])]
+
+
+def _replay_lines(audit: ReplayAudit) -> Iterator[str]:
+    same = audit.num_compared - len(audit.differences)
+    of_all = f"{audit.num_chosen:,} of {counted(audit.num_rows, 'stored row')}"
+    yield f"predicted again: {of_all}; {same:,} as stored, {len(audit.differences):,} not"
+    for one in audit.differences[:SHOWN_DIFFERENCES]:
+        image = f"image {one.image_id} ({one.location})"
+        yield f"  wrong: {image} by {short_name(one.model, one.model_id)}: {one.cause}: {one.detail}"
+    if more := audit.differences[SHOWN_DIFFERENCES:]:
+        yield f"  and {len(more):,} more, which --json lists"
+    for why, count in audit.not_compared.items():
+        yield f"  not compared: {counted(count, 'row')}: {why}"
+    if audit.undetected_share:
+        share = f"{100 * audit.undetected_share:.2g} %"
+        yield f"if {share} of all rows were wrong, one of them would have been found with 99 % probability"
+    if any(one.cause is Cause.PICTURE for one in audit.differences):
+        yield "`infer retry --image ID` predicts a picture that was replaced"
+    if any(one.cause is Cause.ANSWER for one in audit.differences):
+        yield "`infer explain --image ID --replay` shows both answers"
+
+
+def _versions_to_verify(project: ProjectDatabase, day: Day, wanted: str | None) -> list[Version]:
+    """Return the version that each name did the day with and, unless one is wanted, the others that ran on the day."""
+    did_day = project.day_queries.models_of_day(day, wanted)
+    if wanted is not None:
+        return did_day
+    ran = [(name, model_id) for _, name, model_id in days_run(project.database, MAX_VERSIONS, day.date)]
+    return list(dict.fromkeys([*did_day, *ran]))
