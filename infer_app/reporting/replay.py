@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.model_names import Version, short_name
 from infer_app.models.artifact.artifact import Artifact, scan_artifacts
 from infer_app.pipeline.chunking import chunks_of
-from infer_app.pipeline.execution_plan import plan_run
+from infer_app.pipeline.execution_plan import ExecutionPlan, plan_run
 from infer_app.pipeline.executors import open_executor
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.run_report import precision_name
@@ -58,46 +59,53 @@ def replay(loaded: LoadedSettings, image_id: str, location: str | None, history:
 
 
 def _replay(loaded: LoadedSettings, artifact: Artifact, ref: ImageRef, stored: dict[str, Any] | None) -> Replay:
-    again = predict_again(loaded, artifact, stored["variant"] if stored else None, [ref])
-    one = Replay(again.variant, again.instead_of, again.why)
-    now = again.results[ref.image_id]
+    plan = plan_again(loaded, artifact, stored["variant"] if stored else None, workers=1)
+    now = plan.predict([ref])[ref.image_id]
+    one = Replay(plan.variant, plan.instead_of, plan.why)
     return replace(one, rejected=reason_of(now)) if isinstance(now, Broken) else _compared(one, now, stored)
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """Images that were predicted again, by id."""
+class PlanAgain:
+    """How images of a stored variant are predicted again."""
 
-    variant: str
-    instead_of: str | None  # the variant that was wanted, if it can't run here
+    artifact: Artifact
+    settings: LoadedSettings
+    plan: ExecutionPlan
+    instead_of: str | None  # the stored variant, if it can't run here
     why: str | None
-    results: Mapping[str, Prediction | Broken]
+
+    @property
+    def variant(self) -> str:
+        return self.plan.variant
+
+    def predict(self, refs: Sequence[ImageRef]) -> dict[str, Prediction | Broken]:
+        """Return the prediction or rejection of each image by its id. Raises ModelError, and what storages raise."""
+        results = dict[str, Prediction | Broken]()
+        with open_executor(self.settings, [self.artifact], [self.plan]) as executor:
+            for chunk in executor.pool.run(chunks_of(refs)):
+                results |= {predicted.ref.image_id: predicted for predicted in chunk.predictions}
+                results |= {broken.ref.image_id: broken for broken in chunk.broken}
+        return results
 
 
-def predict_again(loaded: LoadedSettings, artifact: Artifact, wanted: str | None, refs: Sequence[ImageRef]) -> Again:
-    """Predict images with the variant that is wanted, if it runs here. Raises what opening an executor raises."""
-    settings, why = loaded, None
-    if wanted is not None:
-        settings, why = _with_variant(loaded, artifact, wanted, workers=1 if len(refs) == 1 else loaded.run.workers)
-    plan = plan_run(settings, artifact)
-    results = dict[str, Prediction | Broken]()
-    with open_executor(settings, [artifact], [plan]) as executor:
-        for chunk in executor.pool.run(chunks_of(refs)):
-            results |= {predicted.ref.image_id: predicted for predicted in chunk.predictions}
-            results |= {broken.ref.image_id: broken for broken in chunk.broken}
-    return Again(plan.variant, wanted if why else None, why, results)
+def plan_again(loaded: LoadedSettings, artifact: Artifact, stored: str | None, workers: int) -> PlanAgain:
+    """Plan to run the stored variant, or, if it can't run here, another of its precision or of full precision.
 
-
-def _with_variant(
-    loaded: LoadedSettings, artifact: Artifact, variant: str, workers: int
-) -> tuple[LoadedSettings, str | None]:
-    """Return settings that run the variant, or `auto` of the same precision and the reason why it can't run here."""
-    wanted = _changed(loaded, variant=variant, workers=workers, executor="auto", device="auto")
+    None: plan as a run does. Raises ModelError if none can run here.
+    """
+    if stored is None:
+        return PlanAgain(artifact, loaded, plan_run(loaded, artifact), None, None)
+    wanted = _changed(loaded, variant=stored, workers=workers, executor="auto", device="auto")
     try:
-        plan_run(wanted, artifact)
+        return PlanAgain(artifact, wanted, plan_run(wanted, artifact), None, None)
     except (ModelError, UsageError) as error:
-        return _changed(wanted, variant="auto", precision=precision_name(variant)), error.message
-    return wanted, None
+        why = error.message
+    similar = _changed(wanted, variant="auto", precision=precision_name(stored))
+    with suppress(ModelError):
+        return PlanAgain(artifact, similar, plan_run(similar, artifact), stored, why)
+    full = _changed(similar, precision="full")
+    return PlanAgain(artifact, full, plan_run(full, artifact), stored, why)
 
 
 def _changed(loaded: LoadedSettings, **values: object) -> LoadedSettings:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
+
+import numpy as np
 
 from infer_app.boxes import match_objects
 from infer_app.database.listing.source import find_locations
@@ -21,16 +24,16 @@ from infer_app.database.queries.prediction_sample import (
 )
 from infer_app.day import Day
 from infer_app.domain import NOT_READ, Broken, DetectedObject, ImageRef, Output, Prediction
-from infer_app.errors import ModelError
+from infer_app.errors import ModelError, UsageError
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version
-from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.verification.golden import OBJECT_SCORE, golden_outputs
-from infer_app.reporting.replay import SAME_BOX, Again, find_version, predict_again, reason_of
+from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE
+from infer_app.reporting.replay import SAME_BOX, PlanAgain, find_version, plan_again, reason_of
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.settings.load import LoadedSettings
 from infer_app.versions import recorded_versions
 
+SAME_SCORE = 0.01  # largest difference of a score in full precision
 SAME_VECTOR = 0.999  # cosine; pixels of another machine may differ by two levels
 CONFIDENCE = 0.99  # that the sample would have had a wrong row
 
@@ -77,8 +80,14 @@ class ReplayAudit:
         return 0.0 if is_all else float(1 - (1 - CONFIDENCE) ** (1 / self.num_compared))
 
     def to_json(self) -> dict[str, Any]:
-        differences = [asdict(one) for one in self.differences]
-        return {**asdict(self), "differences": differences, "undetected_share": self.undetected_share}
+        return {
+            "num_rows": self.num_rows,
+            "num_chosen": self.num_chosen,
+            "num_compared": self.num_compared,
+            "undetected_share": self.undetected_share,
+            "differences": [asdict(one) for one in self.differences],
+            "not_compared": dict(self.not_compared),
+        }
 
 
 def audit_by_replay(
@@ -122,24 +131,24 @@ def _audit_group(
         return
     try:
         artifact = find_version(loaded, version)
-    except ModelError as error:
+        plan = plan_again(loaded, artifact, variant, loaded.run.workers)
+    except (ModelError, UsageError) as error:
         audit.not_compared[error.message] += len(refs)
         return
     try:
-        artifact.verify()
-        again = predict_again(loaded, artifact, variant, refs)
-    except ModelError as error:
+        results = plan.predict(refs)
+    except ModelError as error:  # a file is not that of the build, or golden images are predicted otherwise
         audit.num_compared += len(refs)
         audit.differences += [_difference(ref, version, Cause.NETWORK, error.message) for ref in refs]
         return
-    comparison = _Comparison(artifact, variant)
+    comparison = RowComparison(plan, variant)
     for ref, one in zip(refs, listed, strict=True):
-        now = again.results[ref.image_id]
+        now = results[ref.image_id]
         if isinstance(now, Broken) and now.reason in NOT_READ:
             audit.not_compared[f"its file can't be read: {now.reason}"] += 1
             continue
         audit.num_compared += 1
-        if difference := comparison.find(one, now, again):
+        if difference := comparison.find(one, now):
             audit.differences.append(_difference(ref, version, *difference))
 
 
@@ -147,18 +156,19 @@ def _difference(ref: ImageRef, version: Version, cause: Cause, detail: str) -> D
     return Difference(ref.image_id, shown_location(ref.location), *version, cause, detail)
 
 
-class _Comparison:
+class RowComparison:
     """Compares rows of one variant with what it gives now."""
 
-    def __init__(self, artifact: Artifact, variant: str) -> None:
+    def __init__(self, plan: PlanAgain, variant: str) -> None:
+        self._plan, artifact = plan, plan.artifact
         tolerance = artifact.manifest.tolerance_of(variant)
         self._detection = artifact.manifest.output.detection
-        self._threshold = artifact.manifest.output.threshold
-        self._margin = max(OBJECT_SCORE, tolerance.relative)
-        self._scale = float(golden_outputs(artifact).abs().max())  # of the numbers of a regression
+        self._margin = max(SAME_SCORE, tolerance.relative)
+        golden = np.load(io.BytesIO(artifact.read(GOLDEN_OUTPUTS_FILE)), allow_pickle=False)
+        self._scale = float(np.abs(golden).max())  # of the numbers of a regression
         self._cosine = min(SAME_VECTOR, tolerance.cosine)
 
-    def find(self, stored: StoredPrediction, now: Prediction | Broken, again: Again) -> tuple[Cause, str] | None:
+    def find(self, stored: StoredPrediction, now: Prediction | Broken) -> tuple[Cause, str] | None:
         """Return what differs and how, or None."""
         then, bytes_now = stored.row.sha256, now.file.sha256
         if then is not None and bytes_now is not None and bytes_now != then:
@@ -166,7 +176,7 @@ class _Comparison:
         detail = f"rejected now, {reason_of(now)}" if isinstance(now, Broken) else self._answer(stored, now.output)
         if detail is None:
             return None
-        return Cause.ANSWER, f"{detail}; {_what_changed(stored, again)}"
+        return Cause.ANSWER, f"{detail}; {_what_changed(stored, self._plan)}"
 
     def _answer(self, stored: StoredPrediction, now: Output) -> str | None:
         row = stored.row
@@ -207,7 +217,7 @@ class _Comparison:
         is_tie = row.label in scores and scores[row.label] >= now.score - self._margin
         if (row.label != now.label and not is_tie) or not _is_near(row.score, now.score, self._margin):
             return f"stored {row.label} {_number(row.score)}, now {now.label} {_number(now.score)}"
-        for label in then.keys() | scores.keys():
+        for label in {**then, **scores}:
             ours, theirs = (side.get(label, _lowest(side, details)) for side in (scores, then))
             if not _is_near(theirs, ours, self._margin):
                 return f"stored {label} {_number(theirs)}, now {_number(ours)}"
@@ -234,11 +244,11 @@ def _number(score: Any) -> str:
     return "without a score" if score is None else f"{score:.4g}"
 
 
-def _what_changed(stored: StoredPrediction, again: Again) -> str:
+def _what_changed(stored: StoredPrediction, plan: PlanAgain) -> str:
     """Return what may explain another answer of the same network: libraries, variant, or the row itself."""
     then, now = stored.run.versions if stored.run else {}, recorded_versions()
     changed = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in then if then[name] != now.get(name)]
-    changed += [f"in {again.variant} instead of {again.instead_of}"] if again.instead_of else []
+    changed += [f"in {plan.variant} instead of {plan.instead_of}"] if plan.instead_of else []
     unchanged = (
         "libraries and processor are those of its run: the row was edited, or something reads the file otherwise"
     )

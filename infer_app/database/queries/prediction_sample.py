@@ -84,8 +84,8 @@ def list_keys(database: Database, source: Source, model_ids: Sequence[str], day:
         yield from ((image_id, model_id) for image_id, model_id in found)
         return
     with database.read() as connection:
-        for image_id, model_id in connection.execution_options(yield_per=PAGE_SIZE).execute(keys.where(of_models)):
-            yield image_id, model_id
+        found = connection.execution_options(yield_per=PAGE_SIZE).execute(keys.where(of_models))
+        yield from ((image_id, model_id) for image_id, model_id in found)
 
 
 def read_predictions(database: Database, keys: Iterable[Key]) -> Iterator[StoredPrediction]:

@@ -1,0 +1,113 @@
+"""`infer verify --replay`: what was changed since a run is found, and named by what changed."""
+
+import shutil
+
+import pytest
+
+from tests.support.projects import DATE, Project
+
+
+@pytest.fixture(scope="module")
+def ended_day(tmp_path_factory, built_models):
+    project = Project(tmp_path_factory.mktemp("replay") / "project")
+    project.init()
+    project.use_models(built_models, copied=True)
+    project.add_photos(12)
+    project.infer("run", "--date", DATE, "--lookback", "0", "--variant", "cpu-torchscript")
+    copy = project.folder.with_name("copy")
+    shutil.copytree(project.folder, copy)
+    return project, copy
+
+
+@pytest.fixture
+def day(ended_day):
+    """As it was when the run ended."""
+    project, copy = ended_day
+    shutil.rmtree(project.folder)
+    shutil.copytree(copy, project.folder)
+    return project
+
+
+def replayed(project, amount, *flags, exit_code=0):
+    return project.infer_json("verify", "--replay", amount, *flags, exit_code=exit_code)["replay"]
+
+
+def edit_label(day):
+    day.write("UPDATE infer_predictions SET label = 'blue' WHERE image_id = '1'")
+
+
+def edit_score(day):
+    day.write("UPDATE infer_predictions SET score = score - 0.1 WHERE image_id = '1'")
+
+
+def edit_output(day):
+    day.write("UPDATE infer_predictions SET output = replace(output, '\"red\"', '\"black\"') WHERE image_id = '1'")
+
+
+def other_libraries(day):
+    edit_label(day)
+    day.write('UPDATE infer_runs SET versions = replace(versions, \'"torch": "\', \'"torch": "1.\')')
+
+
+def replace_file(day):
+    shutil.copy(day.photos / "0001.jpg", day.photos / "0000.jpg")
+
+
+def flip_a_byte(day):
+    (file,) = day.folder.glob("models/colors/*/source.ts")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+
+
+@pytest.mark.always
+@pytest.mark.parametrize(
+    ("change", "num_wrong", "cause", "detail"),
+    [
+        (edit_label, 1, "answer", "stored blue 0.9947, now red 0.9947; libraries and processor are those of its run"),
+        (edit_score, 1, "answer", "stored red 0.8947, now red 0.9947"),
+        (edit_output, 1, "answer", "stored black 0.9947, now 0.00"),
+        (other_libraries, 1, "answer", "torch 1.2"),
+        (replace_file, 1, "picture", "its file was replaced"),
+        (flip_a_byte, 12, "network", "changed since it was built"),
+    ],
+)
+def test_what_changed_since_a_row_was_written_is_named(day, change, num_wrong, cause, detail):
+    assert replayed(day, "100%")["differences"] == []
+    change(day)
+    found = replayed(day, "100%", exit_code=1)
+    assert (found["num_rows"], found["num_compared"], len(found["differences"])) == (12, 12, num_wrong)
+    one = found["differences"][0]
+    assert one["cause"] == cause
+    assert detail in one["detail"]
+    assert one["image_id"] == "1" or num_wrong > 1
+
+
+def test_a_sample_says_how_many_wrong_rows_it_would_have_found(day):
+    found = replayed(day, "3")
+    assert (found["num_rows"], found["num_chosen"], found["num_compared"]) == (12, 3, 3)
+    assert (1 - found["undetected_share"]) ** 3 == pytest.approx(0.01)
+    printed = day.infer("verify", "--replay", "3")
+    assert "3 of 12 stored rows; 3 as stored, 0 not" in printed
+    assert "if 78 % of all rows were wrong, one of them would have been found with 99 % probability" in printed
+
+
+def test_what_can_not_be_compared_is_told_and_is_no_difference(day):
+    (day.photos / "0000.jpg").unlink()
+    day.write("DELETE FROM infer_images WHERE id = 2")
+    found = replayed(day, "100%", "--date", DATE)
+    assert (found["num_rows"], found["num_compared"]) == (11, 10)  # of the day, whose images the source lists
+    assert list(found["not_compared"]) == ["its file can't be read: not_found"]
+    assert replayed(day, "12")["not_compared"] == {
+        "its file can't be read: not_found": 1,
+        "the source no longer lists the image": 1,
+    }
+    shutil.rmtree(day.folder / "models")
+    (why,) = replayed(day, "5%")["not_compared"]
+    assert "is not in" in why
+
+
+@pytest.mark.parametrize("amount", ["0", "0%", "101%", "-1", "many", ""])
+def test_an_amount_that_is_none_is_refused(day, amount):
+    error = day.infer_json("verify", "--replay", amount, exit_code=2)["error"]
+    assert error.startswith("--replay: ")

@@ -1,0 +1,131 @@
+"""Which differences of a stored row from a new prediction count, for each kind of output."""
+
+import io
+import json
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from infer_app.database.queries.prediction_sample import Amount, StoredPrediction, choose
+from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
+from infer_app.reporting.replay_audit import ReplayAudit, RowComparison
+
+REF = ImageRef("1", "/photos/1.jpg")
+FOX = DetectedObject("fox", 0, 0.9, 0.1, 0.1, 0.4, 0.4)
+FAINT = FOX._replace(score=0.105, x=0.6)
+
+
+def classes(label, score, **others):
+    top = [{"label": one, "score": value} for one, value in {label: score, **others}.items()]
+    return Output(label, score, json.dumps({"top": top}))
+
+
+def labels(label, score, **over):
+    entries = [{"label": one, "score": value} for one, value in over.items()]
+    return Output(label, score, json.dumps({"labels": entries, "threshold": 0.5}))
+
+
+def vector(*numbers):
+    return Output(vector=np.array(numbers, "<f4").tobytes(), vector_dtype="float32", vector_dim=len(numbers))
+
+
+def numbers(*values):
+    return Output(details=json.dumps({"values": values}))
+
+
+def found(*objects):
+    return Output(objects=objects)
+
+
+@pytest.fixture
+def comparison():
+    golden = io.BytesIO()
+    np.save(golden, np.array([[-50.0, 100.0]]))
+    output = SimpleNamespace(detection=SimpleNamespace(min_score=0.1))
+    tolerance = SimpleNamespace(relative=0.001, cosine=0.9999)
+    manifest = SimpleNamespace(output=output, tolerance_of=lambda variant: tolerance)
+    artifact = SimpleNamespace(manifest=manifest, read=lambda file: golden.getvalue())
+    return RowComparison(SimpleNamespace(artifact=artifact, variant="cpu", instead_of=None), "cpu")
+
+
+def stored(output, sha256="a"):
+    row = SimpleNamespace(
+        label=output.label,
+        score=output.score,
+        output=json.loads(output.details),
+        vector=output.vector,
+        vector_dtype=output.vector_dtype,
+        sha256=sha256,
+    )
+    return StoredPrediction(row, output.objects, None)
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (classes("cat", 0.9, dog=0.1), classes("cat", 0.899, dog=0.101)),
+        (classes("cat", 0.5, dog=0.499), classes("dog", 0.5, cat=0.499)),  # alike: either may be the best
+        (classes("cat", 0.9, dog=0.05), classes("cat", 0.9, fox=0.051)),  # the last of those that are listed
+        (labels("cat", 0.502, cat=0.502), labels("cat", 0.498)),  # at the threshold
+        (vector(1, 2, 3), vector(1, 2, 3.001)),
+        (numbers(10, -50), numbers(10.5, -50.2)),  # 1 % of the largest golden output
+        (found(FOX, FAINT), found(FOX._replace(score=0.895))),  # near the score from which objects are stored
+        (found(), found()),
+    ],
+)
+def test_what_rounding_and_another_machine_may_change_is_no_difference(comparison, then, now):
+    assert comparison.find(stored(then), Prediction(REF, now, FileFacts(sha256="a"))) is None
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "detail"),
+    [
+        (classes("cat", 0.9, dog=0.1), classes("dog", 0.9, cat=0.1), "stored cat 0.9, now dog 0.9"),
+        (classes("cat", 0.9), classes("cat", 0.8), "stored cat 0.9, now cat 0.8"),
+        (classes("cat", 0.6, dog=0.3), classes("cat", 0.6, dog=0.2), "stored dog 0.3, now 0.2"),
+        (labels("cat", 0.9, cat=0.9), labels("cat", 0.9, cat=0.9, dog=0.7), "stored dog 0.5, now 0.7"),
+        (Output("cat", None), classes("cat", 0.9), "stored cat without a score, now cat 0.9"),
+        (vector(1, 2, 3), vector(1, 2, 4), "the cosine of the two vectors is 0.99"),
+        (Output(), vector(1, 2, 3), "the cosine of the two vectors is None"),
+        (numbers(10, -50), numbers(10, -53), "stored [10, -50], now [10, -53]"),
+        (found(FOX), found(), "an object 'fox' with score 0.900 is not found any more"),
+        (found(), found(FOX), "an object 'fox' with score 0.900 is not stored"),
+        (found(FOX), found(FOX._replace(x=0.3)), "an object 'fox' with score 0.900 is not found any more"),
+        (found(FOX), found(FOX._replace(score=0.8)), "an object 'fox' with score 0.900 is not found any more"),
+        (found(FOX), found(FOX._replace(label="dog")), "an object 'fox' with score 0.900 is not found any more"),
+    ],
+)
+def test_another_answer_is_told(comparison, then, now, detail):
+    cause, told = comparison.find(stored(then), Prediction(REF, now, FileFacts(sha256="a")))
+    assert cause == "answer"
+    assert told.startswith(detail)
+
+
+def test_other_bytes_come_before_another_answer(comparison):
+    then = stored(classes("cat", 0.9))
+    now = FileFacts(sha256="b")
+    assert comparison.find(then, Prediction(REF, classes("dog", 0.9), now))[0] == "picture"
+    assert comparison.find(then, Broken(REF, Reason.CORRUPT, "cut", "decode", now))[0] == "picture"
+    rejected = comparison.find(then, Broken(REF, Reason.CORRUPT, "cut", "decode", FileFacts(sha256="a")))
+    assert (rejected[0], rejected[1].startswith("rejected now, corrupt: cut")) == ("answer", True)
+
+
+@pytest.mark.parametrize(("text", "least", "most"), [("30", 30, 30), ("5000", 1000, 1000), ("10%", 40, 180)])
+def test_rows_are_chosen_at_random_and_counted(text, least, most):
+    keys = [(str(number), "m") for number in range(1000)]
+    first, num_keys = choose(iter(keys), Amount.parse(text))
+    assert num_keys == 1000
+    assert least <= len(set(first)) == len(first) <= most
+    assert set(first) <= set(keys)
+
+
+def test_a_share_of_few_rows_is_one_at_least():
+    assert choose([("1", "m")], Amount.parse("0.001%")) == ([("1", "m")], 1)
+    assert choose([], Amount.parse("50%")) == ([], 0)
+
+
+@pytest.mark.parametrize(("compared", "share"), [(0, None), (100, 0.045), (458, 0.01), (1000, 0.0)])
+def test_the_share_that_a_sample_finds(compared, share):
+    found = ReplayAudit(num_rows=1000, num_chosen=compared, num_compared=compared).undetected_share
+    assert found == (None if share is None else pytest.approx(share, abs=1e-3))
