@@ -75,6 +75,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "bench": None,
     "cli.terminal": {"telemetry"},
     "reporting": None,
+    "replay": None,
     "cli.look": None,
     "cli.model": None,
     "cli.run": None,

@@ -20,9 +20,9 @@ from infer_app.errors import UsageError, most_severe
 from infer_app.locations import shown as shown_location
 from infer_app.pipeline.executors import read_limits
 from infer_app.plurals import counted
+from infer_app.replay.predict_again import Replay, replay
 from infer_app.reporting.drawn_boxes import svg_file
 from infer_app.reporting.image_report import Explanation, FileNow, explain, is_same_file
-from infer_app.reporting.replay import Replay, replay
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.run_report import precision_name, with_precision
 from infer_app.settings.load import LoadedSettings, load_settings

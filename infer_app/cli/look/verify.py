@@ -10,12 +10,11 @@ from typing import Any
 
 from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.queries.figures import days_run
-from infer_app.database.queries.prediction_sample import Amount
 from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.model_names import Version, short_name
 from infer_app.plurals import counted
-from infer_app.reporting.replay_audit import Cause, ReplayAudit, audit_by_replay
+from infer_app.replay.replay_audit import Amount, Changed, ReplayAudit, audit_by_replay
 from infer_app.run_report import DayCounts
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import printable
@@ -113,9 +112,9 @@ def _replay_lines(audit: ReplayAudit) -> Iterator[str]:
     if audit.undetected_share:
         share = f"{100 * audit.undetected_share:.2g} %"
         yield f"if {share} of all rows were wrong, one of them would have been found with 99 % probability"
-    if any(one.cause is Cause.PICTURE for one in audit.differences):
+    if any(one.cause is Changed.PICTURE for one in audit.differences):
         yield "`infer retry --image ID` predicts a picture that was replaced"
-    if any(one.cause is Cause.ANSWER for one in audit.differences):
+    if any(one.cause is Changed.ANSWER for one in audit.differences):
         yield "`infer explain --image ID --replay` shows both answers"
 
 

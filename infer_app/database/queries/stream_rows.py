@@ -1,15 +1,17 @@
-"""Results of a day's images, read row by row: memory does not grow with their number."""
+"""Results of images, read row by row: memory does not grow with their number."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Select, Subquery
+from sqlalchemy import Select, Subquery, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.cross_database_source import as_relation
 from infer_app.database.listing.source import PAGE_SIZE, Source
+from infer_app.database.results.conditions import join_results
+from infer_app.database.results.schema import predictions
 from infer_app.day import Day
 
 IMAGES_AT_ONCE = 250  # whose rows are in memory, perhaps 300 objects of each
@@ -36,3 +38,22 @@ def stream_rows(
         streaming = connection.execution_options(yield_per=PAGE_SIZE)
         for images in source.parts(connection, days):
             yield from streaming.execute(rows_of(images))
+
+
+def stream_keys(
+    database: Database, source: Source, model_ids: Sequence[str], day: Day | None
+) -> Iterator[tuple[str, str]]:
+    """Yield (image id, model id) of the predictions of some models: those of a day, or all."""
+    keys = select(predictions.c.image_id, predictions.c.model_id)
+    of_models = predictions.c.model_id.in_(model_ids)
+    if day is not None:
+
+        def rows_of(images: Subquery) -> Any:
+            return keys.select_from(join_results(images, predictions, images.c[3])).where(of_models)
+
+        found = stream_rows(database, source, day, rows_of)
+        yield from ((image_id, model_id) for image_id, model_id in found)
+        return
+    with database.read() as connection:
+        found = connection.execution_options(yield_per=PAGE_SIZE).execute(keys.where(of_models))
+        yield from ((image_id, model_id) for image_id, model_id in found)

@@ -2,14 +2,15 @@
 
 import io
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from infer_app.database.queries.prediction_sample import Amount, StoredPrediction, choose
+from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
-from infer_app.reporting.replay_audit import ReplayAudit, RowComparison
+from infer_app.replay.replay_audit import Amount, ReplayAudit, RowComparison, choose
 
 REF = ImageRef("1", "/photos/1.jpg")
 FOX = DetectedObject("fox", 0, 0.9, 0.1, 0.1, 0.4, 0.4)
@@ -44,21 +45,24 @@ def comparison():
     np.save(golden, np.array([[-50.0, 100.0]]))
     output = SimpleNamespace(detection=SimpleNamespace(min_score=0.1))
     tolerance = SimpleNamespace(relative=0.001, cosine=0.9999)
-    manifest = SimpleNamespace(output=output, tolerance_of=lambda variant: tolerance)
+    manifest = SimpleNamespace(
+        output=output, tolerance_of=lambda variant: tolerance, variant_sha256=lambda variant: "files"
+    )
     artifact = SimpleNamespace(manifest=manifest, read=lambda file: golden.getvalue())
     return RowComparison(SimpleNamespace(artifact=artifact, variant="cpu", instead_of=None), "cpu")
 
 
 def stored(output, sha256="a"):
-    row = SimpleNamespace(
-        label=output.label,
-        score=output.score,
-        output=json.loads(output.details),
-        vector=output.vector,
-        vector_dtype=output.vector_dtype,
-        sha256=sha256,
-    )
-    return StoredPrediction(row, output.objects, None)
+    row = {
+        "label": output.label,
+        "score": output.score,
+        "output": json.loads(output.details),
+        "vector": output.vector,
+        "vector_dtype": output.vector_dtype,
+        "sha256": sha256,
+        "objects": None if output.objects is None else [StoredObject(one, is_shown=True) for one in output.objects],
+    }
+    return ModelHistory("pets", "m", row, None, None)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +113,13 @@ def test_other_bytes_come_before_another_answer(comparison):
     assert comparison.find(then, Broken(REF, Reason.CORRUPT, "cut", "decode", now))[0] == "picture"
     rejected = comparison.find(then, Broken(REF, Reason.CORRUPT, "cut", "decode", FileFacts(sha256="a")))
     assert (rejected[0], rejected[1].startswith("rejected now, corrupt: cut")) == ("answer", True)
+
+
+@pytest.mark.parametrize(("files", "cause"), [(None, "answer"), ("files", "answer"), ("other", "network")])
+def test_another_answer_of_a_variant_that_was_built_anew_is_the_networks(comparison, files, cause):
+    then = replace(stored(classes("cat", 0.9)), run={"versions": {}, "variant_sha256": files})
+    now = Prediction(REF, classes("dog", 0.9), FileFacts(sha256="a"))
+    assert comparison.find(then, now)[0] == cause
 
 
 @pytest.mark.parametrize(("text", "least", "most"), [("30", 30, 30), ("5000", 1000, 1000), ("10%", 40, 180)])

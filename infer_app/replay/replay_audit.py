@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import heapq
 import io
 import json
+import random
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -15,20 +17,15 @@ import numpy as np
 from infer_app.boxes import match_objects
 from infer_app.database.listing.source import find_locations
 from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.prediction_sample import (
-    Amount,
-    StoredPrediction,
-    choose,
-    list_keys,
-    read_predictions,
-)
+from infer_app.database.queries.image_history import ModelHistory, read_history
+from infer_app.database.queries.stream_rows import stream_keys
 from infer_app.day import Day
 from infer_app.domain import NOT_READ, Broken, DetectedObject, ImageRef, Output, Prediction
 from infer_app.errors import ModelError, UsageError
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE
-from infer_app.reporting.replay import SAME_BOX, PlanAgain, find_version, plan_again, reason_of
+from infer_app.replay.predict_again import SAME_BOX, PlanAgain, find_version, plan_again, reason_of
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.settings.load import LoadedSettings
 from infer_app.versions import recorded_versions
@@ -37,8 +34,48 @@ SAME_SCORE = 0.01  # largest difference of a score in full precision
 SAME_VECTOR = 0.999  # cosine; pixels of another machine may differ by two levels
 CONFIDENCE = 0.99  # that the sample would have had a wrong row
 
+Key = tuple[str, str]  # the ids of an image and of a model
 
-class Cause(StrEnum):
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How many rows to take: a number, or of all of them a share, 0-1."""
+
+    number: int | None = None
+    share: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Amount:
+        """Parse "200" or "1%". Raises ValueError for any other text, and for none or more than all."""
+        try:
+            amount = cls(share=float(text[:-1]) / 100) if text.endswith("%") else cls(number=int(text))
+        except ValueError:
+            raise ValueError(f"{text!r} is neither a share such as 1% nor a number such as 200") from None
+        if not (0 < amount.share <= 1 or (amount.number or 0) > 0):
+            raise ValueError(f"{text} is not above 0 and at most 100%")
+        return amount
+
+
+def choose(keys: Iterable[Key], amount: Amount) -> tuple[list[Key], int]:
+    """Choose some of the keys at random, at least one, and count all of them. Only those chosen stay in memory."""
+    lowest: list[tuple[float, Key]] = []  # one that was drawn, for a share of few keys
+    chosen: list[tuple[float, Key]] = []  # a heap, if their number is given
+    count = 0
+    for key in keys:
+        count += 1
+        drawn = (random.random(), key)
+        if amount.number is not None and len(chosen) < amount.number:
+            heapq.heappush(chosen, drawn)
+        elif amount.number is not None:
+            heapq.heappushpop(chosen, drawn)
+        elif drawn[0] < amount.share:
+            chosen.append(drawn)
+        else:
+            lowest = min(lowest, [drawn]) if lowest else [drawn]
+    return [key for _, key in chosen or lowest], count
+
+
+class Changed(StrEnum):
     """What is no longer as it was when a row was written."""
 
     PICTURE = "picture"  # the bytes of its file
@@ -54,7 +91,7 @@ class Difference:
     location: str | None
     model: str
     model_id: str
-    cause: Cause
+    cause: Changed
     detail: str
 
 
@@ -99,60 +136,62 @@ def audit_by_replay(
     run here: that is told of their rows.
     """
     names = {model_id: name for name, model_id in versions}
-    keys, num_rows = choose(list_keys(project.database, project.source, list(names), day), amount)
+    keys, num_rows = choose(stream_keys(project.database, project.source, list(names), day), amount)
     audit = ReplayAudit(num_rows, len(keys))
-    groups = defaultdict[tuple[str, str], list[StoredPrediction]](list)
-    for one in read_predictions(project.database, keys):
-        groups[one.row.model_id, one.row.variant].append(one)
+    groups = defaultdict[tuple[str, str], list[tuple[ImageRef, ModelHistory]]](list)
+    for ref, model_id in _listed(project, audit, keys):
+        for history in read_history(project.database, [(names[model_id], model_id)], ref.image_id):
+            if history.prediction is not None:  # a run may have replaced it by a rejection
+                groups[model_id, history.prediction["variant"]].append((ref, history))
     for (model_id, variant), rows in groups.items():
-        _audit_group(loaded, project, audit, (names[model_id], model_id), variant, rows)
+        _audit_group(loaded, audit, (names[model_id], model_id), variant, rows)
     return audit
+
+
+def _listed(project: ProjectDatabase, audit: ReplayAudit, keys: Sequence[Key]) -> Iterator[tuple[ImageRef, str]]:
+    """Yield the image and the model of each key whose image the source lists once."""
+    locations = find_locations(project.source, list({image_id for image_id, _ in keys}))
+    for image_id, model_id in keys:
+        found = locations.get(image_id, [])
+        if len(found) == 1:
+            yield ImageRef(image_id, found[0]), model_id
+        else:
+            why = "several images have its id" if found else "the source no longer lists the image"
+            audit.not_compared[why] += 1
 
 
 def _audit_group(
     loaded: LoadedSettings,
-    project: ProjectDatabase,
     audit: ReplayAudit,
     version: Version,
     variant: str,
-    rows: Sequence[StoredPrediction],
+    rows: Sequence[tuple[ImageRef, ModelHistory]],
 ) -> None:
     """Compare the rows of one variant of one version."""
-    locations = find_locations(project.source, [one.row.image_id for one in rows])
-    refs, listed = list[ImageRef](), list[StoredPrediction]()
-    for one in rows:
-        found = locations.get(one.row.image_id, [])
-        if len(found) != 1:
-            audit.not_compared["several images have its id" if found else "the source no longer lists the image"] += 1
-            continue
-        refs.append(ImageRef(one.row.image_id, found[0]))
-        listed.append(one)
-    if not refs:
-        return
     try:
         artifact = find_version(loaded, version)
         plan = plan_again(loaded, artifact, variant, loaded.run.workers)
     except (ModelError, UsageError) as error:
-        audit.not_compared[error.message] += len(refs)
+        audit.not_compared[error.message] += len(rows)
         return
     try:
-        results = plan.predict(refs)
+        results = plan.predict([ref for ref, _ in rows])
     except ModelError as error:  # a file is not that of the build, or golden images are predicted otherwise
-        audit.num_compared += len(refs)
-        audit.differences += [_difference(ref, version, Cause.NETWORK, error.message) for ref in refs]
+        audit.num_compared += len(rows)
+        audit.differences += [_difference(ref, version, Changed.NETWORK, error.message) for ref, _ in rows]
         return
     comparison = RowComparison(plan, variant)
-    for ref, one in zip(refs, listed, strict=True):
+    for ref, history in rows:
         now = results[ref.image_id]
         if isinstance(now, Broken) and now.reason in NOT_READ:
             audit.not_compared[f"its file can't be read: {now.reason}"] += 1
             continue
         audit.num_compared += 1
-        if difference := comparison.find(one, now):
+        if difference := comparison.find(history, now):
             audit.differences.append(_difference(ref, version, *difference))
 
 
-def _difference(ref: ImageRef, version: Version, cause: Cause, detail: str) -> Difference:
+def _difference(ref: ImageRef, version: Version, cause: Changed, detail: str) -> Difference:
     return Difference(ref.image_id, shown_location(ref.location), *version, cause, detail)
 
 
@@ -164,30 +203,34 @@ class RowComparison:
         tolerance = artifact.manifest.tolerance_of(variant)
         self._detection = artifact.manifest.output.detection
         self._margin = max(SAME_SCORE, tolerance.relative)
+        self._sha256 = artifact.manifest.variant_sha256(plan.variant)
         golden = np.load(io.BytesIO(artifact.read(GOLDEN_OUTPUTS_FILE)), allow_pickle=False)
         self._scale = float(np.abs(golden).max())  # of the numbers of a regression
         self._cosine = min(SAME_VECTOR, tolerance.cosine)
 
-    def find(self, stored: StoredPrediction, now: Prediction | Broken) -> tuple[Cause, str] | None:
+    def find(self, stored: ModelHistory, now: Prediction | Broken) -> tuple[Changed, str] | None:
         """Return what differs and how, or None."""
-        then, bytes_now = stored.row.sha256, now.file.sha256
+        row = stored.prediction or {}
+        then, bytes_now = row["sha256"], now.file.sha256
         if then is not None and bytes_now is not None and bytes_now != then:
-            return Cause.PICTURE, "its file was replaced since it was predicted"
-        detail = f"rejected now, {reason_of(now)}" if isinstance(now, Broken) else self._answer(stored, now.output)
+            return Changed.PICTURE, "its file was replaced since it was predicted"
+        detail = f"rejected now, {reason_of(now)}" if isinstance(now, Broken) else self._answer(row, now.output)
         if detail is None:
             return None
-        return Cause.ANSWER, f"{detail}; {_what_changed(stored, self._plan)}"
+        built_anew = stored.run and stored.run["variant_sha256"] not in (None, self._sha256)
+        if built_anew and not self._plan.instead_of:
+            return Changed.NETWORK, f"{detail}; {self._plan.variant} was built or calibrated anew since"
+        return Changed.ANSWER, f"{detail}; {_what_changed(stored, self._plan)}"
 
-    def _answer(self, stored: StoredPrediction, now: Output) -> str | None:
-        row = stored.row
+    def _answer(self, row: Mapping[str, Any], now: Output) -> str | None:
         if now.objects is not None:
-            return self._objects(stored.objects or (), now.objects)
+            return self._objects([one.found for one in row["objects"] or ()], now.objects)
         if now.vector is not None and now.vector_dtype is not None:
-            alike = cosine(now.vector, now.vector_dtype, row.vector, row.vector_dtype) if row.vector else None
+            alike = cosine(now.vector, now.vector_dtype, row["vector"], row["vector_dtype"]) if row["vector"] else None
             return None if alike is not None and alike >= self._cosine else f"the cosine of the two vectors is {alike}"
         if now.label is not None:
             return self._classes(row, now)
-        then, numbers = numbers_of(row.score, row.output), numbers_of(now.score, now.details)
+        then, numbers = numbers_of(row["score"], row["output"]), numbers_of(now.score, now.details)
         apart = mean_difference(then, numbers)
         is_same = apart is not None and apart <= self._margin * self._scale
         return None if is_same else f"stored {then}, now {numbers}"
@@ -208,15 +251,15 @@ class RowComparison:
                     return f"an object {one.label!r} with score {one.score:.3f} {how}, or with another box or score"
         return None
 
-    def _classes(self, row: Any, now: Output) -> str | None:
+    def _classes(self, row: Mapping[str, Any], now: Output) -> str | None:
         """Compare the best class and all that are listed; of classes that score alike another may be the best."""
         assert now.label is not None
         assert now.score is not None
         details = json.loads(now.details)
-        then, scores = _scores(row.output), _scores(details) | {now.label: now.score}
-        is_tie = row.label in scores and scores[row.label] >= now.score - self._margin
-        if (row.label != now.label and not is_tie) or not _is_near(row.score, now.score, self._margin):
-            return f"stored {row.label} {_number(row.score)}, now {now.label} {_number(now.score)}"
+        then, scores = _scores(row["output"]), _scores(details) | {now.label: now.score}
+        is_tie = row["label"] in scores and scores[row["label"]] >= now.score - self._margin
+        if (row["label"] != now.label and not is_tie) or not _is_near(row["score"], now.score, self._margin):
+            return f"stored {row['label']} {_number(row['score'])}, now {now.label} {_number(now.score)}"
         for label in {**then, **scores}:
             ours, theirs = (side.get(label, _lowest(side, details)) for side in (scores, then))
             if not _is_near(theirs, ours, self._margin):
@@ -244,9 +287,9 @@ def _number(score: Any) -> str:
     return "without a score" if score is None else f"{score:.4g}"
 
 
-def _what_changed(stored: StoredPrediction, plan: PlanAgain) -> str:
+def _what_changed(stored: ModelHistory, plan: PlanAgain) -> str:
     """Return what may explain another answer of the same network: libraries, variant, or the row itself."""
-    then, now = stored.run.versions if stored.run else {}, recorded_versions()
+    then, now = stored.run["versions"] if stored.run else {}, recorded_versions()
     changed = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in then if then[name] != now.get(name)]
     changed += [f"in {plan.variant} instead of {plan.instead_of}"] if plan.instead_of else []
     unchanged = (
