@@ -65,6 +65,9 @@ MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the lo
 ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longer than a few retries
 
 
+MULTI_LABEL = ("sigmoid", "sigmoid-applied")  # activations of classifiers that give a score of its own to each label
+
+
 ROW = "row:"  # prefix, before the id, of the location of an image whose bytes are in a column of the source
 
 

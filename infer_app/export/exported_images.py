@@ -12,7 +12,7 @@ from infer_app.database.queries.detections import PredictedImage, read_predicted
 from infer_app.database.queries.figures import Figures, RejectedImage
 from infer_app.database.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
 from infer_app.day import Day
-from infer_app.domain import DetectedObject
+from infer_app.domain import MULTI_LABEL, DetectedObject
 from infer_app.errors import UsageError
 from infer_app.export.image_paths import ImagePaths
 from infer_app.model_names import short_name
@@ -82,7 +82,7 @@ class ModelVersions:
         manifests = {one: Figures(project.database, project.source, one).manifest() for one in all_ids}
         labels = tuple(tuple(manifests[model_id].get("labels", ())) for model_id in all_ids)
         kind = _kind(name, model_ids, manifests)
-        is_multi_label = any(manifests[one].get("output", {}).get("activation") == "sigmoid" for one in model_ids)
+        is_multi_label = any(manifests[one].get("output", {}).get("activation") in MULTI_LABEL for one in model_ids)
         has_thresholds = kind == DETECTION or (kind == CLASSIFICATION and is_multi_label)
         return cls(name, tuple(model_ids), tuple(all_ids), kind, labels, has_thresholds)
 

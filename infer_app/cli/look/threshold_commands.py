@@ -22,6 +22,7 @@ from infer_app.database.queries.thresholds import (
 from infer_app.database.results.model_versions import read_manifests, read_versions
 from infer_app.database.results.schema import MAX_ID
 from infer_app.day import Day, parse_date
+from infer_app.domain import MULTI_LABEL
 from infer_app.errors import UsageError
 from infer_app.model_names import plain_name
 from infer_app.models.artifact.artifact import scan_artifacts
@@ -77,7 +78,7 @@ class NamedModel:
         for output in self.outputs:
             if output["kind"] == "detection":
                 return float((output.get("detection") or {}).get("min_score", 0.0))
-            if output["kind"] == "classification" and output.get("activation") == "sigmoid":
+            if output["kind"] == "classification" and output.get("activation") in MULTI_LABEL:
                 return float(output["threshold"])
         return None
 
@@ -86,7 +87,7 @@ class NamedModel:
         if self.outputs and self.stored_from is None:
             raise UsageError(
                 f"{self.name} has no thresholds: it gives one result per image ({self.outputs[0]['kind']})",
-                "thresholds are for detection, and for classification with --activation sigmoid",
+                "thresholds are for detection, and for classification with --activation sigmoid or sigmoid-applied",
             )
 
     def check_labels(self, database: Database, labels: Iterable[str]) -> None:

@@ -229,8 +229,9 @@ class BuildOptions:
     activation: Annotated[
         str,
         typer.Option(
-            metavar="softmax|sigmoid|none",
-            help="For classification and the head detr; none: the module returns probabilities.",
+            metavar="softmax|sigmoid|none|sigmoid-applied",
+            help="For classification and the head detr. Where the network ends in it already: none for softmax, "
+            "sigmoid-applied for sigmoid.",
         ),
     ] = "softmax"
     threshold: Annotated[

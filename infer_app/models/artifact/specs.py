@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from infer_app.domain import MULTI_LABEL
 from infer_app.errors import UsageError
 
 INPUT_KINDS = ("float-nchw", "uint8-nhwc")
 OUTPUT_KINDS = ("classification", "detection", "embedding", "regression", "raw")
 WITH_LABELS = ("classification", "detection")  # kinds of output
-ACTIVATIONS = ("softmax", "sigmoid", "none")
+ACTIVATIONS = ("softmax", "sigmoid", "none", "sigmoid-applied")
 VECTOR_DTYPES = ("float32", "float16")
 
 
@@ -76,9 +77,11 @@ class OutputSpec:
     """The meaning of one row of the model's output."""
 
     kind: str = "classification"
-    activation: str = "softmax"  # classification; none: the module gives probabilities already
-    threshold: float = 0.5  # classification with sigmoid: labels with at least this score are listed
-    top_k: int = 5  # classification with softmax or none
+    # Of classification and the head detr. The network gives already: none, probabilities that sum to 1;
+    # sigmoid-applied, a score of 0 to 1 for each label.
+    activation: str = "softmax"
+    threshold: float = 0.5  # of several labels: those with at least this score are listed
+    top_k: int = 5  # classification with one label
     vector_dtype: str = "float32"  # embedding and raw
     shape: tuple[int, ...] | None = None  # raw: the shape of one image's output, found at build
     detection: DetectionSpec | None = None  # of the kind detection alone
@@ -93,6 +96,11 @@ class OutputSpec:
             raise UsageError(f"top-k {self.top_k} is less than 1")
         if (self.kind == "detection") != (self.detection is not None):
             raise UsageError(f"an output of the kind {self.kind} with {self.detection}")
+
+    @property
+    def is_multi_label(self) -> bool:
+        """Return whether an image may have several labels."""
+        return self.kind == "classification" and self.activation in MULTI_LABEL
 
     def to_json(self) -> dict[str, Any]:
         """Return its fields; the detection only if there is one, so that older models keep their ids."""

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.errors import ModelError, first_line
+from infer_app.models.artifact.activation import check_activation
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.torchscript import run_source
@@ -97,21 +98,8 @@ def check_meaning(outputs: SourceOutputs, spec: OutputSpec, num_labels: int | No
             f"{counted(num_labels, 'label')} for {counted(num_outputs, 'output')}",
             "class i is line i of the labels file",
         )
-    if spec.kind == "classification" and spec.activation != "sigmoid":
-        _check_classes(outputs.rows, spec)
-
-
-def _check_classes(rows: Tensor, spec: OutputSpec) -> None:
-    if rows.shape[1] == 1:
-        raise ModelError(
-            "a softmax over one output is always 1",
-            "use --activation sigmoid for yes or no, or --output regression for a number",
-        )
-    are_probabilities = bool((rows >= 0).all() and ((rows.sum(1) - 1).abs() < 1e-3).all())
-    if are_probabilities and spec.activation == "softmax":
-        raise ModelError("the outputs are probabilities already", "build with --activation none")
-    if not are_probabilities and spec.activation == "none":
-        raise ModelError("the outputs are not probabilities that sum to 1", "build with --activation softmax")
+    if spec.kind == "classification":
+        check_activation(outputs.rows, spec.activation)
 
 
 def _joined(batches: Sequence[Tensor]) -> Tensor:

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from infer_app.domain import MULTI_LABEL
+from infer_app.models.artifact.activation import class_scores
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.recipe import Size
 
@@ -50,6 +52,23 @@ def comparable_parts(outputs: Sequence[Tensor], spec: DetectionSpec, activation:
     return [part.flatten(1) for part in parts]
 
 
+def has_no_object(activation: str) -> bool:
+    """Return whether the last class of the head `detr` stands for no object."""
+    return activation not in MULTI_LABEL
+
+
+def class_outputs(outputs: Sequence[Tensor], head: str) -> Tensor:
+    """Return what the network says of the classes, before an activation: (…, classes) for `detr`, else (k, )."""
+    if head == "detr":
+        return _detr_scores(outputs, "sigmoid-applied")[0]
+    if head == "boxes":
+        rows = _joined(outputs)
+        scores = rows[..., 4][rows[..., 5] >= 0]
+        return scores[scores != -1]  # with which some networks fill up their rows
+    (batch,) = outputs
+    return batch[:, 4:].flatten() if head == "yolo" else batch[..., 4:].flatten()
+
+
 def _boxes(outputs: Sequence[Tensor], min_score: float) -> list[np.ndarray]:
     return [_over(rows, min_score).numpy() for rows in _joined(outputs)]
 
@@ -84,9 +103,8 @@ def _detr(outputs: Sequence[Tensor], activation: str, size: Size, min_score: flo
 def _detr_scores(outputs: Sequence[Tensor], activation: str) -> tuple[Tensor, Tensor]:
     """Return the scores, (n, k, classes), and the boxes as shares of the input, (n, k, 4)."""
     joined = _joined(sorted(outputs, key=lambda output: output.shape[-1] == 4))
-    logits = joined[..., :-4]
-    scores = logits.sigmoid() if activation == "sigmoid" else logits.softmax(-1)[..., :-1]  # the last is: no object
-    return scores, joined[..., -4:]
+    scores = class_scores(joined[..., :-4], activation)
+    return scores[..., :-1] if has_no_object(activation) else scores, joined[..., -4:]
 
 
 def _of_centres(boxes: Tensor, scores: Tensor) -> np.ndarray:

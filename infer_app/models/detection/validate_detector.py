@@ -9,9 +9,10 @@ import numpy as np
 from torch import Tensor
 
 from infer_app.errors import ModelError
+from infer_app.models.artifact.activation import ROUNDING, check_activation
 from infer_app.models.artifact.specs import HEADS, DetectionSpec, OutputSpec
-from infer_app.models.detection.heads import OwnHead
-from infer_app.models.detection.object_decoder import ObjectDecoder
+from infer_app.models.detection.heads import OwnHead, class_outputs, has_no_object
+from infer_app.models.detection.object_decoder import ObjectDecoder, split_outputs
 from infer_app.recipe import Recipe
 
 Shapes = Sequence[tuple[int, ...]]  # of one image's outputs
@@ -25,6 +26,12 @@ _SHAPES = {
 }
 
 
+_HEAD_HINT = (
+    "is --head wrong, or the order of the outputs, or is a sigmoid missing? write the head yourself: --head "
+    "package.module:function"
+)
+
+
 def complete_detection(
     spec: OutputSpec, recipe: Recipe, rows: Tensor, shapes: Shapes, num_labels: int | None, own_head: OwnHead | None
 ) -> OutputSpec:
@@ -36,7 +43,15 @@ def complete_detection(
     head = detection.head or choose_head(shapes, num_labels)
     activation = spec.activation if head == "detr" else "none"
     spec = replace(spec, activation=activation, detection=replace(detection, head=head, shapes=tuple(shapes)))
-    check_head(head, shapes, num_labels, spec.activation)
+    num_classes = check_head(head, shapes, spec.activation)
+    if head in HEADS:
+        _check_scores(class_outputs(split_outputs(rows, shapes), head), head, spec.activation)
+    if num_labels is not None and num_classes not in (None, num_labels):
+        raise ModelError(
+            f"{num_labels} labels, and the outputs of --head {head} have {num_classes} classes",
+            "class i is line i of the labels file; is --head wrong, or of detr --activation, by which the last class "
+            "is that of no object or not?",
+        )
     decoder = ObjectDecoder(spec, recipe, (), own_head)
     try:
         found = decoder.candidates(rows)
@@ -53,8 +68,7 @@ def complete_detection(
     except (ValueError, TypeError) as error:
         raise ModelError(
             f"--head {head} gives {error}",
-            "is --head wrong, or the order of the outputs, or is a sigmoid missing? write the head yourself: --head "
-            "package.module:function",
+            _HEAD_HINT,
         ) from error
     _check_classes(objects, head, num_labels)
     return spec
@@ -81,10 +95,13 @@ def choose_head(shapes: Shapes, num_labels: int | None) -> str:
     )
 
 
-def check_head(head: str, shapes: Shapes, num_labels: int | None, activation: str) -> None:
-    """Raise ModelError if outputs of these shapes can't be those of the head."""
+def check_head(head: str, shapes: Shapes, activation: str) -> int | None:
+    """Return the number of classes, None if it can't be told.
+
+    Raises ModelError if outputs of these shapes can't be those of the head.
+    """
     if head not in HEADS:
-        return
+        return None
     num_classes: int | None = None
     if head == "boxes" or not all(shapes):
         fits = _joined_length(shapes) == 6
@@ -96,7 +113,8 @@ def check_head(head: str, shapes: Shapes, num_labels: int | None, activation: st
         )
     elif head == "detr":
         length = _joined_length(shapes)
-        fits, num_classes = length > 4 + (activation == "softmax"), length - 4 - (activation == "softmax")
+        num_classes = length - 4 - has_no_object(activation)
+        fits = num_classes > 0
     else:
         fits = len(shapes) == 1 and len(shapes[0]) == 2
         length, extra = (shapes[0][0], 4) if head == "yolo" else (shapes[0][-1], 5)
@@ -106,11 +124,15 @@ def check_head(head: str, shapes: Shapes, num_labels: int | None, activation: st
             f"an image's output is {_as_text(shapes)}, and --head {head} takes {_SHAPES[head]}",
             "name another head; for any other network write it yourself: --head package.module:function",
         )
-    if num_labels is not None and num_classes not in (None, num_labels):
-        raise ModelError(
-            f"{num_labels} labels, and the outputs of --head {head} have {num_classes} classes",
-            "class i is line i of the labels file; is --head wrong?",
-        )
+    return num_classes
+
+
+def _check_scores(classes: Tensor, head: str, activation: str) -> None:
+    """Raise ModelError if what the network gives for classes needs another activation, or one that the head has not."""
+    if head == "detr":
+        check_activation(classes, activation)
+    elif len(classes) and classes.min() < -ROUNDING:
+        raise ModelError(f"--head {head} gives a score of {classes.min():.4g}: scores are between 0 and 1", _HEAD_HINT)
 
 
 def _check_classes(objects: Sequence[np.ndarray], head: str, num_labels: int | None) -> None:

@@ -47,15 +47,15 @@ def compared_score(detection: DetectionSpec) -> float:
     return max(COMPARED_SCORE, detection.min_score)
 
 
-def find_objects(artifact: Artifact, raw: Tensor) -> list[Objects | None]:
+def find_objects(artifact: Artifact, raw: Tensor, min_score: float = 1.0) -> list[Objects | None]:
     """Return the objects in rows of a detector, (n, D), in pixels of its input; None: the image would be rejected.
 
-    Objects far below the score from which they are compared are found too, so that one that falls just below it is
-    not lost.
+    Objects from `min_score` on are found, and at least those far below the score from which objects are compared, so
+    that one that falls just below it is not lost.
     """
     manifest = artifact.manifest
     assert manifest.output.detection is not None
-    lowest = min(manifest.output.detection.min_score, compared_score(manifest.output.detection) / 2)
+    lowest = min(min_score, manifest.output.detection.min_score, compared_score(manifest.output.detection) / 2)
     spec = replace(manifest.output, detection=replace(manifest.output.detection, min_score=lowest))
     decoder = ObjectDecoder(spec, manifest.recipe, (), artifact.head())
     found: list[Objects | None] = []
@@ -105,6 +105,18 @@ def agreement_of(num_kept: int, num_objects: int, num_new: int, num_found: int) 
     if not num_objects and not num_found:
         return None
     return min(num_kept / max(1, num_objects), 1 - num_new / max(1, num_found)) if num_objects else 0.0
+
+
+def count_found(expected: Objects, actual: Objects, margin: float, *, is_exact: bool) -> int:
+    """Count the objects of `expected` with one of `actual` in their place; when `is_exact`, also of their class and
+    of a score within `margin`.
+    """
+    overlaps = intersection_over_union(expected[:, :4], actual[:, :4])
+    is_there = overlaps >= (EXACT_OBJECT if is_exact else SAME_OBJECT)
+    if is_exact:
+        is_there &= actual[:, 5] == expected[:, 5, None]
+        is_there &= np.abs(actual[:, 4] - expected[:, 4, None]) <= margin
+    return int(is_there.any(1).sum())
 
 
 def find_missing(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from infer_app.domain import Output
+from infer_app.models.artifact.activation import class_scores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.detection.object_decoder import ObjectDecoder, finite_rows
@@ -56,24 +57,17 @@ def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) ->
     return _vectors(raw, spec)
 
 
-def class_scores(raw: Tensor, activation: str) -> Tensor:
-    """Return scores between 0 and 1, (n, D)."""
-    if activation == "softmax":
-        return raw.softmax(dim=1)
-    return raw.sigmoid() if activation == "sigmoid" else raw
-
-
 def _classification(raw: Tensor, spec: OutputSpec, labels: Sequence[str]) -> list[Output | None]:
     scores = class_scores(raw, spec.activation)
-    multi_label = spec.activation == "sigmoid"
-    best = scores.topk(1 if multi_label else min(spec.top_k, raw.shape[1]), dim=1)
+    best = scores.topk(1 if spec.is_multi_label else min(spec.top_k, raw.shape[1]), dim=1)
     rows = zip(finite_rows(raw), best.values.tolist(), best.indices.tolist(), scores, strict=True)
     outputs: list[Output | None] = []
     for finite, values, indices, row in rows:
         if not finite:
             outputs.append(None)
             continue
-        details = _over_threshold(row, spec, labels) if multi_label else {"top": _entries(indices, values, labels)}
+        top = {"top": _entries(indices, values, labels)}
+        details = _over_threshold(row, spec, labels) if spec.is_multi_label else top
         outputs.append(Output(label=_label(indices[0], labels), score=values[0], details=json.dumps(details)))
     return outputs
 

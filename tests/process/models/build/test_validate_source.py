@@ -121,7 +121,7 @@ def test_outputs_that_are_not_finite_are_refused():
         (torch.randn(4, 8, 7, 7), OutputSpec("embedding"), None, r"shape \(8, 7, 7\)", "pool"),
         (torch.randn(4, 1), OutputSpec(), None, "over one output", "sigmoid"),
         (torch.randn(4, 3).softmax(1), OutputSpec(), None, "probabilities already", "--activation none"),
-        (torch.randn(4, 3), OutputSpec(activation="none"), None, "not probabilities", "--activation softmax"),
+        (torch.randn(4, 3), OutputSpec(activation="none"), None, "not scores", "--activation softmax"),
     ],
 )
 def test_outputs_that_can_not_mean_what_was_asked_are_refused(outputs, spec, num_labels, message, hint):

@@ -49,7 +49,10 @@ def test_a_shape_that_does_not_tell_is_refused_with_what_to_do(shapes, num_label
 
 
 def complete(head, shape, num_labels=None, rows=None, own=None, activation="softmax"):
-    rows = torch.zeros(2, int(np.prod(shape))) if rows is None else rows
+    if rows is None:
+        rows = torch.zeros(2, int(np.prod(shape)))
+        if head == "detr":
+            rows -= 3  # logits
     spec = OutputSpec("detection", activation, detection=DetectionSpec(head))
     return complete_detection(spec, RECIPE, rows, [shape], num_labels, own)
 

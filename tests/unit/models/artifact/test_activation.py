@@ -1,0 +1,86 @@
+"""What a network ends in decides which `--activation` is right; every other one is refused with that flag."""
+
+import json
+
+import pytest
+import torch
+
+from infer_app.errors import ModelError
+from infer_app.models.artifact.specs import ACTIVATIONS, DetectionSpec, OutputSpec
+from infer_app.models.build.validate_source import SourceOutputs, check_meaning
+from infer_app.models.detection.validate_detector import complete_detection
+from infer_app.models.verification.outputs import decode_outputs
+from infer_app.recipe import Recipe
+
+ENDS = {"nothing": lambda raw: raw, "softmax": lambda raw: raw.softmax(-1), "sigmoid": torch.sigmoid}
+LABELS = ("a", "b", "c")
+RIGHT = {
+    "nothing": ("softmax", "sigmoid"),
+    "softmax": ("none",),
+    "sigmoid": ("sigmoid-applied",),
+}
+
+
+def logits(*shape):
+    return 4 * torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+def of_classifier(raw, activation):
+    check_meaning(SourceOutputs(raw, (tuple(raw.shape[1:]),)), OutputSpec(activation=activation), raw.shape[1])
+
+
+def of_detr(raw, activation):
+    rows = torch.cat([raw.reshape(4, 2, -1), torch.full((4, 2, 4), 0.5)], 2)
+    output = OutputSpec("detection", activation, detection=DetectionSpec("detr"))
+    complete_detection(output, Recipe("stretch", 64), rows.flatten(1), [tuple(rows.shape[1:])], None, None)
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(("check", "shape"), [(of_classifier, (8, 3)), (of_detr, (8, 3))])
+def test_the_flag_is_right_or_refused_with_the_right_one(check, shape, end, activation):
+    raw = ENDS[end](logits(*shape))
+    if activation in RIGHT[end]:
+        check(raw, activation)
+        return
+    with pytest.raises(ModelError) as caught:
+        check(raw, activation)
+    assert f"--activation {RIGHT[end][0]}" in caught.value.hint
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(("end", "right"), [("nothing", "sigmoid"), ("sigmoid", "sigmoid-applied")])
+def test_one_output_is_a_yes_or_no(end, right, activation):
+    raw = ENDS[end](logits(4, 1))
+    if activation == right:
+        of_classifier(raw, activation)
+        return
+    with pytest.raises(ModelError) as caught:
+        of_classifier(raw, activation)
+    assert right in caught.value.hint
+    assert "--output regression" in caught.value.hint
+
+
+def test_scores_of_a_network_with_its_own_sigmoid_are_stored_as_they_are():
+    (output,) = decode_outputs(torch.tensor([[0.125, 0.75, 0.5]]), OutputSpec(activation="sigmoid-applied"), LABELS)
+    assert (output.label, output.score) == ("b", 0.75)
+    listed = json.loads(output.details)["labels"]
+    assert [(one["label"], one["score"]) for one in listed] == [("b", 0.75), ("c", 0.5)]
+
+
+@pytest.mark.parametrize("head", ["boxes", "yolo", "yolo5"])
+def test_logits_are_no_scores_of_a_head_without_an_activation(head):
+    shapes = {"boxes": (4, 6), "yolo": (7, 4), "yolo5": (4, 8)}
+    rows = torch.full((2, *shapes[head]), -3.0)
+    if head == "boxes":
+        rows[..., 5] = 0
+    output = OutputSpec("detection", detection=DetectionSpec(head))
+    with pytest.raises(ModelError, match="gives a score of -3: scores are between 0 and 1") as caught:
+        complete_detection(output, Recipe("stretch", 64), rows.flatten(1), [shapes[head]], None, None)
+    assert "a sigmoid missing" in caught.value.hint
+
+
+def test_rows_that_fill_up_may_have_a_score_of_minus_one():
+    rows = torch.tensor([[[0.0, 0, 9, 9, 0.5, 0], [0, 0, 0, 0, -1, 0], [0, 0, 0, 0, -7, -1]]])
+    output = OutputSpec("detection", detection=DetectionSpec("boxes"))
+    assert complete_detection(output, Recipe("stretch", 64), rows.flatten(1), [(3, 6)], None, None)
