@@ -12,7 +12,13 @@ from typing import Any
 
 from infer_app.cli.model.model import detection_as_text, models_folder, print_progress, recipe_as_text
 from infer_app.cli.model.variant_files import check_replaceable
-from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
+from infer_app.cli.model.variant_tables import (
+    show_decoding,
+    show_requirements,
+    show_tuning,
+    show_variants,
+    unproven_boxes,
+)
 from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
 from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.errors import ModelError, UsageError
@@ -72,6 +78,8 @@ def build(options: BuildOptions) -> None:
         if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), print_progress)
     manifest = artifact.manifest
+    if warning := unproven_boxes(manifest):
+        print_progress(warning)
     if not options.as_json:
         if is_same:
             print(f"{manifest.name} {manifest.model_id} is there already, its files are unchanged: {artifact.folder}")

@@ -10,7 +10,7 @@ from infer_app.models.build.decoding_agreement import describe_agreement
 from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.selection.tuning import Tuning
 from infer_app.models.verification.golden import Parity
-from infer_app.models.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT
+from infer_app.models.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT, compared_score
 from infer_app.plurals import counted
 from infer_app.run_report import precision_name
 
@@ -55,6 +55,18 @@ def show_variants(manifest: Manifest) -> None:
             if details.get("calibration", {}).get("num_objects") == 0:
                 kept = "was judged on images without an object"
             print(f"{variant} {kept}: no run takes it by itself")
+
+
+def unproven_boxes(manifest: Manifest) -> str:
+    """Return a warning if no golden image of a detector shows an object, else nothing."""
+    detection = manifest.output.detection
+    if not detection or manifest.variants[first_variant(manifest)]["parity"].get("num_objects") != 0:
+        return ""
+    return (
+        f"warning: no golden image shows an object with a score of {compared_score(detection):g} or more, so nothing "
+        f"proves that {manifest.name} finds the right boxes and classes; build it with photos that show some: --golden "
+        "FOLDER"
+    )
 
 
 def show_requirements(manifest: Manifest) -> None:

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 
+from infer_app.cli.model.variant_tables import unproven_boxes
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
@@ -175,6 +176,11 @@ def test_boxes_are_compared_also_where_no_golden_image_shows_an_object(build, mo
         return
     with pytest.raises(ModelError, match="image 1: of its 10 best objects 0 have the same boxes"):
         check_golden(artifact, load, other, variant)
+
+
+def test_a_build_without_an_object_on_its_golden_images_says_how_to_give_some(build):
+    assert unproven_boxes(build(Quadrants())[0].manifest) == ""
+    assert "--golden FOLDER" in unproven_boxes(build(Faint())[0].manifest)
 
 
 def test_the_order_in_which_a_network_lists_its_objects_does_not_matter(build):
