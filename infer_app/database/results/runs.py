@@ -175,7 +175,7 @@ class RunStore:
             return {
                 row.id
                 for row in connection.execute(select(runs).where(runs.c.state == "running"))
-                if _is_alive(row, now)
+                if is_alive(row, now)
             }
 
     def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
@@ -219,7 +219,7 @@ def _take_over(connection: Connection, day: date, name: str, model_id: str, now:
     """Close the rows that dead runs left open. Raises DayHeld if an active run holds the day."""
     running = select(runs).where(runs.c.day == day, runs.c.model_id == model_id, runs.c.state == "running")
     for row in connection.execute(running).all():
-        if _is_alive(row, now):
+        if is_alive(row, now):
             pid, since = row.process.partition("@")[0], f"{row.started_at:%Y-%m-%d %H:%M}"
             raise DayHeld(
                 f"{day} with model {name} is held by run {row.id}: process {pid} on {row.host}, since {since} UTC",
@@ -323,7 +323,7 @@ def _throughput(report: RunReport) -> dict[str, Any]:
     }
 
 
-def _is_alive(row: Row[Any], now: datetime) -> bool:
+def is_alive(row: Row[Any], now: datetime) -> bool:
     """Return whether the run's process lives, if it can be checked from here; else whether its heartbeat is recent."""
     pid, _, rest = row.process.partition("@")
     if row.host == socket.gethostname() and rest.endswith(f"@{_pid_namespace()}"):

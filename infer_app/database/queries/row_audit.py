@@ -1,0 +1,209 @@
+"""Laws that every stored row keeps, whatever its day: a row that breaks one was not written by a run.
+
+Each law is a condition on the rows of one table; those of a table are counted in one query over it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Connection, FromClause, and_, func, not_, or_, select
+
+from infer_app.database.engine.column_types import AsText, UtcNow
+from infer_app.database.results.conditions import count_each
+from infer_app.database.results.runs import LEASE_S, is_alive
+from infer_app.database.results.schema import models, objects, predictions, rejections, runs
+from infer_app.domain import Reason
+from infer_app.plurals import counted
+
+NUM_EXAMPLES = 3
+ROUNDING = 1e-3  # of scores and of boxes' edges, as shares: half precision, and a sum of several numbers
+STATES = ("running", "done", "failed")
+
+
+class Law(NamedTuple):
+    noun: str
+    fault: str
+    is_broken: ColumnElement[bool]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kinds:
+    """The recorded models by what they give. A manifest of an earlier release may lack what a law needs."""
+
+    classifiers: Sequence[str]
+    detectors: Sequence[str]
+    numbers: Sequence[str]  # of regression to one number
+    labels: Mapping[str, tuple[str, ...] | None]  # by model id, as its classes are numbered; None: not known
+    num_outputs: Mapping[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, connection: Connection) -> _Kinds:
+        manifests = {row.id: row.manifest for row in connection.execute(select(models.c.id, models.c.manifest))}
+        by_kind: dict[str, list[str]] = {}
+        for model_id, manifest in manifests.items():
+            by_kind.setdefault(manifest.get("output", {}).get("kind", ""), []).append(model_id)
+        num_outputs = {one: manifest["num_outputs"] for one, manifest in manifests.items() if "num_outputs" in manifest}
+        return cls(
+            classifiers=by_kind.get("classification", []),
+            detectors=by_kind.get("detection", []),
+            numbers=[one for one in by_kind.get("regression", []) if num_outputs.get(one) == 1],
+            labels={
+                one: None if (of := found.get("labels")) is None else tuple(of) for one, found in manifests.items()
+            },
+            num_outputs=num_outputs,
+        )
+
+
+def audit_rows(connection: Connection) -> Iterator[str]:
+    """Yield a message with examples for each law that rows of our tables break. Nothing is repaired."""
+    kinds = _Kinds.read(connection)
+    yield from _broken_laws(connection, predictions, predictions.c.image_id, _prediction_laws(kinds))
+    yield from _broken_laws(connection, rejections, rejections.c.image_id, _rejection_laws())
+    own = predictions.c.image_id == objects.c.image_id, predictions.c.model_id == objects.c.model_id
+    joined = objects.outerjoin(predictions, and_(*own))
+    yield from _broken_laws(connection, joined, objects.c.image_id, _object_laws())
+    yield from _unknown_labels(connection, kinds)
+    yield from _broken_runs(connection)
+
+
+def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
+    row, noun = predictions.c, "prediction"
+    has_label, found_nothing = row.label.is_not(None), func.coalesce(row.num_objects, 0) == 0
+    is_classifier, is_detector = row.model_id.in_(kinds.classifiers), row.model_id.in_(kinds.detectors)
+    own = objects.c.image_id == row.image_id, objects.c.model_id == row.model_id
+    num_objects = select(func.count()).select_from(objects).where(*own).scalar_subquery()
+    is_outside = or_(row.score < -ROUNDING, row.score > 1 + ROUNDING)
+    is_recorded = row.run_id.in_(select(runs.c.id).where(runs.c.source_id.is_not(None)))
+    yield Law(noun, "of a model that is not in infer_models", row.model_id.not_in(select(models.c.id)))
+    yield Law(noun, "of a run that is not in infer_runs, or is of another model", _has_no_run(predictions))
+    yield Law(noun, "without a label or score", and_(is_classifier, or_(not_(has_label), row.score.is_(None))))
+    yield Law(
+        noun,
+        "with a label or score but no object, or the reverse",
+        and_(is_detector, or_(has_label == found_nothing, row.score.is_not(None) == found_nothing)),
+    )
+    yield Law(noun, "with a score outside 0 to 1", and_(or_(is_classifier, is_detector), is_outside))
+    not_finite = or_(row.score.is_(None), func.abs(row.score) > sys.float_info.max)  # a NaN is greater in PostgreSQL
+    yield Law(noun, "without a finite number", and_(row.model_id.in_(kinds.numbers), not_finite))
+    yield Law(noun, "with another number of objects than it counts", and_(is_detector, row.num_objects != num_objects))
+    yield Law(noun, "without the sha256 of its picture", or_(row.sha256.is_(None), func.length(row.sha256) != 64))
+    yield Law(
+        noun,
+        "without the location or size of its picture",
+        and_(is_recorded, or_(row.location.is_(None), row.size.is_(None))),
+    )
+    has_no_size = or_(row.width <= 0, row.height <= 0, row.width.is_(None) != row.height.is_(None))
+    yield Law(noun, "of a picture without a width or height", has_no_size)
+
+
+def _rejection_laws() -> Iterator[Law]:
+    row, noun = rejections.c, "rejection"
+    yield Law(noun, "of a model that is not in infer_models", row.model_id.not_in(select(models.c.id)))
+    yield Law(noun, "of a run that is not in infer_runs, or is of another model", _has_no_run(rejections))
+    yield Law(noun, "with a reason outside the list", row.reason.not_in([reason.value for reason in Reason]))
+    yield Law(noun, "without an attempt", row.attempts < 1)
+
+
+def _object_laws() -> Iterator[Law]:
+    """Yield laws on objects that are joined with their predictions."""
+    row, of, noun = objects.c, predictions.c, "object"
+    is_best, differs = row.object == 0, or_(AsText(of.label) != row.label, func.abs(of.score - row.score) > ROUNDING)
+    right, bottom = row.x + row.width, row.y + row.height
+    is_outside = [row.x < -ROUNDING, row.y < -ROUNDING, right > 1 + ROUNDING, bottom > 1 + ROUNDING]
+    yield Law(noun, "without a prediction of its image", of.image_id.is_(None))
+    yield Law(noun, "beyond the number that its prediction counts", or_(row.object < 0, row.object >= of.num_objects))
+    yield Law(noun, "that is the best, but not by its prediction's label and score", and_(is_best, differs))
+    yield Law(noun, "with a score outside 0 to 1", or_(row.score < -ROUNDING, row.score > 1 + ROUNDING))
+    yield Law(noun, "with a box outside the picture", or_(row.width <= 0, row.height <= 0, *is_outside))
+
+
+def _has_no_run(table: Any) -> ColumnElement[bool]:
+    is_run = runs.c.id == table.c.run_id, runs.c.model_id == table.c.model_id
+    return ~select(runs.c.id).where(*is_run).exists()
+
+
+def _broken_laws(
+    connection: Connection, rows: FromClause, image_id: ColumnElement[str], laws: Iterator[Law]
+) -> Iterator[str]:
+    known = list(laws)
+    counts = count_each(connection, rows, [law.is_broken for law in known])
+    for law, count in zip(known, counts, strict=True):
+        if count:
+            some = select(image_id).select_from(rows).where(law.is_broken).distinct().limit(NUM_EXAMPLES + 1)
+            yield _message(count, law.noun, law.fault, [row[0] for row in connection.execute(some)])
+
+
+def _unknown_labels(connection: Connection, kinds: _Kinds) -> Iterator[str]:
+    """Yield a message for predictions, and one for objects, whose labels their models have not."""
+    label = AsText(predictions.c.label)  # by bytes: MariaDB would take `Cat` for `cat`
+    of_classifiers = predictions.c.model_id.in_(kinds.classifiers), predictions.c.label.is_not(None)
+    groups = {
+        ("prediction", "with a label that its model has not"): select(
+            predictions.c.model_id, label, -1, func.count(), func.min(predictions.c.image_id)
+        )
+        .where(*of_classifiers)
+        .group_by(predictions.c.model_id, label),
+        ("object", "with a label that is not the one of its class"): select(
+            objects.c.model_id, objects.c.label, objects.c.class_index, func.count(), func.min(objects.c.image_id)
+        ).group_by(objects.c.model_id, objects.c.label, objects.c.class_index),
+    }
+    for (noun, fault), grouped in groups.items():
+        found = [row for row in connection.execute(grouped) if not _is_label(kinds, *row[:3])]
+        if found:
+            yield _message(sum(row[3] for row in found), noun, fault, [row[4] for row in found])
+
+
+def _is_label(kinds: _Kinds, model_id: str, label: str, class_index: int) -> bool:
+    """Return whether the model has this label; `class_index` is -1 if only the label is stored."""
+    labels = kinds.labels.get(model_id)
+    if labels is None:
+        return True
+    if class_index >= 0:  # a class without a label is named by its number
+        return label == (labels[class_index] if class_index < len(labels) else str(class_index))
+    return (
+        label in labels if labels else label.isdecimal() and int(label) < kinds.num_outputs.get(model_id, sys.maxsize)
+    )
+
+
+def _broken_runs(connection: Connection) -> Iterator[str]:
+    """Yield a message for each kind of run that is not as any run leaves its row."""
+    now = connection.execute(select(UtcNow())).scalar_one()
+    written = []
+    for table in (predictions, rejections):
+        by_run = select(table.c.run_id, func.count()).group_by(table.c.run_id)
+        written.append({row[0]: row[1] for row in connection.execute(by_run)})
+    known = {row[0] for row in connection.execute(select(models.c.id))}
+    problems: dict[str, list[str]] = {}
+    for run in connection.execute(select(runs).order_by(runs.c.started_at)):
+        wrote = [counts.get(run.id, 0) for counts in written]
+        is_expired = run.heartbeat_at < now - timedelta(seconds=LEASE_S)
+        faults = {
+            "of a model that is not in infer_models": run.model_id not in known,
+            "in a state that does not exist": run.state not in STATES,
+            "done without an exit code or an end": run.state == "done" and None in (run.exit_code, run.ended_at),
+            "that is running and has ended": run.state == "running" and run.ended_at is not None,
+            "with a heartbeat in the future": run.heartbeat_at > now + timedelta(seconds=LEASE_S),
+            "recorded as running whose process is gone; `infer run` for its day closes it": run.state == "running"
+            and run.ended_at is None
+            and is_expired
+            and not is_alive(run, now),
+            "that selected fewer or more images than predicted and rejected": run.selected
+            != run.predicted + run.rejected,
+            "that wrote more rows than counted": run.predicted < wrote[0] or run.rejected < wrote[1],
+        }
+        for fault in (fault for fault, is_so in faults.items() if is_so):
+            problems.setdefault(fault, []).append(run.id)
+    for fault, run_ids in problems.items():
+        yield _message(len(run_ids), "run", fault, run_ids)
+
+
+def _message(count: int, noun: str, fault: str, examples: Sequence[str]) -> str:
+    few = list(Counter(examples))[:NUM_EXAMPLES]
+    more = ", …" if len(set(examples)) > len(few) or count > len(examples) else ""
+    return f"{counted(count, noun)} {fault}: {'' if noun == 'run' else 'image '}{', '.join(few)}{more}"
