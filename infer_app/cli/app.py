@@ -334,10 +334,11 @@ def verify(
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Check that the counts of a day add up; exit code 1 if not.
+    """Check that the counts of a day add up, and that runs can have written every row; exit code 1 if not.
 
-    Eligible images must be those predicted, rejected and pending, counted from the rows of the tables. A row that
-    --replay finds to be another than what its network gives for its picture is named, with which of the two changed.
+    Eligible images must be those predicted, rejected and pending, counted from the rows of the tables. Of all days, no
+    prediction, object, rejection or run may say what no run writes. A row that --replay finds to be another than what
+    its network gives for its picture is named, with which of the two changed.
     """
     from infer_app.cli.look.verify import verify as verify_rows
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.queries.figures import days_run
+from infer_app.database.queries.row_audit import audit_rows
 from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.model_names import Version, short_name
@@ -59,20 +60,25 @@ def verify(date: str | None, model: str | None, replay: str | None, as_json: boo
     audit = None
     with open_project_database(loaded, read_only=True) as project:
         checked = _check_counts(project, day, model)
+        with project.database.read() as connection:
+            wrong_rows = list(audit_rows(connection))
         if amount is not None:
             versions = project.day_queries.models_of(model)
             audit = audit_by_replay(loaded, project, versions, amount, day if date else None)
     balanced = not any(one.problems for one in checked)
     if as_json:
         found = {"date": str(day), "balanced": balanced, "models": [one.to_json() for one in checked]}
+        found |= {"wrong_rows": wrong_rows}
         print(json.dumps(found | ({} if audit is None else {"replay": audit.to_json()})))
     else:
         for one in checked:
             print(f"{day} {one}")
         print("the counts add up" if balanced else "the counts do not add up, or rows can have no result: see above")
+        for problem in wrong_rows:
+            print(f"wrong, of all days: {problem}")
         for line in [] if audit is None else _replay_lines(audit):
             print(printable(line))
-    return EXIT_OK if balanced and not (audit and audit.differences) else EXIT_BUG
+    return EXIT_OK if balanced and not wrong_rows and not (audit and audit.differences) else EXIT_BUG
 
 
 def _amount(text: str) -> Amount:

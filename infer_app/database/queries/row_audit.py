@@ -6,13 +6,24 @@ Each law is a condition on the rows of one table; those of a table are counted i
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, FromClause, and_, func, not_, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Select,
+    Table,
+    and_,
+    func,
+    literal_column,
+    not_,
+    or_,
+    select,
+)
 
 from infer_app.database.engine.column_types import AsText, UtcNow
 from infer_app.database.results.conditions import count_each
@@ -39,7 +50,7 @@ class _Kinds:
     classifiers: Sequence[str]
     detectors: Sequence[str]
     numbers: Sequence[str]  # of regression to one number
-    labels: Mapping[str, tuple[str, ...] | None]  # by model id, as its classes are numbered; None: not known
+    labels: Mapping[str, Sequence[str] | None]  # by model id, as its classes are numbered; None: not known
     num_outputs: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
@@ -53,9 +64,7 @@ class _Kinds:
             classifiers=by_kind.get("classification", []),
             detectors=by_kind.get("detection", []),
             numbers=[one for one in by_kind.get("regression", []) if num_outputs.get(one) == 1],
-            labels={
-                one: None if (of := found.get("labels")) is None else tuple(of) for one, found in manifests.items()
-            },
+            labels={one: manifest.get("labels") for one, manifest in manifests.items()},
             num_outputs=num_outputs,
         )
 
@@ -73,57 +82,69 @@ def audit_rows(connection: Connection) -> Iterator[str]:
 
 
 def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
-    row, noun = predictions.c, "prediction"
-    has_label, found_nothing = row.label.is_not(None), func.coalesce(row.num_objects, 0) == 0
-    is_classifier, is_detector = row.model_id.in_(kinds.classifiers), row.model_id.in_(kinds.detectors)
+    row = predictions.c
+    has_label, has_score, found_nothing = row.label.is_not(None), row.score.is_not(None), _num_objects() == 0
+    of_classifier, of_detector = row.model_id.in_(kinds.classifiers), row.model_id.in_(kinds.detectors)
     own = objects.c.image_id == row.image_id, objects.c.model_id == row.model_id
-    num_objects = select(func.count()).select_from(objects).where(*own).scalar_subquery()
-    is_outside = or_(row.score < -ROUNDING, row.score > 1 + ROUNDING)
-    is_recorded = row.run_id.in_(select(runs.c.id).where(runs.c.source_id.is_not(None)))
-    yield Law(noun, "of a model that is not in infer_models", row.model_id.not_in(select(models.c.id)))
-    yield Law(noun, "of a run that is not in infer_runs, or is of another model", _has_no_run(predictions))
-    yield Law(noun, "without a label or score", and_(is_classifier, or_(not_(has_label), row.score.is_(None))))
-    yield Law(
-        noun,
-        "with a label or score but no object, or the reverse",
-        and_(is_detector, or_(has_label == found_nothing, row.score.is_not(None) == found_nothing)),
-    )
-    yield Law(noun, "with a score outside 0 to 1", and_(or_(is_classifier, is_detector), is_outside))
+    num_written = select(func.count()).select_from(objects).where(*own).scalar_subquery()
     not_finite = or_(row.score.is_(None), func.abs(row.score) > sys.float_info.max)  # a NaN is greater in PostgreSQL
-    yield Law(noun, "without a finite number", and_(row.model_id.in_(kinds.numbers), not_finite))
-    yield Law(noun, "with another number of objects than it counts", and_(is_detector, row.num_objects != num_objects))
-    yield Law(noun, "without the sha256 of its picture", or_(row.sha256.is_(None), func.length(row.sha256) != 64))
-    yield Law(
-        noun,
-        "without the location or size of its picture",
-        and_(is_recorded, or_(row.location.is_(None), row.size.is_(None))),
-    )
-    has_no_size = or_(row.width <= 0, row.height <= 0, row.width.is_(None) != row.height.is_(None))
-    yield Law(noun, "of a picture without a width or height", has_no_size)
+    of_known_source = row.run_id.in_(select(runs.c.id).where(runs.c.source_id.is_not(None)))
+    broken = {
+        "of a model that is not in infer_models": row.model_id.not_in(select(models.c.id)),
+        "of a run that is not in infer_runs, or is of another model": _has_no_run(predictions),
+        "without a label or score": and_(of_classifier, not_(and_(has_label, has_score))),
+        "with a label or score but no object, or the reverse": and_(
+            of_detector, or_(has_label == found_nothing, has_score == found_nothing)
+        ),
+        "with a score outside 0 to 1": and_(or_(of_classifier, of_detector), _is_no_score(row.score)),
+        "without a finite number": and_(row.model_id.in_(kinds.numbers), not_finite),
+        "with another number of objects than it counts": and_(of_detector, _num_objects() != num_written),
+        "without the sha256 of its picture": or_(row.sha256.is_(None), func.length(row.sha256) != 64),
+        "without the location or size of its picture": and_(
+            of_known_source, or_(row.location.is_(None), row.size.is_(None))
+        ),
+        "of a picture without a width or height": or_(
+            row.width <= 0, row.height <= 0, row.width.is_(None) != row.height.is_(None)
+        ),
+    }
+    return (Law("prediction", fault, is_broken) for fault, is_broken in broken.items())
 
 
 def _rejection_laws() -> Iterator[Law]:
-    row, noun = rejections.c, "rejection"
-    yield Law(noun, "of a model that is not in infer_models", row.model_id.not_in(select(models.c.id)))
-    yield Law(noun, "of a run that is not in infer_runs, or is of another model", _has_no_run(rejections))
-    yield Law(noun, "with a reason outside the list", row.reason.not_in([reason.value for reason in Reason]))
-    yield Law(noun, "without an attempt", row.attempts < 1)
+    row = rejections.c
+    broken = {
+        "of a model that is not in infer_models": row.model_id.not_in(select(models.c.id)),
+        "of a run that is not in infer_runs, or is of another model": _has_no_run(rejections),
+        "with a reason outside the list": row.reason.not_in([reason.value for reason in Reason]),
+        "without an attempt": row.attempts < 1,
+    }
+    return (Law("rejection", fault, is_broken) for fault, is_broken in broken.items())
 
 
 def _object_laws() -> Iterator[Law]:
     """Yield laws on objects that are joined with their predictions."""
-    row, of, noun = objects.c, predictions.c, "object"
-    is_best, differs = row.object == 0, or_(AsText(of.label) != row.label, func.abs(of.score - row.score) > ROUNDING)
-    right, bottom = row.x + row.width, row.y + row.height
-    is_outside = [row.x < -ROUNDING, row.y < -ROUNDING, right > 1 + ROUNDING, bottom > 1 + ROUNDING]
-    yield Law(noun, "without a prediction of its image", of.image_id.is_(None))
-    yield Law(noun, "beyond the number that its prediction counts", or_(row.object < 0, row.object >= of.num_objects))
-    yield Law(noun, "that is the best, but not by its prediction's label and score", and_(is_best, differs))
-    yield Law(noun, "with a score outside 0 to 1", or_(row.score < -ROUNDING, row.score > 1 + ROUNDING))
-    yield Law(noun, "with a box outside the picture", or_(row.width <= 0, row.height <= 0, *is_outside))
+    row, of = objects.c, predictions.c
+    differs = or_(AsText(of.label) != row.label, func.abs(of.score - row.score) > ROUNDING)
+    edges = row.x < -ROUNDING, row.y < -ROUNDING, row.x + row.width > 1 + ROUNDING, row.y + row.height > 1 + ROUNDING
+    broken = {
+        "without a prediction of its image": of.image_id.is_(None),
+        "beyond the number that its prediction counts": or_(row.object < 0, row.object >= _num_objects()),
+        "that is the best, but not by its prediction's label and score": and_(row.object == 0, differs),
+        "with a score outside 0 to 1": _is_no_score(row.score),
+        "with a box outside the picture": or_(row.width <= 0, row.height <= 0, *edges),
+    }
+    return (Law("object", fault, is_broken) for fault, is_broken in broken.items())
 
 
-def _has_no_run(table: Any) -> ColumnElement[bool]:
+def _num_objects() -> ColumnElement[int]:
+    return func.coalesce(predictions.c.num_objects, 0)
+
+
+def _is_no_score(score: ColumnElement[float]) -> ColumnElement[bool]:
+    return or_(score < -ROUNDING, score > 1 + ROUNDING)
+
+
+def _has_no_run(table: Table) -> ColumnElement[bool]:
     is_run = runs.c.id == table.c.run_id, runs.c.model_id == table.c.model_id
     return ~select(runs.c.id).where(*is_run).exists()
 
@@ -135,17 +156,18 @@ def _broken_laws(
     counts = count_each(connection, rows, [law.is_broken for law in known])
     for law, count in zip(known, counts, strict=True):
         if count:
-            some = select(image_id).select_from(rows).where(law.is_broken).distinct().limit(NUM_EXAMPLES + 1)
-            yield _message(count, law.noun, law.fault, [row[0] for row in connection.execute(some)])
+            some = select(image_id).select_from(rows).where(law.is_broken).distinct().order_by(image_id)
+            examples = connection.execute(some.limit(NUM_EXAMPLES))
+            yield _message(count, law.noun, law.fault, [row[0] for row in examples])
 
 
 def _unknown_labels(connection: Connection, kinds: _Kinds) -> Iterator[str]:
     """Yield a message for predictions, and one for objects, whose labels their models have not."""
     label = AsText(predictions.c.label)  # by bytes: MariaDB would take `Cat` for `cat`
     of_classifiers = predictions.c.model_id.in_(kinds.classifiers), predictions.c.label.is_not(None)
-    groups = {
+    groups: dict[tuple[str, str], Select[Any]] = {
         ("prediction", "with a label that its model has not"): select(
-            predictions.c.model_id, label, -1, func.count(), func.min(predictions.c.image_id)
+            predictions.c.model_id, label, literal_column("-1"), func.count(), func.min(predictions.c.image_id)
         )
         .where(*of_classifiers)
         .group_by(predictions.c.model_id, label),
@@ -166,9 +188,8 @@ def _is_label(kinds: _Kinds, model_id: str, label: str, class_index: int) -> boo
         return True
     if class_index >= 0:  # a class without a label is named by its number
         return label == (labels[class_index] if class_index < len(labels) else str(class_index))
-    return (
-        label in labels if labels else label.isdecimal() and int(label) < kinds.num_outputs.get(model_id, sys.maxsize)
-    )
+    num_classes = kinds.num_outputs.get(model_id, sys.maxsize)
+    return label in labels if labels else label.isdecimal() and int(label) < num_classes
 
 
 def _broken_runs(connection: Connection) -> Iterator[str]:
@@ -188,7 +209,8 @@ def _broken_runs(connection: Connection) -> Iterator[str]:
             "in a state that does not exist": run.state not in STATES,
             "done without an exit code or an end": run.state == "done" and None in (run.exit_code, run.ended_at),
             "that is running and has ended": run.state == "running" and run.ended_at is not None,
-            "with a heartbeat in the future": run.heartbeat_at > now + timedelta(seconds=LEASE_S),
+            "that is running with a heartbeat in the future": run.state == "running"
+            and run.heartbeat_at > now + timedelta(seconds=LEASE_S),
             "recorded as running whose process is gone; `infer run` for its day closes it": run.state == "running"
             and run.ended_at is None
             and is_expired
@@ -204,6 +226,6 @@ def _broken_runs(connection: Connection) -> Iterator[str]:
 
 
 def _message(count: int, noun: str, fault: str, examples: Sequence[str]) -> str:
-    few = list(Counter(examples))[:NUM_EXAMPLES]
-    more = ", …" if len(set(examples)) > len(few) or count > len(examples) else ""
+    few = list(dict.fromkeys(examples))[:NUM_EXAMPLES]
+    more = ", …" if count > len(few) else ""
     return f"{counted(count, noun)} {fault}: {'' if noun == 'run' else 'image '}{', '.join(few)}{more}"
