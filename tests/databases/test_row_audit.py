@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from infer_app.database.queries.row_audit import audit_rows
+from infer_app.database.audits.row_audit import audit_rows
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import runs
 from infer_app.database.results.sink import Sink

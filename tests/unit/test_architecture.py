@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "database.engine": {"settings"},
     "database.results": {"database.engine"},
     "database.listing": {"database.engine", "database.results", "settings"},
+    "database.audits": {"database.engine", "database.results"},
     "database.queries": {"database.engine", "database.listing", "database.results", "settings"},
     "database": {"database.engine", "database.listing", "database.queries", "database.results", "settings"},
     "models.selection": {"models.artifact", "models.runtimes", "models.verification"},

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from infer_app.database.audits.row_audit import audit_rows
 from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.queries.figures import days_run
-from infer_app.database.queries.row_audit import audit_rows
 from infer_app.day import Day, parse_date
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.model_names import Version, short_name
@@ -75,7 +75,8 @@ def verify(date: str | None, model: str | None, replay: str | None, as_json: boo
             print(f"{day} {one}")
         print("the counts add up" if balanced else "the counts do not add up, or rows can have no result: see above")
         for problem in wrong_rows:
-            print(f"wrong, of all days: {problem}")
+            print(f"  wrong, of all days: {problem}")
+        print(f"rows that no run can have written: {'see above' if wrong_rows else 'none'}")
         for line in [] if audit is None else _replay_lines(audit):
             print(printable(line))
     return EXIT_OK if balanced and not wrong_rows and not (audit and audit.differences) else EXIT_BUG
