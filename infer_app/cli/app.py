@@ -334,7 +334,7 @@ def verify(
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Check that the counts of a day add up, and that runs can have written every row; exit code 1 if not.
+    """Check the counts of a day and the rows of all days; exit code 1 if they are wrong.
 
     Eligible images must be those predicted, rejected and pending, counted from the rows of the tables. Of all days, no
     prediction, object, rejection or run may say what no run writes. A row that --replay finds to be another than what
