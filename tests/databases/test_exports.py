@@ -18,6 +18,7 @@ from infer_app.errors import UsageError
 from infer_app.export.export_formats import write_export
 from infer_app.export.exported_images import Export, ModelVersions, choose_thresholds, read_days, read_rejections
 from infer_app.export.image_paths import ImagePaths
+from infer_app.export.yolo import label_file
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
 from tests.databases.test_conformance import PICTURE, broken, commit
@@ -165,17 +166,19 @@ def test_versions_of_several_kinds_are_told_apart(two_versions, database):
 def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path):
     """Not with the version in use, another prediction, another day, or a version that runs again or is only tried."""
     execute("CREATE TABLE shots (id VARCHAR(40) PRIMARY KEY, location VARCHAR(40), added_at TIMESTAMP)")
-    project = project_of(database, SourceSettings(table="shots"))
+    project = project_of(database, SourceSettings(table="shots", time_zone="UTC"))
     labels = {OLD: ("cat", "dog"), NEW: ("bird", "dog", "cat"), OTHER: ("fish", "bird")}
     images, classes = {}, {}
 
     def predict(model_id, **labels_by_image):
         manifest = {"output": {"kind": "detection"}, "labels": labels[model_id]}
         model = RunModel("animals", model_id, "v", manifest)
-        project.runs.fail_run(project.runs.open_run(DAY, model, "cpu", "cpu"), 1, "")
+        run_id = project.run_store.open_run(DAY, model, "cpu", "cpu")
+        project.run_store.fail_run(run_id, 1, "")
         for image, label in labels_by_image.items():
-            add = "INSERT INTO shots VALUES (:id, :id, :at)"
-            execute((add, [{"id": image, "at": datetime(2026, 11, 21 if "late" in image else 20, 12)}]))
+            at = datetime(2026, 11, 21 if image == "late" else 20, 12)
+            row = {"id": image, "location": f"/{image}.jpg", "at": at}
+            execute(("INSERT INTO shots VALUES (:id, :location, :at)", [row]))
             one = DetectedObject(label, labels[model_id].index(label), 0.5, 0.1, 0.1, 0.2, 0.2)
             commit(database, found(one, ids=[image]), model_id=model_id)
 
@@ -198,7 +201,7 @@ def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path
         names = (tmp_path / f"{tag}-yolo" / "classes.txt").read_text().splitlines()
         assert [classes[name] for name in names] == list(range(1, len(names) + 1))
         for path, label in listed:
-            line = (tmp_path / f"{tag}-yolo" / "labels" / f"{path}.txt").read_text()
+            line = (tmp_path / f"{tag}-yolo" / "labels" / label_file(path)).read_text()
             assert names[int(line.split()[0])] == label
 
     predict(OLD, b="dog", c="cat")
