@@ -81,11 +81,11 @@ class IndexRow:
 
 def pictured(report: DayReport) -> list[str]:
     """Return the locations of the images that the page shows, the most important first."""
-    return [image.location for image in (*_harmless(report), *_predicted(report))]
+    return [image.location for image in _with_pictures(report)]
 
 
-def _harmless(report: DayReport) -> list[RejectedImage]:
-    return [image for image in report.rejected if image.reason not in NOT_TRIED]
+def _with_pictures(report: DayReport) -> list[RejectedImage | ScoredImage]:
+    return [*(image for image in report.rejected if image.reason not in NOT_TRIED), *_predicted(report)]
 
 
 def _predicted(report: DayReport) -> list[ScoredImage]:
@@ -102,7 +102,7 @@ def render_day(
     """
     predicted = {image.image_id: image for image in _predicted(report)}
     uris = {location: _data_uri(thumbnail.jpeg) for location, thumbnail in thumbnails.items()}
-    made = [image for image in (*_harmless(report), *predicted.values()) if image.location in thumbnails]
+    made = [image for image in _with_pictures(report) if image.location in thumbnails]
     pictures = {one.image_id: uris[one.location] for one in made if thumbnails[one.location].is_of(one.sha256)}
     replaced = {one.image_id for one in made} - pictures.keys()
     least, most = TITLES_BY_OUTPUT.get(report.output, ("Lowest scores", "Highest scores"))

@@ -129,9 +129,7 @@ def test_no_box_is_drawn_over_another_picture(night):
     night.infer("explain", "--image", "1", "--draw", "drawn.svg")
     shutil.copy(night.photos / "0001.jpg", night.photos / "0000.jpg")
     answer = explained(night, "1", "--draw", "drawn-again.svg", exit_code=2)
-    assert (
-        answer["error"] == "the file of image 1 was replaced since it was predicted: its boxes are of another picture"
-    )
+    assert answer["error"].startswith("the file of image 1 was replaced since it was predicted: ")
     assert answer["hint"] == "predict it again: `infer retry --image 1`"
     assert not (night.folder / "drawn-again.svg").exists()
 

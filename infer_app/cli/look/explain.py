@@ -92,10 +92,10 @@ def _draw(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, A
         why = f"{found.file.reason}: {found.file.detail}" if found.file and found.file.reason else "it can't be decoded"
         raise UsageError(f"image {found.image_id} can't be drawn: {why}", "leave --draw out to see what is known of it")
     if not picture.is_of(stored["sha256"]):
-        why = (
-            f"the file of image {found.image_id} was replaced since it was predicted: its boxes are of another picture"
+        raise UsageError(
+            f"the file of image {found.image_id} was replaced since it was predicted: its boxes are of another picture",
+            f"predict it again: `{retry_command([found.image_id])}`",
         )
-        raise UsageError(why, f"predict it again: `{retry_command([found.image_id])}`")
     shown_objects = [one.found for one in stored["objects"] if one.is_shown]
     try:
         replace_file(file, svg_file(picture.jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
