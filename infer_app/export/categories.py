@@ -13,7 +13,10 @@ class Categories(dict[tuple[int, str], int]):
     """
 
     def __init__(self, labels_by_version: Sequence[Sequence[str]] = ()) -> None:
-        """Give numbers to the known labels of each version, so that the order of rows decides nothing."""
+        """Give numbers to the known labels of each version, so that the order of rows decides nothing.
+
+        A version that is added at the end changes no number.
+        """
         super().__init__()
         self.labels: dict[int, str] = {}  # by number
         for labels in labels_by_version:

@@ -5,79 +5,69 @@ https://cocodataset.org/#format-data and #format-results. Boxes are x, y, width,
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from itertools import count
+from array import array
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from shutil import copyfileobj
 from tempfile import TemporaryFile
 from typing import BinaryIO
 
+import numpy as np
+
 from infer_app.atomic_file import new_content
+from infer_app.errors import UsageError
 from infer_app.export.categories import Categories
 from infer_app.export.exported_images import Export, ExportedImage
 
 _WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)  # up to 18 digits fit into 64 bits
-
-NumberImage = Callable[[str], int]
-
-
-class _NotANumber(Exception):
-    """An image's id is not a whole number."""
+_HASHED = 1 << 52  # numbers of ids that are no numbers are from here to 2**53, up to which each JSON reader is exact
 
 
 def write_dataset(path: Path, export: Export) -> None:
-    """Write a dataset, the score of each annotation with it."""
+    """Write a dataset, the score of each annotation with it. Raises UsageError if two images have one number."""
     with new_content(path) as file, TemporaryFile(dir=path.parent) as annotations:
-
-        def write(number_image: NumberImage) -> None:
-            _restart(file)
-            _restart(annotations)
-            _write_dataset(file, annotations, export, number_image)
-
-        _with_numbers(write)
+        _write_dataset(file, annotations, export)
 
 
 def write_results(path: Path, export: Export) -> None:
-    """Write the results with the ids of images and categories that the dataset of the same images has."""
+    """Write the results with the ids of images and categories that each dataset with these images has.
+
+    Raises UsageError if two images have one number.
+    """
     with new_content(path) as file:
-
-        def write(number_image: NumberImage) -> None:
-            _restart(file)
-            file.writelines(_list(_result_lines(export, number_image)))
-            file.write(b"\n")
-
-        _with_numbers(write)
+        file.writelines(_list(_result_lines(export)))
+        file.write(b"\n")
 
 
-def _restart(file: BinaryIO) -> None:
-    file.seek(0)
-    file.truncate()
+def image_number(image_id: str) -> int:
+    """Return an id that is a whole number as it is, and of any other one a number that the id alone decides."""
+    if _WHOLE_NUMBER.fullmatch(image_id):
+        return int(image_id)
+    digest = hashlib.blake2b(image_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return _HASHED + int.from_bytes(digest, "big") % _HASHED
 
 
-def _with_numbers(write: Callable[[NumberImage], None]) -> None:
-    """Write with the images' own ids as numbers; if one of them is not, write again with 1, 2, 3 in their order."""
-    with suppress(_NotANumber):
-        write(_whole_number)
-        return
-    numbers = count(1)
-    write(lambda _: next(numbers))
+def _numbered(images: Iterable[ExportedImage]) -> Iterator[tuple[int, ExportedImage]]:
+    """Yield each image with its number. Two of a million ids have one hash in one of nine thousand exports."""
+    hashed = array("Q")  # 8 bytes an image
+    for image in images:
+        number = image_number(image.prediction.image_id)
+        if number >= _HASHED:
+            hashed.append(number)
+        yield number, image
+    if len(np.unique(np.asarray(hashed))) < len(hashed):
+        raise UsageError("the ids of two images give one number", "export fewer days, or another format than COCO")
 
 
-def _whole_number(image_id: str) -> int:
-    if _WHOLE_NUMBER.fullmatch(image_id) is None:
-        raise _NotANumber
-    return int(image_id)
-
-
-def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export, number_image: NumberImage) -> None:
+def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export) -> None:
     """Write images into the file and meanwhile their annotations aside, which follow afterwards."""
     categories = Categories(export.model.labels_by_version)
     description = json.dumps(f"Predictions of {export.model.shown_name}")
     file.write(f'{{"info": {{"description": {description}}},\n"images": '.encode())
-    file.writelines(_list(_image_lines(export, number_image, categories, annotations)))
+    file.writelines(_list(_image_lines(export, categories, annotations)))
     file.write(b',\n"annotations": [\n')
     annotations.seek(0)
     copyfileobj(annotations, file, 1 << 20)
@@ -87,12 +77,9 @@ def _write_dataset(file: BinaryIO, annotations: BinaryIO, export: Export, number
     file.write(b"}\n")
 
 
-def _image_lines(
-    export: Export, number_image: NumberImage, categories: Categories, annotations: BinaryIO
-) -> Iterator[str]:
+def _image_lines(export: Export, categories: Categories, annotations: BinaryIO) -> Iterator[str]:
     first = 1  # an annotation with the id 0 would count as none in pycocotools
-    for image in export.read_images():
-        number = number_image(image.prediction.image_id)
+    for number, image in _numbered(export.read_images()):
         if image.objects:
             separator = ",\n" if first > 1 else ""
             lines = ",\n".join(_annotations(image, number, first, categories))
@@ -120,10 +107,9 @@ def _annotations(image: ExportedImage, number: int, first: int, categories: Cate
         )
 
 
-def _result_lines(export: Export, number_image: NumberImage) -> Iterator[str]:
+def _result_lines(export: Export) -> Iterator[str]:
     categories = Categories(export.model.labels_by_version)
-    for image in export.read_images():
-        number = number_image(image.prediction.image_id)
+    for number, image in _numbered(export.read_images()):
         image_width, image_height = image.picture
         for label, index, score, x, y, width, height in image.objects:
             yield (

@@ -16,6 +16,7 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from infer_app.database.queries.figures import RejectedImage, ScoredImage
 from infer_app.database.queries.object_figures import ImageObjects
 from infer_app.database.queries.thresholds import ALL_LABELS
 from infer_app.domain import Reason
@@ -25,7 +26,7 @@ from infer_app.reporting import charts
 from infer_app.reporting.drawn_boxes import overlay
 from infer_app.reporting.report_data import DayReport
 from infer_app.reporting.run_figures import RunFigures
-from infer_app.reporting.thumbnails import NOT_TRIED
+from infer_app.reporting.thumbnails import NOT_TRIED, Thumbnail
 from infer_app.run_report import DayCounts, with_precision
 from infer_app.telemetry.bottleneck import display_name, taken_by_others
 from infer_app.telemetry.printable import one_line, percent
@@ -80,23 +81,37 @@ class IndexRow:
 
 def pictured(report: DayReport) -> list[str]:
     """Return the locations of the images that the page shows, the most important first."""
-    harmless = [image.location for image in report.rejected if image.reason not in NOT_TRIED]
+    return [image.location for image in _with_pictures(report)]
+
+
+def _with_pictures(report: DayReport) -> list[RejectedImage | ScoredImage]:
+    return [*(image for image in report.rejected if image.reason not in NOT_TRIED), *_predicted(report)]
+
+
+def _predicted(report: DayReport) -> list[ScoredImage]:
     searched = (*report.objects.busiest, *report.objects.empty) if report.objects else ()
-    return [*harmless, *(image.location for image in (*searched, *report.least, *report.most))]
+    return [*searched, *report.least, *report.most]
 
 
 def render_day(
-    report: DayReport, thumbnails: Mapping[str, bytes], json_file: str | None = None, has_index: bool = False
+    report: DayReport, thumbnails: Mapping[str, Thumbnail], json_file: str | None = None, has_index: bool = False
 ) -> str:
-    """Return the HTML page; `thumbnails` are JPEGs by location, `json_file` is the name of the JSON file beside it."""
-    predicted = set(pictured(report)) - {image.location for image in report.rejected}
-    pictures = {location: _data_uri(jpeg) for location, jpeg in thumbnails.items()}
+    """Return the HTML page with `thumbnails` by location; `json_file` is the name of the JSON file beside it.
+
+    No picture is shown for an image whose file holds other bytes than those that were predicted or rejected.
+    """
+    predicted = {image.image_id: image for image in _predicted(report)}
+    uris = {location: _data_uri(thumbnail.jpeg) for location, thumbnail in thumbnails.items()}
+    made = [image for image in _with_pictures(report) if image.location in thumbnails]
+    pictures = {one.image_id: uris[one.location] for one in made if thumbnails[one.location].is_of(one.sha256)}
+    replaced = {one.image_id for one in made} - pictures.keys()
     least, most = TITLES_BY_OUTPUT.get(report.output, ("Lowest scores", "Highest scores"))
     return _render(
         "day.html",
         report=report,
         pictures=pictures,
-        overlays=_overlays(report, thumbnails),
+        replaced=replaced,
+        overlays=_overlays(report, thumbnails, pictures),
         json_file=json_file,
         has_index=has_index,
         costs=_costs(report),
@@ -105,7 +120,8 @@ def render_day(
         least_title=least,
         most_title=most,
         environment=_environment(report),
-        num_lacking=sum(location not in thumbnails for location in predicted),
+        num_lacking=sum(image.location not in thumbnails for image in predicted.values()),
+        num_replaced=len(replaced & predicted.keys()),
         num_predicted=len(predicted),
     )
 
@@ -174,13 +190,15 @@ def _data_uri(jpeg: bytes) -> Markup:
     return Markup("data:image/jpeg;base64,") + Markup(base64.b64encode(jpeg).decode())
 
 
-def _overlays(report: DayReport, thumbnails: Mapping[str, bytes]) -> dict[str, Markup]:
+def _overlays(
+    report: DayReport, thumbnails: Mapping[str, Thumbnail], pictures: Mapping[str, Markup]
+) -> dict[str, Markup]:
     """Return the boxes over each picture, by the image's id; a label has one colour on the whole page."""
     colors = {one.label: number for number, one in enumerate(report.labels.most if report.labels else ())}
     return {
-        image.image_id: overlay(thumbnails[image.location], image.objects, colors)
+        image.image_id: overlay(thumbnails[image.location].jpeg, image.objects, colors)
         for image in report.with_boxes
-        if image.objects and image.location in thumbnails
+        if image.objects and image.image_id in pictures
     }
 
 

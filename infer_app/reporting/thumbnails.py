@@ -7,6 +7,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from PIL import Image, ImageFile
 
@@ -54,17 +55,28 @@ class ThumbnailLimits:
     max_all_bytes: int = MAX_ALL_BYTES
 
 
-def make_thumbnails(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str, bytes]:
-    """Return JPEGs by location, without those that can't be made, within `max_all_bytes` and `all_timeout_s`."""
+class Thumbnail(NamedTuple):
+    """A small JPEG of a picture."""
+
+    jpeg: bytes
+    sha256: str | None = None  # of the file that it was made of
+
+    def is_of(self, sha256: str | None) -> bool:
+        """Return whether it was made of the bytes of this sha256, as far as both are known."""
+        return None in (sha256, self.sha256) or sha256 == self.sha256
+
+
+def make_thumbnails(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str, Thumbnail]:
+    """Return thumbnails by location, without those that can't be made, within `max_all_bytes` and `all_timeout_s`."""
     deadline = time.monotonic() + limits.all_timeout_s
     wanted = list(dict.fromkeys(locations))
-    made: dict[str, bytes] = {}
+    made: dict[str, Thumbnail] = {}
     for first in range(0, len(wanted), GROUP):
         made |= _make_group(wanted[first : first + GROUP], limits, deadline)
     return _within(made, limits.max_all_bytes)
 
 
-def _make_group(locations: list[str], limits: ThumbnailLimits, deadline: float) -> dict[str, bytes]:
+def _make_group(locations: list[str], limits: ThumbnailLimits, deadline: float) -> dict[str, Thumbnail]:
     """Make the thumbnails of a group; if the process dies or hangs, bisect until the faulty image is alone."""
     left = deadline - time.monotonic()
     if left <= 0:
@@ -78,22 +90,23 @@ def _make_group(locations: list[str], limits: ThumbnailLimits, deadline: float) 
     return _make_group(locations[:half], limits, deadline) | _make_group(locations[half:], limits, deadline)
 
 
-def thumbnails_of(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str, bytes]:
+def thumbnails_of(locations: Sequence[str], limits: ThumbnailLimits) -> dict[str, Thumbnail]:
     """Make thumbnails in this process, whose global settings of Pillow are changed."""
     warnings.simplefilter("ignore")
     ImageFile.LOAD_TRUNCATED_IMAGES = True  # show what a truncated file contains
     Image.MAX_IMAGE_PIXELS = None  # `max_pixels` is checked instead
     made = ((location, _thumbnail(location, limits)) for location in locations)
-    return {location: jpeg for location, jpeg in made if jpeg}
+    return {location: thumbnail for location, thumbnail in made if thumbnail}
 
 
-def _thumbnail(location: str, limits: ThumbnailLimits) -> bytes | None:
+def _thumbnail(location: str, limits: ThumbnailLimits) -> Thumbnail | None:
     try:
-        data = read_image(location, limits.read).data
-        with open_image(data) as image:
+        file = read_image(location, limits.read)
+        with open_image(file.data) as image:
             if image.width * image.height > limits.max_pixels:
                 return None
-            return _as_jpeg(_small(image, limits.size), limits.max_bytes)
+            jpeg = _as_jpeg(_small(image, limits.size), limits.max_bytes)
+            return Thumbnail(jpeg, file.facts.sha256) if jpeg else None
     except (BadImage, MemoryError):
         return None
     except Exception:  # decoders raise whatever the damage leads to
@@ -118,9 +131,9 @@ def _as_jpeg(image: Image.Image, max_bytes: int) -> bytes | None:
     return None
 
 
-def _within(made: dict[str, bytes], max_bytes: int) -> dict[str, bytes]:
-    kept: dict[str, bytes] = {}
-    for location, jpeg in made.items():
-        if sum(map(len, kept.values())) + len(jpeg) <= max_bytes:
-            kept[location] = jpeg
+def _within(made: dict[str, Thumbnail], max_bytes: int) -> dict[str, Thumbnail]:
+    kept: dict[str, Thumbnail] = {}
+    for location, thumbnail in made.items():
+        if sum(len(one.jpeg) for one in kept.values()) + len(thumbnail.jpeg) <= max_bytes:
+            kept[location] = thumbnail
     return kept

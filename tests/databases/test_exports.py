@@ -10,13 +10,15 @@ from infer_app.database.listing.source import Source
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
-from infer_app.database.results.runs import RunStore
+from infer_app.database.results.model_versions import switch_version
+from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import models
 from infer_app.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
 from infer_app.export.export_formats import write_export
 from infer_app.export.exported_images import Export, ModelVersions, choose_thresholds, read_days, read_rejections
 from infer_app.export.image_paths import ImagePaths
+from infer_app.export.yolo import label_file
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
 from tests.databases.test_conformance import PICTURE, broken, commit
@@ -28,7 +30,11 @@ CAT, DOG = DetectedObject("cat", 0, 0.1 + 0.2, 0.1, 0.2, 0.3, 0.4), DetectedObje
 
 @pytest.fixture
 def project(database):
-    source = Source(database, SourceSettings())
+    return project_of(database, SourceSettings())
+
+
+def project_of(database, settings):
+    source = Source(database, settings)
     return ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
 
 
@@ -57,14 +63,14 @@ def two_versions(database, register, project):
     return project
 
 
-def export_of(project, wanted=None, min_score=None, paths=None):
-    model = ModelVersions.find(project, [DAY], wanted)
+def export_of(project, wanted=None, min_score=None, paths=None, days=(DAY,)):
+    model = ModelVersions.find(project, days, wanted)
     return Export(
         model,
         choose_thresholds(project, model, min_score),
         paths or ImagePaths(),
-        lambda: read_days(project, [DAY], model),
-        lambda: read_rejections(project, [DAY], model),
+        lambda: read_days(project, days, model),
+        lambda: read_rejections(project, days, model),
     )
 
 
@@ -155,3 +161,60 @@ def test_versions_of_several_kinds_are_told_apart(two_versions, database):
     commit(database, [Prediction(ImageRef("3", "/3.jpg"), Output("dog", 0.5))], model_id=OTHER)
     with pytest.raises(UsageError, match=r"animals give several kinds of output: .*, animals@11111111 \(detection\)"):
         export_of(two_versions)
+
+
+def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path):
+    """Not with the version in use, another prediction, another day, or a version that runs again or is only tried."""
+    execute("CREATE TABLE shots (id VARCHAR(40) PRIMARY KEY, location VARCHAR(40), added_at TIMESTAMP)")
+    project = project_of(database, SourceSettings(table="shots", time_zone="UTC"))
+    labels = {OLD: ("cat", "dog"), NEW: ("bird", "dog", "cat"), OTHER: ("fish", "bird")}
+    images, classes = {}, {}
+
+    def predict(model_id, **labels_by_image):
+        manifest = {"output": {"kind": "detection"}, "labels": labels[model_id]}
+        model = RunModel("animals", model_id, "v", manifest)
+        run_id = project.run_store.open_run(DAY, model, "cpu", "cpu")
+        project.run_store.fail_run(run_id, 1, "")
+        for image, label in labels_by_image.items():
+            at = datetime(2026, 11, 21 if image == "late" else 20, 12)
+            row = {"id": image, "location": f"/{image}.jpg", "at": at}
+            execute(("INSERT INTO shots VALUES (:id, :location, :at)", [row]))
+            one = DetectedObject(label, labels[model_id].index(label), 0.5, 0.1, 0.1, 0.2, 0.2)
+            commit(database, found(one, ids=[image]), model_id=model_id)
+
+    def check(tag, day=DAY, wanted="animals"):
+        """Each file agrees with the rows, and numbers what others have numbered as they have."""
+        export = export_of(project, wanted, days=[day])
+        for name in ("coco", "coco-results", "yolo"):
+            write_export(name, tmp_path / f"{tag}-{name}", export)
+        dataset = json.loads((tmp_path / f"{tag}-coco").read_text())
+        for known, pairs in (
+            (images, [(one["file_name"], one["id"]) for one in dataset["images"]]),
+            (classes, [(one["name"], one["id"]) for one in dataset["categories"]]),
+        ):
+            assert {key: known.setdefault(key, number) for key, number in pairs} == dict(pairs)
+            assert len(set(known.values())) == len(known)
+        listed = [(one.path, one.objects[0].label) for one in export.read_images()]
+        results = json.loads((tmp_path / f"{tag}-coco-results").read_text())
+        numbered = [(images[path], classes[label]) for path, label in listed]
+        assert [(one["image_id"], one["category_id"]) for one in results] == numbered
+        names = (tmp_path / f"{tag}-yolo" / "classes.txt").read_text().splitlines()
+        assert [classes[name] for name in names] == list(range(1, len(names) + 1))
+        for path, label in listed:
+            line = (tmp_path / f"{tag}-yolo" / "labels" / label_file(path)).read_text()
+            assert names[int(line.split()[0])] == label
+
+    predict(OLD, b="dog", c="cat")
+    check("first")
+    predict(OTHER, a="bird")
+    predict(NEW, a2="bird", late="cat")
+    check("tried")
+    switch_version(database, "animals", NEW, {})
+    check("switched")
+    check("next-day", DAY.before(-1))
+    predict(OLD, c2="cat")
+    check("again")
+    check("named", wanted=f"animals@{NEW}")
+    switch_version(database, "animals", OTHER, {})
+    check("switched-again")
+    assert classes == {"cat": 1, "dog": 2, "fish": 3, "bird": 4}

@@ -1,10 +1,13 @@
 """The upgrade that records versions in use: the view shows what it showed, and stays whose it was."""
 
+from datetime import datetime
+
 from alembic import command
-from sqlalchemy import text
+from sqlalchemy import column, insert, select, table, text
 
 from infer_app.database.results import migrate
 from infer_app.database.results.model_versions import all_in_use, read_versions
+from infer_app.database.results.schema import models, runs
 
 MODEL = "INSERT INTO infer_models (id, name, manifest, created_at) VALUES (:id, :name, '{}', :at)"
 PREDICTION = (
@@ -51,3 +54,33 @@ def test_the_view_shows_what_it_showed_before(empty, kind):
         versions = read_versions(connection)
     assert all_in_use(versions) == {"m": "new", "o": "other"}
     assert [one.model_id for one in versions if one.was_in_use] == ["new", "mid", "old", "other"]
+
+
+def test_the_time_of_a_version_becomes_that_of_its_first_run_and_back(empty):
+    to_revision(empty, command.upgrade, "0007")
+    days = {"old": ["2026-01-01", "2026-01-03"], "mid": ["2026-01-02"], "gone": [], "never": []}
+    last_runs = {"old": "2026-01-03", "mid": "2026-01-02", "gone": "2025-12-01", "never": "1970-01-02"}
+    names = "model", "time_zone", "variant", "executor", "device", "host", "process", "state"
+    run = dict.fromkeys(names, "m") | {"versions": {}, "selected": 0, "predicted": 0, "rejected": 0}
+    times = "interval_start", "interval_end", "started_at", "heartbeat_at"
+    written = table("infer_runs", *(column(one, runs.c[one].type) for one in ("id", "model_id", "day", *run, *times)))
+    with empty.write() as connection:
+        for model_id, at in last_runs.items():
+            connection.execute(text(MODEL), {"id": model_id, "name": "m", "at": f"{at} 00:00:00.000000"})
+        for model_id, at in ((one, datetime.fromisoformat(at)) for one, on in days.items() for at in on):
+            row = {"id": f"{model_id}{at}", "model_id": model_id, "day": at.date()} | dict.fromkeys(times, at)
+            connection.execute(insert(written), run | row)
+
+    def recorded():
+        with empty.read() as connection:
+            rows = connection.execute(select(models.c.id, models.c.created_at)).all()
+        return {model_id: f"{at:%Y-%m-%d}" for model_id, at in rows}
+
+    to_revision(empty, command.upgrade, "head")
+    assert recorded() == last_runs | {"old": "2026-01-01"}
+    with empty.read() as connection:
+        versions = read_versions(connection)
+    assert [one.model_id for one in versions] == ["old", "mid", "gone", "never"]  # by their last run
+    assert [one.model_id for one in versions if not one.has_run] == ["never"]
+    to_revision(empty, command.downgrade, "0007")
+    assert recorded() == last_runs

@@ -123,6 +123,17 @@ def test_what_can_not_be_drawn_is_told_and_leaves_no_file(night):
     assert {path.name for path in night.folder.iterdir()} <= {*before, "infer.db-shm", "infer.db-wal"}
 
 
+def test_no_box_is_drawn_over_another_picture(night):
+    write_detections(night, {"0000.jpg": [CAT]})
+    os.utime(night.photos / "0000.jpg")
+    night.infer("explain", "--image", "1", "--draw", "drawn.svg")
+    shutil.copy(night.photos / "0001.jpg", night.photos / "0000.jpg")
+    answer = explained(night, "1", "--draw", "drawn-again.svg", exit_code=2)
+    assert answer["error"].startswith("the file of image 1 was replaced since it was predicted: ")
+    assert answer["hint"] == "predict it again: `infer retry --image 1`"
+    assert not (night.folder / "drawn-again.svg").exists()
+
+
 def test_a_file_that_was_changed_since(night):
     shutil.copy(night.photos / "0001.jpg", night.photos / "0000.jpg")
     assert explained(night, "1")["models"][0]["same_file"] is False

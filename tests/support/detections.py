@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import date
+from hashlib import sha256
+from pathlib import Path
 
 from PIL import Image, ImageOps
 
@@ -29,7 +31,8 @@ def write_detections(project: Project, found: Mapping[str, Sequence[DetectedObje
             size = Size(*ImageOps.exif_transpose(image).size)
         label, score = (objects[0].label, objects[0].score) if objects else (None, None)
         output = Output(label, score, objects=tuple(objects))
-        good.append(Prediction(ImageRef(image_id, location), output, FileFacts(picture=size)))
+        facts = FileFacts(sha256=sha256(Path(location).read_bytes()).hexdigest(), picture=size)
+        good.append(Prediction(ImageRef(image_id, location), output, facts))
     with Database(f"sqlite:///{project.folder / 'infer.db'}") as database:
         run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS, "cpu", "cpu")
         Sink(database, ANIMALS.model_id, ANIMALS.variant, run_id).commit_chunk(ChunkResult(0, tuple(good), ()))

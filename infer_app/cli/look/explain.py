@@ -23,6 +23,7 @@ from infer_app.plurals import counted
 from infer_app.replay.predict_again import Replay, replay
 from infer_app.reporting.drawn_boxes import svg_file
 from infer_app.reporting.image_report import Explanation, FileNow, explain, is_same_file
+from infer_app.reporting.missing_prediction import retry_command
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.run_report import precision_name, with_precision
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -87,13 +88,18 @@ def _draw(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, A
         max_bytes=DRAWN_BYTES,
         max_all_bytes=DRAWN_BYTES,
     )
-    jpeg = make_thumbnails([found.location], limits).get(found.location)
-    if jpeg is None:
+    picture = make_thumbnails([found.location], limits).get(found.location)
+    if picture is None:
         why = f"{found.file.reason}: {found.file.detail}" if found.file and found.file.reason else "it can't be decoded"
         raise UsageError(f"image {found.image_id} can't be drawn: {why}", "leave --draw out to see what is known of it")
+    if not picture.is_of(stored["sha256"]):
+        raise UsageError(
+            f"the file of image {found.image_id} was replaced since it was predicted: its boxes are of another picture",
+            f"predict it again: `{retry_command([found.image_id])}`",
+        )
     shown_objects = [one.found for one in stored["objects"] if one.is_shown]
     try:
-        replace_file(file, svg_file(jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
+        replace_file(file, svg_file(picture.jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
     except OSError as error:
         raise UsageError(f"can't write {file}: {error.strerror}", "name another file with --draw") from None
     model = {"model": history.model, "model_id": history.model_id}

@@ -29,6 +29,7 @@ class ScoredImage:
     location: str
     label: str | None
     score: float | None  # None only for an image in which a detector found nothing
+    sha256: str | None  # of the bytes that were predicted; None if an earlier release did not store it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ class RejectedImage:
     stage: str
     detail: str
     attempts: int
+    sha256: str | None = None  # of the bytes that were rejected; None if they were not read, or not asked for
 
 
 class Figures:
@@ -92,19 +94,16 @@ class Figures:
         found: list[ScoredImage] = []
         with self._database.read() as connection:
             for images in self._source.parts(connection, day):
-                wanted = select(images.c[3], images.c[1], predictions.c.label, score).select_from(
-                    self._predicted(images)
-                )
+                columns = (images.c[3], images.c[1], predictions.c.label, score, predictions.c.sha256)
+                wanted = select(*columns).select_from(self._predicted(images))
                 ordered = wanted.where(score.is_not(None)).order_by(score * sign, images.c[3]).limit(limit)
-                found += [
-                    ScoredImage(row[0], as_location(row[1]), row[2], row[3]) for row in connection.execute(ordered)
-                ]
+                found += [ScoredImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
                 found = sorted(found, key=lambda image: (sign * (image.score or 0.0), image.image_id))[:limit]
         return found
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
         """Return the first images, by id, that were rejected for the reason."""
-        columns = (rejections.c.reason, rejections.c.stage, rejections.c.detail, rejections.c.attempts)
+        columns = [rejections.c[name] for name in ("reason", "stage", "detail", "attempts", "sha256")]
         found: list[RejectedImage] = []
         with self._database.read() as connection:
             for images in self._source.parts(connection, day):

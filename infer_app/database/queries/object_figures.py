@@ -100,13 +100,19 @@ class ObjectFigures(Figures):
             for images in self._source.parts(connection, day):
                 image = self._counted(images).c
                 place = order(image).label("place")
-                wanted = select(place, image.id, image.location, image.stored_label, image.stored_score)
+                wanted = select(place, image.id, image.location, image.stored_label, image.stored_score, image.sha256)
                 wanted = wanted.where(is_wanted(image)).order_by(place, image.id).limit(limit)
                 found = sorted([*found, *connection.execute(wanted)], key=itemgetter(0, 1))[:limit]
             return [self._with_objects(connection, *row[1:]) for row in found]
 
     def _with_objects(
-        self, connection: Connection, image_id: str, location: Any, label: str | None, score: float | None
+        self,
+        connection: Connection,
+        image_id: str,
+        location: Any,
+        label: str | None,
+        score: float | None,
+        sha256: str | None,
     ) -> ImageObjects:
         of_image = (objects.c.image_id == image_id, objects.c.model_id == self._model_id, self._is_shown)
         best = select(func.count().over(), *OBJECT_COLUMNS).where(*of_image).order_by(objects.c.object)
@@ -114,7 +120,7 @@ class ObjectFigures(Figures):
         shown = tuple(DetectedObject(*row[1:]) for row in rows)
         if shown:
             label, score = shown[0].label, shown[0].score
-        return ImageObjects(image_id, as_location(location), label, score, rows[0][0] if rows else 0, shown)
+        return ImageObjects(image_id, as_location(location), label, score, sha256, rows[0][0] if rows else 0, shown)
 
     def _counted(self, images: Subquery) -> Subquery:
         """Return the images with a prediction, with the number of their shown objects and the score of the best."""
@@ -123,6 +129,7 @@ class ObjectFigures(Figures):
             "location": images.c[1],
             "stored_label": predictions.c.label,
             "stored_score": predictions.c.score,
+            "sha256": predictions.c.sha256,
             "num_stored": predictions.c.num_objects,
             "num_objects": self._of_image(images, func.count()),
             "score": self._of_image(images, func.max(objects.c.score)),

@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select, update
 
-from infer_app.database.engine.column_types import UtcNow
+from infer_app.database.engine.column_types import Microseconds, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.schema import models, predictions, runs
 from infer_app.database.results.upsert import keep_known
@@ -25,9 +25,14 @@ class RecordedVersion:
 
     name: str
     model_id: str
+    first_run_at: datetime
     last_run_at: datetime
     in_use_since: datetime | None
     used_until: datetime | None
+
+    @property
+    def has_run(self) -> bool:
+        return self.first_run_at != BEFORE_ALL
 
     @property
     def times(self) -> list[datetime]:
@@ -51,7 +56,9 @@ class RecordedVersion:
 
 def read_versions(connection: Connection) -> list[RecordedVersion]:
     """Return all versions: those in use or formerly in use in the order of the view, then those that never were."""
-    columns = (models.c.name, models.c.id, models.c.created_at, models.c.in_use_since, models.c.used_until)
+    last_run = select(func.max(runs.c.started_at)).where(runs.c.model_id == models.c.id, runs.c.model == models.c.name)
+    last_run_at = func.coalesce(last_run.scalar_subquery(), models.c.created_at, type_=Microseconds)
+    columns = (models.c.name, models.c.id, models.c.created_at, last_run_at, models.c.in_use_since, models.c.used_until)
     found = [RecordedVersion(*row) for row in connection.execute(select(*columns))]
     return sorted(found, key=lambda version: version.order, reverse=True)
 
@@ -78,6 +85,15 @@ def ensure_row(database: Database, name: str, model_id: str, manifest: dict[str,
     row = {"id": model_id, "name": name, "manifest": manifest, "created_at": BEFORE_ALL}
     with database.write() as connection:
         connection.execute(keep_known(database.dialect.name, models), row)
+
+
+def record_run(connection: Connection, name: str, model_id: str, manifest: dict[str, Any], now: datetime) -> None:
+    """Record the manifest of a run, and its time if it is the first one. The version's row must have been committed."""
+    this = models.c.name == name, models.c.id == model_id
+    connection.execute(update(models).where(*this).values(manifest=manifest))
+    latest = connection.scalar(select(func.max(models.c.created_at)).where(models.c.name == name)) or BEFORE_ALL
+    first_run_at = max(now, latest + TICK)  # after that of the other versions, even if the clock was set back
+    connection.execute(update(models).where(*this, models.c.created_at == BEFORE_ALL).values(created_at=first_run_at))
 
 
 def put_in_use(connection: Connection, name: str, model_id: str, now: datetime) -> RecordedVersion | None:

@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Row, func, insert, select, update
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import BUSY_TIMEOUT_S
-from infer_app.database.results.model_versions import ensure_row, put_first_in_use
+from infer_app.database.results.model_versions import ensure_row, put_first_in_use, record_run
 from infer_app.database.results.schema import models, runs
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, DayHeld
@@ -179,9 +179,8 @@ class RunStore:
             }
 
     def _register_model(self, connection: Connection, model: RunModel, now: datetime) -> None:
-        """Record the run's time and manifest, and put the version in use if no version of its name is."""
-        row = models.c.id == model.model_id, models.c.name == model.name
-        connection.execute(update(models).where(*row).values(manifest=model.manifest, created_at=now))
+        """Record the run's model, and put the version in use if no version of its name is."""
+        record_run(connection, model.name, model.model_id, model.manifest, now)
         if model.may_be_put_in_use:
             put_first_in_use(connection, model.name, model.model_id, now)
 

@@ -69,8 +69,7 @@ models = Table(
     Column("id", String(64), primary_key=True),
     Column("name", String(128), primary_key=True),
     Column("manifest", JSON, nullable=False),
-    # When its last run began; 1970 for a version that never ran. Earlier releases stored the time of the first run.
-    Column("created_at", Microseconds, nullable=False),
+    Column("created_at", Microseconds, nullable=False),  # when its first run began; 1970 for a version that never ran
     Column("in_use_since", Microseconds),  # NULL unless it is the version in use of its name
     Column("used_until", Microseconds),  # when it last ceased to be the version in use; NULL if that never happened
 )

@@ -6,7 +6,8 @@ import pytest
 from pycocotools.coco import COCO
 
 from infer_app.errors import UsageError
-from infer_app.export.coco import write_dataset, write_results
+from infer_app.export import coco
+from infer_app.export.coco import image_number, write_dataset, write_results
 from tests.support.exports import CAT, DOG, HOSTILE, HOSTILE_PATH, LOW, detected, export_of, written
 
 
@@ -50,13 +51,28 @@ def test_results_have_the_ids_of_the_dataset(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("other", ["a", "07", "-1", "1.5", "٣", "9" * 19, ""])
-def test_images_are_numbered_in_order_unless_all_ids_are_whole_numbers(tmp_path, other):
-    images = detected("7", CAT), detected(other, DOG)
-    dataset = written(write_dataset, tmp_path / "coco.json", *images)
-    assert [(one["id"], one.get("source_id")) for one in dataset["images"]] == [(1, "7"), (2, other)]
-    assert [one["image_id"] for one in dataset["annotations"]] == [1, 2]
-    assert [one["image_id"] for one in written(write_results, tmp_path / "results.json", *images)] == [1, 2]
+@pytest.mark.parametrize("other", ["a", "07", "-1", "1.5", "٣", "9" * 19, "", "\udcff"])
+def test_the_number_of_an_image_is_its_id_or_a_hash_that_is_the_same_in_every_export(tmp_path, other):
+    seven, named = detected("7", CAT), detected(other, DOG)
+    dataset = written(write_dataset, tmp_path / "coco.json", seven, named)
+    number = dataset["images"][1]["id"]
+    assert [(one["id"], one.get("source_id")) for one in dataset["images"]] == [(7, None), (number, other)]
+    assert 2**52 <= number < 2**53
+    assert [one["image_id"] for one in dataset["annotations"]] == [7, number]
+    results = written(write_results, tmp_path / "results.json", detected("new", CAT), named, detected("b", CAT), seven)
+    assert [one["image_id"] for one in results][1::2] == [number, 7]
+
+
+def test_the_hash_of_an_id_is_that_of_every_release():
+    assert image_number("IMG_0001") == 8_769_831_484_440_514
+
+
+@pytest.mark.parametrize("write", [write_dataset, write_results])
+def test_two_ids_of_one_hash_are_refused(tmp_path, monkeypatch, write):
+    monkeypatch.setattr(coco, "_HASHED", 1)
+    with pytest.raises(UsageError, match="the ids of two images give one number"):
+        write(tmp_path / "coco.json", export_of(detected("a", CAT), detected("b", CAT)))
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_pycocotools_counts_the_same(tmp_path):

@@ -7,10 +7,12 @@ from datetime import date
 from html.parser import HTMLParser
 
 import pytest
+from sqlalchemy import update
 
+from infer_app.database.results.schema import predictions
 from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
 from infer_app.reporting.report_data import NUM_SHOWN
-from infer_app.reporting.thumbnails import MAX_ALL_BYTES
+from infer_app.reporting.thumbnails import MAX_ALL_BYTES, Thumbnail
 from infer_app.run_report import DayCounts
 
 HOSTILE = [
@@ -61,7 +63,7 @@ def hostile_page(make_report, write, add_run):
         throughput={"advice": "<i>faster</i>", "passed_over": {"trt</dt>": "<script>"}},
     )
     report = make_report()
-    return render_day(report, dict.fromkeys(pictured(report), b"jpeg"), 'a"><script>.json')
+    return render_day(report, dict.fromkeys(pictured(report), Thumbnail(b"jpeg")), 'a"><script>.json')
 
 
 def test_no_tag_and_no_attribute_comes_from_a_text(hostile_page):
@@ -111,7 +113,7 @@ def test_the_largest_page_stays_under_its_size(make_report, write, add_run):
     report = make_report()
     locations = pictured(report)
     assert len(locations) == len(set(locations))
-    page = render_day(report, dict.fromkeys(locations, bytes(MAX_ALL_BYTES // len(locations))))
+    page = render_day(report, dict.fromkeys(locations, Thumbnail(bytes(MAX_ALL_BYTES // len(locations)))))
     assert 1_000_000 < len(page.encode()) < 1_500_000
 
 
@@ -133,8 +135,21 @@ def test_a_day_without_anything_has_a_page(make_report):
 def test_a_page_says_that_pictures_are_gone(make_report, write):
     write(predicted=[("/p/a.jpg", "cat", 0.5), ("/p/b.jpg", "cat", 0.7)], rejected=[("/p/c", "corrupt")])
     told = "of the 2 predicted images shown below can't be read or drawn any more"
-    assert f"1 {told}" in Outline(render_day(make_report(), {"/p/a.jpg": b"jpeg"})).text
-    assert told not in Outline(render_day(make_report(), {"/p/a.jpg": b"jpeg", "/p/b.jpg": b"jpeg"})).text
+    jpeg = Thumbnail(b"jpeg")
+    assert f"1 {told}" in Outline(render_day(make_report(), {"/p/a.jpg": jpeg})).text
+    assert told not in Outline(render_day(make_report(), {"/p/a.jpg": jpeg, "/p/b.jpg": jpeg})).text
+
+
+def test_a_picture_that_was_replaced_is_not_shown(make_report, write, database):
+    """Neither with a label nor with the reason of a rejection, which are of other bytes."""
+    write(predicted=[("/p/a.jpg", "cat", 0.5), ("/p/b.jpg", "cat", 0.7)], rejected=[("/p/c", "corrupt")])
+    with database.write() as connection:
+        connection.execute(update(predictions).values(sha256="ab" * 32))
+    now = {"/p/a.jpg": Thumbnail(b"a", "cd" * 32), "/p/b.jpg": Thumbnail(b"b", "ab" * 32)}
+    outline = Outline(render_day(make_report(), now | {"/p/c": Thumbnail(b"c", "ab" * 32)}))
+    assert outline.values("src") == [f"data:image/jpeg;base64,{base64.b64encode(b'b').decode()}"] * 2
+    assert outline.text.count("replaced since") == 3 + 1
+    assert "The files of 1 of the 2 predicted images shown below were replaced since" in outline.text
 
 
 def test_numbers_are_not_called_confident(make_report, write):

@@ -10,7 +10,7 @@ from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.recipe import Recipe
 from infer_app.reporting import thumbnails
-from infer_app.reporting.thumbnails import MAX_BYTES, SIZE, ThumbnailLimits, thumbnails_of
+from infer_app.reporting.thumbnails import MAX_BYTES, SIZE, Thumbnail, ThumbnailLimits, thumbnails_of
 from tests.support.photos import jpeg
 
 FORMATS = ("JPEG", "PNG", "WEBP", "BMP", "GIF", "TIFF")
@@ -52,7 +52,7 @@ def encoded(image, kind, **more):
 )
 def test_a_thumbnail_is_a_small_jpeg(tmp_path, limits, here, kind, mode):
     location = save(tmp_path / "a", encoded(Image.new("RGB", (600, 300), (9, 200, 9)).convert(mode), kind))
-    with Image.open(io.BytesIO(here([location], limits)[location])) as small:
+    with Image.open(io.BytesIO(here([location], limits)[location].jpeg)) as small:
         assert (small.format, small.mode, small.size) == ("JPEG", "RGB", (SIZE, SIZE // 2))
 
 
@@ -60,7 +60,7 @@ def test_a_larger_one_for_boxes_is_never_larger_than_the_picture(tmp_path, limit
     limits = replace(limits, size=320, max_bytes=10**6)
     wide = save(tmp_path / "wide.png", encoded(Image.new("RGB", (800, 400)), "PNG"))
     small = save(tmp_path / "small.png", encoded(Image.new("RGB", (90, 60)), "PNG"))
-    made = [Image.open(io.BytesIO(jpeg)).size for jpeg in here([wide, small], limits).values()]
+    made = [Image.open(io.BytesIO(one.jpeg)).size for one in here([wide, small], limits).values()]
     assert made == [(320, 160), (90, 60)]
 
 
@@ -90,7 +90,7 @@ def half_clear(mode):
 def test_a_thumbnail_shows_what_the_model_gets(tmp_path, limits, here, image, kind):
     location = save(tmp_path / "a", encoded(image, kind))
     read = decode_image((tmp_path / "a").read_bytes(), Recipe("stretch", 16), DecodeLimits(limits.max_pixels)).rgb
-    with Image.open(io.BytesIO(here([location], limits)[location])) as small:
+    with Image.open(io.BytesIO(here([location], limits)[location].jpeg)) as small:
         shown = np.asarray(small)
     np.testing.assert_allclose(shown.mean((0, 1)), read.mean((0, 1)), atol=3)  # a JPEG rounds
 
@@ -105,7 +105,7 @@ def test_it_is_upright_and_has_no_metadata(tmp_path, limits, here):
     exif[0x0112] = 6  # turned
     exif[0x010E] = "where I live"
     location = save(tmp_path / "a.jpg", encoded(Image.new("RGB", (300, 100)), "JPEG", exif=exif))
-    made = here([location], limits)[location]
+    made = here([location], limits)[location].jpeg
     with Image.open(io.BytesIO(made)) as small:
         assert small.height > small.width
         assert not small.getexif()
@@ -115,7 +115,7 @@ def test_it_is_upright_and_has_no_metadata(tmp_path, limits, here):
 def test_of_a_file_cut_short_what_there_is(tmp_path, limits, here):
     whole = jpeg(400, 300)
     location = save(tmp_path / "a.jpg", whole[: len(whole) // 2])
-    assert here([location], limits)[location].startswith(b"\xff\xd8")
+    assert here([location], limits)[location].jpeg.startswith(b"\xff\xd8")
 
 
 def test_what_has_no_picture_is_left_out(tmp_path, limits, here):
@@ -135,9 +135,9 @@ def test_what_has_no_picture_is_left_out(tmp_path, limits, here):
 def test_noise_stays_within_the_bytes_of_one(tmp_path, limits, here):
     noise = Image.frombytes("RGB", (200, 200), os.urandom(120_000))
     location = save(tmp_path / "noise.png", encoded(noise, "PNG"))
-    assert all(len(made) <= MAX_BYTES for made in here([location], limits).values())
+    assert all(len(made.jpeg) <= MAX_BYTES for made in here([location], limits).values())
 
 
 def test_all_together_stay_within_their_bytes():
-    made = {str(n): bytes(100) for n in range(10)}
+    made = {str(n): Thumbnail(bytes(100)) for n in range(10)}
     assert list(thumbnails._within(made, 250)) == ["0", "1"]

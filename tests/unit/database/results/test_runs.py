@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 from sqlalchemy import delete, select, update
 
+from infer_app.database.results.model_versions import read_versions
 from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
 from infer_app.database.results.schema import models, predictions, runs
 from infer_app.database.results.sink import Sink
@@ -287,7 +288,7 @@ def test_every_commit_is_a_heartbeat_and_counts_in_the_run(database, run_store):
     assert row["heartbeat_at"] > row["started_at"]
 
 
-def test_a_model_has_the_time_and_the_manifest_of_its_last_run(database, run_store):
+def test_a_model_has_the_time_of_its_first_run_and_the_manifest_of_its_last(database, run_store):
     open_run(run_store)
     with database.read() as connection:
         first = connection.execute(select(models)).one()
@@ -296,9 +297,23 @@ def test_a_model_has_the_time_and_the_manifest_of_its_last_run(database, run_sto
     assert started_at >= first.created_at
     with database.read() as connection:
         assert connection.execute(select(models)).all() == [
-            (MODEL.model_id, "stub", {"variants": {"new": {}}}, started_at, first.in_use_since, None)
+            (MODEL.model_id, "stub", {"variants": {"new": {}}}, first.created_at, first.in_use_since, None)
         ]
-    assert first.in_use_since == first.created_at
+        (version,) = read_versions(connection)
+    assert first.in_use_since == first.created_at == version.first_run_at
+    assert version.last_run_at == started_at
+
+
+def test_the_first_run_of_a_version_is_later_than_that_of_others_also_if_the_clock_was_set_back(database, run_store):
+    """Exports number classes in this order, and no number may move."""
+    open_run(run_store)
+    future = datetime(2100, 1, 1)
+    with database.write() as connection:
+        connection.execute(update(models).values(created_at=future))
+    open_run(run_store, replace(MODEL, model_id="0" * 16))
+    with database.read() as connection:
+        first_runs = {one.model_id: one.first_run_at for one in read_versions(connection)}
+    assert first_runs == {MODEL.model_id: future, "0" * 16: future + timedelta(microseconds=1)}
 
 
 def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, run_store):

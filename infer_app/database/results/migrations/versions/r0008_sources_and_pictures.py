@@ -1,5 +1,7 @@
 """Migration that stores of each result which picture it is of, and of each run its source and the files of its variant.
 
+The time of a version of a model becomes that of its first run.
+
 Rows of before keep NULL in the new columns, which means that nothing is known.
 """
 
@@ -39,10 +41,12 @@ def upgrade() -> None:
     if op.get_bind().dialect.name == "sqlite":
         _never_reuse_ids()
     _replace_predictions((*ADDED_BEFORE, *FACTS))
+    _set_times_of_models("min", "<")
 
 
 def downgrade() -> None:
     """Drop the facts of pictures and the sources, which are lost. SQLite goes on using each id of an image once."""
+    _set_times_of_models("max", ">")
     _replace_predictions(ADDED_BEFORE)
     op.drop_table("infer_sources")
     op.drop_column("infer_images", "missing_since")
@@ -68,6 +72,15 @@ def _never_reuse_ids() -> None:
     connection.execute(sa.text("DELETE FROM sqlite_sequence WHERE name = 'infer_images'"))
     connection.execute(
         sa.text("INSERT INTO sqlite_sequence (name, seq) VALUES ('infer_images', :used)"), {"used": used}
+    )
+
+
+def _set_times_of_models(chosen: str, than: str) -> None:
+    """Let the time of a version be that of its first run, by which exports number classes; before, of its last one."""
+    of_model = "FROM infer_runs r WHERE r.model_id = infer_models.id AND r.model = infer_models.name"
+    op.execute(
+        f"UPDATE infer_models SET created_at = (SELECT {chosen}(r.started_at) {of_model})"
+        f" WHERE EXISTS (SELECT 1 {of_model} AND r.started_at {than} infer_models.created_at)"
     )
 
 
