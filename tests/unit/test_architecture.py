@@ -71,7 +71,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
         "models.verification",
         "workers",
     },
-    "export": {"database", "database.queries", "images.decode", "images.read"},
+    "export": {"database", "database.queries", "database.results", "images.decode", "images.read"},
     "pipeline": None,
     "bench": None,
     "cli.terminal": {"telemetry"},

@@ -5,15 +5,17 @@ import pytest
 
 from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction
+from infer_app.replay import predict_again
+from infer_app.replay.predict_again import Replay
 from infer_app.reporting import image_report
-from infer_app.reporting.image_report import FileNow, Replay, is_same_file
+from infer_app.reporting.image_report import FileNow, is_same_file
 
 REF = ImageRef("1", "/p/1.jpg")
 
 
 def compared(now, /, **stored):
     row = dict.fromkeys(("label", "score", "vector", "vector_dtype")) | {"output": {}} | stored
-    return image_report._compared(Replay("cpu-torchscript"), Prediction(REF, now), row)
+    return predict_again._compared(Replay("cpu-torchscript"), Prediction(REF, now), row)
 
 
 @pytest.mark.parametrize(
