@@ -13,12 +13,14 @@ from rich.text import Text
 from infer_app.cli.look.results import shown
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
+from infer_app.database.queries.changed_images import count_changed
 from infer_app.database.queries.day_state import DayFacts, DayStates, judge_day
 from infer_app.day import Day, parse_date
 from infer_app.model_names import SHOWN_ID
 from infer_app.plurals import counted
 from infer_app.run_report import DayCounts, DayState, precision_name
 from infer_app.settings.load import load_settings
+from infer_app.telemetry.summary_line import describe_missing, describe_replaced
 
 STATES = {  # symbol and colour
     "done": ("✓", "green"),
@@ -47,7 +49,10 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                     rows.append((day, name, model_id, facts, last, judge_day(facts), _precision(facts)))
         rows.reverse()  # the newest day first
         gap = project.day_queries.find_gap(today.before(1))
+        changed = count_changed(project.database, project.source, sorted(in_use))
     attention = [str(gap)] if gap else []
+    attention += [describe_replaced(changed.replaced)] if changed.replaced else []
+    attention += [describe_missing(changed.missing)] if changed.missing else []
     if as_json:
         found = [
             {
@@ -63,7 +68,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
             }
             for day, name, model_id, facts, last, state, precision in rows
         ]
-        print(json.dumps({"days": found, "attention": attention}))
+        print(json.dumps({"days": found, "attention": attention} | asdict(changed)))
         return
     cells, seen = [], set[str]()
     for day, name, model_id, facts, last, _, _ in rows:

@@ -9,7 +9,7 @@ import typer
 from infer_app.cli.terminal.help import App
 from infer_app.cli.terminal.options import Config, Json
 
-images_app = App(help="Register images in infer_app's own table.", no_args_is_help=True)
+images_app = App(help="Register images in infer_app's own table, list changed ones.", no_args_is_help=True)
 db_app = App(help="Create or upgrade infer_app's tables.", no_args_is_help=True)
 cache_app = App(help="Show or clear the cache of decoded pixels ([cache]).", no_args_is_help=True)
 config_app = App(help="Show the settings in force.", no_args_is_help=True)
@@ -40,6 +40,21 @@ def images_add(
     from infer_app.cli.project.project import add
 
     add(paths, date, config)
+
+
+@images_app.command("changed")
+def images_changed(
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """List the registered images whose files were replaced since they were predicted, or are missing.
+
+    It is what the last run has found in the watched folders, and `infer images add` where it was repeated.
+    """
+    from infer_app.cli.look.changed import show_changed
+
+    show_changed(csv, as_json, config)
 
 
 @db_app.command("upgrade")
