@@ -11,7 +11,6 @@ from itertools import chain
 from typing import Any
 
 from infer_app.database.queries.arrivals import ArrivalGap
-from infer_app.database.queries.changed_images import count_changed
 from infer_app.database.queries.day_queries import PendingDays
 from infer_app.database.queries.day_state import DayStates
 from infer_app.database.queries.late_days import find_late_days, settle_late_images
@@ -268,8 +267,7 @@ def _result(
     last = reports[-1]
     states = DayStates(job.project.day_queries, job.project.run_store, job.max_rejected)
     older = with_reconnect(lambda: job.project.day_queries.find_older_pending(days[0], last.model_id))
-    database, source = job.project.database, job.project.source
-    changed = with_reconnect(lambda: count_changed(database, source, [last.model_id]))
+    changed = with_reconnect(lambda: job.project.day_queries.count_changed([last.model_id]))
     day_state = with_reconnect(lambda: states.read(days[-1], last.model, last.model_id, last.day))
     exit_code = most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()])
     all_late_tried = not ended_early and not any(isinstance(error, DayHeld) for error in left_out)

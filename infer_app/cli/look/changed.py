@@ -11,7 +11,7 @@ from typing import Any
 from infer_app.cli.look.results import SHOWN_ROWS, print_csv, print_json_list, shown
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
-from infer_app.database.queries.changed_images import ChangedCounts, ChangedImage, count_changed, read_changed
+from infer_app.database.queries.changed_images import ChangedCounts, ChangedImage
 from infer_app.day import find_zone
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printed_options import printed_options
@@ -24,8 +24,8 @@ def show_changed(as_csv: bool, as_json: bool, config: Path | None) -> None:
     loaded = load_settings(config)
     with open_project_database(loaded, read_only=True) as project:
         model_ids = sorted(project.day_queries.ids_in_use())
-        counts = count_changed(project.database, project.source, model_ids)
-        changed = read_changed(project.database, project.source, model_ids)
+        counts = project.day_queries.count_changed(model_ids)
+        changed = project.day_queries.read_changed(model_ids)
         rows = (_row(one, loaded.run.time_zone) for one in changed)
         if as_json:
             print_json_list(asdict(counts), "images", rows)

@@ -13,7 +13,6 @@ from typing import Any
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import queue_images
 from infer_app.database.project_database import ProjectDatabase, open_project_database
-from infer_app.database.queries.changed_images import read_changed
 from infer_app.database.queries.figures import days_run
 from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.day import Day, each_date, find_zone, parse_date
@@ -148,8 +147,7 @@ def retry_replaced(date: str | None, model: str | None, as_json: bool, config: P
     day, zone = None if date is None else _day(loaded, date), find_zone(loaded.run.time_zone)
     with open_project_database(loaded) as project:
         model_ids = [model_id for _, model_id in next_run.models]
-        changed = read_changed(project.database, project.source, model_ids, day)
-        found = [one for one in changed if one.state == "replaced"]
+        found = [one for one in project.day_queries.read_changed(model_ids, day) if one.state == "replaced"]
         ids, days = [one.image_id for one in found], sorted({one.time.astimezone(zone).date() for one in found})
         project.database.transact(lambda connection: queue_images(connection, list(map(int, ids))))
         retried = forget_results(project.database, ids, days, next_run.models) if ids else 0

@@ -13,7 +13,6 @@ from rich.text import Text
 from infer_app.cli.look.results import shown
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
-from infer_app.database.queries.changed_images import count_changed
 from infer_app.database.queries.day_state import DayFacts, DayStates, judge_day
 from infer_app.day import Day, parse_date
 from infer_app.model_names import SHOWN_ID
@@ -49,7 +48,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                     rows.append((day, name, model_id, facts, last, judge_day(facts), _precision(facts)))
         rows.reverse()  # the newest day first
         gap = project.day_queries.find_gap(today.before(1))
-        changed = count_changed(project.database, project.source, sorted(in_use))
+        changed = project.day_queries.count_changed(sorted(in_use))
     attention = [str(gap)] if gap else []
     attention += [describe_replaced(changed.replaced)] if changed.replaced else []
     attention += [describe_missing(changed.missing)] if changed.missing else []
