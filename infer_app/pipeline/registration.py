@@ -24,9 +24,8 @@ from infer_app.images.read.folder_scan import scan_folders, suffix_of
 from infer_app.images.read.read_image import are_gone, hash_files
 from infer_app.images.read.roots import look_at_folders
 from infer_app.locations import IMAGE_SUFFIXES
-from infer_app.pipeline.changed_files import FILES_AT_ONCE, STAT_TIMEOUT_S
+from infer_app.pipeline.changed_files import FILES_AT_ONCE, STAT_TIMEOUT_S, find_moved
 from infer_app.pipeline.executors import read_limits
-from infer_app.pipeline.moved_folders import find_moved
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printable import printable

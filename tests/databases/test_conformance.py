@@ -26,13 +26,15 @@ from infer_app.database.listing.image_registry import (
     add_images,
     count_images,
     end_queue,
-    has_images_in,
     read_late_times,
 )
 from infer_app.database.listing.image_registry import register as register_files
 from infer_app.database.listing.propose_mapping import propose
 from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_source
+from infer_app.database.listing.watched_images import (
+    has_images_in,
+)
 from infer_app.database.queries.arrivals import ArrivalGap, read_gap
 from infer_app.database.queries.day_queries import DayQueries, PendingDays
 from infer_app.database.results import bulk, migrate
@@ -506,7 +508,7 @@ def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(da
     def add(*found, dry_run=False):
         batches = register_files(database, found, lambda new: [dated[file] for file in new], dry_run=dry_run)
         done = list(batches)
-        return sum(len(one.new) for one in done), sum(len(one.changed) for one in done)
+        return sum(len(one.new) for one in done), sum(one.num_changed for one in done)
 
     dated = {file: DatedImage(file, time) for file, time in zip(files, [*times, times[1]], strict=True)}
     assert add(*files, dry_run=True) == (3, 0)

@@ -10,8 +10,8 @@ from typing import Any
 
 from infer_app.cli.look.results import SHOWN_ROWS, print_csv, print_json_list, shown
 from infer_app.cli.terminal.output import show_table
+from infer_app.database.listing.watched_images import ChangedCounts, ChangedImage
 from infer_app.database.project_database import open_project_database
-from infer_app.database.queries.changed_images import ChangedCounts, ChangedImage
 from infer_app.day import find_zone
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printed_options import printed_options
