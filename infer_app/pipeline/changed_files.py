@@ -1,4 +1,4 @@
-"""Finds files that have changed since they were stored: rejected ones to be tried again, and folders that were moved."""
+"""Finds files that have changed since: rejected ones to be tried again, and watched folders that were moved."""
 
 from __future__ import annotations
 

@@ -162,9 +162,8 @@ def read_changed(
     changed = or_(images.c.missing_since.is_not(None), _is_replaced(model_ids))
     wanted = select(*columns).where(*_listed(day), changed).order_by(images.c.added_at, images.c.id)
     with database.read() as connection:
-        for row_id, location, time, missing_since in connection.execution_options(yield_per=ROWS_AT_ONCE).execute(
-            wanted
-        ):
+        rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
+        for row_id, location, time, missing_since in rows:
             since = None if missing_since is None else missing_since.replace(tzinfo=UTC)
             yield ChangedImage(str(row_id), location, time.replace(tzinfo=UTC), since)
 
