@@ -359,7 +359,7 @@ def retry(
     ] = None,
     replaced: Annotated[
         bool,
-        typer.Option("--replaced", help="The images of any day that `infer images changed` lists as replaced."),
+        typer.Option("--replaced", help="The images that `infer images changed` lists as replaced, of any day."),
     ] = False,
     date: Annotated[str | None, any_date("yesterday; with --image or --replaced any")] = None,
     model: ModelOrVersion = None,

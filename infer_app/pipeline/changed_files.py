@@ -1,29 +1,33 @@
-"""Finds files that have changed since: rejected ones to be tried again, and watched folders that were moved."""
+"""Finds files that have changed since: rejected ones to be tried again, replaced ones, and folders that were moved."""
 
 from __future__ import annotations
 
 import logging
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.watched_images import RegisteredElsewhere, has_images_in
+from infer_app.database.listing.watched_images import ChangedImage, RegisteredElsewhere, has_images_in
+from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.results.forget_results import forget_rejections
 from infer_app.day import Day
-from infer_app.domain import ImageFile
-from infer_app.errors import ModelError
+from infer_app.domain import ROW, ImageFile
+from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
 from infer_app.images.read.folder_scan import scan_folders
-from infer_app.images.read.read_image import hash_files, stat_all
-from infer_app.locations import NO_MAPPING, is_local
+from infer_app.images.read.read_image import are_gone, hash_files, stat_all
+from infer_app.images.read.roots import check_root
+from infer_app.locations import NO_MAPPING, as_location, is_local
 from infer_app.pipeline.executors import read_limits
 from infer_app.pipeline.job import Job
 from infer_app.settings.load import LoadedSettings
-from infer_app.workers.isolated_call import run_in_process
+from infer_app.workers.isolated_call import iterate_in_process, run_in_process
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +62,63 @@ def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
     except ModelError:
         log.warning("rejected images of %s were not checked for changes: their storage does not answer", day)
     return forget_rejections(job.project.database, changed, model_id)
+
+
+def find_changed(
+    loaded: LoadedSettings, project: ProjectDatabase, model_ids: Sequence[str], day: Day | None
+) -> Iterator[ChangedImage]:
+    """Yield the images, of a day or of all, that are missing or of which one of the models predicted other bytes.
+
+    Our own table knows them from its walks. Of a table of the user's the files of the day are looked at now; raises
+    UsageError without a day, and StorageUnavailable if they don't answer.
+    """
+    if loaded.lists_own_images:
+        yield from project.day_queries.read_changed(model_ids, day)
+        return
+    if day is None:
+        hint = "name a day with --date: its files are looked at now"
+        raise UsageError("infer_app walks over no folder of images that a table of your own lists", hint)
+    stored = (_Predicted.of(row) for row in project.day_queries.read_predictions(day) if row["model_id"] in model_ids)
+    files = (one for one in stored if is_local(one.location) and not one.location.startswith(ROW))
+    last = ""
+    while some := list(islice(files, FILES_AT_ONCE)):
+        for one, is_gone in _compare(loaded, some):
+            if one.image_id != last:  # once, though several models have predicted it
+                yield ChangedImage(one.image_id, one.location, day.start, datetime.now(UTC) if is_gone else None)
+            last = one.image_id
+
+
+class _Predicted(NamedTuple):
+    """A prediction's image with the facts of its file."""
+
+    image_id: str
+    location: str
+    size: int | None
+    modified: float | None
+    sha256: str | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> _Predicted:
+        return cls(row["image_id"], as_location(row["location"]), row["size"], row["modified"], row["sha256"])
+
+
+def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterator[tuple[_Predicted, bool]]:
+    """Yield those whose file is gone or has other bytes, and whether it is gone; only changed files are read."""
+    ask = partial(iterate_in_process, timeout_s=STAT_TIMEOUT_S, check=lambda: None)
+    limits = read_limits(loaded)
+    try:
+        now = ask(stat_all, [one.location for one in predicted], loaded.path_map)
+        pairs = zip(predicted, now, strict=True)
+        touched = [one for one, file in pairs if (file.size, file.modified) != (one.size, one.modified)]
+        locations = [one.location for one in touched]
+        gone = dict(zip(locations, ask(are_gone, locations, loaded.path_map), strict=True))
+        if missing := [location for location in locations if gone[location]]:
+            run_in_process(check_root, missing[0], limits, timeout_s=STAT_TIMEOUT_S)
+        for one, file in zip(touched, filter(None, ask(hash_files, locations, limits)), strict=True):
+            if gone[one.location] or file.sha256 not in (None, one.sha256):
+                yield one, gone[one.location]
+    except NoAnswer as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from infer_app.export.tables import csv_line
 from infer_app.locations import as_location
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version, short_name
+from infer_app.pipeline.changed_files import find_changed
 from infer_app.plurals import counted
 from infer_app.reporting.image_report import find_day
 from infer_app.reporting.missing_prediction import NextRun
@@ -146,10 +147,11 @@ def retry_replaced(date: str | None, model: str | None, as_json: bool, config: P
         raise next_run.error
     day, zone = None if date is None else _day(loaded, date), find_zone(loaded.run.time_zone)
     with open_project_database(loaded) as project:
-        model_ids = [model_id for _, model_id in next_run.models]
-        found = [one for one in project.day_queries.read_changed(model_ids, day) if one.state == "replaced"]
+        changed = find_changed(loaded, project, [model_id for _, model_id in next_run.models], day)
+        found = [one for one in changed if one.state == "replaced"]
         ids, days = [one.image_id for one in found], sorted({one.time.astimezone(zone).date() for one in found})
-        project.database.transact(lambda connection: queue_images(connection, list(map(int, ids))))
+        if loaded.lists_own_images:
+            project.database.transact(lambda connection: queue_images(connection, list(map(int, ids))))
         retried = forget_results(project.database, ids, days, next_run.models) if ids else 0
         commands = next_run.with_late(project, loaded.run.time_zone).commands(days)
     _print_retried(ids, retried, commands, as_json)

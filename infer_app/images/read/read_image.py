@@ -157,15 +157,15 @@ def hash_files(locations: Iterable[str], limits: ReadLimits) -> Iterator[FileFac
 
 def are_gone(locations: Sequence[str], path_map: PathMapping) -> list[bool]:
     """Return of each local file whether there is none; not of one whose folder can't be read."""
-    return [_is_gone(path_map.to_local(location)) for location in locations]
+    return [_is_gone(location, path_map) for location in locations]
 
 
-def _is_gone(path: str) -> bool:
+def _is_gone(location: str, path_map: PathMapping) -> bool:
     try:
-        os.stat(path)  # noqa: PTH116 - a Path costs more than the call
+        os.stat(local_path(location, path_map))  # noqa: PTH116 - a Path costs more than the call
     except (FileNotFoundError, NotADirectoryError):
         return True
-    except OSError:
+    except (OSError, ValueError, BadImage):
         return False
     return False
 

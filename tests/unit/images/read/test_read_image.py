@@ -341,6 +341,24 @@ def test_stat_facts_are_size_and_time_without_a_checksum(image: Path):
     assert stat_facts(str(image)) == stat_facts(f"file://{image}") == facts_of(image)
 
 
+def test_files_are_hashed_whatever_their_size_and_only_those_that_may_be_read(
+    root: Path, image: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(read_image_module, "_HASHED_AT_ONCE", 10)
+    os.mkfifo(root / "fifo")
+    named = [image, outside, root / "fifo", root, root / "none"]
+    found = list(hash_files(map(str, named), ReadLimits((root,), 1)))
+    sha256 = hashlib.sha256(CONTENT).hexdigest()
+    hashed = FileFacts(size=42, modified=1_790_000_000.25, sha256=sha256)
+    assert [one for one in found if one is not None] == [hashed] + 4 * [FileFacts()]
+    assert found.count(None) == 5  # so that a caller sees that it goes on
+
+
+def test_only_a_file_that_does_not_exist_is_gone(root: Path, image: Path):
+    locations = [str(image), str(root / "none"), str(image / "none"), "row:7", "http://a/b", f"file://{root}/none", ""]
+    assert are_gone(locations, NO_MAPPING) == [False, True, True, False, False, True, False]
+
+
 @pytest.mark.parametrize("location", ["/gone/image.jpg", "image.jpg", "http://host/a.jpg", "/a\0b", "/\ud83d.jpg"])
 def test_stat_facts_are_empty_where_there_are_none(location: str):
     assert stat_facts(location) == FileFacts()
