@@ -158,7 +158,7 @@ def test_a_replaced_photo_is_predicted_again(project):
 def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(project):
     project.add_photos(5, date=str(day(9)))
     project.write("CREATE TABLE shots AS SELECT id, location, added_at FROM infer_images")
-    own = {"INFER_SOURCE__TABLE": "shots"}
+    own = {"INFER_SOURCE__TABLE": "shots", "INFER_SOURCE__TIME_ZONE": "UTC"}
     dates = ("--from", str(day(9)), "--to", str(day(9)))
     project.infer("backfill", *dates, **own)
     shutil.copy(project.photos / "0001.jpg", project.photos / "0000.jpg")

@@ -41,7 +41,7 @@ def _row(image: ChangedImage, zone: str) -> dict[str, Any]:
     return shown({name: row[name] for name in FIELDS})
 
 
-def _print(rows: Iterator[dict[str, Any]], of_day: str) -> None:
+def _print(rows: Iterator[dict[str, Any]], options: str) -> None:
     cells: list[list[str]] = []
     states = Counter[str]()
     for row in rows:
@@ -56,4 +56,4 @@ def _print(rows: Iterator[dict[str, Any]], of_day: str) -> None:
     if more := states.total() - len(cells):
         print(f"and {more:,} more: --csv or --json gives all of them")
     if states["replaced"]:
-        print(f"`infer retry --replaced{of_day}{printed_options()}` has the replaced ones predicted again")
+        print(f"`infer retry --replaced{options}{printed_options()}` has the replaced ones predicted again")
