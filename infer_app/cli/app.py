@@ -370,7 +370,11 @@ def retry(
             help="Only this image, which may also have a prediction, of any day; may be repeated.",
         ),
     ] = None,
-    date: Annotated[str | None, any_date("yesterday; with --image any")] = None,
+    replaced: Annotated[
+        bool,
+        typer.Option("--replaced", help="The images that `infer images changed` lists as replaced, of any day."),
+    ] = False,
+    date: Annotated[str | None, any_date("yesterday; with --image or --replaced any")] = None,
     model: ModelOrVersion = None,
     reason: Annotated[
         list[str] | None,
@@ -381,14 +385,17 @@ def retry(
 ) -> None:
     """Make rejected images, or replaced ones, pending again.
 
-    By day, this removes the rejections; by --image also the predictions of the models that a run uses. It prints the
-    command that predicts the images again.
+    By day, this removes the rejections; by --image and --replaced also the predictions of the models that a run uses.
+    It prints the command that predicts the images again.
     """
-    from infer_app.cli.look.results import retry_images, retry_rejected
+    from infer_app.cli.look.results import retry_images, retry_rejected, retry_replaced
 
-    if not images:
+    given = {"--image": images, "--replaced": replaced, "--reason": reason}
+    if len(both := [flag for flag, value in given.items() if value]) > 1:
+        raise UsageError(f"{both[0]} and {both[1]} exclude each other", "leave one of them out")
+    if images:
+        retry_images(images, date, model, as_json, config)
+    elif replaced:
+        retry_replaced(date, model, as_json, config)
+    else:
         retry_rejected(date or "yesterday", model, reason or [], as_json, config)
-        return
-    if reason:
-        raise UsageError("--image and --reason exclude each other", "leave one of them out")
-    retry_images(images, date, model, as_json, config)

@@ -1,23 +1,44 @@
-"""Resets rejections whose file has changed since, so that their images are pending again."""
+"""Finds files that have changed since: rejected ones to be tried again, replaced ones, and folders that were moved."""
 
 from __future__ import annotations
 
 import logging
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from itertools import islice
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import chain, islice
+from typing import Any, NamedTuple
 
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.watched_images import ChangedImage, RegisteredElsewhere, has_images_in
+from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.results.forget_results import forget_rejections
 from infer_app.day import Day
-from infer_app.errors import ModelError
-from infer_app.images.read.read_image import stat_all
-from infer_app.locations import is_local
+from infer_app.domain import ROW, ImageFile
+from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
+from infer_app.images.read.folder_scan import scan_folders
+from infer_app.images.read.read_image import are_gone, hash_files, stat_all
+from infer_app.images.read.roots import check_root
+from infer_app.locations import NO_MAPPING, as_location, is_local
+from infer_app.pipeline.executors import read_limits
 from infer_app.pipeline.job import Job
-from infer_app.workers.isolated_call import run_in_process
+from infer_app.settings.load import LoadedSettings
+from infer_app.workers.isolated_call import iterate_in_process, run_in_process
 
 log = logging.getLogger(__name__)
 
 FILES_AT_ONCE = 5000  # rejected files that one process checks
 STAT_TIMEOUT_S = 30.0  # for FILES_AT_ONCE files
+NUM_SAMPLED = 500  # files of a folder, to find where they are registered: most of them may be new
+NUM_FORMER = 3  # folders that they are most often registered in, to be compared
+NUM_COMPARED = 50  # images that were registered last in such a folder: older ones may have been deleted
+NEAR_S = 2.0  # by which the times of one file differ on two file systems
+
+AskStorage = Callable[..., Iterator[Any]]  # what a function yields, in another process
 
 
 def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
@@ -41,3 +62,139 @@ def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
     except ModelError:
         log.warning("rejected images of %s were not checked for changes: their storage does not answer", day)
     return forget_rejections(job.project.database, changed, model_id)
+
+
+def find_changed(
+    loaded: LoadedSettings, project: ProjectDatabase, model_ids: Sequence[str], day: Day | None
+) -> Iterator[ChangedImage]:
+    """Yield the images, of a day or of all, that are missing or of which one of the models predicted other bytes.
+
+    Our own table knows them from its walks. Of a table of the user's the files of the day are looked at now; raises
+    UsageError without a day, and StorageUnavailable if they don't answer.
+    """
+    if loaded.lists_own_images:
+        yield from project.day_queries.read_changed(model_ids, day)
+        return
+    if day is None:
+        hint = "name a day with --date: its files are looked at now"
+        raise UsageError("infer_app walks over no folder of images that a table of your own lists", hint)
+    stored = (_Predicted.of(row) for row in project.day_queries.read_predictions(day) if row["model_id"] in model_ids)
+    files = (one for one in stored if is_local(one.location) and not one.location.startswith(ROW))
+    last = ""
+    while some := list(islice(files, FILES_AT_ONCE)):
+        for one, is_gone in _compare(loaded, some):
+            if one.image_id != last:  # once, though several models have predicted it
+                yield ChangedImage(one.image_id, one.location, day.start, datetime.now(UTC) if is_gone else None)
+            last = one.image_id
+
+
+class _Predicted(NamedTuple):
+    """A prediction's image with the facts of its file."""
+
+    image_id: str
+    location: str
+    size: int | None
+    modified: float | None
+    sha256: str | None
+
+    @classmethod
+    def of(cls, row: Mapping[str, Any]) -> _Predicted:
+        return cls(row["image_id"], as_location(row["location"]), row["size"], row["modified"], row["sha256"])
+
+
+def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterator[tuple[_Predicted, bool]]:
+    """Yield those whose file is gone or has other bytes, and whether it is gone; only changed files are read."""
+    ask = partial(iterate_in_process, timeout_s=STAT_TIMEOUT_S, check=lambda: None)
+    limits = read_limits(loaded)
+    try:
+        now = ask(stat_all, [one.location for one in predicted], loaded.path_map)
+        pairs = zip(predicted, now, strict=True)
+        touched = [one for one, file in pairs if (file.size, file.modified) != (one.size, one.modified)]
+        locations = [one.location for one in touched]
+        gone = dict(zip(locations, ask(are_gone, locations, loaded.path_map), strict=True))
+        if missing := [location for location in locations if gone[location]]:
+            run_in_process(check_root, missing[0], limits, timeout_s=STAT_TIMEOUT_S)
+        for one, file in zip(touched, filter(None, ask(hash_files, locations, limits)), strict=True):
+            if gone[one.location] or file.sha256 not in (None, one.sha256):
+                yield one, gone[one.location]
+    except NoAnswer as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
+
+
+@dataclass(frozen=True, slots=True)
+class MovedFolder:
+    """A folder as recorded and the one whose images are those registered below it, both with a slash at the end."""
+
+    elsewhere: RegisteredElsewhere
+    old: str
+    new: str
+
+    def apply(self) -> int:
+        """Store it and return the number of images."""
+        return self.elsewhere.move(self.old, self.new)
+
+    def __str__(self) -> str:
+        return f"known below {self.old} are now below {self.new}"
+
+
+def find_moved(
+    database: Database, loaded: LoadedSettings, recorded: Sequence[str], ask: AskStorage
+) -> Iterator[MovedFolder]:
+    """Yield the watched folders below which nothing is registered, but elsewhere at least half of what lies in them.
+
+    `recorded`: the watched folders as recorded, which are never taken for a former place of another one.
+    """
+    elsewhere = RegisteredElsewhere(database, recorded)
+    for folder in map(str, loaded.watched):
+        new = loaded.path_map.recorded(f"{folder}/")
+        if has_images_in(database, new) or not elsewhere:
+            continue
+        files = _sample(chain.from_iterable(batch.files for batch in ask(scan_folders, [folder])))
+        for old in _former_folders(files, folder, elsewhere):
+            if _is_same(folder, old, elsewhere, loaded, ask):
+                yield MovedFolder(elsewhere, old, new)
+                break
+
+
+def _sample(files: Iterable[ImageFile]) -> list[ImageFile]:
+    """Return some of the files, each with the same chance."""
+    sample: list[ImageFile] = []
+    choose = random.Random(0).randrange
+    for number, file in enumerate(files):
+        if number < NUM_SAMPLED:
+            sample.append(file)
+        elif (place := choose(number + 1)) < NUM_SAMPLED:
+            sample[place] = file
+    return sample
+
+
+def _former_folders(files: Sequence[ImageFile], folder: str, elsewhere: RegisteredElsewhere) -> list[str]:
+    """Return the folders below which files of the same paths and sizes are registered, the most frequent first."""
+    paths = defaultdict[tuple[int | None, str], list[str]](list)  # below the folder, by size and name
+    for file in files:
+        paths[file.size, file.location.rpartition("/")[2]].append(file.location[len(folder) :])
+    found = Counter[str]()
+    for location, size in elsewhere.read_locations(size for size, _ in paths):
+        of_name = paths.get((size, location.rpartition("/")[2]), ())
+        found.update(f"{location[: -len(path)]}/" for path in of_name if location.endswith(path))
+    return [old for old, _ in found.most_common(NUM_FORMER)]
+
+
+def _is_same(folder: str, old: str, elsewhere: RegisteredElsewhere, loaded: LoadedSettings, ask: AskStorage) -> bool:
+    """Return whether at least half of what was registered last below `old` lies in the folder."""
+    known = elsewhere.read_last(old, NUM_COMPARED)
+    here = [f"{folder}/{file.location[len(old) :]}" for file, _ in known]
+    facts = list(ask(stat_all, here, NO_MAPPING))
+    num_same, unsure = 0, list[tuple[str, set[str]]]()
+    for (file, hashes), now, path in zip(known, facts, here, strict=True):
+        if file.size is None or now.size != file.size:
+            continue
+        if file.modified is not None and abs(now.modified - file.modified) < NEAR_S:
+            num_same += 1
+        elif hashes:
+            unsure.append((loaded.path_map.recorded(path), hashes))
+    if 2 * (num_same + len(unsure)) < len(known):
+        return False
+    hashed = filter(None, ask(hash_files, [path for path, _ in unsure], read_limits(loaded)))
+    num_same += sum(now.sha256 in hashes for now, (_, hashes) in zip(hashed, unsure, strict=True))
+    return num_same > 0 and 2 * num_same >= len(known)

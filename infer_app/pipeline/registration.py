@@ -14,19 +14,21 @@ from typing import Any
 
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.image_registry import DatedImage, RegisteredBatch, has_images_in, register
+from infer_app.database.listing.image_registry import DatedImage, RegisteredBatch, register
+from infer_app.database.listing.watched_images import SeenImages, has_images_in, mark_missing
 from infer_app.database.project_database import open_results_database
 from infer_app.day import Day, find_zone
-from infer_app.domain import ImageFile, ImageRef
-from infer_app.errors import ModelError, NoAnswer, StorageUnavailable
+from infer_app.domain import FileFacts, ImageFile, ImageRef
+from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
 from infer_app.images.read.folder_scan import scan_folders, suffix_of
+from infer_app.images.read.read_image import are_gone, hash_files
 from infer_app.images.read.roots import look_at_folders
 from infer_app.locations import IMAGE_SUFFIXES
-from infer_app.pipeline.changed_files import STAT_TIMEOUT_S
+from infer_app.pipeline.changed_files import FILES_AT_ONCE, STAT_TIMEOUT_S, find_moved
+from infer_app.pipeline.executors import read_limits
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printable import printable
-from infer_app.telemetry.printed_options import printed_options
 from infer_app.workers.isolated_call import iterate_in_process
 
 log = logging.getLogger(__name__)
@@ -52,8 +54,9 @@ class Registration:
     earlier: int = 0  # of them, of days that the look-back has passed: the run takes them after its own days
     earlier_days: tuple[date, date] | None = None  # the first and the last of those
     unsettled: int = 0  # changed within the last SETTLED_S seconds: the next run registers them
-    changed: list[int] = field(default_factory=list)  # ids of known images whose file was replaced, one
-    num_changed: int = 0
+    num_changed: int = 0  # known files with another size or time than before
+    num_missing: int = 0  # known files that are gone since the last walk
+    moved: list[str] = field(default_factory=list)  # what was known elsewhere, where it is now, and how many images
     other: Counter[str] = field(default_factory=Counter)  # files with another suffix, by suffix
     unreadable: list[str] = field(default_factory=list)  # folders and files, with the reason
     unstorable: list[str] = field(default_factory=list)  # one file that the database can't hold, with the reason
@@ -86,12 +89,60 @@ def register_new(
     found = Registration()
     with open_results_database(loaded, read_only=dry_run) as database:
         _check_folders(database, loaded, check)
+        _follow_moved(found, database, loaded, check, dry_run)
+        seen = SeenImages(database, _recorded_folders(loaded))
         dates = partial(_date_all, found=found, loaded=loaded, check=check)
-        for batch in register(database, _images(found, loaded, check), dates, dry_run=dry_run):
+        looked = partial(_hash, loaded=loaded, check=check)
+        for batch in register(database, _images(found, loaded, check), dates, looked, dry_run=dry_run):
+            seen.add(batch.known)
             _count(found, batch, days, dry_run)
             check()
+        if not dry_run:
+            _mark_missing(found, database, seen, loaded, check)
     _log(found, loaded, dry_run)
     return found
+
+
+def _recorded_folders(loaded: LoadedSettings) -> list[str]:
+    """Return the folders, as recorded and with a slash at the end, that the images of watched folders are in."""
+    local = [f"{folder}/" for folder in loaded.watched]
+    mapped = [f"{recorded}/" for recorded, here in loaded.path_map.folders if f"{here}/".startswith(tuple(local))]
+    return list(dict.fromkeys([*map(loaded.path_map.recorded, local), *mapped]))
+
+
+def _follow_moved(found: Registration, database: Database, loaded: LoadedSettings, check: Check, dry_run: bool) -> None:
+    """Let what was registered elsewhere, and is in a watched folder now, be known there.
+
+    Raises UsageError in a dry run, which would take these images for new ones.
+    """
+    ask = partial(_ask_storage, loaded=loaded, check=check)
+    for moved in find_moved(database, loaded, _recorded_folders(loaded), ask):
+        if dry_run:
+            raise UsageError(f"{moved}, and a dry run changes nothing", "`infer run` records where they are, then runs")
+        found.moved.append(f"{counted(moved.apply(), 'image')} {moved}")
+        log.info("%s", found.moved[-1])
+
+
+def _hash(files: Sequence[ImageFile], loaded: LoadedSettings, check: Check) -> Iterator[FileFacts]:
+    locations = [file.location for file in files]
+    log.info("%s with another size or time than before: comparing the content", counted(len(files), "known file"))
+    yield from filter(None, _ask_storage(hash_files, locations, read_limits(loaded), loaded=loaded, check=check))
+
+
+def _mark_missing(
+    found: Registration, database: Database, seen: SeenImages, loaded: LoadedSettings, check: Check
+) -> None:
+    """Mark what is gone: the walk leaves out what it can't read, and files that are no images by their names."""
+    others = seen.read_others()
+    gone: list[int] = []
+    for first in range(0, len(others), FILES_AT_ONCE):
+        some = others[first : first + FILES_AT_ONCE]
+        states = _ask_storage(are_gone, [location for _, location in some], loaded.path_map, loaded=loaded, check=check)
+        gone += [row_id for (row_id, _), is_gone in zip(some, states, strict=True) if is_gone]
+    if gone:
+        _check_folders(database, loaded, check)  # the storage may have gone during the walk
+        mark_missing(database, gone)
+        found.num_missing = len(gone)
 
 
 def _check_folders(database: Database, loaded: LoadedSettings, check: Check) -> None:
@@ -182,8 +233,7 @@ def _naive(instant: datetime) -> datetime:
 
 def _count(found: Registration, batch: RegisteredBatch, days: Sequence[Day], dry_run: bool) -> None:
     zone, end = find_zone(days[0].zone), _naive(days[-1].end)
-    found.num_changed += len(batch.changed)
-    found.changed = found.changed or list(batch.changed[:1])
+    found.num_changed += batch.num_changed
     found.num_unstorable += len(batch.refused)
     found.unstorable = found.unstorable or list(map(printable, batch.refused[:1]))
     found.added += len(batch.new)
@@ -220,6 +270,8 @@ def _log(found: Registration, loaded: LoadedSettings, dry_run: bool) -> None:
             are,
             SETTLED_S,
         )
+    if found.num_missing:
+        log.info("%s of %s gone since the last walk", counted(found.num_missing, "file"), folders)
     if found.other:
         counts = ", ".join(f"{count:,} {suffix or 'others'}" for suffix, count in found.other.most_common(5))
         log.info("files of %s that are no images by their names were left out: %s", folders, counts)
@@ -231,15 +283,11 @@ def _short(folder: Path, loaded: LoadedSettings) -> str:
 
 def describe(found: Registration) -> Iterator[str]:
     """Yield what somebody should look at."""
+    yield from map(printable, found.moved)
     if found.num_wrong_clocks:
         yield (
             f"{counted(found.num_wrong_clocks, 'new image')} {'has' if found.num_wrong_clocks == 1 else 'have'} a time"
             f" before 1995 or in the future, for example {found.wrong_clock[0]}: is the camera's clock right?"
-        )
-    if found.num_changed:
-        yield (
-            f"{counted(found.num_changed, 'registered file')} {'was' if found.num_changed == 1 else 'were'} replaced;"
-            f" predictions stay until `infer retry --image {found.changed[0]}{printed_options()}`"
         )
     for problem in found.unreadable[:SHOWN_PROBLEMS]:
         yield f"not registered, since it can't be read: {printable(problem)}"

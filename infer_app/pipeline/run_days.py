@@ -72,6 +72,7 @@ class ModelResult:
     exit_code: int
     day_state: DayState  # of the last day
     all_late_tried: bool  # neither an early end nor another run kept it from a late day
+    num_replaced: int  # images of any day whose prediction is of a former file
 
     @property
     def last(self) -> RunReport:
@@ -92,6 +93,7 @@ class ModelResult:
             "exit_code": self.exit_code,
             "lookback": [report.to_json() for report in self.reports[:-1]],
             "late": [report.to_short_json() for report in self.late],  # may be years
+            "replaced": self.num_replaced,
             "older_pending": self.num_older,
             "older_pending_dates": [str(self.older.first), str(self.older.last)] if self.older else None,
             "forecast": asdict(self.rest) if self.rest else None,
@@ -265,13 +267,14 @@ def _result(
     last = reports[-1]
     states = DayStates(job.project.day_queries, job.project.run_store, job.max_rejected)
     older = with_reconnect(lambda: job.project.day_queries.find_older_pending(days[0], last.model_id))
+    changed = with_reconnect(lambda: job.project.day_queries.count_changed([last.model_id]))
     day_state = with_reconnect(lambda: states.read(days[-1], last.model, last.model_id, last.day))
     exit_code = most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()])
     all_late_tried = not ended_early and not any(isinstance(error, DayHeld) for error in left_out)
     was_stopped = any(report.stopped for report in ran.values())
     tried = list(dict.fromkeys([*days, *ran]))  # those left out too
     rest = _forecast_rest(job, tried, list(ran.values())) if ended_early or was_stopped else None
-    return ModelResult(reports, late, older, rest, exit_code, day_state, all_late_tried)
+    return ModelResult(reports, late, older, rest, exit_code, day_state, all_late_tried, changed.replaced)
 
 
 def _forecast_rest(job: Job, days: Sequence[Day], reports: Sequence[RunReport]) -> Forecast | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 from statistics import mean, median
 
+from infer_app.database.listing.watched_images import UNCHANGED, ChangedCounts
 from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_state import is_unusual
 from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, Reason
@@ -18,7 +19,7 @@ from infer_app.reporting.run_figures import RunFigures
 from infer_app.run_report import DayCounts, DayState
 from infer_app.telemetry.printable import percent
 from infer_app.telemetry.printed_options import printed_options
-from infer_app.telemetry.summary_line import describe_nearly_black
+from infer_app.telemetry.summary_line import describe_missing, describe_nearly_black, describe_replaced
 from infer_app.versions import retried_reasons
 
 NUM_RUNS = 7  # whose median rate a rate is compared with
@@ -73,6 +74,7 @@ class Situation:
     older_days: DateRange | None = None  # of the older pending images
     gap: ArrivalGap | None = None  # if images have stopped coming
     nearly_black: int = 0  # images of 16 bits that use at most 12
+    changed: ChangedCounts = UNCHANGED  # of the day
 
 
 def changes(counts: DayCounts, run: RunFigures | None, before: Before, drift: Drift | None) -> tuple[Change, ...]:
@@ -153,6 +155,10 @@ def _steps(of: Situation) -> Iterator[Step]:
         if of.older_days:
             command = backfill_command(*of.older_days, printed_options(of.model))
         yield Step(f"{images} pending", command)
+    if of.changed.replaced:
+        yield Step(describe_replaced(of.changed.replaced))
+    if of.changed.missing:
+        yield Step(describe_missing(of.changed.missing))
     if of.last and of.last.error and of.last.exit_code == EXIT_TOO_MANY_REJECTED:
         yield Step(f"The last run stopped: {of.last.error}")
     elif of.day_state.exit_code == EXIT_TOO_MANY_REJECTED:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, date, datetime
+from itertools import islice
 from typing import Any
 
 from infer_app import __version__
+from infer_app.database.listing.watched_images import UNCHANGED, ChangedCounts, ChangedImage
 from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.day_state import DayStates, judge_day
@@ -27,6 +29,7 @@ NUM_MOVED = 8
 NUM_SHOWN = 16  # least confident images, and as many most confident ones
 NUM_SHOWN_WITH_BOXES = 8  # likewise of a detector, whose thumbnails are larger; and of the busiest and the empty ones
 NUM_REJECTED = 6  # of each reason
+NUM_CHANGED = 50  # replaced and missing images
 NUM_BUCKETS = 20
 
 
@@ -104,6 +107,8 @@ class DayReport:
     timeline: Timeline | None = None
     gap: ArrivalGap | None = None  # if images have stopped coming
     objects: ObjectReport | None = None  # of a detector
+    changed: ChangedCounts = UNCHANGED
+    some_changed: tuple[ChangedImage, ...] = ()  # replaced since the model predicted them, or missing
 
     @property
     def with_boxes(self) -> tuple[ImageObjects, ...]:
@@ -115,6 +120,7 @@ class DayReport:
         found = asdict(self)
         objects = found["objects"] or {"busiest": (), "empty": ()}
         pictured = (*found["rejected"], *found["least"], *found["most"], *objects["busiest"], *objects["empty"])
+        pictured += tuple(found["some_changed"])
         for image in pictured:
             image["location"] = shown(image["location"])
             if "objects" in image:
@@ -163,6 +169,7 @@ def gather(
         day_state=day_state,
         gap=gap,
         nearly_black=count_nearly_black(todays),
+        changed=day_queries.count_changed([model_id], day),
     )
     return DayReport(
         date=day.date,
@@ -193,6 +200,8 @@ def gather(
         timeline=timeline,
         gap=situation.gap,
         objects=objects,
+        changed=situation.changed,
+        some_changed=tuple(islice(day_queries.read_changed([model_id], day), NUM_CHANGED)),
     )
 
 

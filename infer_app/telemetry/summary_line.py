@@ -9,6 +9,7 @@ from datetime import date, datetime, timedelta
 from infer_app.plurals import counted
 from infer_app.run_report import DayCounts, DayState, RunReport, precision_name
 from infer_app.telemetry.bottleneck import MIN_TAKEN, display_name, taken_by_others
+from infer_app.telemetry.printed_options import printed_options
 
 LEVELS = {"good": "all is well", "attention": "needs attention", "failed": "failed"}
 
@@ -85,6 +86,19 @@ def describe_state(state: DayState) -> str:
 def describe_others(share: float) -> str:
     """Return how much of the cores' time other programs took, as text; empty if it is under a tenth."""
     return f"other programs took {100 * share:.0f} % of the cores' time" if share >= MIN_TAKEN else ""
+
+
+def describe_replaced(num_images: int) -> str:
+    """Return what to do about images of whose former file a prediction is."""
+    were = "image was" if num_images == 1 else "images were"
+    commands = f"`infer images changed{printed_options()}` lists them, `infer retry --replaced{printed_options()}`"
+    return f"{num_images:,} {were} replaced since they were predicted: {commands} has them predicted again"
+
+
+def describe_missing(num_images: int) -> str:
+    """Return how to see the images whose files are gone."""
+    are = "image is" if num_images == 1 else "images are"
+    return f"{num_images:,} registered {are} missing: `infer images changed{printed_options()}` lists them"
 
 
 def describe_nearly_black(num_images: int) -> str:

@@ -26,13 +26,19 @@ from infer_app.database.listing.image_registry import (
     add_images,
     count_images,
     end_queue,
-    has_images_in,
     read_late_times,
 )
 from infer_app.database.listing.image_registry import register as register_files
 from infer_app.database.listing.propose_mapping import propose
 from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_source
+from infer_app.database.listing.watched_images import (
+    ChangedCounts,
+    RegisteredElsewhere,
+    SeenImages,
+    has_images_in,
+    mark_missing,
+)
 from infer_app.database.queries.arrivals import ArrivalGap, read_gap
 from infer_app.database.queries.day_queries import DayQueries, PendingDays
 from infer_app.database.results import bulk, migrate
@@ -506,7 +512,7 @@ def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(da
     def add(*found, dry_run=False):
         batches = register_files(database, found, lambda new: [dated[file] for file in new], dry_run=dry_run)
         done = list(batches)
-        return sum(len(one.new) for one in done), sum(len(one.changed) for one in done)
+        return sum(len(one.new) for one in done), sum(one.num_changed for one in done)
 
     dated = {file: DatedImage(file, time) for file, time in zip(files, [*times, times[1]], strict=True)}
     assert add(*files, dry_run=True) == (3, 0)
@@ -519,7 +525,7 @@ def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(da
         rows = [tuple(row) for row in connection.execute(columns)]
     assert rows == [(times[0], 8, 1.7e9), (times[1], 7, 1e9), (times[1], 7, None)]
     assert has_images_in(database, "/")
-    assert not has_images_in(database, "/ä")
+    assert not has_images_in(database, "/ä/")
 
 
 def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(database):
@@ -1105,3 +1111,68 @@ def test_a_password_is_in_no_message(kind, server_url):
         pass
     assert "canary" not in caught.value.message + caught.value.hint
     assert caught.value.exit_code == 10
+
+
+def test_what_is_registered_below_a_folder_is_moved_and_nothing_else(database):
+    """Not what is below a name that differs in case, as for SQLite's LIKE, or that only begins the same."""
+    names = ("/old/ä/1.jpg", "/old/%_/2.jpg", "/Old/3.jpg", "/older/4.jpg", "/new/old/5.jpg")
+    found = [ImageFile(name, 7 + number, 1.0) for number, name in enumerate(names)]
+    list(register_files(database, found, at(datetime(2026, 11, 20))))
+    elsewhere = RegisteredElsewhere(database, ["/new/"])
+    assert sorted(elsewhere.read_locations([7, 8, 11])) == [("/old/%_/2.jpg", 8), ("/old/ä/1.jpg", 7)]
+    commit(database, predicted("4"))  # ids are in the order of the names
+    assert elsewhere.read_last("/old/", 9) == [(found[0], {"ab" * 32}), (found[1], set())]
+    assert elsewhere.move("/old/", "/né/w/") == 2
+    with database.read() as connection:
+        locations = connection.scalars(select(images.c.location)).all()
+    assert sorted(locations) == sorted(["/né/w/ä/1.jpg", "/né/w/%_/2.jpg", *names[2:]])
+    assert [has_images_in(database, folder) for folder in ("/old/", "/Old/", "/né/w/")] == [False, True, True]
+
+
+def test_what_a_walk_did_not_see_is_missing_until_it_is_seen_again(tables, database):
+    found = [ImageFile(f"{folder}/{n}.jpg", 7, 1.0) for folder in ("/in", "/out") for n in range(3)]
+    list(register_files(database, found, at(datetime(2026, 10, 1))))
+
+    def walk(*seen):
+        looked = SeenImages(database, ["/in/"])
+        list(register_files(database, [ImageFile("/in/new.jpg", 7, 1.0)], at(datetime(2026, 10, 1))))  # meanwhile
+        for batch in register_files(database, seen, at(datetime(2026, 10, 1))):
+            looked.add(batch.known)
+        others = looked.read_others()
+        mark_missing(database, [row_id for row_id, _ in others])
+        return [location for _, location in others]
+
+    new = ImageFile("/in/new.jpg", 7, 1.0)
+    assert walk(*found[:3]) == []
+    assert [walk(found[0], new), walk(found[0], new)] == [["/in/1.jpg", "/in/2.jpg"], []]
+    assert [one.state for one in tables.day_queries.read_changed([ID])] == ["missing", "missing"]
+    assert tables.day_queries.count_changed([ID]) == ChangedCounts(missing=2)
+    list(register_files(database, [found[1]._replace(modified=2.0)], at(datetime(2026, 10, 1))))
+    assert [one.location for one in tables.day_queries.read_changed([ID])] == ["/in/2.jpg"]
+
+
+def test_a_replaced_image_is_one_whose_prediction_is_of_other_bytes(tables, database):
+    """Of any model that is asked about; of a day or of all; until the new bytes are predicted."""
+    day = datetime(2026, 11, 20, 12)
+    files = [ImageFile(f"/{n}.jpg", 7, 1.0) for n in range(1, 5)]
+    for file, time in zip(files, (day, day, day, datetime(2026, 11, 3)), strict=True):
+        list(register_files(database, [file], at(time)))
+    commit(database, predicted("1", "2", "4"), broken("3"))  # of the checksum abab…
+    hashes = {"/1.jpg": "ab" * 32, "/2.jpg": "cd" * 32, "/3.jpg": "ef" * 32, "/4.jpg": "ef" * 32}
+
+    def look(changed):
+        return [FileFacts(one.size, one.modified, hashes[one.location]) for one in changed]
+
+    changed = [file._replace(modified=2.0) for file in files]
+    for _ in range(2):
+        list(register_files(database, changed, at(day), look))
+        replaced = [one.image_id for one in tables.day_queries.read_changed([ID])]
+        assert replaced == ["4", "2"]
+    assert tables.day_queries.count_changed([ID]) == ChangedCounts(replaced=2)
+    assert tables.day_queries.count_changed([ID], DAY) == ChangedCounts(replaced=1)
+    assert tables.day_queries.count_changed(["another"]) == tables.day_queries.count_changed([]) == ChangedCounts()
+    assert stored(database, rejections) == {}  # of other bytes, so it is tried again
+    unreadable = [file._replace(modified=3.0) for file in files]
+    (batch,) = register_files(database, unreadable, at(day), lambda files: [FileFacts()] * len(files))
+    assert batch.num_changed == 4
+    assert next(register_files(database, unreadable, at(day), look)).num_changed == 4  # compared again

@@ -155,6 +155,36 @@ def test_a_replaced_photo_is_predicted_again(project):
     assert "the counts add up" in project.infer("verify", "--date", str(day(1)))
 
 
+def test_replaced_photos_of_a_table_of_ones_own_are_found_by_looking_at_a_day(project):
+    project.add_photos(5, date=str(day(9)))
+    project.write("CREATE TABLE shots AS SELECT id, location, added_at FROM infer_images")
+    own = {"INFER_SOURCE__TABLE": "shots", "INFER_SOURCE__TIME_ZONE": "UTC"}
+    dates = ("--from", str(day(9)), "--to", str(day(9)))
+    project.infer("backfill", *dates, **own)
+    shutil.copy(project.photos / "0001.jpg", project.photos / "0000.jpg")
+    (project.photos / "0002.jpg").touch()
+    (project.photos / "0003.jpg").unlink()
+    found = project.infer_json("images", "changed", "--date", str(day(9)), **own)["images"]
+    assert [(one["image_id"], one["state"]) for one in found] == [("1", "replaced"), ("4", "missing")]
+    assert "--date" in project.infer_json("images", "changed", exit_code=2, **own)["hint"]
+    retried = project.infer_json("retry", "--replaced", "--date", str(day(9)), **own)
+    assert retried == {"images": ["1"], "retried": 1, "commands": [f"infer backfill {' '.join(dates)}"]}
+    project.infer("backfill", *dates, **own)
+    assert project.rows("SELECT label FROM infer_predictions WHERE image_id = '1'") == [("green",)]
+    project.photos.rename(project.folder / "unmounted")
+    assert project.infer_json("images", "changed", "--date", str(day(9)), exit_code=14, **own)
+
+
+def test_a_single_photo_that_was_replaced_is_known_once_it_is_added_again(project):
+    project.add_photos(2, date=str(day(9)))
+    project.infer("backfill", "--from", str(day(9)), "--to", str(day(9)))
+    shutil.copy(project.photos / "0001.jpg", project.photos / "0000.jpg")
+    (project.photos / "0001.jpg").touch()
+    project.add("photos")
+    (found,) = project.infer_json("images", "changed")["images"]
+    assert (found["image_id"], found["state"]) == ("1", "replaced")
+
+
 def test_a_printed_command_names_the_settings_file(project):
     project.add_photos(1, date=str(day(1)))
     file = str(project.folder / "infer.toml")

@@ -1,5 +1,6 @@
 """`[images] watch`: a folder that gains photos is predicted by the daily job alone."""
 
+import json
 import os
 import subprocess
 import time
@@ -12,6 +13,7 @@ from PIL import ExifTags, Image
 
 from infer_app.cli.project.project import init
 from tests.support.projects import INFER, Project
+from tests.support.waiting import wait_until
 
 DAILY = Path(__file__).parents[2] / "jobs" / "daily.sh"
 TODAY = datetime.now(UTC).date()
@@ -166,15 +168,139 @@ def test_what_is_being_written_waits_and_what_is_no_image_is_left_out(project):
     assert "no images by their names: 1 .cr2" in project.infer("run")
 
 
-def test_a_replaced_file_is_told_once(project):
-    file = put(project, "a.jpg", TODAY - timedelta(days=1))
+def replace_photo(file: Path, color: tuple[int, int, int], seconds: float = 60.0) -> None:
+    """Another picture in the same file; its time is `seconds` later, but long ago for a run."""
+    at = file.stat().st_mtime + seconds
+    Image.new("RGB", (50, 30), color).save(file)
+    os.utime(file, (at, at))
+
+
+def changed(project: Project) -> list[tuple[str, str]]:
+    listed = project.infer_json("images", "changed")["images"]
+    return [(Path(one["location"]).name, one["state"]) for one in listed]
+
+
+def test_a_replaced_file_is_told_by_every_run_until_it_is_predicted_again(project):
+    """Also if the run that has noticed it is killed."""
+    day = TODAY - timedelta(days=1)
+    files = [put(project, f"{name}.jpg", day) for name in "abc"]
+    assert daily(project, day) == (0, "")
+    for file in files[:2]:
+        replace_photo(file, (30, 30, 200))
+    os.utime(files[2], (1.5e9, 1.5e9))  # a touch is no replacement
+    with project.start("run") as run:
+        wait_until(lambda: project.rows("SELECT count(*) FROM infer_images WHERE sha256 IS NOT NULL") == [(3,)])
+        run.kill()
+    told = "attention: 2 images were replaced since they were predicted: `infer images changed` lists them"
+    for _ in range(2):
+        code, text = daily(project, day)
+        assert (code, told in text) == (0, True)
+    assert told in project.infer("status")
+    assert changed(project) == [("a.jpg", "replaced"), ("b.jpg", "replaced")]
+    (report,) = project.infer_json("report")["reports"]
+    page = json.loads(Path(report["data"]).read_text())
+    assert [one["image_id"] for one in page["some_changed"]] == ["1", "2"]
+    assert "Replaced or missing" in Path(report["file"]).read_text()
+    assert "2 results of 2 images removed; `infer run` predicts again" in project.infer("retry", "--replaced")
+    assert changed(project) == []
+    assert project.infer_json("run")["predicted"] == 2
+    assert project.rows("SELECT label FROM infer_predictions ORDER BY image_id") == [("blue",), ("blue",), ("red",)]
+    assert daily(project, day) == (0, "")
+    assert changed(project) == []
+
+
+def test_a_file_that_was_touched_or_put_back_is_not_replaced_and_is_read_once(project):
+    day = TODAY - timedelta(days=40)
+    files = [put(project, f"{name}.jpg", day) for name in "ab"]
     project.infer("run")
-    os.utime(file, (1.5e9, 1.5e9))
-    told = project.infer("run")
-    assert "attention: 1 registered file was replaced" in told
-    command = told.partition("until `infer ")[2].partition("`")[0].split()
-    assert "`infer run`" in project.infer(*command)
-    assert "attention" not in project.infer("run")
+    was = files[0].read_bytes()
+    replace_photo(files[0], (30, 30, 200))
+    os.utime(files[1], (1.5e9, 1.5e9))
+    assert project.infer_json("run")["registered"]["num_changed"] == 2
+    assert changed(project) == [("a.jpg", "replaced")]
+    assert project.infer_json("run")["registered"]["num_changed"] == 0
+    files[0].write_bytes(was)
+    os.utime(files[0], (1.6e9, 1.6e9))
+    assert project.infer_json("run")["registered"]["num_changed"] == 1
+    assert changed(project) == []
+
+
+def test_a_photo_of_an_old_day_that_was_replaced_is_predicted_by_the_next_run(project):
+    file = put(project, "a.jpg", TODAY - timedelta(days=40))
+    project.infer("run")
+    replace_photo(file, (30, 30, 200))
+    project.infer("run")
+    assert project.infer_json("retry", "--replaced") == {"images": ["1"], "retried": 1, "commands": ["infer run"]}
+    assert [report["predicted"] for report in project.infer_json("run")["late"]] == [1]
+    assert project.rows("SELECT label FROM infer_predictions") == [("blue",)]
+
+
+def test_a_photo_is_missing_while_its_file_is_gone(project):
+    day = TODAY - timedelta(days=1)
+    files = [put(project, f"{name}.jpg", day) for name in "abc"]
+    project.infer("run")
+    kept = files[0].rename(project.folder / "kept.jpg")
+    assert project.infer_json("run")["registered"]["num_missing"] == 1
+    assert daily(project, day) == (0, "")
+    assert changed(project) == [("a.jpg", "missing")]
+    assert "attention: 1 registered image is missing: `infer images changed` lists them" in project.infer("status")
+    project.photos.rename(project.folder / "unmounted")
+    project.photos.mkdir()
+    assert project.infer_json("run", exit_code=14)
+    project.photos.rmdir()
+    (project.folder / "unmounted").rename(project.photos)
+    assert changed(project) == [("a.jpg", "missing")]
+    kept.rename(files[0])
+    assert project.infer_json("run")["registered"]["num_missing"] == 0
+    assert changed(project) == []
+
+
+SIX_DAYS = [TODAY - timedelta(days=n) for n in range(6, 0, -1)]
+
+
+def fill_six_days(project: Project) -> None:
+    for number in range(300):
+        put(project, f"{SIX_DAYS[number % 6]}/{number}.jpg", SIX_DAYS[number % 6])
+
+
+def known(project: Project) -> list[tuple[object, ...]]:
+    """What must stay one: rows of images and of predictions, and what the runs have counted."""
+    counts = project.rows("SELECT count(*), count(DISTINCT location) FROM infer_images")
+    counts += project.rows("SELECT count(*) FROM infer_predictions")
+    return counts + project.rows("SELECT sum(predicted) FROM infer_runs")
+
+
+@pytest.mark.parametrize("is_mapped", [False, True], ids=["", "map"])
+@pytest.mark.parametrize("how", ["mv", "cp -a", "mounted elsewhere"])
+def test_a_project_that_was_moved_or_copied_is_the_same_project(project, tmp_path, how, is_mapped):
+    config = project.folder / "infer.toml"
+    if is_mapped:
+        mapped = f'[images]\nmap = {{ "/srv/photos" = "{project.photos}" }}'
+        config.write_text(config.read_text().replace("[images]", mapped))
+    fill_six_days(project)
+    assert daily(project, SIX_DAYS[-1]) == (0, "")
+    assert known(project) == [(300, 300), (300,), (300,)]
+    project.write("UPDATE infer_images SET modified = NULL WHERE id % 2")  # as rows of early releases
+    before = project.results()
+    if how == "mounted elsewhere":
+        project.photos = project.photos.rename(tmp_path / "media")
+        config.write_text(config.read_text().replace('watch = ["photos"]', f'watch = ["{project.photos}"]'))
+    else:
+        subprocess.run([*how.split(), str(project.folder), str(tmp_path / "elsewhere")], check=True)
+        project.folder, project.photos = tmp_path / "elsewhere", tmp_path / "elsewhere/photos"
+    put(project, "new.jpg", SIX_DAYS[-1])
+    refused = project.infer_json("run", "--dry-run", exit_code=2)
+    assert (f"below {project.photos}/" in refused["error"], "`infer run`" in refused["hint"]) == (True, True)
+    code, told = daily(project, SIX_DAYS[-1])
+    former = "/srv/photos" if is_mapped else str(tmp_path / "project/photos")
+    assert (code, f"attention: 300 images known below {former}/ are now below {project.photos}/" in told) == (0, True)
+    assert daily(project, SIX_DAYS[-1]) == (0, "")
+    assert known(project) == [(301, 301), (301,), (301,)]
+    assert [row for row in project.results() if row[0] != "301"] == before
+    below = f"substr(location, 1, {len(str(project.photos)) + 1}) = '{project.photos}/'"
+    assert project.rows(f"SELECT count(*) FROM infer_images WHERE {below}") == [(301,)]
+    assert changed(project) == []
+    project.infer("verify", "--date", str(SIX_DAYS[-1]))
 
 
 @pytest.mark.parametrize("state", ["missing", "emptied", "emptied and mapped"])

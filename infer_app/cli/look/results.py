@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.cli.terminal.output import show_table
+from infer_app.database.listing.image_registry import queue_images
 from infer_app.database.project_database import open_project_database
 from infer_app.database.results.forget_results import forget_rejections, forget_results
-from infer_app.day import Day, each_date, parse_date
+from infer_app.day import Day, each_date, find_zone, parse_date
 from infer_app.domain import Reason
 from infer_app.errors import UsageError
 from infer_app.export.tables import csv_line
 from infer_app.locations import as_location
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import short_name
+from infer_app.pipeline.changed_files import find_changed
 from infer_app.plurals import counted
 from infer_app.reporting.image_report import find_day
 from infer_app.reporting.missing_prediction import NextRun
@@ -127,12 +129,37 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
     with open_project_database(loaded) as project:
         days = sorted({find_day(loaded, project, image_id, day) for image_id in wanted})
         retried = forget_results(project.database, wanted, days, next_run.models)
-    commands = next_run.commands(days)
+    _print_retried(wanted, retried, next_run.commands(days), as_json)
+
+
+def retry_replaced(date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
+    """Delete the results of the images that were replaced since, by the models that runs use, and queue these images.
+
+    Raises DayHeld, before anything is deleted, while a run holds the day of one.
+    """
+    loaded = load_settings(config, {"run": {"models": [model] if model else None}})
+    next_run = NextRun.of(loaded, model)
+    if next_run.error is not None:
+        raise next_run.error
+    day, zone = None if date is None else _day(loaded, date), find_zone(loaded.run.time_zone)
+    with open_project_database(loaded) as project:
+        changed = find_changed(loaded, project, [model_id for _, model_id in next_run.models], day)
+        found = [one for one in changed if one.state == "replaced"]
+        ids, days = [one.image_id for one in found], sorted({one.time.astimezone(zone).date() for one in found})
+        if loaded.lists_own_images:
+            project.database.transact(lambda connection: queue_images(connection, list(map(int, ids))))
+        retried = forget_results(project.database, ids, days, next_run.models) if ids else 0
+        commands = next_run.with_late(project, loaded.run.time_zone).commands(days)
+    _print_retried(ids, retried, commands, as_json)
+
+
+def _print_retried(image_ids: Sequence[str], retried: int, commands: Sequence[str], as_json: bool) -> None:
     if as_json:
-        print(json.dumps({"images": wanted, "retried": retried, "commands": commands}))
+        print(json.dumps({"images": image_ids, "retried": retried, "commands": commands}))
         return
     then = " and ".join(f"`{command}`" for command in commands)
-    print(f"{counted(retried, 'result')} of {counted(len(wanted), 'image')} removed; {then} predicts again")
+    removed = f"{counted(retried, 'result')} of {counted(len(image_ids), 'image')} removed"
+    print(f"{removed}; {then} predicts again" if commands else removed)
 
 
 def _day(loaded: LoadedSettings, text: str) -> Day:

@@ -19,6 +19,7 @@ from infer_app.model_names import SHOWN_ID
 from infer_app.plurals import counted
 from infer_app.run_report import DayCounts, DayState, precision_name
 from infer_app.settings.load import load_settings
+from infer_app.telemetry.summary_line import describe_missing, describe_replaced
 
 STATES = {  # symbol and colour
     "done": ("✓", "green"),
@@ -47,7 +48,10 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                     rows.append((day, name, model_id, facts, last, judge_day(facts), _precision(facts)))
         rows.reverse()  # the newest day first
         gap = project.day_queries.find_gap(today.before(1))
+        changed = project.day_queries.count_changed(sorted(in_use))
     attention = [str(gap)] if gap else []
+    attention += [describe_replaced(changed.replaced)] if changed.replaced else []
+    attention += [describe_missing(changed.missing)] if changed.missing else []
     if as_json:
         found = [
             {
@@ -63,7 +67,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
             }
             for day, name, model_id, facts, last, state, precision in rows
         ]
-        print(json.dumps({"days": found, "attention": attention}))
+        print(json.dumps({"days": found, "attention": attention} | asdict(changed)))
         return
     cells, seen = [], set[str]()
     for day, name, model_id, facts, last, _, _ in rows:

@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 import typer
 
 from infer_app.cli.terminal.help import App
-from infer_app.cli.terminal.options import Config, Json
+from infer_app.cli.terminal.options import Config, Json, any_date
 
-images_app = App(help="Register images in infer_app's own table.", no_args_is_help=True)
+images_app = App(help="Register images in infer_app's own table, list changed ones.", no_args_is_help=True)
 db_app = App(help="Create or upgrade infer_app's tables.", no_args_is_help=True)
 cache_app = App(help="Show or clear the cache of decoded pixels ([cache]).", no_args_is_help=True)
 config_app = App(help="Show the settings in force.", no_args_is_help=True)
@@ -40,6 +40,23 @@ def images_add(
     from infer_app.cli.project.project import add
 
     add(paths, date, config)
+
+
+@images_app.command("changed")
+def images_changed(
+    date: Annotated[str | None, any_date("all; needed for a table of your own, whose files are looked at")] = None,
+    csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """List the images whose files were replaced since they were predicted, or are missing.
+
+    Of images in infer_app's own table it is what the last run has found in the watched folders, and `infer images add`
+    where it was repeated. Of a table of your own it looks at the files of the day now.
+    """
+    from infer_app.cli.look.changed import show_changed
+
+    show_changed(date, csv, as_json, config)
 
 
 @db_app.command("upgrade")

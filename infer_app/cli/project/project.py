@@ -23,8 +23,10 @@ from infer_app.database.results.migrate import upgrade as upgrade_tables
 from infer_app.database.results.pgvector import Storage, store_vectors
 from infer_app.database.results.schema import VERSION
 from infer_app.day import Day, parse_date
+from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import UsageError
 from infer_app.images.read.folder_scan import find_images, may_be_image
+from infer_app.images.read.read_image import ReadLimits, hash_files
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
 from infer_app.plurals import counted
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
@@ -165,9 +167,11 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     storable = [file for file in files if is_utf8(str(file))]
     places = [_prefix_of(url) for url in urls]
     with open_project_database(loaded) as project:
-        allow_roots(loaded, [path if path.is_dir() else path.parent for path in local])
+        folders = [path if path.is_dir() else path.parent for path in local]
+        allow_roots(loaded, folders)
         allow_places(loaded, places)
-        added, known = add_images(project.database, storable, added_at, loaded.path_map), len(storable)
+        looked = partial(_hash, limits=ReadLimits((*loaded.roots, *folders), 0, path_map=loaded.path_map))
+        added, known = add_images(project.database, storable, added_at, loaded.path_map, looked), len(storable)
         for url, place in zip(urls, places, strict=True):
             for found in _list_images(url, place, loaded.remote_access):
                 added += add_objects(project.database, found, added_at)
@@ -176,6 +180,10 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     for file in files:
         if not is_utf8(str(file)):
             print(f"left out, its name is not UTF-8 and no database can hold it; rename it: {printable(str(file))}")
+
+
+def _hash(files: Sequence[ImageFile], limits: ReadLimits) -> Iterator[FileFacts]:
+    return filter(None, hash_files([file.location for file in files], limits))
 
 
 def _prefix_of(url: str) -> AllowedPrefix:

@@ -20,6 +20,7 @@ from infer_app.telemetry.printed_options import printed_options, with_config
 from infer_app.telemetry.summary_line import (
     Forecast,
     describe_nearly_black,
+    describe_replaced,
     describe_state,
     late_line,
     node_costs,
@@ -72,6 +73,8 @@ class RunOutput:
         has_come = self.registration is not None and self.registration.added
         if self.summary.gap is not None and isinstance(self.options, RunOptions) and not has_come:
             yield str(self.summary.gap)
+        if num_replaced := max((result.num_replaced for result in self.summary.results), default=0):
+            yield describe_replaced(num_replaced)
         for result in self.summary.results:
             if nearly_black := sum(report.nearly_black for report in (*result.late, *result.reports)):
                 yield describe_nearly_black(nearly_black)

@@ -10,18 +10,31 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, delete, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    String,
+    bindparam,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.exc import StatementError
 
 from infer_app.database.engine.column_types import AsText
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.conditions import is_new_for_any
-from infer_app.database.results.schema import images, rejections
+from infer_app.database.results.schema import images, predictions, rejections
 from infer_app.database.results.upsert import keep_known
-from infer_app.domain import ImageFile
+from infer_app.domain import FileFacts, ImageFile
 from infer_app.locations import NO_MAPPING, PathMapping
 
 ROWS_PER_INSERT = 500
+
+Hash = Callable[[Sequence[ImageFile]], Iterable[FileFacts]]  # of files as they are now; without a size: can't be read
 
 
 class DatedImage(NamedTuple):
@@ -34,29 +47,43 @@ class DatedImage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredBatch:
-    """The images of a batch that were new, those whose file was replaced, and those that can't be stored."""
+    """The images of a batch that were new, those known before, and those that can't be stored."""
 
     num_images: int
     new: Sequence[DatedImage]
-    changed: Sequence[int]  # ids of known images whose file has another size or modification time than before
+    known: Sequence[int]  # ids
+    num_changed: int  # known ones whose file has another size or modification time than before
     refused: Sequence[str] = ()  # locations, with the database's reason
 
 
+class _Known(NamedTuple):
+    """The rows of a batch."""
+
+    locations: set[str]
+    ids: list[int]
+    changed: dict[int, ImageFile]  # files with another size or modification time than before, by id
+    returned: list[int]  # ids of those that were missing
+
+
 def add_images(
-    database: Database, paths: Sequence[Path], added_at: datetime, path_map: PathMapping = NO_MAPPING
+    database: Database,
+    paths: Sequence[Path],
+    added_at: datetime,
+    path_map: PathMapping = NO_MAPPING,
+    hash_files: Hash | None = None,
 ) -> int:
     """Register absolute paths under `added_at` (naive UTC) and return how many are new; known ones keep their day."""
     found = (_with_facts(path)._replace(location=path_map.recorded(str(path))) for path in paths)
-    return _add(database, found, added_at)
+    return _add(database, found, added_at, hash_files or unhashed)
 
 
 def add_objects(database: Database, found: Sequence[tuple[str, int | None]], added_at: datetime) -> int:
     """Register remote locations with their sizes in bytes under `added_at`, and return how many are new."""
-    return _add(database, (ImageFile(*one) for one in found), added_at)
+    return _add(database, (ImageFile(*one) for one in found), added_at, unhashed)
 
 
-def _add(database: Database, found: Iterable[ImageFile], added_at: datetime) -> int:
-    batches = register(database, found, lambda new: [DatedImage(file, added_at) for file in new])
+def _add(database: Database, found: Iterable[ImageFile], added_at: datetime, hash_files: Hash) -> int:
+    batches = register(database, found, lambda new: [DatedImage(file, added_at) for file in new], hash_files)
     return sum(len(batch.new) for batch in batches)
 
 
@@ -64,38 +91,45 @@ def register(
     database: Database,
     found: Iterable[ImageFile],
     date: Callable[[Sequence[ImageFile]], Sequence[DatedImage]],
+    hash_files: Hash | None = None,
     *,
     dry_run: bool = False,
 ) -> Iterator[RegisteredBatch]:
     """Register images under the times that `date` gives the new ones among them; yield what was done.
 
-    Known images keep their day. If the file of one was replaced, its rejections are deleted and it is queued again.
-    Repeating it is safe, also at the same time in several processes. A dry run only looks.
+    Known images keep their day. One whose file has another size or time gets its facts of now, with the checksum of
+    `hash_files`, by which it is known from then on whether its predictions are of these bytes; one whose file can't be
+    read is compared again the next time. Rejections of other bytes are deleted, and what has no prediction of these is
+    queued. Repeating it is safe, also at the same time in several processes. A dry run only looks.
     """
     left = iter(found)
     while some := {image.location: image for image in islice(left, ROWS_PER_INSERT)}:
         known = database.with_reconnect(partial(_read_known, database, some))
-        new = date(sorted(some[location] for location in some.keys() - known.keys()))
-        changed = {row_id: some[location] for location, row_id in known.items() if row_id is not None}
+        new = date(sorted(some[location] for location in some.keys() - known.locations))
         refused: list[str] = []
         if new and not dry_run:
             new, refused = _insert_all(database, new)
-        if changed and not dry_run:
-            database.transact(partial(_update, changed=changed))
-        yield RegisteredBatch(len(some), new, list(changed), refused)
+        if (known.changed or known.returned) and not dry_run:
+            facts = dict(zip(known.changed, (hash_files or unhashed)(list(known.changed.values())), strict=True))
+            changed = {row_id: now for row_id, now in facts.items() if now.size is not None}
+            database.transact(partial(_update, changed=changed, returned=known.returned))
+        yield RegisteredBatch(len(some), new, known.ids, len(known.changed), refused)
 
 
-def _read_known(database: Database, some: Mapping[str, ImageFile]) -> dict[str, int | None]:
-    """Return the known locations, with the ids of those whose file has changed since it was registered."""
-    wanted = select(images.c.location, images.c.id, images.c.size, images.c.modified)
+def _read_known(database: Database, some: Mapping[str, ImageFile]) -> _Known:
+    columns = (images.c.location, images.c.id, images.c.missing_since, images.c.size, images.c.modified)
     with database.read() as connection:
-        rows = connection.execute(wanted.where(images.c.location.in_(some))).all()
-    return {
-        location: row_id
-        if (facts[0], facts[1]) != some[location][1:] and _has_changed(some[location], *facts)
-        else None
-        for location, row_id, *facts in rows
-    }
+        rows = connection.execute(select(*columns).where(images.c.location.in_(some))).all()
+    known = _Known(set(), [], {}, [])
+    for location, row_id, missing_since, *facts in rows:
+        image = some[location]
+        known.locations.add(location)
+        known.ids.append(row_id)
+        if (facts[0], facts[1]) != image[1:] and _has_changed(image, *facts):
+            known.changed[row_id] = image
+        if missing_since is not None:
+            known.returned.append(row_id)
+    return known
 
 
 def _has_changed(image: ImageFile, size: int | None, modified: float | None) -> bool:
@@ -127,12 +161,37 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
     return missing
 
 
-def _update(connection: Connection, changed: Mapping[int, ImageFile]) -> None:
-    connection.execute(delete(rejections).where(rejections.c.image_id.in_(list(map(str, changed)))))
+def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: Sequence[int]) -> None:
+    if rows := [
+        {"row_id": key, "id_text": str(key), "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256}
+        for key, now in changed.items()
+    ]:
+        connection.execute(_SET_FACTS, rows)
+        connection.execute(_DELETE_OUTDATED, rows)
+    ids = [*changed, *returned]
+    connection.execute(update(images).where(images.c.id.in_(ids)).values(missing_since=None))
+    of_these = predictions.c.image_id == AsText(images.c.id), predictions.c.sha256 == images.c.sha256
+    queue_images(connection, ids, ~exists().where(*of_these))
+
+
+_new_sha256: ColumnElement[str] = bindparam("new_sha256", type_=String)
+_SET_FACTS = (
+    update(images)
+    .where(images.c.id == bindparam("row_id"))
+    .values(size=bindparam("new_size"), modified=bindparam("new_time"), sha256=_new_sha256)
+)
+_DELETE_OUTDATED = delete(rejections).where(
+    rejections.c.image_id == bindparam("id_text"),
+    or_(rejections.c.sha256.is_(None), rejections.c.sha256 != func.coalesce(_new_sha256, "")),
+)
+
+
+def queue_images(connection: Connection, ids: Sequence[int], *conditions: ColumnElement[bool]) -> None:
+    """Let runs take these images, however old their days are, as long as they are new for a model."""
     now = datetime.now(UTC).replace(tzinfo=None)
-    facts = update(images).where(images.c.id == bindparam("row_id")).values(size=bindparam("new_size"), queued_at=now)
-    rows = [{"row_id": key, "new_size": image.size, "new_time": image.modified} for key, image in changed.items()]
-    connection.execute(facts.values(modified=bindparam("new_time")), rows)
+    for first in range(0, len(ids), ROWS_PER_INSERT):
+        some = images.c.id.in_(ids[first : first + ROWS_PER_INSERT])
+        connection.execute(update(images).where(some, *conditions).values(queued_at=now))
 
 
 def read_late_times(connection: Connection, model_ids: Sequence[str], before: datetime) -> Iterator[datetime]:
@@ -156,11 +215,9 @@ def count_images(database: Database) -> int:
         return connection.scalar(select(func.count()).select_from(images)) or 0
 
 
-def has_images_in(database: Database, folder: str) -> bool:
-    """Return whether an image in a folder is registered; all locations may be read for it."""
-    inside = images.c.location.startswith(f"{folder.rstrip('/')}/", autoescape=True)
-    with database.read() as connection:
-        return connection.scalar(select(images.c.id).where(inside).limit(1)) is not None
+def unhashed(files: Iterable[ImageFile]) -> Iterator[FileFacts]:
+    """Yield what is known of files that are not read, as of remote ones."""
+    return (FileFacts(file.size, file.modified) for file in files)
 
 
 def _with_facts(path: Path) -> ImageFile:

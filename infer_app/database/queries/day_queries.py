@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, Subquery, and_, func, 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
 from infer_app.database.listing.time_column import read_time
+from infer_app.database.listing.watched_images import ChangedCounts, ChangedImage, count_changed, read_changed
 from infer_app.database.queries.arrivals import ArrivalGap, read_gap
 from infer_app.database.queries.audit import audit
 from infer_app.database.queries.stream_rows import stream_rows
@@ -176,6 +177,14 @@ class DayQueries:
         for row in stream_rows(self._database, self._source, day, rows_of):
             failure = None if row[3] is None else StoredFailure(*row[3:])
             yield PendingImage(row[0], as_location(row[1]), read_time(row[2], self._source.zone), failure)
+
+    def count_changed(self, model_ids: Sequence[str], day: Day | None = None) -> ChangedCounts:
+        """Count the images, of a day or of all, that `read_changed` yields."""
+        return count_changed(self._database, self._source, model_ids, day)
+
+    def read_changed(self, model_ids: Sequence[str], day: Day | None = None) -> Iterator[ChangedImage]:
+        """Yield the images, of a day or of all, that are missing or of which a model predicted other bytes."""
+        return read_changed(self._database, self._source, model_ids, day)
 
     def find_gap(self, day: Day) -> ArrivalGap | None:
         """Return since when images have stopped coming, if they had come regularly."""

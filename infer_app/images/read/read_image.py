@@ -9,7 +9,7 @@ import errno
 import hashlib
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,6 +22,7 @@ from infer_app.images.read.bad_image import BadImage, ImageBytes, too_large
 from infer_app.locations import NO_MAPPING, NOTHING_REMOTE, PathMapping, RemoteAccess, is_remote
 
 OUTSIDE = "outside the allowed roots"
+_HASHED_AT_ONCE = 1 << 24  # bytes
 
 
 class RowImages(Protocol):
@@ -130,6 +131,43 @@ def stat_facts(location: str, path_map: PathMapping = NO_MAPPING) -> FileFacts:
 def stat_all(locations: Sequence[str], path_map: PathMapping) -> list[FileFacts]:
     """Return `stat_facts` of each location."""
     return [stat_facts(location, path_map) for location in locations]
+
+
+def hash_files(locations: Iterable[str], limits: ReadLimits) -> Iterator[FileFacts | None]:
+    """Yield the facts of each local file, with its checksum however large it is, and None now and then meanwhile.
+
+    They are empty where it is not a file that may be and can be read.
+    """
+    for location in locations:
+        facts = FileFacts()
+        with (
+            suppress(OSError, ValueError, BadImage),
+            _descriptor(local_path(location, limits.path_map), os.O_PATH) as pinned,
+        ):
+            link, found = f"/proc/self/fd/{pinned}", os.fstat(pinned)
+            if stat.S_ISREG(found.st_mode) and _is_allowed(os.readlink(link), limits):  # noqa: PTH115
+                digest = hashlib.sha256()
+                with _descriptor(link, os.O_RDONLY) as readable:
+                    while data := os.read(readable, _HASHED_AT_ONCE):
+                        digest.update(data)
+                        yield None
+                facts = FileFacts(found.st_size, found.st_mtime, digest.hexdigest())
+        yield facts
+
+
+def are_gone(locations: Sequence[str], path_map: PathMapping) -> list[bool]:
+    """Return of each local file whether there is none; not of one whose folder can't be read."""
+    return [_is_gone(location, path_map) for location in locations]
+
+
+def _is_gone(location: str, path_map: PathMapping) -> bool:
+    try:
+        os.stat(local_path(location, path_map))  # noqa: PTH116 - a Path costs more than the call
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError, BadImage):
+        return False
+    return False
 
 
 def _facts_of(path: str) -> FileFacts:

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from infer_app.database.listing.watched_images import UNCHANGED
 from infer_app.day import Day
 from infer_app.errors import OF_ONE_DAY, StorageUnavailable
 from infer_app.pipeline import run_days
@@ -63,7 +64,7 @@ def test_a_last_day_that_can_not_be_run_stops_no_other_model(monkeypatch):
 
 def test_the_forecast_of_what_is_left_counts_a_day_that_was_left_out(monkeypatch):
     report = SimpleNamespace(model_id="a", model="a", day=DAYS[1], exit_code=0, stopped="a time limit")
-    queries = SimpleNamespace(find_older_pending=lambda *_: None)
+    queries = SimpleNamespace(find_older_pending=lambda *_: None, count_changed=lambda *_: UNCHANGED)
     database = SimpleNamespace(with_reconnect=lambda call: call())
     project = SimpleNamespace(database=database, day_queries=queries, run_store=None)
     counted = []

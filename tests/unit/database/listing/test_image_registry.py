@@ -5,6 +5,7 @@ from sqlalchemy import select
 from infer_app.database.listing import image_registry
 from infer_app.database.listing.image_registry import (
     DatedImage,
+    RegisteredBatch,
     add_images,
     count_images,
     register,
@@ -63,4 +64,5 @@ def test_looking_at_known_files_writes_nothing(database, monkeypatch):
     photos = [ImageFile(f"/photos/{number}.jpg", 5, 1.0) for number in range(2)]
     assert sum(len(one.new) for one in register(database, photos, at_noon)) == 2
     monkeypatch.setattr(database, "write", None)
-    assert [(one.num_images, one.new, one.changed) for one in register(database, photos, at_noon)] == [(2, [], [])]
+    (known,) = register(database, photos, at_noon)
+    assert known == RegisteredBatch(2, [], [1, 2], 0, [])

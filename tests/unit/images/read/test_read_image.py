@@ -3,14 +3,25 @@ import hashlib
 import os
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from infer_app.domain import ROW, FileFacts, ImageRef, Reason
+from infer_app.images.read import read_image as module
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ImageBytes, ReadLimits, read_ahead, read_image, refused_among, stat_facts
-from infer_app.locations import PathMapping
+from infer_app.images.read.read_image import (
+    ImageBytes,
+    ReadLimits,
+    are_gone,
+    hash_files,
+    read_ahead,
+    read_image,
+    refused_among,
+    stat_facts,
+)
+from infer_app.locations import NO_MAPPING, PathMapping
 
 CONTENT = b"forty-two bytes that stand for an image..."
 MAX_BYTES = 1000
@@ -339,6 +350,23 @@ def test_reading_ahead_keeps_no_descriptor(image: Path, root: Path, outside: Pat
 
 def test_stat_facts_are_size_and_time_without_a_checksum(image: Path):
     assert stat_facts(str(image)) == stat_facts(f"file://{image}") == facts_of(image)
+
+
+def test_files_are_hashed_whatever_their_size_and_only_those_that_may_be_read(
+    root: Path, image: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(module, "_HASHED_AT_ONCE", 10)
+    os.mkfifo(root / "fifo")
+    named = [image, outside, root / "fifo", root, root / "none"]
+    found = list(hash_files(map(str, named), ReadLimits((root,), 1)))
+    hashed = replace(facts_of(image), sha256=hashlib.sha256(CONTENT).hexdigest())
+    assert [one for one in found if one is not None] == [hashed] + 4 * [FileFacts()]
+    assert found.count(None) == 5  # so that a caller sees that it goes on
+
+
+def test_only_a_file_that_does_not_exist_is_gone(root: Path, image: Path):
+    locations = [str(image), str(root / "none"), str(image / "none"), "row:7", "http://a/b", f"file://{root}/none", ""]
+    assert are_gone(locations, NO_MAPPING) == [False, True, True, False, False, True, False]
 
 
 @pytest.mark.parametrize("location", ["/gone/image.jpg", "image.jpg", "http://host/a.jpg", "/a\0b", "/\ud83d.jpg"])

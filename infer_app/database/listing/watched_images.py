@@ -1,0 +1,186 @@
+"""What walks over the watched folders find out about registered images: missing, replaced or moved with their folder.
+
+It is stored with the image: since when its file is missing, and the checksum of a file that has another size or time
+than before. An image is replaced as long as a prediction is of other bytes; this is read from the rows each time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+
+from sqlalchemy import ColumnElement, Connection, String, and_, func, literal, literal_column, or_, select, update
+
+from infer_app.database.engine.column_types import AsText
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.source import Source
+from infer_app.database.results.conditions import count_each
+from infer_app.database.results.schema import images, predictions
+from infer_app.day import Day
+from infer_app.domain import ImageFile
+
+ROWS_AT_ONCE = 5000  # in memory
+ROWS_PER_UPDATE = 500
+
+
+def is_below(folders: Iterable[str]) -> ColumnElement[bool]:
+    """Return the condition that an image is in one of the folders, whose names end in a slash, or below it.
+
+    SQLite's LIKE would take /Photos/ and /photos/ for one.
+    """
+    return or_(*(func.substr(images.c.location, 1, len(folder)) == folder for folder in folders))
+
+
+def has_images_in(database: Database, folder: str) -> bool:
+    """Return whether an image in a folder is registered; all locations may be read for it."""
+    with database.read() as connection:
+        return connection.scalar(select(images.c.id).where(is_below([folder])).limit(1)) is not None
+
+
+class SeenImages:
+    """Which of the images below some folders a walk has seen, of those registered before it: a byte for each id."""
+
+    def __init__(self, database: Database, folders: Sequence[str]) -> None:
+        self._database = database
+        with database.read() as connection:
+            last = connection.scalar(select(func.max(images.c.id))) or 0
+        self._seen = bytearray(last + 1)
+        self._wanted = and_(is_below(folders), images.c.missing_since.is_(None), images.c.id <= last)
+
+    def add(self, ids: Iterable[int]) -> None:
+        seen, num_ids = self._seen, len(self._seen)
+        for row_id in ids:
+            if row_id < num_ids:
+                seen[row_id] = 1
+
+    def read_others(self) -> list[tuple[int, str]]:
+        """Return (id, location) of the images not seen that were there before; one count shows that there are none."""
+        with self._database.read() as connection:
+            count = connection.scalar(select(func.count()).select_from(images).where(self._wanted))
+            if count == self._seen.count(1):
+                return []
+            wanted = select(images.c.id, images.c.location).where(self._wanted)
+            rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
+            return [(row_id, location) for row_id, location in rows if not self._seen[row_id]]
+
+
+def mark_missing(database: Database, ids: Sequence[int]) -> None:
+    """Store that the files of these images are gone."""
+    now = datetime.now(UTC).replace(tzinfo=None)
+
+    def mark(connection: Connection, some: Sequence[int]) -> None:
+        gone = images.c.id.in_(some), images.c.missing_since.is_(None)
+        connection.execute(update(images).where(*gone).values(missing_since=now))
+
+    for first in range(0, len(ids), ROWS_PER_UPDATE):
+        database.transact(partial(mark, some=ids[first : first + ROWS_PER_UPDATE]))
+
+
+class RegisteredElsewhere:
+    """The images that are registered outside of some folders: those that were moved may be among them."""
+
+    def __init__(self, database: Database, folders: Sequence[str]) -> None:
+        self._database = database
+        self._outside = ~is_below(folders)
+
+    def __bool__(self) -> bool:
+        with self._database.read() as connection:
+            return connection.scalar(select(images.c.id).where(self._outside).limit(1)) is not None
+
+    def read_locations(self, sizes: Iterable[int | None]) -> Iterator[tuple[str, int]]:
+        """Yield (location, size in bytes) of those of some sizes; all rows are read for it."""
+        wanted = select(images.c.location, images.c.size).where(images.c.size.in_(set(sizes)), self._outside)
+        with self._database.read() as connection:
+            rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
+            yield from ((row[0], row[1]) for row in rows)
+
+    def read_last(self, folder: str, limit: int) -> list[tuple[ImageFile, set[str]]]:
+        """Return those below a folder that were registered last, with all checksums that their files had."""
+        columns = (images.c.id, images.c.location, images.c.size, images.c.modified, images.c.sha256)
+        wanted = select(*columns).where(self._outside, is_below([folder]), images.c.missing_since.is_(None))
+        with self._database.read() as connection:
+            rows = connection.execute(wanted.order_by(images.c.id.desc()).limit(limit)).all()
+            its = predictions.c.image_id.in_([str(row.id) for row in rows])
+            hashed = connection.execute(select(predictions.c.image_id, predictions.c.sha256).where(its)).all()
+        known = {row.id: {row.sha256} for row in rows}
+        for image_id, sha256 in hashed:
+            known[int(image_id)].add(sha256)
+        return [(ImageFile(*row[1:4]), known[row.id] - {None}) for row in rows]
+
+    def move(self, old: str, new: str) -> int:
+        """Store that what is registered below a folder is below another one, and return the number of images."""
+        moved = literal(new, images.c.location.type) + func.substr(images.c.location, len(old) + 1, type_=String)
+        below = update(images).where(self._outside, is_below([old])).values(location=moved)
+        return self._database.transact(lambda connection: connection.execute(below).rowcount)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedImage:
+    """An image whose file is gone, or is another one than that predicted."""
+
+    image_id: str
+    location: str
+    time: datetime  # UTC
+    missing_since: datetime | None  # UTC; None: replaced
+
+    @property
+    def state(self) -> str:
+        return "replaced" if self.missing_since is None else "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedCounts:
+    """How many images were replaced, and how many are missing."""
+
+    replaced: int = 0
+    missing: int = 0
+
+
+UNCHANGED = ChangedCounts()
+
+
+def count_changed(
+    database: Database, source: Source, model_ids: Sequence[str], day: Day | None = None
+) -> ChangedCounts:
+    """Count the images, of a day or of all, that `read_changed` yields."""
+    if not _is_known(database, source):
+        return UNCHANGED
+    states = (_is_replaced(model_ids), images.c.missing_since.is_not(None))
+    with database.read() as connection:
+        return ChangedCounts(*count_each(connection, images, [and_(*_listed(day), state) for state in states]))
+
+
+def read_changed(
+    database: Database, source: Source, model_ids: Sequence[str], day: Day | None = None
+) -> Iterator[ChangedImage]:
+    """Yield the images, of a day or of all, that are missing, or of which a model predicted other bytes, by time."""
+    if not _is_known(database, source):
+        return
+    columns = (images.c.id, images.c.location, images.c.added_at, images.c.missing_since)
+    changed = or_(images.c.missing_since.is_not(None), _is_replaced(model_ids))
+    wanted = select(*columns).where(*_listed(day), changed).order_by(images.c.added_at, images.c.id)
+    with database.read() as connection:
+        rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
+        for row_id, location, time, missing_since in rows:
+            since = None if missing_since is None else missing_since.replace(tzinfo=UTC)
+            yield ChangedImage(str(row_id), location, time.replace(tzinfo=UTC), since)
+
+
+def _is_known(database: Database, source: Source) -> bool:
+    return source.is_ours and source.database is database
+
+
+def _is_replaced(model_ids: Sequence[str]) -> ColumnElement[bool]:
+    """Return the condition that a prediction is of other bytes: for the few images whose file was looked at again."""
+    one: ColumnElement[int] = literal_column("1")
+    its = predictions.c.image_id == AsText(images.c.id), predictions.c.model_id.in_(model_ids)
+    of_others = select(one).where(*its, predictions.c.sha256 != images.c.sha256).limit(one).scalar_subquery()
+    return and_(images.c.missing_since.is_(None), images.c.sha256.is_not(None), of_others.is_not(None))
+
+
+def _listed(day: Day | None) -> list[ColumnElement[bool]]:
+    if day is None:
+        return []
+    return [images.c.added_at >= day.start.replace(tzinfo=None), images.c.added_at < day.end.replace(tzinfo=None)]
