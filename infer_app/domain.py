@@ -65,7 +65,7 @@ MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the lo
 ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longer than a few retries
 
 
-ROW = "row:"  # prefix, before the id, of the location of an image whose bytes are in a column of the source
+ROW = "row:"  # begins the location, row:ID@TIME, of an image whose bytes are in a column of the source
 
 
 @dataclass(frozen=True, slots=True)

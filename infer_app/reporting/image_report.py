@@ -98,8 +98,9 @@ def explain(
     """Return all that is known of an image. Raises UsageError if it is unknown or belongs to another day."""
     _check_id(image_id)
     next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
-    histories = read_history(project.database, _versions(project, next_run, model), image_id)
     place = _find(loaded, project, image_id, day)
+    picture = project.source.picture_of(image_id, place[0] if place else None)
+    histories = read_history(project.database, _versions(project, next_run, model), picture)
     if place is None and all(one.state == "pending" for one in histories):
         raise _unknown(project, image_id)
     location, time, its_day = place or (None, None, None)

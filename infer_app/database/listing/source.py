@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -36,7 +37,7 @@ from infer_app.database.results.schema import MAX_ID, images
 from infer_app.day import Day, find_zone
 from infer_app.domain import ROW, ImageRef, NewImage
 from infer_app.errors import UsageError
-from infer_app.locations import as_location
+from infer_app.locations import as_location, stored_location
 from infer_app.settings.sections import SourceSettings
 
 Bounds = tuple[Any, Any]  # [start, end) in the format of the time column; None for no start
@@ -76,6 +77,12 @@ class Source:
         if self.own_number is None:
             return ListedPicture(self.id_text)
         return ListedPicture(self.id_text, AsText(self.location), literal(self.own_number))
+
+    def picture_of(self, image_id: str, location: str | None) -> ListedPicture:
+        """Return the picture of one row; None is the location of an image that is no longer listed: its last one."""
+        if location is None or self.picture.location is None:
+            return ListedPicture(literal(image_id))
+        return replace(self.picture, image_id=literal(image_id), location=literal(stored_location(location)))
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
         """Yield the day's images with neither a prediction nor a settled rejection, in order of (time, id)."""
