@@ -81,7 +81,7 @@ class CrossDatabaseSource(Source):
         return self._by_page(connection, self._ask(partial(self._older_bounds, day=day, num_images=num_images)))
 
     def _new_among(self, page: Sequence[Any], model_ids: Sequence[str]) -> list[NewImage]:
-        images = as_relation(page, self._results.dialect, self)
+        images = as_relation(page, self._results.dialect, self.picture)
         statement = new_among(select(*list(images.c)[:4]), ListedPicture.of(images), model_ids).order_by(images.c[2])
         with self._results.read() as connection:
             plan_for_pages(connection)
@@ -90,7 +90,7 @@ class CrossDatabaseSource(Source):
     def _by_page(self, connection: Connection, bounds: Bounds) -> Iterator[Subquery]:
         plan_for_pages(connection)
         for page in self._every_page(bounds, PAGE_SIZE):
-            yield as_relation(page, connection.dialect, self)
+            yield as_relation(page, connection.dialect, self.picture)
 
     @property
     def id_limit(self) -> int | None:
@@ -111,9 +111,12 @@ class _PageValue(TypeDecorator[Any]):
         return None if value is None else self._values[value - 1]
 
 
-def as_relation(page: Sequence[Any], dialect: Dialect, source: Source) -> Subquery:
-    """Return rows of `list_pages` as `Source.parts` does, in the database of results, ordered by time."""
-    max_chars, picture = None if dialect.name == "sqlite" else MAX_ID, source.picture
+def as_relation(page: Sequence[Any], dialect: Dialect, picture: ListedPicture) -> Subquery:
+    """Return rows of `list_pages` as `Source.parts` does, in the database of results, ordered by time.
+
+    `picture` is that of their source.
+    """
+    max_chars = None if dialect.name == "sqlite" else MAX_ID
     sent: list[Any] = [_sendable_id(row[3], max_chars) for row in page]
     known: list[ColumnElement[Any]] = [column("place", Integer), column("image_id", String)]
     if picture.location is not None:

@@ -51,7 +51,7 @@ def check_ids(results: Database, source: Source, day: Day, model_ids: Sequence[s
         num_former, first = num_former + len(some), first or some[0]
     if first:
         log.warning(
-            "%d results of %s are replaced: their pictures are no longer listed under their ids, such as %s: %r, now %r",
+            "%d results of %s are replaced, whose images are no longer listed under their ids, such as %s: %r, now %r",
             *(num_former, day, first.image_id, first.location, stored_location(first.listed)),
         )
 
@@ -126,7 +126,7 @@ def _refusal(own: SourceIdentity, identity: SourceIdentity, clash: FormerResult)
     listed = stored_location(clash.listed)
     if identity == own:
         return UnusableIds(
-            f"[source] id: {clash.image_id} stands for {listed!r} and for {clash.location!r}, which has a result",
+            f"[source] id: {clash.image_id} is {listed!r}, and also {clash.location!r}, which has a result",
             NEEDED,
         )
     return UnusableIds(

@@ -22,7 +22,10 @@ Candidates = Callable[[str], list[Any]]  # values of the id column that an id's 
 
 
 class RowReader:
-    """Reads images by id and time, `ID@TIME`, as `Source` lists them: an id may come again. It is pickled to workers, and connects at the first read."""
+    """Reads images by `ID@TIME`, since an id may come again. It is pickled to workers, and connects at the first read.
+
+    The time is that which `Source` gives in its locations.
+    """
 
     def __init__(self, url: str, settings: SourceSettings) -> None:
         self._url = url
@@ -49,10 +52,10 @@ class RowReader:
             is_id = identity.in_(candidates(image_id)), AsText(identity) == image_id
             is_it = *is_id, AsUtcText(column(self._settings.time)) == time
             with database.read() as connection:
-                row = connection.execute(capped.where(*is_it)).first()
+                found = connection.execute(capped.where(*is_it)).first()
         except (DatabaseUnavailable, UsageError) as error:
             raise OSError(str(error)) from None
-        return None if row is None else (row[0], row[1])
+        return None if found is None else (found[0], found[1])
 
     def _opened(self) -> tuple[Database, Candidates]:
         database = Database(self._url, read_only=True)
