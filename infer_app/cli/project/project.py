@@ -248,9 +248,7 @@ def _locate_predictions(loaded: LoadedSettings, database: Database) -> str:
         with open_source(loaded, database) as source:
             located = fill_locations(database, source)
     except (DatabaseUnavailable, UsageError) as error:
-        return (
-            f"where the images of earlier predictions are stays unknown until `infer db upgrade` can read it: {error}"
-        )
+        return f"the locations of earlier predictions stay unknown until `infer db upgrade` can read them: {error}"
     return f"{counted(located, 'prediction')} of earlier releases {'has' if located == 1 else 'have'} a location now"
 
 

@@ -1,4 +1,4 @@
-"""What `infer db upgrade` adds to predictions of earlier releases: where their images are, as their source lists them."""
+"""What `infer db upgrade` adds to predictions of earlier releases: the locations that their source lists."""
 
 from __future__ import annotations
 
