@@ -40,7 +40,8 @@ def fill(execute, kind):
     def add(table, *rows):
         at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
         if table not in made:
-            execute(f"CREATE TABLE {table} (id VARCHAR(20), path VARCHAR(200), taken {at})")
+            utf8 = " CHARACTER SET utf8mb4" if kind == "mariadb" else ""
+            execute(f"CREATE TABLE {table} (id VARCHAR(20), path VARCHAR(200){utf8}, taken {at})")
             made.add(table)
         given = [{"id": i, "path": path, "at": str(noon_of(day))[:19]} for i, path, day in rows]
         execute((f"INSERT INTO {table} VALUES (:id, :path, :at)", given))
@@ -197,10 +198,8 @@ def test_an_edited_query_goes_on(database, fill, run, execute):
 
 
 def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, run, kind):
-    bytes_, at = {"sqlite": ("BLOB", "TEXT"), "postgres": ("BYTEA", "TIMESTAMPTZ"), "mariadb": ("BLOB", "DATETIME")}[
-        kind
-    ]
-    execute(f"CREATE TABLE scans (id INTEGER, picture {bytes_}, came {at})")
+    types = {"sqlite": ("BLOB", "TEXT"), "postgres": ("BYTEA", "TIMESTAMPTZ"), "mariadb": ("BLOB", "DATETIME")}
+    execute("CREATE TABLE scans (id INTEGER, picture {}, came {})".format(*types[kind]))
     rows = [{"picture": str(day).encode(), "at": str(noon_of(day))[:19]} for day in (MONDAY, TUESDAY)]
     execute(("INSERT INTO scans VALUES (1, :picture, :at)", rows))
     settings = SourceSettings(table="scans", bytes="picture", time="came", time_zone="UTC")

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 from sqlalchemy import inspect, select
 from sqlalchemy.exc import DBAPIError
@@ -45,10 +47,11 @@ def check_ids(results: Database, source: Source, day: Day, model_ids: Sequence[s
     That picture may be of another day, or of another source that runs have used with this database. Results whose
     pictures are no longer listed are only logged: an id that was used again.
     """
-    found, num_former, first = _read_former(results, source, day, model_ids), 0, None
-    while some := list(islice(found, AT_ONCE)):
-        _check(results, source, some)
-        num_former, first = num_former + len(some), first or some[0]
+    num_former, first = 0, None
+    with closing(_read_former(results, source, day, model_ids)) as found:
+        while some := list(islice(found, AT_ONCE)):
+            _check(results, source, some)
+            num_former, first = num_former + len(some), first or some[0]
     if first:
         log.warning(
             "%d results of %s are replaced, whose images are no longer listed under their ids, such as %s: %r, now %r",
@@ -56,7 +59,7 @@ def check_ids(results: Database, source: Source, day: Day, model_ids: Sequence[s
         )
 
 
-def _read_former(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> Iterator[FormerResult]:
+def _read_former(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> Generator[FormerResult]:
     if source.picture.location is None:
         return
     with results.read() as connection:
@@ -67,8 +70,9 @@ def _read_former(results: Database, source: Source, day: Day, model_ids: Sequenc
                 with_run = KeyedJoin(joined, runs, runs.c.id == table.c.run_id, True)
                 columns = (images.c[3], table.c.location, images.c[1], runs.c.source_id)
                 other = select(*columns).select_from(with_run).where(~ListedPicture.of(images).owns(table))
-                for row in connection.execution_options(yield_per=PAGE_SIZE).execute(other):
-                    yield FormerResult(row[0], row[1], as_location(row[2]), row[3])
+                with connection.execution_options(yield_per=PAGE_SIZE).execute(other) as rows:
+                    for row in rows:
+                        yield FormerResult(row[0], row[1], as_location(row[2]), row[3])
 
 
 def _check(results: Database, source: Source, former: Sequence[FormerResult]) -> None:
@@ -114,12 +118,17 @@ def _among(listing: Source, former: Sequence[FormerResult]) -> FormerResult | No
     listed = select(listing.id_text, listing.location).select_from(listing.relation)
     if len(by_id) <= FEW:
         listed = listed.where(listing.id_text.in_(list(by_id)))
-    with listing.database.read() as connection:
-        for image_id, location in connection.execution_options(yield_per=PAGE_SIZE).execute(listed):
-            for one in by_id.get(image_id, ()):
-                if listing.is_ours or one.location == stored_location(as_location(location)):
-                    return one
-    return None
+    with (
+        listing.database.read() as connection,
+        connection.execution_options(yield_per=PAGE_SIZE).execute(listed) as rows,
+    ):
+        found = (one for row in rows for one in by_id.get(row[0], ()) if _is_at(listing, one, row[1]))
+        return next(found, None)
+
+
+def _is_at(listing: Source, former: FormerResult, location: Any) -> bool:
+    """Return whether a listed location is that of a result; our own table uses no id twice, wherever its images are."""
+    return listing.is_ours or former.location == stored_location(as_location(location))
 
 
 def _refusal(own: SourceIdentity, identity: SourceIdentity, clash: FormerResult) -> UnusableIds:

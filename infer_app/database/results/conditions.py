@@ -70,7 +70,8 @@ class ListedPicture:
         same: ColumnElement[bool] = SameLocation(table.c.location, self.location)
         if self.source_id is None:
             return same
-        return or_(same, table.c.run_id.not_in(select(runs.c.id).where(runs.c.source_id != self.source_id)))
+        its = runs.alias("its_run")
+        return or_(same, table.c.run_id.not_in(select(its.c.id).where(its.c.source_id != self.source_id)))
 
 
 def new_among(listed: Select[Any], picture: ListedPicture, model_ids: Sequence[str]) -> Select[Any]:
