@@ -154,8 +154,8 @@ def _is_built(loaded: LoadedSettings, version: tuple[str, str]) -> bool:
         return False
 
 
-def find_day(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None) -> date:
-    """Return the day of an image. Raises UsageError if it is unknown, of another day, or has no time."""
+def find_place(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None) -> tuple[str, date]:
+    """Return location and day of an image. Raises UsageError if it is unknown, of another day, or has no time."""
     _check_id(image_id)
     place = _find(loaded, project, image_id, day)
     if place is None:
@@ -163,7 +163,7 @@ def find_day(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, da
     if place[2] is None:
         fix = f"give it a time in {time_column(loaded)}"
         raise UsageError(f"image {image_id} has no time, so no run would predict it again", fix)
-    return place[2]
+    return place[0], place[2]
 
 
 def _check_id(image_id: str) -> None:

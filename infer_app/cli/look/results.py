@@ -22,7 +22,7 @@ from infer_app.locations import as_location
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version, short_name
 from infer_app.plurals import counted
-from infer_app.reporting.image_report import find_day
+from infer_app.reporting.image_report import find_place
 from infer_app.reporting.missing_prediction import NextRun
 from infer_app.run_report import DayCounts, precision_name
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -129,14 +129,24 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
     day = None if date is None else _day(loaded, date)
     wanted = list(dict.fromkeys(image_ids))
     with open_project_database(loaded) as project:
-        days = sorted({find_day(loaded, project, image_id, day) for image_id in wanted})
-        retried = forget_results(project.database, wanted, days, next_run.models)
+        places = {image_id: find_place(loaded, project, image_id, day) for image_id in wanted}
+        days = sorted({its_day for _, its_day in places.values()})
+        own = [
+            image_id for image_id, (location, _) in places.items() if _has_result(project, next_run, image_id, location)
+        ]
+        retried = forget_results(project.database, own, days, next_run.models)
     commands = next_run.commands(days)
     if as_json:
         print(json.dumps({"images": wanted, "retried": retried, "commands": commands}))
         return
     then = " and ".join(f"`{command}`" for command in commands)
     print(f"{counted(retried, 'result')} of {counted(len(wanted), 'image')} removed; {then} predicts again")
+
+
+def _has_result(project: ProjectDatabase, next_run: NextRun, image_id: str, location: str) -> bool:
+    """Return whether a model that runs use has a result of this image, and not of another one that had its id."""
+    picture = project.source.picture_of(image_id, location)
+    return any(one.state != "pending" for one in read_history(project.database, next_run.models, picture))
 
 
 @dataclass(frozen=True, slots=True)
