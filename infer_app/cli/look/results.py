@@ -13,6 +13,7 @@ from typing import Any
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.queries.figures import days_run
+from infer_app.database.queries.image_history import read_history
 from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.day import Day, each_date, parse_date
 from infer_app.domain import Reason
