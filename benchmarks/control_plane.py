@@ -45,7 +45,7 @@ class StubActor:
         return Opened("stub", "stub", 0.0)
 
     def process(self, chunk: Chunk) -> Reply:
-        predictions = tuple(Prediction(ref, OUTPUT, SHA256) for ref in chunk.refs)
+        predictions = tuple(Prediction(ref, OUTPUT, FileFacts(sha256=SHA256)) for ref in chunk.refs)
         return Reply((ChunkResult(chunk.number, predictions, (), worker=1),), ())
 
 

@@ -62,7 +62,7 @@ class StubExecutor:
         done = 0
         for chunk in chunks:
             output = Output("tabby cat", 0.5, TOP5)
-            yield ChunkResult(chunk.number, tuple(Prediction(ref, output, "ab" * 32) for ref in chunk.refs), ())
+            yield ChunkResult(chunk.number, tuple(Prediction(ref, output, FileFacts(sha256="ab" * 32)) for ref in chunk.refs), ())
             self.first_result_at = self.first_result_at or time.perf_counter()
             done += len(chunk.refs)
             while self._marks and done >= self._marks[0]:

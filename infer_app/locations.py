@@ -210,6 +210,8 @@ def stored_location(location: str) -> str:
 
     That is undecodable bytes of a file name, and NUL, which PostgreSQL refuses. `SameLocation` knows these marks.
     """
+    if location.isascii() and "://" not in location and "\0" not in location:
+        return location  # as nearly all are: a run stores one for each image
     return escape_unstorable(shown(location))
 
 
