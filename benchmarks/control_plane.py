@@ -29,7 +29,7 @@ from infer_app.cluster.ray_cluster import Cluster, ClusterSpec
 from infer_app.database.engine.connect import Database
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.sink import Sink
-from infer_app.domain import Chunk, ChunkResult, ImageRef, Output, Prediction
+from infer_app.domain import Chunk, ChunkResult, FileFacts, ImageRef, Output, Prediction
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.pipeline.executors import open_cpu_pool
@@ -45,7 +45,7 @@ class StubActor:
         return Opened("stub", "stub", 0.0)
 
     def process(self, chunk: Chunk) -> Reply:
-        predictions = tuple(Prediction(ref, OUTPUT, SHA256) for ref in chunk.refs)
+        predictions = tuple(Prediction(ref, OUTPUT, FileFacts(sha256=SHA256)) for ref in chunk.refs)
         return Reply((ChunkResult(chunk.number, predictions, (), worker=1),), ())
 
 

@@ -31,7 +31,7 @@ from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import images
 from infer_app.day import Day
-from infer_app.domain import Chunk, ChunkResult, Output, Prediction
+from infer_app.domain import Chunk, ChunkResult, FileFacts, Output, Prediction
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.locations import NO_MAPPING, NOTHING_REMOTE
 from infer_app.pipeline.job import Job
@@ -62,7 +62,8 @@ class StubExecutor:
         done = 0
         for chunk in chunks:
             output = Output("tabby cat", 0.5, TOP5)
-            yield ChunkResult(chunk.number, tuple(Prediction(ref, output, "ab" * 32) for ref in chunk.refs), ())
+            file = FileFacts(sha256="ab" * 32)
+            yield ChunkResult(chunk.number, tuple(Prediction(ref, output, file) for ref in chunk.refs), ())
             self.first_result_at = self.first_result_at or time.perf_counter()
             done += len(chunk.refs)
             while self._marks and done >= self._marks[0]:

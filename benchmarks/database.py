@@ -40,7 +40,7 @@ from infer_app.database.results.schema import images, metadata, predictions
 from infer_app.database.results.sink import Sink
 from infer_app.database.results.upsert import upsert
 from infer_app.day import Day
-from infer_app.domain import ChunkResult, ImageRef, Output, Prediction
+from infer_app.domain import ChunkResult, FileFacts, ImageRef, Output, Prediction
 from infer_app.settings.sections import SourceSettings
 from tests.databases import servers
 
@@ -166,7 +166,9 @@ def select_rows(database: Database, num_rows: int) -> float:
 
 def prediction(number: int) -> Prediction:
     """Return a typical prediction: a label, its score, the five best labels, and the file's checksum."""
-    return Prediction(ImageRef(str(number), f"/{number}.jpg"), Output("tabby cat", 0.5, TOP5), "ab" * 32)
+    return Prediction(
+        ImageRef(str(number), f"/{number}.jpg"), Output("tabby cat", 0.5, TOP5), FileFacts(sha256="ab" * 32)
+    )
 
 
 def empty(database: Database) -> None:

@@ -68,7 +68,7 @@ ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longe
 MULTI_LABEL = ("sigmoid", "sigmoid-applied")  # activations of classifiers that give a score of its own to each label
 
 
-ROW = "row:"  # prefix, before the id, of the location of an image whose bytes are in a column of the source
+ROW = "row:"  # begins the location, row:ID@TIME, of an image whose bytes are in a column of the source
 
 
 @dataclass(frozen=True, slots=True)

@@ -205,6 +205,20 @@ def shown(location: str) -> str:
     return f"{path}?***" if question and storage_of(location).startswith("http") else masked
 
 
+def stored_location(location: str) -> str:
+    """Return a location as results keep it: without secrets, and with what no database takes escaped.
+
+    That is undecodable bytes of a file name, and NUL, which PostgreSQL refuses. `SameLocation` knows these marks.
+    """
+    if location.isascii() and "://" not in location and "\0" not in location:
+        return location  # as nearly all are: a run stores one for each image
+    return escape_unstorable(shown(location))
+
+
+def escape_unstorable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+
+
 def _parse_http(scheme: str, rest: str) -> RemoteUrl:
     if "#" in rest:
         raise ValueError("a # in a URL must be written %23")

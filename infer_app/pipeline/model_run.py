@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
 from infer_app.database.results.runs import RunModel, new_run_id
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
@@ -247,7 +248,9 @@ def _continued(job: Job, held: ModelRun, model: RunModel) -> ModelRun:
 def _open_run(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
     """Open a run that holds the day and return its id; if the job waits, wait for the run that holds it now."""
     is_logged, run_id = False, new_run_id()
-    open_run = partial(job.project.run_store.open_run, day, model, job.executor.name, job.executor.device, run_id)
+    source_id = record_source(job.project.database, SourceIdentity.of(job.project.source, job.project.database))
+    where = job.executor.name, job.executor.device
+    open_run = partial(job.project.run_store.open_run, day, model, *where, run_id, source_id)
     while True:
         try:
             return job.project.database.with_reconnect(open_run)

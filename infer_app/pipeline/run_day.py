@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 
+from infer_app.database.listing.former_pictures import check_ids
 from infer_app.database.listing.left_out import NEEDED
 from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.runs import RunStore
@@ -49,9 +50,10 @@ def run_day(
 
     The variants are those that the day was begun in, which is asked once the day is held: no other run can begin it
     then. `limit` is a number of images. Raises DayHeld, ModelError, StorageUnavailable or DatabaseUnavailable; what was
-    committed before stays.
+    committed before stays. Raises UnusableIds before anything is written.
     """
     project, with_reconnect = job.project, job.project.database.with_reconnect
+    with_reconnect(partial(check_ids, project.database, project.source, day, job.model_ids))
     with hold_day(job, day, stop) as held:
         left_out = _find_left_out(job, day)
         for model_run in held:
@@ -82,6 +84,8 @@ def dry_run(
     few = DRY_RUN_CHUNKS * (job.chunk_size or FEW_IMAGES) * job.executor.num_workers
     limit = limit or max(DRY_RUN_IMAGES, few)
     left_out = "; ".join(filter(None, (_find_left_out(job, day) for day in days)))
+    for day in days:
+        check_ids(job.project.database, job.project.source, day, job.model_ids)
     job = job.probed(days)
     with open_dry_run_database(job.project.database) as dry_run_database:
         if dry_run_database.is_sqlite:  # each commit updates the run's row, which costs a page

@@ -140,7 +140,8 @@ def audit_by_replay(
     audit = ReplayAudit(num_rows, len(keys))
     groups = defaultdict[tuple[str, str], list[tuple[ImageRef, ModelHistory]]](list)
     for ref, model_id in _listed(project, audit, keys):
-        for history in read_history(project.database, [(names[model_id], model_id)], ref.image_id):
+        picture = project.source.picture_of(ref.image_id, ref.location)
+        for history in read_history(project.database, [(names[model_id], model_id)], picture):
             if history.prediction is not None:  # a run may have replaced it by a rejection
                 groups[model_id, history.prediction["variant"]].append((ref, history))
     for (model_id, variant), rows in groups.items():

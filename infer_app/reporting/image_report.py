@@ -71,8 +71,9 @@ def explain(
     """Return all that is known of an image. Raises UsageError if it is unknown or belongs to another day."""
     _check_id(image_id)
     next_run = NextRun.of(loaded).with_late(project, loaded.run.time_zone)
-    histories = read_history(project.database, _versions(project, next_run, model), image_id)
     place = _find(loaded, project, image_id, day)
+    picture = project.source.picture_of(image_id, place[0] if place else None)
+    histories = read_history(project.database, _versions(project, next_run, model), picture)
     if place is None and all(one.state == "pending" for one in histories):
         raise _unknown(project, image_id)
     location, time, its_day = place or (None, None, None)
@@ -126,8 +127,8 @@ def _is_built(loaded: LoadedSettings, version: tuple[str, str]) -> bool:
         return False
 
 
-def find_day(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None) -> date:
-    """Return the day of an image. Raises UsageError if it is unknown, of another day, or has no time."""
+def find_place(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None) -> tuple[str, date]:
+    """Return location and day of an image. Raises UsageError if it is unknown, of another day, or has no time."""
     _check_id(image_id)
     place = _find(loaded, project, image_id, day)
     if place is None:
@@ -135,7 +136,7 @@ def find_day(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, da
     if place[2] is None:
         fix = f"give it a time in {time_column(loaded)}"
         raise UsageError(f"image {image_id} has no time, so no run would predict it again", fix)
-    return place[2]
+    return place[0], place[2]
 
 
 def _check_id(image_id: str) -> None:

@@ -128,7 +128,8 @@ def write_a_night(database):
             changed = update(predictions).where(predictions.c.image_id == image_id, predictions.c.model_id == ID)
             connection.execute(changed.values(score=0.01 * (place * 7 % 20)))
         row = {"image_id": ids[0], "model_id": ID, "created_at": NOON, "run_id": "?", "reason": "odd", "detail": ""}
-        connection.execute(insert(rejections), row | {"stage": "", "attempts": 1, "location": "", "decoder": ""})
+        row |= {"stage": "", "attempts": 1, "location": A_NIGHT[0][1], "decoder": ""}
+        connection.execute(insert(rejections), row)
         connection.execute(update(runs).values(selected=1, predicted=1, rejected=0))
 
 
@@ -246,7 +247,7 @@ def test_ids_and_locations_of_any_text_are_matched_and_come_back_as_they_are(fil
     assert source.find_left_out(DAY).text == ""
     refs = list(source.select_new(DAY, ID))
     assert {ref.image_id for ref in refs} == set(ids)
-    commit(results, predicted(*(ref.image_id for ref in refs[::2])))
+    commit(results, [Prediction(ref, Output()) for ref in refs[::2]])
     assert list(source.select_new(DAY, ID)) == refs[1::2]
     found = DayQueries(results, source).read_predictions(DAY, ID)
     assert [(row["image_id"], row["location"]) for row in found] == [(ref.image_id, ref.location) for ref in refs[::2]]

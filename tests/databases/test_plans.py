@@ -14,6 +14,7 @@ from sqlalchemy import event, insert, text
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
+from infer_app.database.listing.former_pictures import check_ids
 from infer_app.database.listing.source import Source, plan_for_pages
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.detections import read_predicted_images, read_together
@@ -135,6 +136,23 @@ def test_no_list_or_figure_of_a_page_of_another_database_reads_a_whole_table(fil
     explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
     assert {step.table for step in explained} >= OURS - {objects.name} | {"a", "b"}
     assert [step for step in explained if step.reads_all] == []
+
+
+@pytest.mark.parametrize("own_number", [None, 7], ids=["a user's table", "ours beside another source"])
+def test_where_locations_are_compared_results_are_found_by_key(filled, own_number):
+    """Here each differs from the listed one, as if all ids had been used again."""
+    source = Source(filled, SourceSettings())
+    source.is_ours, source.own_number = own_number is not None, own_number
+    statements = recorded(filled)
+    is_other = own_number is None  # no run has a number, so all are of this source
+    assert len(next(source.select_pages(DAY, MODEL.model_id))) == 1000
+    assert DayQueries(filled, source).count_day(DAY, MODEL.model_id).predicted == (0 if is_other else 5000)
+    assert count_shown(filled, source, DAY, "detector") == 0
+    assert Figures(filled, source, MODEL.model_id).count_predicted(DAY) == (0 if is_other else 5000)
+    check_ids(filled, source, DAY, [MODEL.model_id])
+    explained = [step for one in statements if is_explained(one[0]) for step in explain(filled, *one)]
+    assert {step.table for step in explained} >= OURS - {objects.name}
+    assert [step for step in explained if step.reads_all and step.table not in ("", images.name)] == []
 
 
 def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):

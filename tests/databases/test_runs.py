@@ -148,7 +148,7 @@ def test_images_may_lie_in_a_column(day, kind, url, monkeypatch, executor):
     assert (report["reasons"], report["predicted"]) == (reasons, 35)
     day.check_books()
     shown = day.infer_json("rejects", "--date", DATE)["rejections"]
-    assert {row["location"] for row in shown} == {f"row:{uid}" for uid in [ids[7], *ids[36:]]}
+    assert {row["location"].partition("@")[0] for row in shown} == {f"row:{uid}" for uid in [ids[7], *ids[36:]]}
     labels = "SELECT label, score, sha256 FROM infer_predictions ORDER BY image_id"
     from_column = day.rows(labels)
     for key in mapped:
@@ -160,3 +160,23 @@ def test_images_may_lie_in_a_column(day, kind, url, monkeypatch, executor):
 def test_a_column_of_images_that_is_not_there_is_a_wrong_setting(day, monkeypatch):
     monkeypatch.setenv("INFER_SOURCE__BYTES", "picture")
     assert "bytes = 'picture' is not a column of infer_images" in day.infer_json(*day.command(), exit_code=2)["error"]
+
+
+def test_a_source_whose_ids_are_those_of_another_is_refused(day, url, monkeypatch):
+    """Before anything is written, also by a dry run; the results stay those of the first."""
+    assert day.run()["day"]["pending"] == 0
+    done = day.results()
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE scans AS SELECT id, location, added_at FROM infer_images")
+        connection.exec_driver_sql("UPDATE scans SET location = REPLACE(location, '/photos/', '/scans/')")
+    engine.dispose()
+    for key, value in {"TABLE": "scans", "TIME_ZONE": "UTC"}.items():
+        monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
+    for more in ([], ["--dry-run"]):
+        refused = day.infer_json(*day.command(*more), exit_code=2)
+        assert "of another source, 'infer_images'" in refused["error"]
+        assert "[database] url" in refused["hint"]
+    assert (day.results(), day.rows("SELECT count(*) FROM infer_runs")) == (done, [(1,)])
+    assert day.infer_json("predictions", "--date", DATE)["predictions"] == []
+    assert len(day.infer_json("pending", "--date", DATE, "--model", "slow")["pending"]) == NUM_PHOTOS

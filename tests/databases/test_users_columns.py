@@ -58,17 +58,19 @@ def test_ids_of_bytes_that_are_no_text_are_refused_before_the_run(database, exec
 def test_an_image_in_a_column_is_found_by_its_own_id_only(url, execute, kind):
     bytes_, is_uuid = {"sqlite": "BLOB", "postgres": "BYTEA", "mariadb": "BLOB"}[kind], kind == "postgres"
     execute(
-        f"CREATE TABLE shots (id INTEGER PRIMARY KEY, tag {'UUID' if is_uuid else 'VARCHAR(80)'}, picture {bytes_})"
+        f"CREATE TABLE shots (id INTEGER PRIMARY KEY, tag {'UUID' if is_uuid else 'VARCHAR(80)'}, picture {bytes_},"
+        " at INTEGER)"
     )
     tag = "f47ac10b-58cc-4372-a567-0e02b2c3d479"
-    execute((f"INSERT INTO shots VALUES (17, '{tag}', :picture)", [{"picture": b"data"}]))
+    execute((f"INSERT INTO shots VALUES (17, '{tag}', :picture, 5)", [{"picture": b"data"}]))
     for column, own, others in (
         ("id", "17", ["scan-7", "017", "9" * 19, "9" * 30, ""]),
         ("tag", tag, [tag.upper(), "17", ""]),
     ):
-        reader = RowReader(url, SourceSettings(table="shots", id=column, bytes="picture", time="id"))
-        assert reader.read(own, 100) == (4, b"data")
-        assert [reader.read(other, 100) for other in others] == [None] * len(others)
+        reader = RowReader(url, SourceSettings(table="shots", id=column, bytes="picture", time="at"))
+        assert reader.read(f"{own}@5", 100) == (4, b"data")
+        assert [reader.read(f"{other}@5", 100) for other in others] == [None] * len(others)
+        assert reader.read(f"{own}@6", 100) is None
         reader._open[0].close()
 
 
@@ -86,12 +88,12 @@ def test_images_in_some_rows_and_paths_in_others_are_both_read(url, database, ex
         source = Source(database, both)
         check_source(source)
         refs = list(source.select_new(DAY, "model"))
-        assert [ref.location for ref in refs] == ["row:1", str(file), "row:3", ""]
+        assert [ref.location for ref in refs] == ["row:1@2026-11-20", str(file), "row:3@2026-11-20", ""]
         limits = ReadLimits((tmp_path,), 100, rows=RowReader(url, both))
         assert [read_image(ref.location, limits).data for ref in refs[:3]] == [b"in the row", b"in a file", b"both"]
         limits.rows._open[0].close()
     assert [ref.location for ref in Source(database, SourceSettings(**settings)).select_new(DAY, "model")] == [
-        f"row:{number}" for number in range(1, 5)
+        f"row:{number}@2026-11-20" for number in range(1, 5)
     ]
     with pytest.raises(UsageError, match="location = 'paths' is not a column of shots"):
         check_source(Source(database, SourceSettings(**settings, location="paths")))

@@ -2,12 +2,20 @@
 
 from datetime import datetime
 
+import pytest
 from alembic import command
-from sqlalchemy import column, insert, select, table, text
+from sqlalchemy import column, func, insert, select, text
+from sqlalchemy import table as sql_table
 
+from infer_app.database.listing.fill_locations import fill_locations, has_unknown_runs
+from infer_app.database.listing.former_pictures import check_ids
+from infer_app.database.listing.source import Source
+from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results import migrate
 from infer_app.database.results.model_versions import all_in_use, read_versions
-from infer_app.database.results.schema import models, runs
+from infer_app.database.results.schema import models, predictions, runs
+from infer_app.settings.sections import SourceSettings
+from tests.conftest import DAY
 
 MODEL = "INSERT INTO infer_models (id, name, manifest, created_at) VALUES (:id, :name, '{}', :at)"
 PREDICTION = (
@@ -63,7 +71,9 @@ def test_the_time_of_a_version_becomes_that_of_its_first_run_and_back(empty):
     names = "model", "time_zone", "variant", "executor", "device", "host", "process", "state"
     run = dict.fromkeys(names, "m") | {"versions": {}, "selected": 0, "predicted": 0, "rejected": 0}
     times = "interval_start", "interval_end", "started_at", "heartbeat_at"
-    written = table("infer_runs", *(column(one, runs.c[one].type) for one in ("id", "model_id", "day", *run, *times)))
+    written = sql_table(
+        "infer_runs", *(column(one, runs.c[one].type) for one in ("id", "model_id", "day", *run, *times))
+    )
     with empty.write() as connection:
         for model_id, at in last_runs.items():
             connection.execute(text(MODEL), {"id": model_id, "name": "m", "at": f"{at} 00:00:00.000000"})
@@ -84,3 +94,58 @@ def test_the_time_of_a_version_becomes_that_of_its_first_run_and_back(empty):
     assert [one.model_id for one in versions if not one.has_run] == ["never"]
     to_revision(empty, command.downgrade, "0007")
     assert recorded() == last_runs
+
+
+# Six digits: numbers from 0 on.
+DIGITS = "(SELECT 0 AS n" + "".join(f" UNION ALL SELECT {n}" for n in range(1, 10)) + ")"
+NUMBER = " + ".join(f"{10**place} * d{place}.n" for place in range(5))
+NUMBERS = f"(SELECT 1 + {NUMBER} AS n FROM " + ", ".join(f"{DIGITS} d{place}" for place in range(5)) + ") numbers"
+RUN = (
+    "INSERT INTO infer_runs (id, day, time_zone, interval_start, interval_end, model, model_id, variant, executor,"
+    " device, host, process, versions, state, started_at, heartbeat_at, ended_at, selected, predicted, rejected,"
+    " exit_code) VALUES ('r', '2026-11-20', 'UTC', '2026-11-20 00:00:00.000000', '2026-11-21 00:00:00.000000', 'm',"
+    " 'm1', 'v', 'cpu', 'cpu', 'h', 'p', '{}', 'done', '2026-11-21 00:00:00.000000', '2026-11-21 00:00:00.000000',"
+    " '2026-11-21 00:00:00.000000', 100000, 100000, 0, 0)"
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("table", ["infer_images", "shots"])
+def test_100_000_predictions_of_the_version_before_know_their_pictures(empty, kind, table):
+    """Of our own table or of the user's, where one has no row any more."""
+    as_text = "CHAR" if kind == "mariadb" else "TEXT"
+    with empty.write() as connection:
+        if table == "shots":
+            at = "TIMESTAMP" if kind == "postgres" else "VARCHAR(30)"
+            made = f"CREATE TABLE shots (id INTEGER PRIMARY KEY, location VARCHAR(200), added_at {at})"
+            connection.execute(text(made))
+            connection.execute(text("CREATE INDEX ix_shots ON shots (added_at, id)"))
+    to_revision(empty, command.upgrade, "0007")
+    number = f"CAST(n AS {as_text})"
+    location = f"concat('/', {number}, '.jpg')" if kind != "sqlite" else f"'/' || {number} || '.jpg'"
+    at = "TIMESTAMP '2026-11-20 12:00:00'" if kind == "postgres" else "'2026-11-20 12:00:00'"
+    predicted = PREDICTION.replace("VALUES (:image, :model,", f"SELECT {number}, 'm1',").removesuffix(")")
+    if kind == "postgres":
+        predicted = predicted.replace("'{}', '2026-01-01 00:00:00'", "CAST('{}' AS json), TIMESTAMP '2026-01-01'")
+    with empty.write() as connection:
+        connection.execute(
+            text(f"INSERT INTO {table} (id, location, added_at) SELECT n, {location}, {at} FROM {NUMBERS}")
+        )
+        connection.execute(text(f"{predicted} FROM {NUMBERS}"))
+        connection.execute(text(RUN))
+        connection.execute(text(f"DELETE FROM {table} WHERE id = 99999"))
+    migrate.upgrade(empty)
+    source = Source(empty, SourceSettings(table=table, time_zone="UTC"))
+    assert has_unknown_runs(empty)
+    assert fill_locations(empty, source) == 99_999
+    assert not has_unknown_runs(empty)
+    with empty.read() as connection:
+        unknown = select(predictions.c.image_id).where(predictions.c.location.is_(None))
+        assert connection.scalars(unknown).all() == ["99999"]
+        assert connection.scalar(select(func.count()).select_from(predictions)) == 100_000
+        located = select(predictions.c.location).where(predictions.c.image_id == "12345")
+        assert connection.scalar(located) == "/12345.jpg"
+        assert connection.scalar(select(runs.c.source_id)) == 1
+    check_ids(empty, source, DAY, ["m1"])
+    assert list(source.select_new(DAY, "m1")) == []
+    assert DayQueries(empty, source).find_problems(DAY, "m1") == []

@@ -11,7 +11,8 @@ from typing import Any
 
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import queue_images
-from infer_app.database.project_database import open_project_database
+from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.queries.image_history import read_history
 from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.day import Day, each_date, find_zone, parse_date
 from infer_app.domain import Reason
@@ -22,7 +23,7 @@ from infer_app.locations import shown as shown_location
 from infer_app.model_names import short_name
 from infer_app.pipeline.changed_files import find_changed
 from infer_app.plurals import counted
-from infer_app.reporting.image_report import find_day
+from infer_app.reporting.image_report import find_place
 from infer_app.reporting.missing_prediction import NextRun
 from infer_app.run_report import precision_name
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -127,8 +128,12 @@ def retry_images(image_ids: list[str], date: str | None, model: str | None, as_j
     day = None if date is None else _day(loaded, date)
     wanted = list(dict.fromkeys(image_ids))
     with open_project_database(loaded) as project:
-        days = sorted({find_day(loaded, project, image_id, day) for image_id in wanted})
-        retried = forget_results(project.database, wanted, days, next_run.models)
+        places = {image_id: find_place(loaded, project, image_id, day) for image_id in wanted}
+        days = sorted({its_day for _, its_day in places.values()})
+        own = [
+            image_id for image_id, (location, _) in places.items() if _has_result(project, next_run, image_id, location)
+        ]
+        retried = forget_results(project.database, own, days, next_run.models)
     _print_retried(wanted, retried, next_run.commands(days), as_json)
 
 
@@ -160,6 +165,12 @@ def _print_retried(image_ids: Sequence[str], retried: int, commands: Sequence[st
     then = " and ".join(f"`{command}`" for command in commands)
     removed = f"{counted(retried, 'result')} of {counted(len(image_ids), 'image')} removed"
     print(f"{removed}; {then} predicts again" if commands else removed)
+
+
+def _has_result(project: ProjectDatabase, next_run: NextRun, image_id: str, location: str) -> bool:
+    """Return whether a model that runs use has a result of this image, and not of another one that had its id."""
+    picture = project.source.picture_of(image_id, location)
+    return any(one.state != "pending" for one in read_history(project.database, next_run.models, picture))
 
 
 def _day(loaded: LoadedSettings, text: str) -> Day:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, ColumnElement, DateTime, Dialect, LargeBinary, String, TypeDecorator
+from sqlalchemy import JSON, Boolean, ColumnElement, DateTime, Dialect, LargeBinary, String, TypeDecorator
 from sqlalchemy.dialects import mysql
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.functions import FunctionElement
@@ -120,3 +120,70 @@ def _as_text(element: AsText, compiler: Any, **options: Any) -> str:
 def _as_exact_text(element: AsText, compiler: Any, **options: Any) -> str:
     value = compiler.process(element.clauses, **options)
     return f"CAST({value} AS CHAR CHARACTER SET utf8mb4) COLLATE {exact_collation(compiler.dialect)}"
+
+
+class AsUtcText(FunctionElement[str]):
+    """A value of a time column cast to text that is the same in every session."""
+
+    type = String()
+    inherit_cache = True
+    name = "as_utc_text"
+
+
+@compiles(AsUtcText)
+def _as_utc_text(element: AsUtcText, compiler: Any, **options: Any) -> str:
+    return str(compiler.process(AsText(*element.clauses), **options))
+
+
+@compiles(AsUtcText, "postgresql")
+def _as_utc_text_postgres(element: AsUtcText, compiler: Any, **options: Any) -> str:
+    """Shift times with a zone to UTC: PostgreSQL writes them in the zone of the session. The type is not known here."""
+    text = compiler.process(AsText(*element.clauses), **options)
+    utc = f"CAST(CAST({text} AS timestamptz) AT TIME ZONE 'UTC' AS TEXT)"
+    return f"CASE WHEN {text} ~ '^[0-9]+-[0-9][0-9]-[0-9][0-9] .*[+-][0-9]+' THEN {utc} ELSE {text} END"
+
+
+_MARKS = ("'***'", r"'\udc'", r"'\x00'")  # in place of secrets, undecodable bytes and NUL in a stored location
+
+
+_BY_BYTES = '"C"'  # PostgreSQL's collation
+
+
+class SameLocation(FunctionElement[bool]):
+    """Whether a stored location, or NULL where it is not known, is that of a listed one, cast to text.
+
+    What `stored_location` has masked or escaped can't be compared: the text before it decides.
+    """
+
+    type = Boolean()
+    inherit_cache = True
+    name = "same_location"
+
+
+@compiles(SameLocation)
+def _same_location(element: SameLocation, compiler: Any, **options: Any) -> str:
+    stored, listed = (compiler.process(clause, **options) for clause in element.clauses)
+    return _is_same(stored, f"COALESCE({listed}, '')", "instr", _MARKS)
+
+
+@compiles(SameLocation, "postgresql")
+def _same_location_postgres(element: SameLocation, compiler: Any, **options: Any) -> str:
+    stored, listed = (compiler.process(clause, **options) for clause in element.clauses)
+    exact = f"COALESCE({listed}, '') COLLATE {_BY_BYTES}"
+    of_bytes = f"{exact} = '\\x' || encode(convert_to({stored}, 'UTF8'), 'hex')"  # how a BYTEA is cast to text
+    return _is_same(stored, exact, "strpos", _MARKS, of_bytes)
+
+
+@compiles(SameLocation, *FAMILY)
+def _same_location_mariadb(element: SameLocation, compiler: Any, **options: Any) -> str:
+    stored, listed = (compiler.process(clause, **options) for clause in element.clauses)
+    marks = tuple(mark.replace("\\", "\\\\") for mark in _MARKS)
+    return _is_same(stored, f"COALESCE({listed}, '')", "instr", marks)
+
+
+def _is_same(stored: str, listed: str, position: str, marks: tuple[str, ...], *more: str) -> str:
+    ways = [f"{stored} IS NULL", f"{stored} = {listed}", *more]
+    for mark in marks:
+        at = f"{position}({stored}, {mark})"
+        ways.append(f"({at} > 0 AND substr({stored}, 1, {at} - 1) = substr({listed}, 1, {at} - 1))")
+    return f"({' OR '.join(ways)})"

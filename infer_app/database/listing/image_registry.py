@@ -26,7 +26,7 @@ from sqlalchemy.exc import StatementError
 
 from infer_app.database.engine.column_types import AsText
 from infer_app.database.engine.connect import Database
-from infer_app.database.results.conditions import is_new_for_any
+from infer_app.database.results.conditions import ListedPicture, is_new_for_any
 from infer_app.database.results.schema import images, predictions, rejections
 from infer_app.database.results.upsert import keep_known
 from infer_app.domain import FileFacts, ImageFile
@@ -199,7 +199,7 @@ def read_late_times(connection: Connection, model_ids: Sequence[str], before: da
 
     Only the queued ones are read: they have an index of their own.
     """
-    new = is_new_for_any(AsText(images.c.id), model_ids)
+    new = is_new_for_any(ListedPicture(AsText(images.c.id)), model_ids)
     queued = images.c.queued_at.is_not(None), images.c.added_at < before
     times = select(images.c.added_at).where(*queued, new).order_by(images.c.added_at)
     yield from connection.execution_options(yield_per=10 * ROWS_PER_INSERT).scalars(times)

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from sqlalchemy import ColumnElement, case, column, func, select
 
-from infer_app.database.engine.column_types import FAMILY, AsText
+from infer_app.database.engine.column_types import FAMILY, AsText, AsUtcText
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import relation_of
 from infer_app.errors import DatabaseUnavailable, UsageError
@@ -22,7 +22,10 @@ Candidates = Callable[[str], list[Any]]  # values of the id column that an id's 
 
 
 class RowReader:
-    """Reads images by id. It is pickled to workers, and connects at the first read."""
+    """Reads images by `ID@TIME`, since an id may come again. It is pickled to workers, and connects at the first read.
+
+    The time is that which `Source` gives in its locations.
+    """
 
     def __init__(self, url: str, settings: SourceSettings) -> None:
         self._url = url
@@ -32,11 +35,12 @@ class RowReader:
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_open": None}
 
-    def read(self, image_id: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
+    def read(self, row: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
         """Return the size and bytes of an image, or None if there is no such row; bytes are None above `max_bytes`.
 
         Raises OSError where the database can't be read.
         """
+        image_id, _, time = row.rpartition("@")
         identity: ColumnElement[Any] = column(self._settings.id)
         data: ColumnElement[Any] = column(str(self._settings.bytes))
         size = func.length(data)
@@ -45,12 +49,13 @@ class RowReader:
         try:
             database, candidates = self._open = self._open or self._opened()
             # A value of the column's own type can use an index. The text then decides: '017' is not 17.
-            is_it = identity.in_(candidates(image_id)), AsText(identity) == image_id
+            is_id = identity.in_(candidates(image_id)), AsText(identity) == image_id
+            is_it = *is_id, AsUtcText(column(self._settings.time)) == time
             with database.read() as connection:
-                row = connection.execute(capped.where(*is_it)).first()
+                found = connection.execute(capped.where(*is_it)).first()
         except (DatabaseUnavailable, UsageError) as error:
             raise OSError(str(error)) from None
-        return None if row is None else (row[0], row[1])
+        return None if found is None else (found[0], found[1])
 
     def _opened(self) -> tuple[Database, Candidates]:
         database = Database(self._url, read_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from sqlalchemy import (
     case,
     column,
     func,
+    literal,
     literal_column,
     or_,
     select,
@@ -27,16 +29,16 @@ from sqlalchemy import (
 from sqlalchemy import table as lightweight_table
 from sqlalchemy.sql.expression import FromClause
 
-from infer_app.database.engine.column_types import AsText, is_utf8
+from infer_app.database.engine.column_types import AsText, AsUtcText, is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.left_out import LeftOut, read_left_out
 from infer_app.database.listing.time_column import day_bounds, read_examples, read_time
-from infer_app.database.results.conditions import new_among
+from infer_app.database.results.conditions import ListedPicture, new_among
 from infer_app.database.results.schema import MAX_ID, images
 from infer_app.day import Day, find_zone
 from infer_app.domain import ROW, ImageRef, NewImage
 from infer_app.errors import UsageError
-from infer_app.locations import as_location
+from infer_app.locations import as_location, stored_location
 from infer_app.settings.sections import SourceSettings
 
 Bounds = tuple[Any, Any]  # [start, end) in the format of the time column; None for no start
@@ -59,12 +61,29 @@ class Source:
         self.id_text: ColumnElement[str] = AsText(self.id)
         self.location: ColumnElement[Any] = column(settings.location)
         if settings.bytes is not None:
-            row = literal_column(f"'{ROW}'", String).concat(self.id_text)
+            at = literal_column("'@'", String).concat(AsUtcText(self.time))  # the id may come again for another picture
+            row = literal_column(f"'{ROW}'", String).concat(self.id_text).concat(at)
             elsewhere = (column(settings.bytes).is_(None), self.location)
             self.location = case(elsewhere, else_=row) if settings.has_files_too else row
         self.relation: FromClause = relation_of(settings)
+        self.own_number: int | None = None  # in infer_sources, 0 before its first run; None: no other source has a run
         self._left_out: dict[Day, LeftOut] = {}
         self._examples: list[Any] = []  # of the time column, once it has a value
+
+    @property
+    def picture(self) -> ListedPicture:
+        """Return what tells which results are those of a row that the source lists."""
+        if not self.is_ours:
+            return ListedPicture(self.id_text, AsText(self.location))
+        if self.own_number is None:
+            return ListedPicture(self.id_text)
+        return ListedPicture(self.id_text, AsText(self.location), literal(self.own_number))
+
+    def picture_of(self, image_id: str, location: str | None) -> ListedPicture:
+        """Return the picture of one row; None is the location of an image that is no longer listed: its last one."""
+        if location is None or self.picture.location is None:
+            return ListedPicture(literal(image_id))
+        return replace(self.picture, image_id=literal(image_id), location=literal(stored_location(location)))
 
     def select_new(self, day: Day, model_id: str) -> Iterator[ImageRef]:
         """Yield the day's images with neither a prediction nor a settled rejection, in order of (time, id)."""
@@ -77,7 +96,7 @@ class Source:
         They are without the rows that `find_left_out` finds.
         """
         left_out = self.find_left_out(day)
-        new = new_among(self.with_id(), self.id_text, model_ids)
+        new = new_among(self.with_id(), self.picture, model_ids)
         for page in self._read_pages(new, self._ask(partial(self._bounds, day=day)), PAGE_SIZE):
             yield [new_image(row) for row in page if not left_out.has(row[3])]
 
@@ -104,14 +123,15 @@ class Source:
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
         """Yield parts of the day's images, in order of (time, id), as relations: id, location, time, id as text.
 
-        They belong to the database that holds our tables, which is that of `connection`. Callers add up over the parts.
+        Further columns are those that `ListedPicture.of` reads. The relations belong to the database that holds our
+        tables, which is that of `connection`. Callers add up over the parts.
         """
-        yield self.in_day(connection, day).subquery()
+        yield self.in_day(connection, day).add_columns(*self.picture.columns).subquery()
 
     def older_parts(self, connection: Connection, day: Day, num_images: int) -> Iterator[Subquery]:
         """Yield about the last `num_images` images of earlier days, as relations like those of `parts`."""
         older = self._within(*self._older_bounds(connection, day, num_images))
-        yield self.listed().where(older).subquery()
+        yield self.listed().where(older).add_columns(*self.picture.columns).subquery()
 
     def _ask(self, question: Callable[[Connection], T]) -> T:
         """Return the answer of the source's own database, retrying as `with_reconnect` does."""

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, Subquery, Table, func, inspect, or_, select
 
 from infer_app.database.listing.source import Source
-from infer_app.database.results.conditions import count_rows, has_prediction, has_rejection, join_results
+from infer_app.database.results.conditions import ListedPicture, count_rows, has_prediction, has_rejection, join_results
 from infer_app.database.results.schema import objects, predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.domain import Reason
@@ -35,15 +35,18 @@ class Scope:
     images: Subquery
     model_id: str
 
+    @property
+    def picture(self) -> ListedPicture:
+        return ListedPicture.of(self.images)
+
     def rows_of(self, table: Table, *columns: Any) -> Select[Any]:
         """Return a SELECT of the images' rows in `table`."""
-        joined = join_results(self.images, table, self.images.c[3], self.model_id)
+        joined = join_results(self.images, table, self.picture, self.model_id)
         return select(*columns or (table.c.image_id,)).select_from(joined)
 
 
 def with_both(scope: Scope) -> Select[Any]:
-    image_id = scope.images.c[3]
-    both = has_prediction(image_id, scope.model_id), has_rejection(image_id, scope.model_id)
+    both = has_prediction(scope.picture, scope.model_id), has_rejection(scope.picture, scope.model_id)
     return select(scope.images).where(*both)
 
 
@@ -67,7 +70,9 @@ def with_other_objects(scope: Scope) -> Select[Any]:
 
 
 def objects_of_no_prediction(scope: Scope) -> Select[Any]:
-    return scope.rows_of(objects).where(~has_prediction(scope.images.c[3], scope.model_id))
+    by_id = ListedPicture(scope.images.c[3])  # they may be those of a former picture with this id
+    joined = join_results(scope.images, objects, by_id, scope.model_id)
+    return select(objects.c.image_id).select_from(joined).where(~has_prediction(by_id, scope.model_id))
 
 
 CHECKS: dict[tuple[str, str], Callable[[Scope], Select[Any]]] = {

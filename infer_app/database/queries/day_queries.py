@@ -20,6 +20,7 @@ from infer_app.database.queries.arrivals import ArrivalGap, read_gap
 from infer_app.database.queries.audit import audit
 from infer_app.database.queries.stream_rows import stream_rows
 from infer_app.database.results.conditions import (
+    ListedPicture,
     added_up,
     count_each,
     count_rows,
@@ -108,7 +109,7 @@ class DayQueries:
         """Count the images that a run of the day would select: those that are new for at least one of the models."""
         with self._database.read() as connection:
             return sum(
-                count_rows(connection, images, is_new_for_any(images.c[3], model_ids))
+                count_rows(connection, images, is_new_for_any(ListedPicture.of(images), model_ids))
                 for images in self._source.parts(connection, day)
             )
 
@@ -167,11 +168,11 @@ class DayQueries:
         def rows_of(images: Subquery) -> Select[Any]:
             if done_by:  # first, since the rejections that are joined below are those of another version
                 images = select(images).where(*_without_results(images, done_by)).subquery()
-            joined = join_results(images, rejections, images.c[3], model_id, is_outer=True)
+            joined = join_results(images, rejections, ListedPicture.of(images), model_id, is_outer=True)
             stored = (rejections.c.reason, rejections.c.attempts, rejections.c.detail)
             statement = select(images.c[3], images.c[1], images.c[2], *stored).select_from(joined)
             is_unsettled = or_(rejections.c.reason.is_(None), ~is_settled())  # as in is_new, for the joined row
-            new = statement.where(~has_prediction(images.c[3], model_id), is_unsettled)
+            new = statement.where(~has_prediction(ListedPicture.of(images), model_id), is_unsettled)
             return new.order_by(images.c[2], images.c[0])
 
         for row in stream_rows(self._database, self._source, day, rows_of):
@@ -319,8 +320,8 @@ class DayQueries:
         """Yield the date of each image that a run would select, and whether it was rejected for now."""
         streaming = connection.execution_options(yield_per=PAGE_SIZE)
         for images in parts:
-            is_retried = has_rejection(images.c[3], model_id)
-            is_pending = (is_new(images.c[3], model_id), *_without_results(images, done_by))
+            is_retried = has_rejection(ListedPicture.of(images), model_id)
+            is_pending = (is_new(ListedPicture.of(images), model_id), *_without_results(images, done_by))
             new = select(images.c[2], is_retried).where(*is_pending).order_by(images.c[2])
             for time, retried in streaming.execute(new):
                 yield self._date_of(time, days), bool(retried)
@@ -341,7 +342,7 @@ class DayQueries:
         """Yield the rows of `table` for the day's images, with the images' locations."""
 
         def rows_of(images: Subquery) -> Select[Any]:
-            joined = join_results(images, table, images.c[3], model_id)
+            joined = join_results(images, table, ListedPicture.of(images), model_id)
             statement = select(*wanted, images.c[1].label("image_location")).select_from(joined)
             return statement.order_by(images.c[2], images.c[0], table.c.model_id)
 
@@ -352,7 +353,7 @@ class DayQueries:
 
 def _results_of(images: Subquery, model_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
     """Return two conditions: an image has a prediction, and an image has a rejection."""
-    return has_prediction(images.c[3], model_id), has_rejection(images.c[3], model_id)
+    return has_prediction(ListedPicture.of(images), model_id), has_rejection(ListedPicture.of(images), model_id)
 
 
 def _counted(images: Subquery, model_id: str) -> list[ColumnElement[bool]]:

@@ -17,7 +17,7 @@ from infer_app.database.listing.source import Source
 from infer_app.database.queries.figures import RejectedImage
 from infer_app.database.queries.stream_rows import stream_rows
 from infer_app.database.queries.thresholds import find_threshold
-from infer_app.database.results.conditions import KeyedJoin, has_prediction
+from infer_app.database.results.conditions import KeyedJoin, ListedPicture, has_prediction
 from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions, rejections
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
@@ -114,7 +114,7 @@ def read_rejected_images(database: Database, source: Source, days: Day, *model_i
     def rows_of(images: Subquery) -> Select[Any]:
         joined = _join_versions(images, rejections, model_ids)
         wanted = select(images.c[3], images.c[1], *columns).select_from(joined)
-        unpredicted = wanted.where(*(~has_prediction(images.c[3], model_id) for model_id in model_ids))
+        unpredicted = wanted.where(*(~has_prediction(ListedPicture.of(images), model_id) for model_id in model_ids))
         return unpredicted.order_by(images.c[2], images.c[0])
 
     for _, of_image in groupby(stream_rows(database, source, days, rows_of), key=itemgetter(0)):
@@ -126,7 +126,7 @@ def _join_versions(images: Subquery, table: Table, model_ids: Sequence[str]) -> 
     is_version: ColumnElement[bool] = table.c.model_id == model_ids[0]
     if len(model_ids) > 1:
         is_version = table.c.model_id.in_(model_ids)
-    return KeyedJoin(images, table, and_(table.c.image_id == images.c[3], is_version), False)
+    return KeyedJoin(images, table, and_(ListedPicture.of(images).owns(table), is_version), False)
 
 
 def _preferred(rows: list[Any], model_ids: Sequence[str]) -> list[Any]:

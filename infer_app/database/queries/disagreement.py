@@ -14,7 +14,7 @@ from infer_app.database.engine.column_types import AsText
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.stream_rows import stream_rows
-from infer_app.database.results.conditions import added_up, count_each, join_results
+from infer_app.database.results.conditions import ListedPicture, added_up, count_each, join_results
 from infer_app.database.results.schema import predictions
 from infer_app.day import Day
 
@@ -106,5 +106,5 @@ class Disagreement:
     def _joined(self, images: Subquery, is_outer: bool = False) -> FromClause:
         joined: FromClause = images
         for side, model_id in zip((_A, _B), self._models, strict=True):
-            joined = join_results(joined, side, images.c[3], model_id, is_outer=is_outer)
+            joined = join_results(joined, side, ListedPicture.of(images), model_id, is_outer=is_outer)
         return joined

@@ -15,7 +15,14 @@ from sqlalchemy import ColumnElement, FromClause, Select, Subquery, and_, func, 
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
-from infer_app.database.results.conditions import added_up, count_each, count_rows, has_prediction, join_results
+from infer_app.database.results.conditions import (
+    ListedPicture,
+    added_up,
+    count_each,
+    count_rows,
+    has_prediction,
+    join_results,
+)
 from infer_app.database.results.schema import models, predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.locations import as_location
@@ -156,14 +163,14 @@ class Figures:
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def _predicted(self, images: Subquery) -> FromClause:
-        return join_results(images, predictions, images.c[3], self._model_id)
+        return join_results(images, predictions, ListedPicture.of(images), self._model_id)
 
     def _rejected(self, images: Subquery) -> FromClause:
-        return join_results(images, rejections, images.c[3], self._model_id)
+        return join_results(images, rejections, ListedPicture.of(images), self._model_id)
 
     def _has_no_prediction(self, images: Subquery) -> Any:
         """Return the condition that an image has no prediction: with both rows it counts as predicted."""
-        return ~has_prediction(images.c[3], self._model_id)
+        return ~has_prediction(ListedPicture.of(images), self._model_id)
 
 
 def _between(score: ColumnElement[float], edges: Sequence[float]) -> list[ColumnElement[bool]]:

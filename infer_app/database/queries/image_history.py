@@ -10,6 +10,7 @@ from sqlalchemy import Table, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.queries.thresholds import threshold_of
+from infer_app.database.results.conditions import ListedPicture
 from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions, rejections, runs
 from infer_app.domain import DetectedObject
 
@@ -40,19 +41,19 @@ class ModelHistory:
         return "predicted" if self.prediction else "rejected" if self.rejection else "pending"
 
 
-def read_history(database: Database, versions: Iterable[tuple[str, str]], image_id: str) -> list[ModelHistory]:
+def read_history(database: Database, versions: Iterable[tuple[str, str]], picture: ListedPicture) -> list[ModelHistory]:
     """Read the history of every version that has a result, and of the current version of every name.
 
     `versions`: (name, id) of models, the most recent first; the result has the same order.
     """
-    predicted = _by_model(database, predictions, image_id)
-    rejected = _by_model(database, rejections, image_id)
+    predicted = _by_model(database, predictions, picture)
+    rejected = _by_model(database, rejections, picture)
     found, names = [], set()
     for name, model_id in versions:
         prediction, rejection = predicted.get(model_id), rejected.get(model_id)
         if prediction:
             is_detected = prediction["num_objects"] is not None
-            prediction["objects"] = _objects(database, name, model_id, image_id) if is_detected else None
+            prediction["objects"] = _objects(database, name, model_id, prediction["image_id"]) if is_detected else None
         if prediction or rejection or name not in names:
             run = _run(database, (prediction or rejection or {}).get("run_id"))
             found.append(ModelHistory(name, model_id, prediction, rejection, run))
@@ -60,9 +61,9 @@ def read_history(database: Database, versions: Iterable[tuple[str, str]], image_
     return found
 
 
-def _by_model(database: Database, table: Table, image_id: str) -> dict[str, dict[str, Any]]:
+def _by_model(database: Database, table: Table, picture: ListedPicture) -> dict[str, dict[str, Any]]:
     with database.read() as connection:
-        rows = connection.execute(select(table).where(table.c.image_id == image_id)).all()
+        rows = connection.execute(select(table).where(picture.owns(table))).all()
     return {row.model_id: dict(row._mapping) for row in rows}
 
 

@@ -14,7 +14,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.figures import Figures, ScoredImage
 from infer_app.database.queries.thresholds import read_thresholds, threshold_of
-from infer_app.database.results.conditions import added_up, join_results
+from infer_app.database.results.conditions import ListedPicture, added_up, join_results
 from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
@@ -150,4 +150,4 @@ class ObjectFigures(Figures):
         return select(objects.c.score).select_from(self._detected(images)).where(self._is_shown).subquery()
 
     def _detected(self, images: Subquery) -> FromClause:
-        return join_results(images, objects, images.c[3], self._model_id)
+        return join_results(images, objects, ListedPicture.of(images), self._model_id)

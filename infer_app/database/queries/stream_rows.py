@@ -10,7 +10,7 @@ from sqlalchemy import Select, Subquery, select
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.cross_database_source import as_relation
 from infer_app.database.listing.source import PAGE_SIZE, Source
-from infer_app.database.results.conditions import join_results
+from infer_app.database.results.conditions import ListedPicture, join_results
 from infer_app.database.results.schema import predictions
 from infer_app.day import Day
 
@@ -29,7 +29,7 @@ def stream_rows(
     if database.readers_block_commits:
         for page in source.list_pages(days, PAGE_SIZE):
             for first in range(0, len(page), IMAGES_AT_ONCE):
-                images = as_relation(page[first : first + IMAGES_AT_ONCE], database.dialect)
+                images = as_relation(page[first : first + IMAGES_AT_ONCE], database.dialect, source.picture)
                 with database.read() as connection:
                     rows = connection.execute(rows_of(images)).all()
                 yield from rows
@@ -49,7 +49,7 @@ def stream_keys(
     if day is not None:
 
         def rows_of(images: Subquery) -> Any:
-            return keys.select_from(join_results(images, predictions, images.c[3])).where(of_models)
+            return keys.select_from(join_results(images, predictions, ListedPicture.of(images))).where(of_models)
 
         found = stream_rows(database, source, day, rows_of)
         yield from ((image_id, model_id) for image_id, model_id in found)

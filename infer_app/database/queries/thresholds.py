@@ -8,14 +8,15 @@ from sqlalchemy import ColumnElement, Connection, column, delete, func, literal,
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import PAGE_SIZE, Source
-from infer_app.database.results.conditions import count_rows, join_results
+from infer_app.database.results.conditions import ListedPicture, count_rows, join_results
 from infer_app.database.results.schema import objects, predictions, thresholds
 from infer_app.database.results.upsert import upsert
 from infer_app.day import Day
 
 ALL_LABELS = ""  # in place of a label: all that have no threshold of their own
 SHOWN_OBJECTS, SHOWN_LABELS = (
-    table(name, column("model"), column("image_id")) for name in ("infer_shown_objects", "infer_shown_labels")
+    table(name, column("model"), column("model_id"), column("image_id"))
+    for name in ("infer_shown_objects", "infer_shown_labels")
 )
 
 
@@ -48,7 +49,7 @@ def count_shown(database: Database, source: Source, days: Day, model: str) -> in
     """Count the objects, and the labels of a multi-label classification, that are shown of an interval of days."""
     with database.read() as connection:
         return sum(
-            count_rows(connection, join_results(images, view, images.c[3]), view.c.model == model)
+            count_rows(connection, join_results(images, view, ListedPicture.of(images)), view.c.model == model)
             for images in source.parts(connection, days)
             for view in (SHOWN_OBJECTS, SHOWN_LABELS)
         )

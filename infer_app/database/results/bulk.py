@@ -146,16 +146,17 @@ class BulkDelete:
         else:
             self._statement = delete(table).where(image_id.in_(bindparam("ids", expanding=True)), condition)
 
-    def execute(self, connection: Connection, image_ids: Iterable[str]) -> None:
+    def execute(self, connection: Connection, image_ids: Iterable[str]) -> int:
+        """Return how many rows were deleted."""
         ids = list(image_ids)
         if self._dialect.name == "postgresql":
-            connection.execute(self._statement, {"ids": json.dumps(ids, ensure_ascii=False)})
-        elif self._dialect.name == "sqlite":
+            return connection.execute(self._statement, {"ids": json.dumps(ids, ensure_ascii=False)}).rowcount
+        if self._dialect.name == "sqlite":
             constants = {name: value for name, value in self._by_row.params.items() if name != "image_id"}
-            connection.exec_driver_sql(self._by_row.string, driver_rows(self._by_row, {"image_id": ids}, constants))
-        else:
-            for first in range(0, len(ids), IDS_PER_STATEMENT):
-                connection.execute(self._statement, {"ids": ids[first : first + IDS_PER_STATEMENT]})
+            rows = driver_rows(self._by_row, {"image_id": ids}, constants)
+            return connection.exec_driver_sql(self._by_row.string, rows).rowcount
+        batches = (ids[first : first + IDS_PER_STATEMENT] for first in range(0, len(ids), IDS_PER_STATEMENT))
+        return sum(connection.execute(self._statement, {"ids": batch}).rowcount for batch in batches)
 
 
 def compile_once(statement: Any, dialect: Dialect) -> SQLCompiler:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -14,6 +15,7 @@ from sqlalchemy import (
     Table,
     and_,
     case,
+    exists,
     func,
     literal_column,
     or_,
@@ -22,38 +24,83 @@ from sqlalchemy import (
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.selectable import NamedFromClause
 
-from infer_app.database.results.schema import predictions, rejections
+from infer_app.database.engine.column_types import SameLocation
+from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
 from infer_app.versions import retried_reasons
 
 
-def new_among(listed: Select[Any], image_id: ColumnElement[str], model_ids: Sequence[str]) -> Select[Any]:
+@dataclass(frozen=True, slots=True)
+class ListedPicture:
+    """The picture of a row of the source. A result is one of it if it has its id and, where these are known, location.
+
+    Our own table uses no id twice, and its locations change when a folder moves: they are compared only with those of
+    results that runs of another source have written.
+    """
+
+    image_id: ColumnElement[str]
+    location: ColumnElement[Any] | None = None  # as text; None: the id alone tells
+    source_id: ColumnElement[int] | None = None  # whose own results are not compared
+
+    @classmethod
+    def of(cls, images: FromClause) -> ListedPicture:
+        """Return the picture of a relation as `Source.parts` yields them."""
+        return cls(images.c.infer_image_id, images.c.get("infer_location"), images.c.get("infer_source_id"))
+
+    @property
+    def columns(self) -> Iterator[ColumnElement[Any]]:
+        """Yield the columns that a relation has besides id, location, time and id as text."""
+        if self.location is not None:
+            yield self.location.label("infer_location")
+        if self.source_id is not None:
+            yield self.source_id.label("infer_source_id")
+
+    def owns(self, table: FromClause) -> ColumnElement[bool]:
+        """Return the condition that a row of results, or of objects, is of this picture."""
+        is_id: ColumnElement[bool] = table.c.image_id == self.image_id
+        if self.location is None:
+            return is_id
+        if "location" not in table.c:  # objects are those of their prediction
+            its = predictions.alias("its_prediction")
+            key = its.c.image_id == table.c.image_id, its.c.model_id == table.c.model_id
+            return and_(is_id, exists().where(*key, self._is_same(its)))
+        return and_(is_id, self._is_same(table))
+
+    def _is_same(self, table: FromClause) -> ColumnElement[bool]:
+        same: ColumnElement[bool] = SameLocation(table.c.location, self.location)
+        if self.source_id is None:
+            return same
+        its = runs.alias("its_run")
+        return or_(same, table.c.run_id.not_in(select(its.c.id).where(its.c.source_id != self.source_id)))
+
+
+def new_among(listed: Select[Any], picture: ListedPicture, model_ids: Sequence[str]) -> Select[Any]:
     """Select the images that are new for at least one model; with several models a column for each tells whether."""
-    new = [is_new(image_id, model_id) for model_id in model_ids]
+    new = [is_new(picture, model_id) for model_id in model_ids]
     wanted = listed.where(or_(*new))
     if len(new) == 1:
         return wanted
     return wanted.add_columns(*(flag.label(f"infer_new_{model_index}") for model_index, flag in enumerate(new)))
 
 
-def is_new_for_any(image_id: ColumnElement[str], model_ids: Sequence[str]) -> ColumnElement[bool]:
-    return or_(*(is_new(image_id, model_id) for model_id in model_ids))
+def is_new_for_any(picture: ListedPicture, model_ids: Sequence[str]) -> ColumnElement[bool]:
+    return or_(*(is_new(picture, model_id) for model_id in model_ids))
 
 
-def is_new(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
-    return and_(~has_prediction(image_id, model_id), ~has_rejection(image_id, model_id, is_settled()))
+def is_new(picture: ListedPicture, model_id: str) -> ColumnElement[bool]:
+    return and_(~has_prediction(picture, model_id), ~has_rejection(picture, model_id, is_settled()))
 
 
-def has_prediction(image_id: ColumnElement[str], model_id: str) -> ColumnElement[bool]:
-    return _has_row(predictions, image_id, model_id)
+def has_prediction(picture: ListedPicture, model_id: str) -> ColumnElement[bool]:
+    return _has_row(predictions, picture, model_id)
 
 
-def has_rejection(image_id: ColumnElement[str], model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
-    return _has_row(rejections, image_id, model_id, *conditions)
+def has_rejection(picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]) -> ColumnElement[bool]:
+    return _has_row(rejections, picture, model_id, *conditions)
 
 
 def _has_row(
-    table: Table, image_id: ColumnElement[str], model_id: str, *conditions: ColumnElement[bool]
+    table: Table, picture: ListedPicture, model_id: str, *conditions: ColumnElement[bool]
 ) -> ColumnElement[bool]:
     """Return a condition that looks up the key once for each image.
 
@@ -61,20 +108,20 @@ def _has_row(
     subquery. The LIMIT is for a table that has lost its key, which the audit reports.
     """
     one: ColumnElement[int] = literal_column("1")
-    matches = (table.c.image_id == image_id, table.c.model_id == model_id)
+    matches = (picture.owns(table), table.c.model_id == model_id)
     return select(one).where(*matches, *conditions).limit(one).scalar_subquery().is_not(None)
 
 
 def join_results(
     left: FromClause,
     table: NamedFromClause,
-    image_id: ColumnElement[str],
+    picture: ListedPicture,
     model_id: str | None = None,
     *,
     is_outer: bool = False,
 ) -> FromClause:
     """Join the rows of each image in a table of results, for one model or for all."""
-    on = [table.c.image_id == image_id] + ([] if model_id is None else [table.c.model_id == model_id])
+    on = [picture.owns(table)] + ([] if model_id is None else [table.c.model_id == model_id])
     return KeyedJoin(left, table, and_(*on), is_outer)
 
 

@@ -66,7 +66,15 @@ class RunStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def open_run(self, day: Day, model: RunModel, executor: str, device: str, run_id: str | None = None) -> str:
+    def open_run(
+        self,
+        day: Day,
+        model: RunModel,
+        executor: str,
+        device: str,
+        run_id: str | None = None,
+        source_id: int | None = None,
+    ) -> str:
         """Acquire the day for this model and return the id of the new run. Raises DayHeld if an active run holds it.
 
         A repeated call with the same `run_id` changes nothing: the answer to the first one may have been lost.
@@ -99,6 +107,7 @@ class RunStore:
                 "state": "running",
                 "started_at": now,
                 "heartbeat_at": now,
+                "source_id": source_id,
             }
             connection.execute(insert(runs), row)
         return run_id

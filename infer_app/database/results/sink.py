@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import StatementError
 
-from infer_app.database.engine.column_types import HoursAfter, UtcNow
+from infer_app.database.engine.column_types import AsText, HoursAfter, SameLocation, UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.reconnect import Forbidden
 from infer_app.database.results.bulk import BulkDelete, BulkUpsert, NotWritten
@@ -33,7 +33,7 @@ from infer_app.database.results.schema import objects, predictions, rejections, 
 from infer_app.database.results.vectors import PGVECTOR_DTYPE, to_text, vector_type
 from infer_app.domain import ATTEMPT_INTERVAL_H, Broken, ChunkResult, DetectedObject, Prediction, Reason
 from infer_app.errors import DatabaseUnavailable, DayHeld
-from infer_app.locations import shown
+from infer_app.locations import escape_unstorable, stored_location
 
 R = TypeVar("R", Prediction, Broken)
 
@@ -58,10 +58,13 @@ class Sink:
         own = rejections.c.model_id == model_id
         self._delete_rejections = BulkDelete(database.dialect, rejections, own)
         # After a lost lease two runs may write the same day: a prediction then takes precedence over a rejection.
-        is_predicted = exists().where(
-            predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
-        )
+        key = predictions.c.image_id == rejections.c.image_id, predictions.c.model_id == rejections.c.model_id
+        is_same = SameLocation(predictions.c.location, AsText(rejections.c.location))
+        is_predicted = exists().where(*key, is_same)
         self._delete_contradicted = BulkDelete(database.dialect, rejections, and_(own, is_predicted))
+        # The id of a picture that the source no longer lists may come back: the results of that one are replaced.
+        of_former = predictions.c.model_id == model_id, exists().where(*key, ~is_same)
+        self._delete_former = BulkDelete(database.dialect, predictions, and_(*of_former))
 
     def _read_vector_type(self) -> str | None:
         with self._database.read() as connection:
@@ -108,6 +111,8 @@ class Sink:
         if broken := _by_id(result.broken):
             self._rejections.write(connection, _rejection_columns(broken), shared | {"attempts": 1})
             self._delete_contradicted.execute(connection, broken)
+            if self._delete_former.execute(connection, broken):
+                self._delete_objects.execute(connection, broken)
         self._count(connection, result, name)
 
     def _write_objects(self, connection: Connection, good: Mapping[str, Prediction]) -> None:
@@ -180,7 +185,7 @@ def _prediction_columns(good: Mapping[str, Prediction]) -> dict[str, list[Any]]:
         "width": [file.picture and file.picture.width for file in files],
         "height": [file.picture and file.picture.height for file in files],
         "num_objects": [None if output.objects is None else len(output.objects) for output in outputs],
-        "location": [_storable(shown(prediction.ref.location)) for prediction in good.values()],
+        "location": [stored_location(prediction.ref.location) for prediction in good.values()],
         "size": [file.size for file in files],
         "modified": [file.modified for file in files],
     }
@@ -210,9 +215,9 @@ def _rejection_columns(rejected: Mapping[str, Broken]) -> dict[str, list[Any]]:
     return {
         "image_id": list(rejected),
         "reason": [broken.reason.value for broken in every],
-        "detail": [_storable(broken.detail) for broken in every],
+        "detail": [escape_unstorable(broken.detail) for broken in every],
         "stage": [broken.stage for broken in every],
-        "location": [_storable(shown(broken.ref.location)) for broken in every],
+        "location": [stored_location(broken.ref.location) for broken in every],
         "size": [broken.file.size for broken in every],
         "modified": [broken.file.modified for broken in every],
         "sha256": [broken.file.sha256 for broken in every],
@@ -239,16 +244,11 @@ def _write_error(result: ChunkResult, error: Exception) -> ChunkResult:
     return replace(result, predictions=(), broken=(Broken(ref, Reason.WRITE_ERROR, str(cause)[:500], "write"),))
 
 
-def _storable(text: str) -> str:
-    """Escape undecodable bytes of a file name, which no database accepts, and NUL, which PostgreSQL refuses."""
-    return text.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
-
-
 def _count_attempt(new: Any) -> Any:
-    """Return the number of attempts. A missing file was not tried: its attempts start at one once it exists."""
+    """Return the number of attempts. They start at one for another picture, and for a missing file once it exists."""
     one: ColumnElement[int] = literal_column("1", Integer)
     return case(
-        (_is_found_now(new), one),
+        (_is_first_try(new), one),
         (_is_same_attempt(new), rejections.c.attempts),
         else_=rejections.c.attempts + one,
     )
@@ -256,13 +256,14 @@ def _count_attempt(new: Any) -> Any:
 
 def _begin_attempt(new: Any) -> Any:
     """Return when the attempt began; MariaDB assigns it after the number, which is counted by its former value."""
-    is_same = and_(~_is_found_now(new), _is_same_attempt(new))
+    is_same = and_(~_is_first_try(new), _is_same_attempt(new))
     return case((is_same, rejections.c.created_at), else_=new.created_at)
 
 
-def _is_found_now(new: Any) -> ColumnElement[bool]:
+def _is_first_try(new: Any) -> ColumnElement[bool]:
     missing: ColumnElement[str] = literal_column(f"'{Reason.NOT_FOUND.value}'", Text)
-    return and_(rejections.c.reason == missing, new.reason != missing)
+    is_found_now = and_(rejections.c.reason == missing, new.reason != missing)
+    return or_(is_found_now, rejections.c.location != new.location)
 
 
 def _is_same_attempt(new: Any) -> ColumnElement[bool]:

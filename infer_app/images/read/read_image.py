@@ -28,8 +28,8 @@ _HASHED_AT_ONCE = 1 << 24  # bytes
 class RowImages(Protocol):
     """Images that are stored in a database."""
 
-    def read(self, image_id: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
-        """Return size and bytes (None if they are too many); None if there is no such image. Raises OSError."""
+    def read(self, row: str, max_bytes: int) -> tuple[int, bytes | str | None] | None:
+        """Return size and bytes (None if they are too many); None if there is no such row. Raises OSError."""
 
 
 @dataclass(frozen=True)
@@ -85,9 +85,9 @@ def _why_refused(ref: ImageRef, limits: ReadLimits) -> str:
     return ""
 
 
-def _read_row(rows: RowImages, image_id: str, max_bytes: int) -> ImageBytes:
+def _read_row(rows: RowImages, row: str, max_bytes: int) -> ImageBytes:
     try:
-        found = rows.read(image_id, max_bytes)
+        found = rows.read(row, max_bytes)
     except OSError as error:
         raise BadImage(Reason.READ_ERROR, str(error)) from None
     if found is None:

@@ -26,7 +26,7 @@ def read(tmp_path):
             rows = [(value, repr(value).encode()) for value in ids]
             connection.executemany("INSERT INTO scans VALUES (?, ?, '2026-11-20')", rows)
         reader = RowReader(f"sqlite:///{file}", SourceSettings(table="scans", bytes="picture", time="came"))
-        return read_image(ROW + image_id, ReadLimits((), MAX_BYTES, rows=reader)).data
+        return read_image(f"{ROW}{image_id}@2026-11-20", ReadLimits((), MAX_BYTES, rows=reader)).data
 
     return read_one
 
@@ -53,6 +53,6 @@ def test_text_in_a_column_of_pictures_is_no_image_and_has_a_checksum(tmp_path):
         connection.execute("INSERT INTO scans VALUES (1, 'not an image', '2026-11-20')")
     reader = RowReader(f"sqlite:///{file}", SourceSettings(table="scans", bytes="picture", time="came"))
     with pytest.raises(BadImage) as caught:
-        read_image(f"{ROW}1", ReadLimits((), MAX_BYTES, rows=reader))
+        read_image(f"{ROW}1@2026-11-20", ReadLimits((), MAX_BYTES, rows=reader))
     assert caught.value.reason is Reason.UNSUPPORTED_FORMAT
     assert caught.value.facts == FileFacts(size=12, sha256=hashlib.sha256(b"not an image").hexdigest())

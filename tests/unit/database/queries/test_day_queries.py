@@ -239,12 +239,12 @@ def test_rejections_are_read_with_the_location_of_today(database, day_queries, r
 def test_a_users_own_table_is_joined_by_its_own_columns(database, write):
     with database.write() as connection:
         connection.exec_driver_sql("CREATE TABLE photos (photo_id INTEGER, path TEXT, day TEXT)")
-        connection.exec_driver_sql("INSERT INTO photos VALUES (1, '/x.jpg', '2026-11-20'), (2, '/y.jpg', '2026-11-20')")
+        connection.exec_driver_sql("INSERT INTO photos VALUES (1, '/1.jpg', '2026-11-20'), (2, '/y.jpg', '2026-11-20')")
     settings = SourceSettings(table="photos", id="photo_id", location="path", time="day")
     day_queries = DayQueries(database, Source(database, settings))
     write("1")
     assert day_queries.count_day(DAY, ID) == DayCounts(2, 1, 0, 1)
-    assert [row["location"] for row in day_queries.read_predictions(DAY)] == ["/x.jpg"]
+    assert [row["location"] for row in day_queries.read_predictions(DAY)] == ["/1.jpg"]
 
 
 def test_models_are_told_in_the_order_of_use_and_runs_newest_first(day_queries, tables):

@@ -1,0 +1,145 @@
+"""Results of other pictures under the ids of a day: a run replaces them only if their pictures are no longer listed."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import inspect, select
+from sqlalchemy.exc import DBAPIError
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.recorded_sources import SourceIdentity, read_sources
+from infer_app.database.listing.source import PAGE_SIZE, Source, plan_for_pages
+from infer_app.database.results.conditions import KeyedJoin, ListedPicture, join_results
+from infer_app.database.results.schema import predictions, rejections, runs
+from infer_app.day import Day
+from infer_app.errors import DatabaseUnavailable, UnusableIds, UsageError
+from infer_app.locations import as_location, stored_location
+from infer_app.settings.sections import SourceSettings
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 100_000  # results in memory
+FEW = 500  # ids in one statement
+NEEDED = "name a column, or write a query, that gives every image of all days an id of its own, such as its path"
+APART = "give each source a database of results of its own ([database] url), or ids that no other source has"
+
+
+@dataclass(frozen=True, slots=True)
+class FormerResult:
+    """A result of another picture than the one that the source lists under its id now."""
+
+    image_id: str
+    location: str  # as it is stored
+    listed: str  # the location of the picture that has the id now
+    source_id: int | None  # of the run that wrote it; None: of an earlier release
+
+
+def check_ids(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> None:
+    """Raise UnusableIds if an id of the day stands for another picture too, which has a result and is still listed.
+
+    That picture may be of another day, or of another source that runs have used with this database. Results whose
+    pictures are no longer listed are only logged: an id that was used again.
+    """
+    num_former, first = 0, None
+    with closing(_read_former(results, source, day, model_ids)) as found:
+        while some := list(islice(found, AT_ONCE)):
+            _check(results, source, some)
+            num_former, first = num_former + len(some), first or some[0]
+    if first:
+        log.warning(
+            "%d results of %s are replaced, whose images are no longer listed under their ids, such as %s: %r, now %r",
+            *(num_former, day, first.image_id, first.location, stored_location(first.listed)),
+        )
+
+
+def _read_former(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> Generator[FormerResult]:
+    if source.picture.location is None:
+        return
+    with results.read() as connection:
+        plan_for_pages(connection)
+        for images in source.parts(connection, day):
+            for table, model_id in ((table, one) for table in (predictions, rejections) for one in model_ids):
+                joined = join_results(images, table, ListedPicture(images.c[3]), model_id)
+                with_run = KeyedJoin(joined, runs, runs.c.id == table.c.run_id, True)
+                columns = (images.c[3], table.c.location, images.c[1], runs.c.source_id)
+                other = select(*columns).select_from(with_run).where(~ListedPicture.of(images).owns(table))
+                with connection.execution_options(yield_per=PAGE_SIZE).execute(other) as rows:
+                    for row in rows:
+                        yield FormerResult(row[0], row[1], as_location(row[2]), row[3])
+
+
+def _check(results: Database, source: Source, former: Sequence[FormerResult]) -> None:
+    own = SourceIdentity.of(source, results)
+    with results.read() as connection:
+        known = read_sources(connection)
+    for identity in dict.fromkeys(known.get(one.source_id or 0, own) for one in former):
+        its = [one for one in former if known.get(one.source_id or 0, own) == identity]
+        if clash := _find_listed(results, source, identity, its) if identity != own else _among(source, its):
+            raise _refusal(own, identity, clash)
+
+
+def _find_listed(
+    results: Database, source: Source, identity: SourceIdentity, former: Sequence[FormerResult]
+) -> FormerResult | None:
+    """Return a result whose picture another source still lists; any if that one can't be asked."""
+    here = {None: results, source.database.shown_url: source.database}.get(identity.database)
+    if here is None or identity.location_column is None:
+        return former[0]
+    is_query = re.match(r"[\s(]*(select|with)\s", identity.relation, re.IGNORECASE)
+    columns = {"id": identity.id_column, "location": identity.location_column, "time": identity.id_column}
+    other = Source(here, SourceSettings(**columns, **{"query" if is_query else "table": identity.relation}))
+    schema, _, name = identity.relation.rpartition(".")
+    try:
+        with here.read() as connection:
+            if not is_query and not inspect(connection).has_table(name, schema=schema or None):
+                return None
+        return _among(other, former)
+    except (DBAPIError, DatabaseUnavailable):
+        return former[0]
+
+
+def _among(listing: Source, former: Sequence[FormerResult]) -> FormerResult | None:
+    """Return one of the results whose picture the source lists, on any day."""
+    by_id: dict[str, list[FormerResult]] = {}
+    for one in former:
+        by_id.setdefault(one.image_id, []).append(one)
+        if not listing.is_ours and one.location == stored_location(one.listed):
+            raise UsageError(
+                f"[source] location = {listing.settings.location!r} is of a type that can't be compared with text",
+                'give it as text: [source] query = "SELECT CAST(… AS …) AS …"',
+            )
+    listed = select(listing.id_text, listing.location).select_from(listing.relation)
+    if len(by_id) <= FEW:
+        listed = listed.where(listing.id_text.in_(list(by_id)))
+    with (
+        listing.database.read() as connection,
+        connection.execution_options(yield_per=PAGE_SIZE).execute(listed) as rows,
+    ):
+        found = (one for row in rows for one in by_id.get(row[0], ()) if _is_at(listing, one, row[1]))
+        return next(found, None)
+
+
+def _is_at(listing: Source, former: FormerResult, location: Any) -> bool:
+    """Return whether a listed location is that of a result; our own table uses no id twice, wherever its images are."""
+    return listing.is_ours or former.location == stored_location(as_location(location))
+
+
+def _refusal(own: SourceIdentity, identity: SourceIdentity, clash: FormerResult) -> UnusableIds:
+    listed = stored_location(clash.listed)
+    if identity == own:
+        return UnusableIds(
+            f"[source] id: {clash.image_id} is {listed!r}, and also {clash.location!r}, which has a result",
+            NEEDED,
+        )
+    return UnusableIds(
+        f"[source] id: {clash.image_id} is {listed!r} in {own}, but the database has its result for {clash.location!r}"
+        f" of another source, {identity}",
+        APART,
+    )

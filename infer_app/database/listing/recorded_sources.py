@@ -1,0 +1,78 @@
+"""The sources that runs have taken images from, as infer_sources records them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from infer_app.database.engine.column_types import UtcNow
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.source import Source
+from infer_app.database.results.schema import runs, sources
+
+
+@dataclass(frozen=True, slots=True)
+class SourceIdentity:
+    """What tells two sources apart."""
+
+    database: str | None  # its URL without a password; None: the one that holds our tables
+    relation: str  # the table, or the query
+    id_column: str
+    location_column: str | None  # None where a column holds the bytes
+
+    @classmethod
+    def of(cls, source: Source, results: Database) -> SourceIdentity:
+        settings = source.settings
+        url = None if source.database.shown_url == results.shown_url else source.database.shown_url
+        relation = settings.table if settings.query is None else settings.query.strip()
+        return cls(url, relation, settings.id, settings.location if settings.bytes is None else None)
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.relation.split())!r:.200}" + (f" of {self.database}" if self.database else "")
+
+
+def read_sources(connection: Connection) -> dict[int, SourceIdentity]:
+    """Return the sources by their numbers. One that two runs recorded at the same time has two numbers."""
+    columns = (sources.c[name] for name in SourceIdentity.__dataclass_fields__)
+    return {row[0]: SourceIdentity(*row[1:]) for row in connection.execute(select(sources.c.id, *columns))}
+
+
+def number_of(identity: SourceIdentity, known: dict[int, SourceIdentity]) -> int | None:
+    return min((number for number, one in known.items() if one == identity), default=None)
+
+
+def record_source(database: Database, identity: SourceIdentity) -> int:
+    """Return the number of a source, recorded if it is new."""
+
+    def record(connection: Connection) -> int:
+        number = number_of(identity, read_sources(connection))
+        if number is None:
+            columns: Sequence[Any] = astuple(identity)
+            row = dict(zip(SourceIdentity.__dataclass_fields__, columns, strict=True))
+            now = connection.execute(select(UtcNow())).scalar_one()
+            connection.execute(insert(sources), row | {"first_used_at": now})
+            number = number_of(identity, read_sources(connection))
+        assert number is not None
+        return number
+
+    return database.transact(record)
+
+
+def number_among_others(database: Database, identity: SourceIdentity) -> int | None:
+    """Return the number of a source, 0 if it has none yet; None if no run had another source."""
+    with database.read() as connection:
+        known = read_sources(connection)
+    return (number_of(identity, known) or 0) if set(known.values()) - {identity} else None
+
+
+def adopt_runs(database: Database, number: int) -> None:
+    """Give the runs of earlier releases the number of the only source that is known."""
+
+    def adopt(connection: Connection) -> None:
+        if len(set(read_sources(connection).values())) == 1:
+            connection.execute(update(runs).where(runs.c.source_id.is_(None)).values(source_id=number))
+
+    database.transact(adopt)

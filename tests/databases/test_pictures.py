@@ -1,0 +1,283 @@
+"""A result is that of one picture: an id that comes back, or that another source has too, brings no other labels."""
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import insert, select, text
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.cross_database_source import CrossDatabaseSource
+from infer_app.database.listing.former_pictures import check_ids
+from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, record_source
+from infer_app.database.listing.row_images import RowReader
+from infer_app.database.listing.source import Source
+from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.image_history import read_history
+from infer_app.database.queries.object_figures import ObjectFigures
+from infer_app.database.queries.thresholds import count_shown
+from infer_app.database.results.runs import RunStore
+from infer_app.database.results.schema import images, objects, predictions, rejections
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, Output, Prediction, Reason
+from infer_app.errors import UnusableIds
+from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.run_report import DayCounts
+from infer_app.settings.sections import SourceSettings
+from tests.conftest import DAY, MODEL
+
+ID = MODEL.model_id
+MONDAY, TUESDAY = DAY.before(4), DAY.before(3)
+SHOTS = SourceSettings(table="shots", location="path", time="taken", time_zone="UTC")
+QUERY = SourceSettings(query="SELECT id, path, taken FROM shots", location="path", time="taken", time_zone="UTC")
+FOUND = (DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)
+
+
+@pytest.fixture
+def fill(execute, kind):
+    """fill("shots", (id, path, day), …) makes a table of text in its own collations, and adds rows to it."""
+    made = set()
+
+    def add(table, *rows):
+        at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
+        if table not in made:
+            utf8 = " CHARACTER SET utf8mb4" if kind == "mariadb" else ""
+            execute(f"CREATE TABLE {table} (id VARCHAR(20), path VARCHAR(200){utf8}, taken {at})")
+            made.add(table)
+        given = [{"id": i, "path": path, "at": str(noon_of(day))[:19]} for i, path, day in rows]
+        execute((f"INSERT INTO {table} VALUES (:id, :path, :at)", given))
+
+    return add
+
+
+def noon_of(day):
+    return day.start.replace(tzinfo=None) + timedelta(hours=12)
+
+
+@pytest.fixture
+def run(database):
+    """run(settings, day) does what a run does, with labels that are the locations; locations in `bad` are rejected."""
+
+    def run_day(settings, day=DAY, bad=(), listing=None):
+        source = opened(database, settings, listing)
+        check_ids(database, source, day, [ID])
+        number = record_source(database, SourceIdentity.of(source, database))
+        run_id = RunStore(database).open_run(day, MODEL, "cpu", "cpu", source_id=number)
+        refs = list(source.select_new(day, ID))
+        good = [Prediction(ref, Output(ref.location, 0.9, objects=FOUND)) for ref in refs if ref.location not in bad]
+        broken = [
+            Broken(ref, Reason.CORRUPT, "", "decode", FileFacts(1, 1.0, "ab")) for ref in refs if ref.location in bad
+        ]
+        Sink(database, ID, "cpu", run_id).commit_chunk(ChunkResult(0, tuple(good), tuple(broken)))
+        with database.write() as connection:
+            connection.execute(text("UPDATE infer_runs SET state = 'done', exit_code = 0, ended_at = started_at"))
+        return [ref.location for ref in refs]
+
+    return run_day
+
+
+def opened(database, settings, listing=None):
+    source = CrossDatabaseSource(listing, settings, database) if listing else Source(database, settings)
+    source.own_number = number_among_others(database, SourceIdentity.of(source, database))
+    return source
+
+
+def labels_of(database, settings, day=DAY, listing=None):
+    """Labels by location, and the counts of the day, which must agree with what the audit and the figures find."""
+    source = opened(database, settings, listing)
+    day_queries = DayQueries(database, source)
+    found = {row["location"]: row["label"] for row in day_queries.read_predictions(day, ID)}
+    counts = day_queries.count_day(day, ID)
+    assert day_queries.find_problems(day, ID) == []
+    figures = ObjectFigures(database, source, MODEL.name, ID)
+    assert (counts.predicted, figures.count_predicted(day)) == (len(found), len(found))
+    assert figures.count_labels(day) == ({"cat": len(found)} if found else {})
+    assert count_shown(database, source, day, MODEL.name) == len(found)
+    assert len(list(day_queries.read_pending(day, ID))) == day_queries.count_new(day, ID)
+    return found, counts
+
+
+def snapshot(database):
+    with database.read() as connection:
+        tables = (predictions, objects, rejections)
+        return [sorted(map(str, connection.execute(select(table)).all())) for table in tables]
+
+
+@pytest.mark.parametrize("second", [SourceSettings(**SHOTS.model_dump() | {"table": "scans"}), SourceSettings()])
+def test_a_second_source_whose_ids_clash_is_refused_and_shows_no_labels_of_the_first(database, fill, run, second):
+    """Two projects over one database, or one whose `[source] table` was changed."""
+    ids = ("1", "2", "3")
+    fill("shots", *((i, f"/shots/{i}.jpg", DAY) for i in ids))
+    fill("scans", *((i, f"/scans/{i}.jpg", DAY) for i in ids))
+    with database.write() as connection:
+        connection.execute(insert(images), [{"location": f"/own/{i}.jpg", "added_at": noon_of(DAY)} for i in ids])
+    run(SHOTS)
+    before = snapshot(database)
+    assert labels_of(database, second) == ({}, DayCounts(3, 0, 0, 3))
+    with pytest.raises(UnusableIds, match=r"/(scans|own)/.*/shots/.*of another source, 'shots'") as refused:
+        run(second)
+    assert refused.value.exit_code == 2
+    assert snapshot(database) == before
+    source = opened(database, second)
+    (history,) = read_history(database, [("stub", ID)], source.picture_of("1", "/another/1.jpg"))
+    assert history.state == "pending"
+    assert labels_of(database, SHOTS)[0] == {f"/shots/{i}.jpg": f"/shots/{i}.jpg" for i in ids}
+
+
+def test_sources_whose_ids_differ_share_a_database(database, fill, run):
+    fill("shots", ("a", "/shots/a.jpg", DAY))
+    fill("scans", ("b", "/scans/b.jpg", DAY))
+    scans = SourceSettings(**SHOTS.model_dump() | {"table": "scans"})
+    assert run(SHOTS) + run(scans) == ["/shots/a.jpg", "/scans/b.jpg"]
+    for settings, location in ((SHOTS, "/shots/a.jpg"), (scans, "/scans/b.jpg")):
+        assert run(settings) == []
+        assert labels_of(database, settings) == ({location: location}, DayCounts(1, 1, 0, 0))
+
+
+def test_our_own_images_go_on_wherever_they_move_beside_another_source(database, fill, run):
+    fill("shots", ("a", "/shots/a.jpg", DAY))
+    with database.write() as connection:
+        connection.execute(insert(images), [{"location": "/own/1.jpg", "added_at": noon_of(DAY)}])
+    run(SourceSettings())
+    run(SHOTS)
+    with database.write() as connection:
+        connection.execute(images.update().values(location="/moved/1.jpg"))
+    assert run(SourceSettings()) == []
+    assert labels_of(database, SourceSettings()) == ({"/moved/1.jpg": "/own/1.jpg"}, DayCounts(1, 1, 0, 0))
+
+
+@pytest.mark.parametrize("settings", [SHOTS, QUERY], ids=["table", "query"])
+def test_names_that_restart_each_day_are_refused(database, fill, run, settings):
+    fill("shots", ("IMG_1", "/mon/1.jpg", MONDAY), ("IMG_2", "/mon/2.jpg", MONDAY), ("IMG_1", "/tue/1.jpg", TUESDAY))
+    assert run(settings, MONDAY) == ["/mon/1.jpg", "/mon/2.jpg"]
+    before = snapshot(database)
+    assert labels_of(database, settings, TUESDAY) == ({}, DayCounts(1, 0, 0, 1))
+    with pytest.raises(UnusableIds, match=r"IMG_1 is '/tue/1.jpg', and also '/mon/1.jpg'"):
+        run(settings, TUESDAY)
+    assert snapshot(database) == before
+    assert len(labels_of(database, settings, MONDAY)[0]) == 2
+
+
+@pytest.mark.parametrize("bad", [(), ("/old.jpg",), ("/new.jpg",), ("/old.jpg", "/new.jpg")])
+def test_an_id_that_was_used_again_is_that_of_the_new_picture(database, fill, run, execute, bad):
+    """Whether either of them is predicted or rejected; a settled rejection of the former one hides nothing."""
+    fill("shots", ("7", "/old.jpg", MONDAY))
+    run(SHOTS, MONDAY, bad)
+    execute("DELETE FROM shots")
+    fill("shots", ("7", "/new.jpg", DAY))
+    assert labels_of(database, SHOTS) == ({}, DayCounts(1, 0, 0, 1))
+    assert run(SHOTS, DAY, bad) == ["/new.jpg"]
+    assert run(SHOTS, DAY, bad) == []
+    found = {} if "/new.jpg" in bad else {"/new.jpg": "/new.jpg"}
+    assert labels_of(database, SHOTS) == (found, DayCounts(1, len(found), 1 - len(found), 0))
+    number = [len(rows) for rows in snapshot(database)]
+    assert number == [len(found), len(found), 1 - len(found)]
+
+
+def test_our_own_table_uses_no_id_again(database, run, execute):
+    with database.write() as connection:
+        rows = [{"location": f"/{i}.jpg", "added_at": noon_of(DAY)} for i in "12"]
+        connection.execute(insert(images), rows)
+    assert run(SourceSettings()) == ["/1.jpg", "/2.jpg"]
+    execute("DELETE FROM infer_images WHERE location = '/2.jpg'")
+    with database.write() as connection:
+        connection.execute(insert(images), [{"location": "/3.jpg", "added_at": noon_of(DAY)}])
+    assert run(SourceSettings()) == ["/3.jpg"]
+    assert labels_of(database, SourceSettings())[0] == {"/1.jpg": "/1.jpg", "/3.jpg": "/3.jpg"}
+
+
+def test_an_edited_query_goes_on(database, fill, run, execute):
+    fill("shots", ("1", "/1.jpg", DAY), ("2", "/2.jpg", DAY))
+    assert run(QUERY) == ["/1.jpg", "/2.jpg"]
+    fill("shots", ("3", "/3.jpg", DAY))
+    edited = SourceSettings(**QUERY.model_dump() | {"query": "SELECT id, path, taken FROM shots WHERE id <> '2'"})
+    assert run(edited) == ["/3.jpg"]
+    execute("DELETE FROM shots WHERE id = '1'")
+    fill("shots", ("1", "/new.jpg", DAY))  # the former query does not list the former picture either
+    assert run(edited) == ["/new.jpg"]
+    assert labels_of(database, edited)[0] == {"/3.jpg": "/3.jpg", "/new.jpg": "/new.jpg"}
+
+
+def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, run, kind):
+    types = {"sqlite": ("BLOB", "TEXT"), "postgres": ("BYTEA", "TIMESTAMPTZ"), "mariadb": ("BLOB", "DATETIME")}
+    execute("CREATE TABLE scans (id INTEGER, picture {}, came {})".format(*types[kind]))
+    rows = [{"picture": str(day).encode(), "at": str(noon_of(day))[:19]} for day in (MONDAY, TUESDAY)]
+    execute(("INSERT INTO scans VALUES (1, :picture, :at)", rows))
+    settings = SourceSettings(table="scans", bytes="picture", time="came", time_zone="UTC")
+    reader = RowReader(url, settings)
+    for day in (MONDAY, TUESDAY):
+        ((ref,),) = [list(Source(database, settings).select_new(day, ID))]
+        assert read_image(ref.location, ReadLimits((), 100, rows=reader)).data == str(day).encode()
+    reader._open[0].close()
+    run(settings, MONDAY)
+    assert run(settings, MONDAY) == []
+    assert labels_of(database, settings, TUESDAY) == ({}, DayCounts(1, 0, 0, 1))
+    with pytest.raises(UnusableIds, match=rf"row:1@{TUESDAY}.*and also 'row:1@{MONDAY}"):
+        run(settings, TUESDAY)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "https://host/1.jpg?key=secret",
+        "s3://user:word@bucket/1.jpg",
+        "/A ä 😀.jpg",
+        "/trailing ",
+        "/a\\x00b.jpg",
+        "",
+        None,
+    ],
+)
+def test_a_location_is_the_same_however_it_is_stored(database, fill, run, location):
+    fill("shots", ("1", location, DAY), ("2", "/2.jpg", DAY))
+    assert run(SHOTS, bad=[location or ""]) == [location or "", "/2.jpg"]
+    assert run(SHOTS) == []
+
+
+@pytest.mark.parametrize(("stored", "listed"), [
+    ("https://host/1.jpg?a", "https://host/2.jpg?a"), ("/a.jpg", "/A.jpg"), ("/a.jpg", "/a.jpg "), ("/a.jpg", "/ä.jpg")
+])  # fmt: skip
+def test_locations_are_compared_exactly(database, fill, run, execute, stored, listed):
+    fill("shots", ("1", stored, DAY))
+    run(SHOTS)
+    execute(("UPDATE shots SET path = :path", [{"path": listed}]))
+    assert run(SHOTS) == [listed]
+    assert run(SHOTS) == []
+
+
+def test_bytes_of_file_names_are_compared_too(database, execute, run, kind):
+    bytes_ = {"sqlite": "BLOB", "postgres": "BYTEA", "mariadb": "VARBINARY(100)"}[kind]
+    execute(f"CREATE TABLE shots (id INTEGER, path {bytes_}, taken DATE)")
+    execute(("INSERT INTO shots VALUES (1, :path, '2026-11-20')", [{"path": "/ä.jpg".encode()}]))
+    assert run(SHOTS) == ["/ä.jpg"]
+    assert run(SHOTS) == []
+    execute(("UPDATE shots SET path = :path", [{"path": "/ö.jpg".encode()}]))
+    assert run(SHOTS) == ["/ö.jpg"]
+
+
+def test_a_source_in_another_database_is_compared_too(database, tmp_path, run):
+    with Database(f"sqlite:///{tmp_path / 'theirs.db'}") as listing:
+        with listing.write() as connection:
+            connection.execute(text("CREATE TABLE shots (id TEXT, path TEXT, taken TEXT)"))
+            rows = [("1", "/1.jpg"), ("2", "https://host/2.jpg?key=secret"), ("3", None)]
+            for image_id, path in rows:
+                row = {"id": image_id, "path": path, "at": str(DAY.date)}
+                connection.execute(text("INSERT INTO shots VALUES (:id, :path, :at)"), row)
+        assert len(run(SHOTS, listing=listing)) == 3
+        assert run(SHOTS, listing=listing) == []
+        with listing.write() as connection:
+            connection.execute(text("UPDATE shots SET path = '/new.jpg' WHERE id = '1'"))
+        assert len(labels_of(database, SHOTS, listing=listing)[0]) == 2
+        assert run(SHOTS, listing=listing) == ["/new.jpg"]
+        with listing.write() as connection:
+            connection.execute(text("INSERT INTO shots VALUES ('1', '/again.jpg', '2026-11-19')"))
+        with pytest.raises(UnusableIds, match="'/again.jpg', and also '/new.jpg'"):
+            run(SHOTS, DAY.before(1), listing=listing)
+
+
+def test_results_whose_location_is_not_known_count(database, fill, run, execute):
+    """Those of an earlier release."""
+    fill("shots", ("1", "/1.jpg", DAY))
+    run(SHOTS)
+    execute("UPDATE infer_predictions SET location = NULL", "UPDATE infer_runs SET source_id = NULL")
+    assert run(SHOTS) == []
+    assert labels_of(database, SHOTS) == ({"/1.jpg": "/1.jpg"}, DayCounts(1, 1, 0, 0))
