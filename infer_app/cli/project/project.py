@@ -18,8 +18,7 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import add_images, add_objects
-from infer_app.database.project_database import open_project_database
-from infer_app.database.results.migrate import upgrade as upgrade_tables
+from infer_app.database.project_database import open_project_database, upgrade_results_database
 from infer_app.database.results.pgvector import Storage, store_vectors
 from infer_app.database.results.schema import VERSION
 from infer_app.day import Day, parse_date
@@ -230,7 +229,7 @@ def upgrade(vectors: Storage | None, config: Path | None) -> None:
     """Create or upgrade the tables; if `vectors` is given, convert the stored vectors to it."""
     loaded = load_settings(config)
     with Database(loaded.database_url) as database:
-        before = upgrade_tables(database)
+        before = upgrade_results_database(loaded, database)
         converted = store_vectors(database, vectors) if vectors else 0
     was = "unchanged" if before == VERSION else f"was {before or 'empty'}"
     print(f"{loaded.shown_url}: version {VERSION}, {was}")
