@@ -41,7 +41,7 @@ def upgrade(database: Database, new_id: str | None = None) -> str | None:
         before = _current(connection) if VERSION_TABLE in found else None
         if before is not None and before not in known:
             raise _newer(before)
-        if before == VERSION or (before is None and found):
+        if before == VERSION or (found and VERSION_TABLE not in found):
             _check_tables(database, found)
         config.attributes |= {"connection": connection, "schema": schema}
         command.upgrade(config, "head")
@@ -55,12 +55,12 @@ def check_schema(database: Database) -> None:
     """Raise SchemaOutdated unless our tables and views have exactly the version VERSION and all are there."""
     with database.read() as connection:
         found = _relations(connection)
-        if not found:
-            raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
-        if VERSION_TABLE not in found:
+        if found and VERSION_TABLE not in found:
             _check_tables(database, found)
-        current = _current(connection)
-        if current is not None and current > VERSION:
+        current = _current(connection) if found else None
+        if current is None:
+            raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
+        if current > VERSION:
             raise _newer(current)
         if current != VERSION:
             raise SchemaOutdated(
@@ -77,7 +77,9 @@ def read_id(database: Database) -> tuple[bool, str | None]:
     """Return whether the database has any of our tables, and its id: None in versions without one."""
     with database.read() as connection:
         found = _relations(connection)
-        return bool(found), connection.scalar(select(database_id)) if database_id.name in found else None
+        return bool(found - {VERSION_TABLE}), connection.scalar(
+            select(database_id)
+        ) if database_id.name in found else None
 
 
 def _relations(connection: Connection) -> set[str]:
