@@ -77,9 +77,8 @@ def read_id(database: Database) -> tuple[bool, str | None]:
     """Return whether the database has any of our tables, and its id: None in versions without one."""
     with database.read() as connection:
         found = _relations(connection)
-        return bool(found - {VERSION_TABLE}), connection.scalar(
-            select(database_id)
-        ) if database_id.name in found else None
+        known = connection.scalar(select(database_id)) if database_id.name in found else None
+    return bool(found - {VERSION_TABLE}), known
 
 
 def _relations(connection: Connection) -> set[str]:
