@@ -77,7 +77,7 @@ def test_another_projects_database_is_refused_until_the_change_is_meant(loaded):
     file = loaded.folder / ID_FILE
     own = file.read_text()
     file.write_text("another\n")
-    assert refusals(loaded) == f"{loaded.shown_url} is not this project's database, whose id {ID_FILE} has"
+    assert refusals(loaded).endswith(f" is not this project's database, whose id {ID_FILE} has")
     file.unlink()
     open_to_write(loaded)
     assert file.read_text() == own
@@ -89,8 +89,7 @@ def test_an_empty_database_is_refused_and_stays_empty(loaded):
             connection.exec_driver_sql(f"DROP VIEW {view}")
         for table in (*metadata.tables, VERSION_TABLE):
             connection.exec_driver_sql(f"DROP TABLE {table}")
-    message = refusals(loaded)
-    assert message == f"{loaded.shown_url} has no infer_ tables, this project's database has some"
+    assert refusals(loaded).endswith(" has no infer_ tables, this project's database has some")
     (loaded.folder / ID_FILE).unlink()
     upgrade_tables(loaded)
     open_to_read(loaded)
