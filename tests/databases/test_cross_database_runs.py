@@ -178,6 +178,7 @@ def test_the_tables_of_the_other_database_are_looked_at_and_written_down(day, tm
     url = os.environ["INFER_SOURCE__DATABASE_URL"]
     monkeypatch.delenv("INFER_SOURCE__DATABASE_URL")
     (day.folder / "infer.toml").unlink()
+    day.forget_database()
     said = day.infer("init", "--source", url)
     assert "table = 'shots', id = 'id', location = 'path', time = 'added_at'" in said
     assert "set INFER_SOURCE__DATABASE_URL" in said
