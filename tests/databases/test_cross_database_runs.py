@@ -69,6 +69,7 @@ def day(kinds, new_url, tmp_path, monkeypatch, models):
     settings |= {"SOURCE__TABLE": "shots", "SOURCE__LOCATION": "path", "SOURCE__TIME_ZONE": "UTC"}
     for key, value in settings.items():
         monkeypatch.setenv(f"INFER_{key}", value)
+    project.forget_database()
     project.upgrade()
     return project
 
