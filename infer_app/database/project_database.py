@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.known_database import check_known, is_missing, known_id, remember
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others
 from infer_app.database.listing.source import Source
@@ -43,21 +44,31 @@ def open_results_database(loaded: LoadedSettings, read_only: bool = False) -> It
     Raises DatabaseUnavailable or SchemaOutdated.
     """
     with Database(loaded.database_url, read_only) as database:
+        check_known(loaded, database)
         if loaded.lists_own_images and not read_only and _is_new_file(database):
             upgrade(database)
-        elif _is_missing(database):
+        elif is_missing(database):
             raise DatabaseUnavailable(f"{database.shown_url} does not exist", "add images or `infer db upgrade` first")
         check_schema(database)
+        if not read_only:
+            remember(loaded, database)
         yield database
 
 
-def _is_missing(database: Database) -> bool:
-    return database.sqlite_file is not None and not database.sqlite_file.exists()
+def upgrade_results_database(loaded: LoadedSettings, database: Database) -> str | None:
+    """Make or upgrade the tables of the project's database; return the version they had, or None.
+
+    Raises DatabaseUnavailable or SchemaOutdated.
+    """
+    check_known(loaded, database)
+    before = upgrade(database, known_id(loaded))
+    remember(loaded, database)
+    return before
 
 
 def _is_new_file(database: Database) -> bool:
     """Return whether a SQLite file is missing or empty, as a run leaves it that is killed before it made the tables."""
-    if not database.is_sqlite or _is_missing(database):
+    if not database.is_sqlite or is_missing(database):
         return database.is_sqlite
     with database.read() as connection:
         return not connection.exec_driver_sql("SELECT count(*) FROM sqlite_master").scalar()
@@ -69,7 +80,8 @@ def read_in_use(loaded: LoadedSettings) -> dict[str, str]:
     Raises DatabaseUnavailable or SchemaOutdated.
     """
     with Database(loaded.database_url, read_only=True) as database:
-        if _is_missing(database) or (loaded.lists_own_images and _is_new_file(database)):
+        check_known(loaded, database)
+        if is_missing(database) or (loaded.lists_own_images and _is_new_file(database)):
             return {}
         check_schema(database)
         with database.read() as connection:

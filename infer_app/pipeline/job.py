@@ -196,8 +196,8 @@ def _run_model(loaded: LoadedSettings, artifact: Artifact, plan: ExecutionPlan) 
 def _runs_unasked(loaded: LoadedSettings, artifact: Artifact) -> bool:
     """Return whether a plain run takes this version while none of its name is in use; others are only tried."""
     is_flag = "flag" in (loaded.origins.get("run.model"), loaded.origins.get("run.models"))
-    newest = versions_of(loaded.models_folder, artifact.manifest.name)[0]
-    return newest.folder == artifact.folder or (bool(loaded.model_names) and not is_flag)
+    is_only = len(versions_of(loaded.models_folder, artifact.manifest.name)) == 1
+    return is_only or (bool(loaded.model_names) and not is_flag)
 
 
 def _open_cache(loaded: LoadedSettings, size: Size) -> CacheSpec | None:
@@ -243,8 +243,8 @@ def choose_artifacts(
     """Return the models named in the settings, else one of each name; a name means its version in use.
 
     `in_use` is read from the database unless it is given. Raises what `read_in_use` raises, and ModelError or
-    UsageError for a model that isn't there; if the settings name none, `failures` gets the errors by name, as long as
-    there is another model.
+    UsageError for a model that isn't there, or that has several versions of which none is in use; if the settings name
+    none, `failures` gets the errors by name, as long as there is another model.
     """
     known = read_in_use(loaded) if in_use is None else in_use
     names = choose_names(loaded)
@@ -254,8 +254,10 @@ def choose_artifacts(
     found = []
     for name in names:
         try:
-            found.append(find_artifact(loaded.models_folder, name, known))
-            _log_choice(loaded, found[-1], name, known)
+            artifact = find_artifact(loaded.models_folder, name, known)
+            _check_chosen(loaded, name, known)
+            found.append(artifact)
+            _log_choice(artifact, known)
         except ModelError as error:
             if failures is None or loaded.model_names:
                 raise
@@ -268,15 +270,25 @@ def choose_artifacts(
     return found
 
 
-def _log_choice(loaded: LoadedSettings, artifact: Artifact, wanted: str, in_use: Mapping[str, str]) -> None:
-    """Log which version runs where that is not plain: no version is in use, or another one is."""
+def _check_chosen(loaded: LoadedSettings, name: str, in_use: Mapping[str, str]) -> None:
+    """Raise ModelError for a name with several versions of which none is in use: another may have made the results.
+
+    So it is with a folder of models that was copied to a new database.
+    """
+    versions = [] if name in in_use else versions_of(loaded.models_folder, name)  # none of NAME@ID or ID
+    if len(versions) > 1:
+        listed = [short_name(name, one.manifest.model_id) for one in versions]
+        raise ModelError(
+            f"{name} has {len(versions)} versions, and none is in use in {loaded.shown_url}: {', '.join(listed)}",
+            f"put one in use: `infer model use {name}` takes the newest, {listed[0]}",
+        )
+
+
+def _log_choice(artifact: Artifact, in_use: Mapping[str, str]) -> None:
+    """Log which version runs if it is not the one in use."""
     name, model_id = artifact.manifest.name, artifact.manifest.model_id
-    this = short_name(name, model_id)
-    others = len(versions_of(loaded.models_folder, name)) > 1
-    if name not in in_use and wanted == name and others:
-        log.info("no version of %s is in use yet: the newest, %s, is taken", name, this)
-    elif in_use.get(name, model_id) != model_id:
-        using = short_name(name, in_use[name])
+    if in_use.get(name, model_id) != model_id:
+        this, using = short_name(name, model_id), short_name(name, in_use[name])
         log.info("%s is tried, %s stays in use; to switch: `infer model use %s`", this, using, this)
 
 

@@ -69,6 +69,7 @@ def day(kinds, new_url, tmp_path, monkeypatch, models):
     settings |= {"SOURCE__TABLE": "shots", "SOURCE__LOCATION": "path", "SOURCE__TIME_ZONE": "UTC"}
     for key, value in settings.items():
         monkeypatch.setenv(f"INFER_{key}", value)
+    project.forget_database()
     project.upgrade()
     return project
 
@@ -179,6 +180,7 @@ def test_the_tables_of_the_other_database_are_looked_at_and_written_down(day, tm
     url = os.environ["INFER_SOURCE__DATABASE_URL"]
     monkeypatch.delenv("INFER_SOURCE__DATABASE_URL")
     (day.folder / "infer.toml").unlink()
+    day.forget_database()
     said = day.infer("init", "--source", url)
     assert "table = 'shots', id = 'id', location = 'path', time = 'added_at'" in said
     assert "set INFER_SOURCE__DATABASE_URL" in said

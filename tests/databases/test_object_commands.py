@@ -148,9 +148,9 @@ def test_doctor_names_the_tables_that_a_role_may_not_write(url, database, kind):
             connection.exec_driver_sql(f"GRANT SELECT ON {name}.* TO {role}")
         with Database(make_url(url).set(username=role, password=None).render_as_string(False)) as limited:
             ((found, exit_code),) = rights(limited)
-        assert found.startswith("infer_models, infer_objects, infer_predictions, infer_rejections")
+        assert found.startswith("infer_database_id, infer_models, infer_objects, infer_predictions, infer_rejections")
         assert exit_code == DatabaseUnavailable.exit_code
         return
-    for refused, exit_code in (("objects", DatabaseUnavailable.exit_code), ("thresholds", 0)):
+    for refused, exit_code in (("objects", DatabaseUnavailable.exit_code), ("database_id", 0), ("thresholds", 0)):
         with by_role(database, url, MAY_WRITE, f"REVOKE INSERT ON infer_{refused} FROM {{role}}") as limited:
             assert rights(limited) == [(f"infer_{refused} can't be written", exit_code)]

@@ -112,6 +112,7 @@ def test_results_may_have_a_schema_of_their_own(day, kind, monkeypatch):
     source = {"TABLE": "photos", "TIME_ZONE": "UTC"}
     for key, value in source.items():
         monkeypatch.setenv(f"INFER_SOURCE__{key}", value)
+    day.forget_database()
     assert "was empty" in day.infer("db", "upgrade")
     assert day.run()["predicted"] == NUM_PHOTOS - 1
     assert day.rows("SELECT count(*) FROM results.infer_predictions") == [(NUM_PHOTOS - 1,)]

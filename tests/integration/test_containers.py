@@ -141,6 +141,7 @@ def database():
 def test_the_first_day_and_its_night(project, services, database):
     """In the order of docker/README.md, with the variables of the compose file."""
     (project.folder / "infer.toml").unlink()
+    project.forget_database()
     for i in range(2):
         Image.new("RGB", (40, 30), (220, 30, 30 + i)).save(project.photos / f"{i}.jpg")
     here = {

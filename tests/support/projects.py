@@ -46,6 +46,10 @@ class Project:
             Image.new("RGB", (40 + i % 7, 30), color).save(self.photos / f"{i:04}.jpg")
         self.add("photos", date=date)
 
+    def forget_database(self) -> None:
+        """Let the project have another database from now on, as a user does who means it."""
+        (self.folder / "infer.database-id").unlink(missing_ok=True)
+
     def use_models(self, models: Path, *, copied: bool = False) -> None:
         """The folder of models that all tests share; copied to be changed."""
         own = self.folder / "models"

@@ -25,9 +25,10 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import WITH_LABELS
 from infer_app.models.build.callables import resolve_callable
 from infer_app.models.verification.function_check import CheckReport, TimedBlock, compare_answers
+from infer_app.models.verification.golden import LABEL_MARGIN
 from infer_app.models.verification.object_check import compare_object_answers
 from infer_app.pipeline.chunking import FEW_IMAGES, chunks_of
-from infer_app.pipeline.execution_plan import plan_run
+from infer_app.pipeline.execution_plan import ExecutionPlan, plan_run
 from infer_app.pipeline.executors import Executor, open_executor
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -46,7 +47,7 @@ MIN_BLOCKS, MAX_BLOCKS = 2, 8
 def check(options: CheckOptions) -> int:
     """Predict the same files with both: the user's function one by one, the model through the executor.
 
-    Return the exit code, 2 if no image could be compared or no answer is the same.
+    Return the exit code, 2 if no image could be compared, no answer is the same, or the scores are others.
     """
     loaded = load_settings(options.config, {"run": {"workers": options.workers}})
     folder = options.images
@@ -67,23 +68,43 @@ def check(options: CheckOptions) -> int:
             "check compares labels and objects: classification and detection only",
         )
     print_progress(f"comparing {short_name(artifact.manifest.name, artifact.manifest.model_id)} with {described}")
-    report = _compare(loaded, artifact, theirs, paths, folders_of(folder, paths))
+    plan = plan_run(loaded, artifact)
+    are_outputs = options.against is None
+    report = _compare(loaded, artifact, plan, theirs, paths, folders_of(folder, paths), are_outputs=are_outputs)
     print(json.dumps(report.to_json())) if options.as_json else _print_check(report, options, described)
-    failure = _failure_of(report)
+    # The pixels may differ too, by the decoder and the resize: as for the golden images of a run.
+    tolerance = max(LABEL_MARGIN, artifact.manifest.tolerance_of(plan.variant).relative)
+    failure = _failure_of(report, tolerance)
     return fail(failure, as_json=False) if failure else EXIT_OK  # the report is all that --json prints
 
 
-def _failure_of(report: CheckReport) -> UsageError | None:
+def _failure_of(report: CheckReport, tolerance: float) -> UsageError | None:
+    """Return why the check fails; scores may differ by `tolerance`, of objects on average, else in the median."""
     if report.agreement is None:
         hint = "at least one image needs an answer of both"
         if report.num_compared:
             hint = "neither side found an object; take images that show some"
         return UsageError("nothing could be compared", hint)
-    return None if report.agreement else UsageError("not one answer is the same", WHAT_DIFFERS)
+    if not report.agreement:
+        return UsageError("not one answer is the same", WHAT_DIFFERS)
+    difference = report.scores.median_difference if report.scores else 0.0
+    if report.objects:
+        difference = report.objects.mean_score_difference or 0.0
+    if difference <= tolerance:
+        return None
+    message = f"labels are the same, scores are not: they differ by {difference:.3f}, {tolerance:g} is allowed"
+    return UsageError(message, f"--activation is wrong, or {WHAT_DIFFERS}")
 
 
 def _compare(
-    loaded: LoadedSettings, artifact: Artifact, theirs: Answer, paths: Sequence[Path], roots: tuple[Path, ...]
+    loaded: LoadedSettings,
+    artifact: Artifact,
+    plan: ExecutionPlan,
+    theirs: Answer,
+    paths: Sequence[Path],
+    roots: tuple[Path, ...],
+    *,
+    are_outputs: bool,
 ) -> CheckReport:
     """Predict the images with both sides, block by block in turn, so that what else the machine does affects both.
 
@@ -92,7 +113,7 @@ def _compare(
     their_answers: list[tuple[str, object]] = []
     ours: list[Prediction | Broken] = []
     timed: list[TimedBlock] = []
-    with open_executor(loaded, [artifact], [plan_run(loaded, artifact)], roots) as executor:
+    with open_executor(loaded, [artifact], [plan], roots) as executor:
         started, *blocks = cut_into_blocks(paths, executor.num_workers)
         ours += _items(_predict(executor, started))
         their_answers += [_their_answer(theirs, path) for path in started]
@@ -111,9 +132,12 @@ def _compare(
                 lost_seconds += seconds["ours"] * _lost_share(results)
             ours += _items(results)
             timed.append(TimedBlock(len(block), seconds["theirs"], seconds["ours"], lost_seconds))
-    if detection := artifact.manifest.output.detection:
+    output = artifact.manifest.output
+    if detection := output.detection:
         return compare_object_answers(their_answers, ours, detection, artifact.labels, blocks=timed)
-    return compare_answers(their_answers, ours, artifact.labels, blocks=timed)
+    return compare_answers(
+        their_answers, ours, artifact.labels, blocks=timed, activation=output.activation, are_outputs=are_outputs
+    )
 
 
 def cut_into_blocks(paths: Sequence[Path], num_workers: int) -> list[Sequence[Path]]:
@@ -186,6 +210,9 @@ def _print_labels(report: CheckReport) -> None:
     print(f"same answer on {same:,} of {counted(report.num_compared, 'image')} ({100 * report.agreement:.1f} %)")
     if 0 < report.agreement < SUSPICIOUS:
         print(f"that is low: {WHAT_DIFFERS}")
+    if report.scores is not None:
+        found = report.scores
+        print(f"scores differ by {found.mean_difference:.3f} on average and {found.worst_difference:.3f} at worst")
 
 
 def _speed(report: CheckReport) -> str:

@@ -7,7 +7,7 @@ import random
 from itertools import chain
 
 from infer_app.cli.model.build import parse_share
-from infer_app.cli.model.model import find_model
+from infer_app.cli.model.model import find_model, print_progress
 from infer_app.cli.model.variant_tables import show_variants
 from infer_app.cli.terminal.model_options import JudgeOptions
 from infer_app.database.project_database import open_project_database
@@ -16,6 +16,7 @@ from infer_app.errors import UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.build.judge_variants import judge_variants
 from infer_app.pipeline.executors import read_limits
+from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.workers.isolated_call import run_in_process
 
@@ -31,9 +32,14 @@ def judge(options: JudgeOptions) -> None:
     locations = _sample(loaded, day, options.count)
     if not locations:
         raise UsageError(f"there are no images on {day}", "name another day with --date")
-    judged = run_in_process(judge_variants, artifact.folder, read_limits(loaded), locations, min_agreement)
+    keep_better = "count" not in options.given
+    judged = run_in_process(judge_variants, artifact.folder, read_limits(loaded), locations, min_agreement, keep_better)
+    for variant, one in judged.items():
+        if one.parity.num_images > one.num_images:
+            kept, count = counted(one.parity.num_images, "image"), one.num_images
+            print_progress(f"{variant}: its judgement on {kept} is kept; --count {count} replaces it by this one")
     if options.as_json:
-        found = {name: parity.to_json() | {"meets_bar": meets} for name, (parity, meets) in judged.items()}
+        found = {name: one.parity.to_json() | {"meets_bar": one.meets_bar} for name, one in judged.items()}
         print(json.dumps({"min_agreement": min_agreement, "variants": found}))
         return
     show_variants(open_artifact(artifact.folder).manifest)

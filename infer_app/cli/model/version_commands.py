@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -65,8 +66,9 @@ class RunAfterBuild:
     """The version of a model that the next plain run takes, as far as it is known."""
 
     artifact: Artifact
-    model_id: str | None  # None if the database can't be read
+    model_id: str | None  # None if the database can't be read, or if none of several versions is in use
     is_there: bool
+    is_chosen: bool  # False if a run asks first for a version to be put in use
     set_models: tuple[str, ...]  # in the settings, instead of all names
     joined: tuple[str, ...]  # the other names that a plain run runs, if from now on it runs this one too
 
@@ -76,11 +78,12 @@ class RunAfterBuild:
         versions = [one.manifest for one in scan_artifacts(folder)[0]]
         ids = [one.model_id for one in versions if one.name == name]
         in_use = known_in_use(config)
-        model_id = None if in_use is None else in_use.get(name, ids[0])
+        is_chosen = in_use is None or name in in_use or len(ids) == 1
+        model_id = None if in_use is None or not is_chosen else in_use.get(name, ids[0])
         set_models = load_settings(config).model_names if has_project(config) else ()
         others = {one.name for one in versions} - {name}
         joined = () if set_models or name in (in_use or ()) else tuple(sorted(others))
-        return cls(artifact, model_id, model_id in ids, set_models, joined)
+        return cls(artifact, model_id, model_id in ids, is_chosen, set_models, joined)
 
     @property
     def takes_it(self) -> bool | None:
@@ -94,7 +97,10 @@ class RunAfterBuild:
         if self.joined:
             yield f"a plain `infer run`, as by cron, now runs {name} too, beside {', '.join(self.joined)}"
             yield f"to keep it out, set in infer.toml: [run] models = {json.dumps(self.joined)}"
-        if self.model_id is None:
+        if not self.is_chosen:
+            yield f"{name} has several versions and none is in use: no run takes one until you choose"
+            yield f"put this one in use: {_command(f'model use {this}')}"
+        elif self.model_id is None:
             yield f"the next run of {name} takes this version unless another one is in use: `infer model list` lists it"
         elif self.takes_it:
             yield f"the next run of {name} takes this version"
@@ -134,11 +140,11 @@ def list_models(as_json: bool, config: Path | None) -> None:
         return
     if not found:
         print(f"no models in {folder}: make one with `infer model build SOURCE --name NAME`")
-    newest = {manifest.name: manifest.model_id for manifest in reversed(found)}  # the first of a name
+    num_versions = Counter(manifest.name for manifest in found)
     cells = []
     for manifest in found:
         known = by_version.get((manifest.name, manifest.model_id))
-        runs_first = manifest.name not in names_in_use and newest[manifest.name] == manifest.model_id
+        runs_first = manifest.name not in names_in_use and num_versions[manifest.name] == 1
         use = "from its first run on" if runs_first else _use_as_text(known)
         built = (f"{datetime.fromisoformat(manifest.created_at):%Y-%m-%d %H:%M}", ", ".join(_precisions(manifest)))
         count = f"{counts.get(manifest.model_id, 0):,}"
@@ -209,7 +215,7 @@ def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], force: b
     name, model_id = folder.parent.name, folder.name
     versions = [one.manifest.model_id for one in versions_of(folder.parent.parent, name)]
     in_use = next((one.model_id for one in recorded if one.name == name and one.in_use_since), None)
-    taken = in_use or (versions[0] if versions else None)
+    taken = in_use or (versions[0] if len(versions) == 1 else None)
     if taken != model_id:
         return
     this, others = short_name(name, model_id), [one for one in versions if one != model_id]

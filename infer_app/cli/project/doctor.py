@@ -18,12 +18,13 @@ from infer_app import __version__
 from infer_app.cli.model.model import known_in_use
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import HINT_DAMAGED, check_writable, is_disk_full
+from infer_app.database.known_database import describe_known
 from infer_app.database.listing.image_registry import count_images
 from infer_app.database.listing.left_out import NEEDED
 from infer_app.database.listing.source import Source
 from infer_app.database.project_database import open_project_database, open_results_database, open_source
 from infer_app.database.results.dry_run_database import RolledBack, find_unwritable
-from infer_app.database.results.schema import images, metadata, thresholds
+from infer_app.database.results.schema import database_id, images, metadata, thresholds
 from infer_app.day import Day, parse_date
 from infer_app.domain import INSTALL_DECODER, ImageRef
 from infer_app.errors import EXIT_OK, DatabaseUnavailable, InferError, StorageUnavailable, UsageError, most_severe
@@ -32,11 +33,12 @@ from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.images.read.read_image import ReadLimits, refused_among
 from infer_app.machine import usable_cores
+from infer_app.models.artifact.artifact import find_artifact
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.sources.library import require_library
 from infer_app.pipeline.execution_plan import broken_tensorrt, plan_run
 from infer_app.pipeline.executors import check_nodes, read_limits
-from infer_app.pipeline.job import choose_artifacts
+from infer_app.pipeline.job import choose_artifacts, choose_names
 from infer_app.pipeline.outage_guard import MAX_FAILED_READS, describe_refusal, how_to_allow, nothing_allowed
 from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import time_column
@@ -128,7 +130,8 @@ def _decoder(_: LoadedSettings) -> Iterator[Finding]:
 
 def _database(loaded: LoadedSettings) -> Iterator[Finding]:
     with open_results_database(loaded, read_only=True) as database:
-        yield Finding("database", f"{database.shown_url}, schema up to date")
+        known, fix = describe_known(loaded)
+        yield Finding("database", f"{database.shown_url}, schema up to date{known}", fix)
         if database.is_sqlite:
             with database.read() as connection:
                 problem = connection.exec_driver_sql("PRAGMA quick_check(1)").scalar()
@@ -155,7 +158,8 @@ def _rights(database: Database, lists_own_images: bool) -> Iterator[Finding]:
     with RolledBack(database.url) as rolled_back:
         refused = find_unwritable(rolled_back, ours)
     if refused:
-        exit_code = EXIT_OK if refused == [thresholds.name] else DatabaseUnavailable.exit_code  # a run only reads these
+        is_only_read = {*refused} <= {database_id.name, thresholds.name}  # by runs
+        exit_code = EXIT_OK if is_only_read else DatabaseUnavailable.exit_code
         fix = "grant this role SELECT, INSERT, UPDATE and DELETE on them: `infer db upgrade` may have added tables"
         yield Finding("rights", f"{', '.join(refused)} can't be written", fix, exit_code)
     else:
@@ -273,7 +277,12 @@ def _tensorrt(host: Host) -> Iterator[Finding]:
 
 
 def _model(loaded: LoadedSettings) -> Iterator[Finding]:
-    for artifact in choose_artifacts(loaded, known_in_use(loaded.path) or {}):
+    in_use = known_in_use(loaded.path)
+    if in_use is None:  # said by _database; the models are checked all the same
+        artifacts = [find_artifact(loaded.models_folder, name) for name in choose_names(loaded)]
+    else:
+        artifacts = choose_artifacts(loaded, in_use)
+    for artifact in artifacts:
         artifact.verify()
         if artifact.manifest.recipe.decode == "gpu":
             from infer_app.images.decode.gpu_decoder import GpuDecoder  # torch

@@ -19,8 +19,7 @@ from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.fill_locations import fill_locations, has_unknown_runs
 from infer_app.database.listing.image_registry import add_images, add_objects
-from infer_app.database.project_database import open_project_database, open_source
-from infer_app.database.results.migrate import upgrade as upgrade_tables
+from infer_app.database.project_database import open_project_database, open_source, upgrade_results_database
 from infer_app.database.results.pgvector import Storage, store_vectors
 from infer_app.database.results.schema import VERSION
 from infer_app.day import Day, parse_date
@@ -239,7 +238,7 @@ def upgrade(vectors: Storage | None, config: Path | None) -> None:
     """Create or upgrade the tables; if `vectors` is given, convert the stored vectors to it."""
     loaded = load_settings(config)
     with Database(loaded.database_url) as database:
-        before = upgrade_tables(database)
+        before = upgrade_results_database(loaded, database)
         converted = store_vectors(database, vectors) if vectors else 0
         located = _locate_predictions(loaded, database) if has_unknown_runs(database) else ""
     was = "unchanged" if before == VERSION else f"was {before or 'empty'}"

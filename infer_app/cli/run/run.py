@@ -13,8 +13,8 @@ from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.cli.terminal.options import BackfillOptions, DaysOptions, RunOptions
 from infer_app.database.engine.connect import Database
-from infer_app.database.project_database import open_results_database
 from infer_app.database.results.dry_run_database import temporary_folder
+from infer_app.database.results.migrate import upgrade
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import ModelError, most_severe
 from infer_app.model_names import plain_name
@@ -105,8 +105,9 @@ def _with_database(loaded: LoadedSettings, options: RunOptions) -> Iterator[Load
     with temporary_folder() as folder:
         url = f"sqlite:///{folder}/infer.db"
         loaded = load_settings(options.config, {**options.settings(), "database": {"url": url}})
-        with open_results_database(loaded):  # creates it
-            yield loaded
+        with Database(url) as database:
+            upgrade(database)
+        yield loaded
 
 
 def _limits(options: DaysOptions) -> RunLimits:

@@ -48,13 +48,21 @@ class JudgeOptions:
 
     name: ModelName
     date: Date = "yesterday"
-    count: Annotated[int, typer.Option(min=1, metavar="N", help="Number of images, chosen at random.")] = 256
+    count: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Number of images, chosen at random. If it is given, the judgement also replaces one on more images.",
+        ),
+    ] = 256
     min_agreement: Annotated[
         str,
         typer.Option(metavar="SHARE", help="Share of the labels or objects that half precision and int8 must keep."),
     ] = "97%"
     as_json: Json = False
     config: Config = None
+    given: frozenset[str] = frozenset()  # names of the options that the user gave, by with_options
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,62 +2,122 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sqlalchemy import Connection, column, inspect, select, table, text
+from sqlalchemy import Connection, column, insert, inspect, select, table, text
 from sqlalchemy.schema import CreateSchema
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.results.schema import VERSION, VERSION_TABLE
+from infer_app.database.results.schema import VERSION, VERSION_TABLE, VIEWS, database_id, metadata
 from infer_app.errors import SchemaOutdated
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 HINT_UPGRADE = "run `infer db upgrade`"
+TABLES = (VERSION_TABLE, *metadata.tables)
 
 
-def upgrade(database: Database) -> str | None:
-    """Upgrade our tables to VERSION and return the version they had, or None if there were none.
+def upgrade(database: Database, new_id: str | None = None) -> str | None:
+    """Upgrade our tables to VERSION, make views that are missing, and return the version they had, or None.
 
-    Raises SchemaOutdated when the tables are newer than this program.
+    A database without an id gets `new_id`, or a random one. Raises SchemaOutdated when the tables are newer than this
+    program, or when some of them are missing.
     """
     from alembic import command  # imported here: it takes a third of a second
     from alembic.script import ScriptDirectory
 
     config = _config()
-    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    scripts = ScriptDirectory.from_config(config)
+    known = {script.revision for script in scripts.walk_revisions()}
     with database.write() as connection:
         schema = _schema(connection)
         if schema is not None and schema not in inspect(connection).get_schema_names():
             connection.execute(CreateSchema(schema))
-        before = _current(connection)
+        found = _relations(connection)
+        before = _current(connection) if VERSION_TABLE in found else None
         if before is not None and before not in known:
             raise _newer(before)
+        if before == VERSION or (found and VERSION_TABLE not in found):
+            _check_tables(database, found)
         config.attributes |= {"connection": connection, "schema": schema}
         command.upgrade(config, "head")
+        _make_views(connection, scripts.get_revision("head").module.CREATE_VIEWS)
+        if connection.scalar(select(database_id)) is None:
+            connection.execute(insert(database_id).values(id=new_id or secrets.token_hex(16)))
     return before
 
 
 def check_schema(database: Database) -> None:
-    """Raise SchemaOutdated unless our tables have exactly the version VERSION."""
+    """Raise SchemaOutdated unless our tables and views have exactly the version VERSION and all are there."""
     with database.read() as connection:
-        current = _current(connection)
-    if current == VERSION:
-        return
-    if current is None:
-        raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
-    if current > VERSION:
-        raise _newer(current)
-    raise SchemaOutdated(f"the infer_ tables are of version {current}, this program needs {VERSION}", HINT_UPGRADE)
+        found = _relations(connection)
+        if found and VERSION_TABLE not in found:
+            _check_tables(database, found)
+        current = _current(connection) if found else None
+        if current is None:
+            raise SchemaOutdated(f"{database.shown_url} has no infer_ tables yet", HINT_UPGRADE)
+        if current > VERSION:
+            raise _newer(current)
+        if current != VERSION:
+            raise SchemaOutdated(
+                f"the infer_ tables are of version {current}, this program needs {VERSION}", HINT_UPGRADE
+            )
+        _check_tables(database, found)
+        if missing := [view for view in VIEWS if view not in found]:
+            raise SchemaOutdated(_missing("view", missing, database), f"{HINT_UPGRADE}, which makes it again")
+        if connection.scalar(select(database_id)) is None:
+            raise SchemaOutdated(f"{database_id.name} has no row", HINT_UPGRADE)
+
+
+def read_id(database: Database) -> tuple[bool, str | None]:
+    """Return whether the database has any of our tables, and its id: None in versions without one."""
+    with database.read() as connection:
+        found = _relations(connection)
+        known = connection.scalar(select(database_id)) if database_id.name in found else None
+    return bool(found - {VERSION_TABLE}), known
+
+
+def _relations(connection: Connection) -> set[str]:
+    """Return the names of our tables and views that are there."""
+    inspector, schema = inspect(connection), _schema(connection)
+    found = {*inspector.get_table_names(schema), *inspector.get_view_names(schema)}
+    return found.intersection((*TABLES, *VIEWS))
+
+
+def _check_tables(database: Database, found: Iterable[str]) -> None:
+    """Raise SchemaOutdated if a table is missing; only a backup has what was in it."""
+    if missing := [name for name in TABLES if name not in found]:
+        # MariaDB lists no table that the role has no right on.
+        is_listed = database.dialect.name not in ("mysql", "mariadb")
+        hint = "" if is_listed else "is this role allowed to read it? if it is gone, "
+        hint += f"restore {'it' if len(missing) == 1 else 'them'} from a backup: an upgrade makes no lost table again"
+        raise SchemaOutdated(_missing("table", missing, database), hint)
+
+
+def _missing(kind: str, names: list[str], database: Database) -> str:
+    what = f"the {kind} {names[0]} is" if len(names) == 1 else f"the {kind}s {', '.join(names)} are"
+    return f"{database.shown_url}: {what} missing"
+
+
+def _make_views(connection: Connection, create: Mapping[str, Callable[[], None]]) -> None:
+    """Make the views that are missing, each as the newest migration does."""
+    from alembic.migration import MigrationContext
+    from alembic.operations import Operations
+
+    found = _relations(connection)
+    with Operations.context(MigrationContext.configure(connection)):
+        for view in [name for name in create if name not in found]:
+            create[view]()
 
 
 def _current(connection: Connection) -> str | None:
-    schema = _schema(connection)
-    if not inspect(connection).has_table(VERSION_TABLE, schema):
-        return None
-    return connection.scalar(select(column("version_num")).select_from(table(VERSION_TABLE, schema=schema)))
+    return connection.scalar(
+        select(column("version_num")).select_from(table(VERSION_TABLE, schema=_schema(connection)))
+    )
 
 
 def _schema(connection: Connection) -> str | None:

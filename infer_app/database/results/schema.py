@@ -63,6 +63,9 @@ sources = Table(
     Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
 )
 
+# One row: a name of this database, by which a project recognises it. See `known_database`.
+database_id = Table("infer_database_id", metadata, Column("id", String(64), primary_key=True))
+
 models = Table(
     "infer_models",
     metadata,

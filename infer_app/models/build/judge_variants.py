@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,6 +28,14 @@ from infer_app.plurals import counted
 GROUP = 8  # images that each variant computes in its turn; every batch size that is tried divides it
 
 
+class Judged(NamedTuple):
+    """What another precision keeps of the outputs on the user's images."""
+
+    parity: Parity
+    meets_bar: bool
+    num_images: int  # that were compared this time; `parity` is of more if an earlier judgement was kept
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """The difference of a variant's outputs from those of the present one, and the costs of both on one thread."""
@@ -38,12 +47,13 @@ class Trial:
 
 
 def judge_variants(
-    folder: Path, limits: ReadLimits, locations: Sequence[str], min_agreement: float
-) -> dict[str, tuple[Parity, bool]]:
+    folder: Path, limits: ReadLimits, locations: Sequence[str], min_agreement: float, keep_better: bool = False
+) -> dict[str, Judged]:
     """Return the agreement of each other precision by variant, and whether it reaches the minimum; both are recorded.
 
-    It loads torch, so call it in another process. On a CPU that computes bf16, a model that was built without it gains
-    that variant. Raises UsageError if fewer than MIN_IMAGES images can be decoded.
+    With `keep_better` an agreement that is recorded already, on more images than these, is kept and returned. It loads
+    torch, so call it in another process. On a CPU that computes bf16, a model that was built without it gains that
+    variant. Raises UsageError if fewer than MIN_IMAGES images can be decoded.
     """
     artifact = add_variants(open_artifact(folder), None, print)
     images = _load(artifact, limits, locations)
@@ -52,10 +62,13 @@ def judge_variants(
         if precision_of(variant) == "fp32":
             continue
         parity = judge_on(artifact, open_variant(artifact, variant), images)
+        num_images, before = parity.num_images, artifact.manifest.variants[variant].get("calibration")
+        if keep_better and before and before["num_images"] > num_images and before.get("num_objects") != 0:
+            parity = Parity.from_json(before)
         own = judgement(artifact, variant, parity, min_agreement, print)
         details = artifact.manifest.variants[variant] | own
         artifact = record_variant(artifact, variant, details)
-        judged[variant] = parity, own["meets_bar"]
+        judged[variant] = Judged(parity, own["meets_bar"], num_images)
     if not judged:
         raise ModelError(
             f"{artifact.manifest.name} has no half precision or int8 that can run here",

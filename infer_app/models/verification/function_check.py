@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 
 from infer_app.domain import Broken, Prediction
+from infer_app.models.verification.outputs import class_scores
 from infer_app.plurals import counted
 
 Answer = TypeVar("Answer")
 
+ROUNDING = 0.01  # of probabilities that were computed in half precision, or printed
 ENOUGH_FOR_A_RATE = 200  # timed images; fewer are no measure of speed
 
 
@@ -25,6 +28,16 @@ class DifferentAnswer:
     theirs: str
     ours: str
     our_score: float
+
+
+@dataclass(frozen=True)
+class ScoreComparison:
+    """How far scores of the same label are apart: absolute differences, 0-1."""
+
+    num_images: int  # with the same label, of which the user's function gave scores too
+    mean_difference: float
+    median_difference: float
+    worst_difference: float
 
 
 @dataclass(frozen=True)
@@ -91,9 +104,11 @@ class CheckReport:
     num_labels: int | None = None  # different labels of ours among the images compared
     taken_by_others: float | None = None  # share of the time in which other programs had the cores, 0-1
     objects: ObjectComparison | None = None  # of a detector
+    scores: ScoreComparison | None = None  # of a classifier, if the user's function gives scores
 
     def to_json(self) -> dict[str, Any]:
-        return {key: value for key, value in asdict(self).items() if key != "objects" or value is not None}
+        optional = ("objects", "scores")
+        return {key: value for key, value in asdict(self).items() if key not in optional or value is not None}
 
 
 def compare_answers(
@@ -102,17 +117,25 @@ def compare_answers(
     labels: Sequence[str] = (),
     *,
     blocks: Sequence[TimedBlock] = (),
+    activation: str = "none",
+    are_outputs: bool = False,
 ) -> CheckReport:
     """Compare answers by path, which is the location of the program's image reference.
 
     An answer of the user's function is scores (one number for each class), a label, a class index, or the exception
     that the function raised. An image with only one answer counts neither as agreement nor as disagreement.
-    `blocks` are the images that were timed, by which the rates are computed.
+    `blocks` are the images that were timed, by which the rates are computed. Scores may be the network's outputs,
+    before its `activation`; with `are_outputs` they certainly are.
     """
-    their_labels, failures = read_answers(theirs, lambda answer: answered_label(answer, labels))
+    answers, failures = read_answers(theirs, lambda answer: (answered_label(answer, labels), _scores(answer)))
     predictions = [item for item in ours if isinstance(item, Prediction)]
-    compared = [(their_labels[item.ref.location], item) for item in predictions if item.ref.location in their_labels]
-    disagreements = [_disagreement(label, item) for label, item in compared if label != item.output.label]
+    compared = [(*answers[item.ref.location], item) for item in predictions if item.ref.location in answers]
+    disagreements = [_disagreement(label, item) for label, _, item in compared if label != item.output.label]
+    same = [
+        (scores, item.output.score)
+        for label, scores, item in compared
+        if scores is not None and item.output.score is not None and label == item.output.label
+    ]
     return CheckReport(
         num_images=len({path for path, _ in theirs} | {item.ref.location for item in ours}),
         num_compared=len(compared),
@@ -120,9 +143,26 @@ def compare_answers(
         disagreements=tuple(sorted(disagreements, key=lambda item: (-item.our_score, item.path))),
         their_failures=failures,
         our_rejections=rejections(ours),
-        num_labels=len({item.output.label for _, item in compared}),
+        num_labels=len({item.output.label for *_, item in compared}),
+        scores=_compare_scores(same, activation, are_outputs) if same else None,
         **rates(blocks),
     )
+
+
+def _compare_scores(pairs: Sequence[tuple[np.ndarray, float]], activation: str, are_outputs: bool) -> ScoreComparison:
+    """Compare the best of their scores, (D,) for each image, with ours."""
+    is_activated = not are_outputs and all(_are_probabilities(theirs, activation) for theirs, _ in pairs)
+    to_scores = partial(class_scores, activation="none" if is_activated else activation)
+    best = [to_scores(torch.from_numpy(theirs)[None]).max().item() for theirs, _ in pairs]
+    differences = np.abs(np.array(best) - [score for _, score in pairs])
+    figures = (differences.mean(), np.median(differences), differences.max())
+    return ScoreComparison(len(pairs), *map(float, figures))
+
+
+def _are_probabilities(scores: np.ndarray, activation: str) -> bool:
+    """Return whether scores look as if the activation was applied; outputs of a network have other ranges."""
+    in_range = bool(((scores >= -ROUNDING) & (scores <= 1 + ROUNDING)).all())
+    return in_range and (activation != "softmax" or abs(scores.sum() - 1) < ROUNDING)
 
 
 def read_answers(
@@ -168,10 +208,20 @@ def answered_label(answer: Any, labels: Sequence[str] = ()) -> str:
         return answer
     if answer is None or isinstance(answer, (bool, bytes, dict)):
         raise ValueError(f"a {type(answer).__name__} is neither scores nor a label")
-    values = answer.detach().cpu().numpy() if isinstance(answer, torch.Tensor) else np.asarray(answer)
+    values = _values(answer)
     if values.ndim == 0:
         return _label_of_index(values, labels)
     return _label_of_scores(values, labels)
+
+
+def _values(answer: Any) -> np.ndarray:
+    return answer.detach().cpu().numpy() if isinstance(answer, torch.Tensor) else np.asarray(answer)
+
+
+def _scores(answer: Any) -> np.ndarray | None:
+    """Return the scores of a valid answer, (D,) float64, None for a label or an index."""
+    values = _values(answer)
+    return None if isinstance(answer, str) or values.ndim == 0 else values.reshape(-1).astype(np.float64)
 
 
 def _label_of_index(value: np.ndarray, labels: Sequence[str]) -> str:

@@ -51,8 +51,10 @@ def said_of(artifact):
     return list(RunAfterBuild.of(artifact, None).lines())
 
 
-@pytest.mark.usefixtures("versions")
-def test_a_new_name_joins_a_plain_run_until_one_has_run_or_the_settings_name_the_models(in_project, database, tmp_path):
+def test_a_new_name_joins_a_plain_run_until_one_has_run_or_the_settings_name_the_models(
+    versions, in_project, database, tmp_path
+):
+    put_in_use(versions[0], None)
     trial = built(tmp_path, name="trial")
     joins, keep_out, takes = said_of(trial)
     assert joins == "a plain `infer run`, as by cron, now runs trial too, beside colours"
@@ -65,19 +67,36 @@ def test_a_new_name_joins_a_plain_run_until_one_has_run_or_the_settings_name_the
     assert said_of(trial) == [takes]
 
 
-def test_without_a_project_the_newest_is_run_next(versions):
+def test_no_run_takes_one_of_several_versions_before_one_is_put_in_use(versions, in_project):
+    """As where `models/` was copied to a new database."""
+    older, newer = versions
+    assert said_of(newer) == [
+        "colours has several versions and none is in use: no run takes one until you choose",
+        f"put this one in use: infer model use {short(newer)}",
+    ]
+    with pytest.raises(ModelError, match="colours has 2 versions, and none is in use") as caught:
+        choose_artifacts(load_settings(None))
+    assert (caught.value.exit_code, "`infer model use colours` takes the newest" in caught.value.hint) == (12, True)
+    in_project(f'[run]\nmodel = "{short(older)}"')
+    assert [one.folder for one in choose_artifacts(load_settings(None))] == [older.folder]
+    in_project("")
+    use(short(older), False, None)
+    assert [one.folder for one in choose_artifacts(load_settings(None))] == [older.folder]
+
+
+def test_without_a_project_the_newest_is_meant_and_the_last_is_not_removed(versions, capsys):
     older, newer = versions
     assert find_model("colours", None).folder == newer.folder
-    assert said_of(newer) == ["the next run of colours takes this version"]
-    assert said_of(older)[0] == f"the next run of colours still takes {short(newer)}; the new version is not in use yet"
-    assert said_of(older)[-1] == f"use it:  infer model use {short(older)}"
     for act in (lambda: use("colours", False, None), lambda: put_in_use(newer, None)):
         with pytest.raises(UsageError, match="no infer.toml"):
             act()
-    with pytest.raises(UsageError, match="is the version in use"):
-        remove(short(newer), False, False, None)
     remove(short(older), False, False, None)
     assert not older.folder.exists()
+    assert said_of(newer) == ["the next run of colours takes this version"]
+    list_models(False, None)
+    assert "from its first run on" in capsys.readouterr().out
+    with pytest.raises(UsageError, match="is in use and the only version"):
+        remove(short(newer), False, False, None)
 
 
 @pytest.mark.usefixtures("in_project")
@@ -87,8 +106,6 @@ def test_the_list_has_the_newest_first_and_which_is_in_use_since_when(versions, 
         (newer.manifest.model_id, False),
         (older.manifest.model_id, False),
     ]
-    list_models(False, None)
-    assert "from its first run on" in capsys.readouterr().out
     run(database, older)
     found = {one["model_id"]: one for one in listed(capsys)}
     assert [found[one.manifest.model_id]["in_use"] for one in versions] == [True, False]
@@ -132,7 +149,8 @@ def test_a_version_that_runs_is_not_removed(versions, database):
 
 @pytest.mark.usefixtures("versions", "in_project")
 def test_a_version_that_is_only_tried_is_not_put_in_use(versions, database):
-    older, _ = versions
+    older, newer = versions
+    put_in_use(newer, None)
     run(database, older, may_be_put_in_use=False)
     assert said_of(older)[0].endswith("the new version is not in use yet")
 

@@ -83,11 +83,17 @@ def test_they_are_judged_on_the_images_of_a_day_too(tmp_path, monkeypatch):
     monkeypatch.setattr(judge_variants_module, "open_variant", partial(open_variant, device="cpu"))
     photos = save_photos(tmp_path / "photos", 24)
     judged = judge_variants(artifact.folder, ReadLimits((photos,), 1 << 20), sorted(map(str, photos.iterdir())), 0.9)
-    assert {variant: meets for variant, (_, meets) in judged.items()} == {CUDA_FP16: True}
+    assert {variant: one.meets_bar for variant, one in judged.items()} == {CUDA_FP16: True}
     recorded = open_artifact(artifact.folder).manifest.variants[CUDA_FP16]
     assert (recorded["calibration"]["num_images"], recorded["min_agreement"]) == (24, 0.9)
     assert 0 <= recorded["calibration"]["p99_score_difference"] <= recorded["calibration"]["worst_score_difference"]
     open_artifact(artifact.folder).verify()
+    fewer = (artifact.folder, ReadLimits((photos,), 1 << 20), sorted(map(str, photos.iterdir()))[:20], 0.9)
+    for keep_better, num_recorded in ((True, 24), (False, 20)):
+        (one,) = judge_variants(*fewer, keep_better).values()
+        assert (one.parity.num_images, one.num_images) == (num_recorded, 20)
+        recorded = open_artifact(artifact.folder).manifest.variants[CUDA_FP16]
+        assert recorded["calibration"] == one.parity.to_json()
 
 
 @pytest.mark.parametrize("batch_size", [1, 4, 16])

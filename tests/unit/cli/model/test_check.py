@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,29 @@ def test_after_the_first_images_both_sides_are_timed_in_blocks(num_images, num_w
 )
 def test_a_check_fails_if_no_answer_is_the_same_and_says_what_to_look_at(theirs, message):
     ours = [Prediction(ImageRef(path, path), Output(label="owl", score=0.9)) for path in "ab"]
-    failure = _failure_of(compare_answers(list(zip("ab", theirs, strict=True)), ours))
+    failure = _failure_of(compare_answers(list(zip("ab", theirs, strict=True)), ours), 0.05)
     assert (failure and failure.message) == message
     if message == "not one answer is the same":
         assert all(flags in failure.hint for flags in ("--channels bgr", "--mean 0 --std 0.00392157", "--resize"))
+
+
+@pytest.mark.parametrize(("score", "is_failure"), [(0.88, False), (0.7, True)])
+def test_a_check_fails_if_the_scores_of_the_same_labels_are_others(score, is_failure):
+    """Of most images: one may lie at the edge of what two decoders make of it."""
+    theirs = [(path, [0.1, 0.9]) for path in "abc"]
+    scores = zip("abc", (score, score, 0.2), strict=True)
+    ours = [Prediction(ImageRef(path, path), Output(label="1", score=one)) for path, one in scores]
+    failure = _failure_of(compare_answers(theirs, ours), 0.05)
+    assert (failure is not None) is is_failure
+    if failure:
+        assert failure.message == "labels are the same, scores are not: they differ by 0.200, 0.05 is allowed"
+
+
+@pytest.mark.parametrize(("difference", "is_failure"), [(0.04, False), (0.06, True)])
+def test_a_check_fails_if_the_scores_of_the_same_objects_are_others(difference, is_failure):
+    found = ObjectComparison(0.1, 2, 2, 2, 0, 0.99, difference, difference, (), ())
+    report = replace(compare_answers([], []), num_compared=1, agreement=1.0, objects=found)
+    assert (_failure_of(report, 0.05) is not None) is is_failure
 
 
 SITES = ["site1/IMG_0017.JPG", "site2/IMG_0017.JPG"]  # cameras count alike

@@ -66,9 +66,8 @@ def test_a_database_that_can_not_be_written_is_a_failure(loaded, tmp_path, monke
     assert f"chmod u+w {file}" in fix
 
 
-def test_a_damaged_file_is_a_failure(loaded, database):
-    database.close()
-    with database.sqlite_file.open("r+b") as file:
+def test_a_damaged_file_is_a_failure(loaded, tmp_path):
+    with (tmp_path / "infer.db").open("r+b") as file:
         file.seek(2 * 4096)
         file.write(bytes(4096))
     (found,) = failures(loaded)

@@ -139,12 +139,13 @@ def test_the_version_that_ran_last_is_in_use_after_the_upgrade(fresh):
 
 
 def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):
-    """A table of the user's has the name of our last one."""
+    """An index of the user's has the name of our last one."""
     with fresh.write() as connection:
-        connection.exec_driver_sql("CREATE TABLE infer_runs (id INTEGER)")
-    with pytest.raises(Exception, match="infer_runs already exists"):
+        connection.exec_driver_sql("CREATE TABLE users (id INTEGER)")
+        connection.exec_driver_sql("CREATE INDEX ix_infer_images_queued_at ON users (id)")
+    with pytest.raises(Exception, match="ix_infer_images_queued_at already exists"):
         upgrade(fresh)
-    assert relations(fresh) == {"infer_runs"}
+    assert relations(fresh) == {"users"}
 
 
 def test_the_version_is_that_of_the_newest_migration():

@@ -82,7 +82,33 @@ def test_all_the_same_is_full_agreement():
         "ratio_range": None,
         "num_labels": 2,
         "taken_by_others": 0.0,
+        "scores": {"num_images": 1, "mean_difference": 0.0, "median_difference": 0.0, "worst_difference": 0.0},
     }
+
+
+@pytest.mark.parametrize(
+    ("activation", "applied"), [("softmax", torch.Tensor.softmax), ("sigmoid", torch.Tensor.sigmoid)]
+)
+def test_scores_are_compared_with_outputs_and_with_probabilities_alike(activation, applied):
+    outputs = torch.tensor([[2.0, 0.5, -1.0], [-3.0, 1.0, 3.0]])
+    right = applied(outputs, **({"dim": 1} if activation == "softmax" else {}))
+    twice = applied(right, **({"dim": 1} if activation == "softmax" else {}))
+
+    def worst(theirs, scores, **flags):
+        pairs = [ours(path, LABELS[row.argmax()], row.max().item()) for path, row in zip("ab", scores, strict=True)]
+        report = compare_answers(list(zip("ab", theirs, strict=True)), pairs, LABELS, activation=activation, **flags)
+        assert (report.agreement, report.scores.num_images) == (1.0, 2)
+        return report.scores.worst_difference
+
+    assert worst(outputs, right, are_outputs=True) < 1e-6
+    assert worst(outputs, right) < 1e-6
+    assert worst(right, right) < 1e-6
+    assert worst(right, right, are_outputs=True) > 0.1
+    assert worst(right, twice) > 0.1
+
+
+def test_labels_alone_have_no_scores_to_compare():
+    assert compare_answers([("a", "cat"), ("b", 1)], [ours("a", "cat"), ours("b", "dog")], LABELS).scores is None
 
 
 def test_a_ratio_is_of_as_many_images_on_both_sides_and_has_its_range():

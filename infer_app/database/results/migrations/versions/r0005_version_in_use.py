@@ -60,11 +60,11 @@ def _mark_versions() -> None:
 
 
 def replace_view(where: str, time_n: str, time_m: str, added: Sequence[str] = ()) -> None:
-    """Replace the view; owner, options, grants and views that select from it stay."""
+    """Replace the view, or make it; owner, options, grants and views that select from it stay."""
     dialect = op.get_bind().dialect.name
     columns = ", ".join([f"p.{name}" for name in (*COLUMNS.split(", "), *added)] + _lost(dialect, added))
     if dialect == "sqlite":
-        op.execute(f"DROP VIEW {VIEW}")
+        op.execute(f"DROP VIEW IF EXISTS {VIEW}")
     create = "CREATE VIEW" if dialect == "sqlite" else "CREATE OR REPLACE VIEW"
     op.execute(
         f"""
@@ -89,7 +89,7 @@ def _lost(dialect: str, added: Sequence[str]) -> list[str]:
         return []
     found = (
         "SELECT attname, format_type(atttypid, atttypmod) FROM pg_attribute"
-        f" WHERE attrelid = '{VIEW}'::regclass AND attnum > 0 ORDER BY attnum"
+        f" WHERE attrelid = to_regclass('{VIEW}') AND attnum > 0 ORDER BY attnum"
     )
     known = {"model", *COLUMNS.split(", "), *added}
     rows = op.get_bind().execute(sa.text(found))
@@ -100,6 +100,6 @@ def _options(dialect: str) -> str:
     """Return the WITH clause of the view's options, which PostgreSQL would otherwise reset."""
     if dialect != "postgresql":
         return ""
-    found = f"SELECT array_to_string(reloptions, ', ') FROM pg_class WHERE oid = '{VIEW}'::regclass"
+    found = f"SELECT array_to_string(reloptions, ', ') FROM pg_class WHERE oid = to_regclass('{VIEW}')"
     options = op.get_bind().scalar(sa.text(found))
     return f" WITH ({options})" if options else ""

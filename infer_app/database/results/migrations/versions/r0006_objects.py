@@ -56,16 +56,8 @@ def upgrade() -> None:
         **UTF8,
     )
     _replace_predictions(ADDED)
-    _create("infer_current_objects", f"SELECT m.name AS model, {_of_p(OBJECT)}", table="infer_objects")
-    threshold = THRESHOLD.format(model="o.model", label="o.label")
-    op.execute(f"CREATE VIEW infer_shown_objects AS SELECT * FROM infer_current_objects o WHERE o.score >= {threshold}")
-    join, label, score = _labels()
-    _create(
-        "infer_shown_labels",
-        f"SELECT m.name AS model, p.image_id, p.model_id, {label} AS label, {score} AS score",
-        join=join,
-        condition=f"AND {score} >= {THRESHOLD.format(model='m.name', label=label)}",
-    )
+    for create in CREATE_VIEWS.values():
+        create()
 
 
 def downgrade() -> None:
@@ -77,6 +69,25 @@ def downgrade() -> None:
         op.drop_table(table)
     for name in reversed(ADDED):
         op.drop_column("infer_predictions", name)
+
+
+def _current_objects() -> None:
+    _create("infer_current_objects", f"SELECT m.name AS model, {_of_p(OBJECT)}", table="infer_objects")
+
+
+def _shown_objects() -> None:
+    threshold = THRESHOLD.format(model="o.model", label="o.label")
+    op.execute(f"CREATE VIEW infer_shown_objects AS SELECT * FROM infer_current_objects o WHERE o.score >= {threshold}")
+
+
+def _shown_labels() -> None:
+    join, label, score = _labels()
+    _create(
+        "infer_shown_labels",
+        f"SELECT m.name AS model, p.image_id, p.model_id, {label} AS label, {score} AS score",
+        join=join,
+        condition=f"AND {score} >= {THRESHOLD.format(model='m.name', label=label)}",
+    )
 
 
 def _labels() -> tuple[str, str, str]:
@@ -109,3 +120,10 @@ def _replace_predictions(added: tuple[str, ...]) -> None:
         time_m="COALESCE(m.in_use_since, m.used_until)",
         added=added,
     )
+
+
+CREATE_VIEWS = {
+    "infer_current_objects": _current_objects,
+    "infer_shown_objects": _shown_objects,  # selects from the one before it
+    "infer_shown_labels": _shown_labels,
+}

@@ -1,10 +1,13 @@
 """Migration that stores of each result which picture it is of, and of each run its source and the files of its variant.
 
-The time of a version of a model becomes that of its first run.
+The time of a version of a model becomes that of its first run. The database is given an id, whose row
+`migrate.upgrade` adds.
 
 Rows of before keep NULL in the new columns, which means that nothing is known.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,6 +17,7 @@ from infer_app.database.engine.column_types import Exact, Microseconds
 from infer_app.database.results.migrations.versions.r0001_first_tables import UTF8
 from infer_app.database.results.migrations.versions.r0005_version_in_use import replace_view
 from infer_app.database.results.migrations.versions.r0006_objects import ADDED as ADDED_BEFORE
+from infer_app.database.results.migrations.versions.r0006_objects import CREATE_VIEWS as CREATE_VIEWS_BEFORE
 
 revision = "0008"
 down_revision = "0007"
@@ -38,6 +42,7 @@ def upgrade() -> None:
         sa.Column("forgotten_before", Microseconds),
         **UTF8,
     )
+    op.create_table("infer_database_id", sa.Column("id", sa.String(64), primary_key=True), **UTF8)
     if op.get_bind().dialect.name == "sqlite":
         _never_reuse_ids()
     _replace_predictions((*ADDED_BEFORE, *FACTS))
@@ -45,10 +50,14 @@ def upgrade() -> None:
 
 
 def downgrade() -> None:
-    """Drop the facts of pictures and the sources, which are lost. SQLite goes on using each id of an image once."""
+    """Drop the facts of pictures, the sources and the database's id, which are lost.
+
+    SQLite goes on using each id of an image once.
+    """
     _set_times_of_models("max", ">")
     _replace_predictions(ADDED_BEFORE)
-    op.drop_table("infer_sources")
+    for table in ("infer_database_id", "infer_sources"):
+        op.drop_table(table)
     op.drop_column("infer_images", "missing_since")
     for name in ("variant_sha256", "source_id"):
         op.drop_column("infer_runs", name)
@@ -91,3 +100,10 @@ def _replace_predictions(added: tuple[str, ...]) -> None:
         time_m="COALESCE(m.in_use_since, m.used_until)",
         added=added,
     )
+
+
+# How each view is made in this version, in an order in which none selects from a later one.
+CREATE_VIEWS: dict[str, Callable[[], None]] = {
+    "infer_current_predictions": partial(_replace_predictions, (*ADDED_BEFORE, *FACTS)),
+    **CREATE_VIEWS_BEFORE,
+}

@@ -1,0 +1,123 @@
+"""A project knows its database: one that is gone, empty or another's is refused, and nothing is written."""
+
+import shutil
+
+import pytest
+
+from infer_app.cli.project.project import upgrade, write_config
+from infer_app.database.engine.connect import Database
+from infer_app.database.project_database import open_results_database, read_in_use
+from infer_app.database.results.schema import VERSION_TABLE, VIEWS, database_id, metadata
+from infer_app.errors import DatabaseUnavailable
+from infer_app.settings.load import load_settings
+
+ID_FILE = "infer.database-id"
+
+
+@pytest.fixture
+def loaded(tmp_path, url, monkeypatch):
+    """A project whose database was made by `infer db upgrade`."""
+    monkeypatch.setenv("INFER_DATABASE__URL", url)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    upgrade(None, write_config(folder))
+    return load_settings(folder / "infer.toml")
+
+
+def open_to_read(loaded):
+    with open_results_database(loaded, read_only=True):
+        pass
+
+
+def open_to_write(loaded):
+    with open_results_database(loaded):
+        pass
+
+
+def upgrade_tables(loaded):
+    upgrade(None, loaded.path)
+
+
+EVERY_WAY = (open_to_read, open_to_write, upgrade_tables, read_in_use)
+
+
+def refusals(loaded):
+    """The messages and hints of every way in which a command uses the database."""
+    found = set()
+    for use in EVERY_WAY:
+        with pytest.raises(DatabaseUnavailable) as caught:
+            use(loaded)
+        assert caught.value.exit_code == 10
+        assert f"delete {ID_FILE} if this change is meant" in caught.value.hint
+        found.add(caught.value.message)
+    (message,) = found
+    return message
+
+
+def test_its_own_database_is_used_in_every_way(loaded):
+    before = (loaded.folder / ID_FILE).read_text()
+    for use in EVERY_WAY:
+        use(loaded)
+    with Database(loaded.database_url) as database, database.read() as connection:
+        assert connection.execute(database_id.select()).all() == [(before.strip(),)]
+    assert (loaded.folder / ID_FILE).read_text() == before
+
+
+def test_the_file_is_written_by_the_first_command_that_writes(loaded):
+    file = loaded.folder / ID_FILE
+    before = file.read_text()
+    file.unlink()
+    open_to_read(loaded)
+    assert not file.exists()
+    open_to_write(loaded)
+    assert file.read_text() == before
+
+
+def test_another_projects_database_is_refused_until_the_change_is_meant(loaded):
+    file = loaded.folder / ID_FILE
+    own = file.read_text()
+    file.write_text("another\n")
+    assert refusals(loaded).endswith(f" is not this project's database, whose id {ID_FILE} has")
+    file.unlink()
+    open_to_write(loaded)
+    assert file.read_text() == own
+
+
+def test_an_empty_database_is_refused_and_stays_empty(loaded):
+    with Database(loaded.database_url) as database, database.write() as connection:
+        for view in VIEWS:
+            connection.exec_driver_sql(f"DROP VIEW {view}")
+        for table in (*metadata.tables, VERSION_TABLE):
+            connection.exec_driver_sql(f"DROP TABLE {table}")
+    assert refusals(loaded).endswith(" has no infer_ tables, this project's database has some")
+    (loaded.folder / ID_FILE).unlink()
+    upgrade_tables(loaded)
+    open_to_read(loaded)
+
+
+def test_a_file_that_is_gone_is_refused_and_not_made_again(loaded, kind):
+    if kind != "sqlite":
+        pytest.skip("only SQLite has a file")
+    with Database(loaded.database_url) as database:
+        file = database.sqlite_file
+    assert file is not None
+    file.unlink()
+    assert refusals(loaded) == f"{loaded.shown_url}, this project's database, does not exist"
+    assert not file.exists()
+
+
+def test_a_restored_database_of_before_keeps_the_projects_id(loaded):
+    with Database(loaded.database_url) as database, database.write() as connection:
+        connection.execute(database_id.delete())
+    upgrade_tables(loaded)
+    open_to_read(loaded)
+
+
+def test_a_project_that_was_moved_or_copied_knows_its_database(tmp_path):
+    folder = tmp_path / "here"
+    folder.mkdir()
+    upgrade(None, write_config(folder))
+    shutil.copytree(folder, tmp_path / "copied")
+    folder.rename(tmp_path / "moved")
+    for name in ("copied", "moved"):
+        open_to_write(load_settings(tmp_path / name / "infer.toml"))

@@ -1,0 +1,121 @@
+"""A table or a view of ours that is missing is exit code 11 in every command, with its name and what to do."""
+
+from collections.abc import Iterator
+
+import pytest
+import typer
+from sqlalchemy import inspect
+
+from infer_app.cli.app import app
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.migrate import check_schema, upgrade
+from infer_app.database.results.schema import VERSION_TABLE, VIEWS, metadata
+from infer_app.errors import InferError, SchemaOutdated
+from tests.support.projects import DATE
+
+ARGUMENTS = {  # of the commands that use our tables, and need more than their name
+    "run": f"--date {DATE}",
+    "backfill": f"--from {DATE} --to {DATE}",
+    "explain": "--image 1",
+    "compare": "--models slow fragile",
+    "sample": "--count 1 --format coco --to sample.json",
+    "export": f"--date {DATE} --format csv --to export.csv",
+    "images add": "photos",
+    "threshold set": "slow --default 0.5",
+    "threshold show": "slow",
+    "threshold remove": "slow",
+    "model use": "slow",
+    "model remove": "slow",
+    "model judge": "slow",
+    "retry": f"--date {DATE}",
+}
+WITHOUT_TABLES = {"quickstart", "init", "cache status", "cache clear", "config show", "model build"}
+WITHOUT_TABLES |= {"model verify", "model tune", "model check"}
+# They work without a database too, and say on standard error why it is not known which version is in use.
+TELL_IT = {"model list": "", "model show": "slow"}
+
+
+def every_command(command=None, name: str = "") -> Iterator[str]:
+    command = command or typer.main.get_command(app)
+    children = getattr(command, "commands", {})
+    if not children:
+        yield name
+    for child in children.values():
+        yield from every_command(child, f"{name} {child.name}".strip())
+
+
+def call(capsys, command, arguments=""):
+    """Call a command in this process; return its exit code and what it says, with the hint of its error."""
+    error = ""
+    try:
+        code = app([*command.split(), *arguments.split()], standalone_mode=False) or 0
+    except InferError as raised:
+        code, error = raised.exit_code, f"{raised} {raised.hint}"
+    return code, "".join(capsys.readouterr()) + error
+
+
+@pytest.fixture
+def in_project(project, kind, monkeypatch, logging_as_it_was):
+    if kind == "mariadb":
+        pytest.skip("one server will do for every command")
+    project.add_photos(1)
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setattr("infer_app.workers.fork_server.start_early", lambda: None)
+    return project
+
+
+@pytest.mark.parametrize(
+    ("kind_of", "lost", "hint"),
+    [
+        ("table", "infer_rejections", "restore it from a backup"),
+        ("view", "infer_shown_labels", "run `infer db upgrade`, which makes it again"),
+    ],
+)
+def test_every_command_names_what_is_missing(in_project, url, capsys, kind_of, lost, hint):
+    with Database(url) as database, database.write() as connection:
+        connection.exec_driver_sql(f"DROP {kind_of} {lost}")
+    commands = sorted({*every_command()} - WITHOUT_TABLES - TELL_IT.keys() - {"db upgrade"})
+    said = {command: call(capsys, command, ARGUMENTS.get(command, "")) for command in commands}
+    message = f"the {kind_of} {lost} is missing"
+    assert {command: (code, message in text, hint in text) for command, (code, text) in said.items()} == dict.fromkeys(
+        commands, (11, True, True)
+    )
+    for command, arguments in TELL_IT.items():
+        code, text = call(capsys, command, arguments)
+        assert (code, message in text) == (0, True)
+    code, text = call(capsys, "db upgrade")
+    assert (code, message in text) == ((11, True) if kind_of == "table" else (0, False))
+    code, text = call(capsys, "status")
+    assert code == (11 if kind_of == "table" else 0)
+
+
+@pytest.mark.parametrize("lost", [*metadata.tables, VERSION_TABLE])
+def test_no_table_is_done_without_and_none_is_made_again(database, lost):
+    with database.write() as connection:
+        for view in VIEWS:
+            connection.exec_driver_sql(f"DROP VIEW {view}")
+        connection.exec_driver_sql(f"DROP TABLE {lost}")
+    for act in (check_schema, upgrade):
+        with pytest.raises(SchemaOutdated, match=f"the table {lost} is missing") as caught:
+            act(database)
+        assert "restore it from a backup" in caught.value.hint
+
+
+def definitions(database):
+    with database.read() as connection:
+        return {view: inspect(connection).get_view_definition(view) for view in VIEWS}
+
+
+@pytest.mark.parametrize("lost", [(*VIEWS,), *((view,) for view in VIEWS)])
+def test_an_upgrade_makes_each_view_again(database, kind, lost):
+    if lost == ("infer_current_objects",) and kind == "postgres":
+        lost = ("infer_shown_objects", *lost)  # selects from it
+    before = definitions(database)
+    with database.write() as connection:
+        for view in lost:
+            connection.exec_driver_sql(f"DROP VIEW {view}")
+    with pytest.raises(SchemaOutdated, match=f"{lost[0]}.* missing"):
+        check_schema(database)
+    upgrade(database)
+    check_schema(database)
+    assert definitions(database) == before
