@@ -1,11 +1,13 @@
 """The figures of a day's objects, and the objects of one image, over the thresholds of their model."""
 
 import pytest
+from sqlalchemy import literal
 
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.image_history import StoredObject, read_history
 from infer_app.database.queries.object_figures import MAX_OBJECTS, ObjectCounts, ObjectFigures, open_figures
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
+from infer_app.database.results.conditions import ListedPicture
 from infer_app.database.results.runs import RunStore
 from infer_app.domain import DetectedObject
 from infer_app.settings.sections import SourceSettings
@@ -98,7 +100,8 @@ def test_the_history_of_an_image_has_its_objects(database, figures):
     change_thresholds(database, MODEL.name, {ALL_LABELS: 0.85, "Cat": 0.5})
     commit(database, predicted("1"), model_id="classifier")
     versions = [(MODEL.name, MODEL.model_id), ("another", "another"), ("classifier", "classifier")]
-    ours, other, classifier = (one.prediction["objects"] for one in read_history(database, versions, "1"))
+    history = read_history(database, versions, ListedPicture(literal("1")))
+    ours, other, classifier = (one.prediction["objects"] for one in history)
     assert [(one.found.label, one.found.score, one.is_shown) for one in ours] == [
         ("cat", 0.9, True),
         ("cat", 0.8, False),

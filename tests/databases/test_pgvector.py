@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import literal, make_url, text
 
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.disagreement import Disagreement
 from infer_app.database.queries.image_history import read_history
 from infer_app.database.results import pgvector
+from infer_app.database.results.conditions import ListedPicture
 from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.pgvector import store_vectors
 from infer_app.database.results.runs import RunStore
@@ -94,7 +95,8 @@ def test_the_database_finds_what_is_near_by_an_index(database, with_extension, r
     )
     with database.read() as connection:
         assert connection.scalars(text(nearest)).all() == [ids[1], ids[0]]
-    (history,) = read_history(database, [("stub", MODEL.model_id)], ids[0])
+    picture = ListedPicture(literal(ids[0]))
+    (history,) = read_history(database, [("stub", MODEL.model_id)], picture)
     assert history.prediction["vector"] == np.array([1, 0], "<f4").tobytes()
     sides = Disagreement(database, Source(database, SourceSettings()), DAY, MODEL.model_id, MODEL.model_id)
     assert [row["vector_a"] == row["vector_b"] for row in sides.pairs()] == [True] * 3

@@ -58,7 +58,9 @@ def record_source(database: Database, identity: SourceIdentity) -> int:
         assert number is not None
         return number
 
-    return database.transact(record)
+    with database.read() as connection:
+        number = number_of(identity, read_sources(connection))
+    return database.transact(record) if number is None else number
 
 
 def number_among_others(database: Database, identity: SourceIdentity) -> int | None:
