@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from infer_app.domain import Broken, Prediction
-from infer_app.models.verification.outputs import class_scores
+from infer_app.models.artifact.activation import class_scores
 from infer_app.plurals import counted
 
 Answer = TypeVar("Answer")
