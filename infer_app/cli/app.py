@@ -399,3 +399,34 @@ def retry(
         retry_replaced(date, model, as_json, config)
     else:
         retry_rejected(date or "yesterday", model, reason or [], as_json, config)
+
+
+@app.command(rich_help_panel=MAINTAIN)
+def forget(
+    missing: Annotated[
+        bool,
+        typer.Option("--missing", help="Of pictures whose file is gone, or that a table of your own lists no more."),
+    ] = False,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of all versions of a model, or with NAME@ID of one; not in use.")
+    ] = None,
+    before: Annotated[str | None, typer.Option(metavar="DATE", help="Of all days before this one.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
+    as_json: Json = False,
+    config: Config = None,
+) -> None:
+    """Delete results for good: of pictures that are gone, a model, or days before a date.
+
+    It says how much it deletes and asks before. What it forgot is not predicted again by itself. It can be repeated
+    after it was interrupted.
+    """
+    from infer_app.cli.project.forget import forget_days, forget_missing, forget_model
+
+    if sum((missing, model is not None, before is not None)) != 1:
+        raise UsageError("say what to forget, one at a time", "--missing, --model NAME or --before DATE")
+    if model is not None:
+        forget_model(model, yes, as_json, config)
+    elif before is not None:
+        forget_days(before, yes, as_json, config)
+    else:
+        forget_missing(yes, as_json, config)

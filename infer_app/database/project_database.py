@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from infer_app.database.engine.connect import Database
 from infer_app.database.known_database import check_known, is_missing, known_id, remember
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
-from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others
+from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, read_forgotten_before
 from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_source
 from infer_app.database.queries.day_queries import DayQueries
@@ -103,5 +103,7 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
                 raise DatabaseUnavailable(f"{listing.shown_url} does not exist", "[source] database_url names it")
             source = CrossDatabaseSource(listing, settings, results)
         check_source(source)
-        source.own_number = number_among_others(results, SourceIdentity.of(source, results))
+        identity = SourceIdentity.of(source, results)
+        source.own_number = number_among_others(results, identity)
+        source.forgotten_before = read_forgotten_before(results, identity)
         yield source

@@ -21,9 +21,9 @@ from infer_app.day import Day
 from infer_app.domain import ROW, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
 from infer_app.images.read.folder_scan import scan_folders
-from infer_app.images.read.read_image import are_gone, hash_files, stat_all
+from infer_app.images.read.read_image import ReadLimits, are_gone, hash_files, stat_all
 from infer_app.images.read.roots import check_root
-from infer_app.locations import NO_MAPPING, as_location, is_local
+from infer_app.locations import NO_MAPPING, PathMapping, as_location, is_local
 from infer_app.pipeline.executors import read_limits
 from infer_app.pipeline.job import Job
 from infer_app.settings.load import LoadedSettings
@@ -119,6 +119,21 @@ def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterato
                 yield one, gone[one.location]
     except NoAnswer as error:
         raise StorageUnavailable(error.message, "is the image storage mounted?") from None
+
+
+def are_missing(loaded: LoadedSettings, locations: Sequence[str]) -> list[bool]:
+    """Return for each file whether it is gone. Raises StorageUnavailable if their storage does not answer."""
+    try:
+        return run_in_process(_look_for, locations, loaded.path_map, read_limits(loaded), timeout_s=STAT_TIMEOUT_S)
+    except NoAnswer as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
+
+
+def _look_for(locations: Sequence[str], path_map: PathMapping, limits: ReadLimits) -> list[bool]:
+    gone = list(are_gone(locations, path_map))
+    if any(gone):
+        check_root(locations[gone.index(True)], limits)
+    return gone
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, or_, select, update
 
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
@@ -68,6 +69,23 @@ def number_among_others(database: Database, identity: SourceIdentity) -> int | N
     with database.read() as connection:
         known = read_sources(connection)
     return (number_of(identity, known) or 0) if set(known.values()) - {identity} else None
+
+
+def read_forgotten_before(database: Database, identity: SourceIdentity) -> datetime | None:
+    """Return the time (UTC) from which on the images of a source count, None for all."""
+    with database.read() as connection:
+        known = read_sources(connection)
+        numbers = [number for number, one in known.items() if one == identity]
+        latest = connection.scalar(select(func.max(sources.c.forgotten_before)).where(sources.c.id.in_(numbers)))
+    return None if latest is None else latest.replace(tzinfo=UTC)
+
+
+def forget_before(database: Database, identity: SourceIdentity, time: datetime) -> None:
+    """Let the images of a source that are older than a time (UTC) belong to no day any more."""
+    number = record_source(database, identity)
+    later = or_(sources.c.forgotten_before.is_(None), sources.c.forgotten_before < time.replace(tzinfo=None))
+    forget = update(sources).where(sources.c.id == number, later).values(forgotten_before=time.replace(tzinfo=None))
+    database.transact(lambda connection: connection.execute(forget))
 
 
 def adopt_runs(database: Database, number: int) -> None:

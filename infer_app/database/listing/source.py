@@ -67,6 +67,7 @@ class Source:
             self.location = case(elsewhere, else_=row) if settings.has_files_too else row
         self.relation: FromClause = relation_of(settings)
         self.own_number: int | None = None  # in infer_sources, 0 before its first run; None: no other source has a run
+        self.forgotten_before: datetime | None = None  # UTC; images of earlier times belong to no day any more
         self._left_out: dict[Day, LeftOut] = {}
         self._examples: list[Any] = []  # of the time column, once it has a value
 
@@ -119,6 +120,11 @@ class Source:
         Rows without an id come last.
         """
         return self._every_page(self._ask(partial(self._bounds, day=day)), size)
+
+    def list_pages_before(self, day: Day, size: int) -> Iterator[Sequence[Any]]:
+        """Yield pages of the images of earlier days as `list_pages` does, those that were forgotten too."""
+        start, _ = self._ask(partial(self._whole_bounds, day=day))
+        return self._every_page((None, start), size)
 
     def parts(self, connection: Connection, day: Day) -> Iterator[Subquery]:
         """Yield parts of the day's images, in order of (time, id), as relations: id, location, time, id as text.
@@ -209,7 +215,7 @@ class Source:
         """Return the date, in the day's zone, of the image nearest to the day, or None without images."""
         with self.database.read() as connection:
             start, end = self._bounds(connection, day)
-            times = select(self.time).select_from(self.relation)
+            times = self._times(connection, day)
             before = connection.scalar(times.where(self.time < start).order_by(self.time.desc()).limit(1))
             after = connection.scalar(times.where(self.time >= end).order_by(self.time).limit(1))
         found = [time for time in (read_time(before, self.zone), read_time(after, self.zone)) if time]
@@ -220,7 +226,7 @@ class Source:
         """Return the date, in the day's zone, of the latest image up to the end of the day, or None."""
         with self.database.read() as connection:
             _, end = self._bounds(connection, day)
-            times = select(self.time).select_from(self.relation).where(self.time < end)
+            times = self._times(connection, day).where(self.time < end)
             latest = read_time(connection.scalar(times.order_by(self.time.desc()).limit(1)), self.zone)
         return None if latest is None else latest.astimezone(find_zone(day.zone)).date()
 
@@ -230,13 +236,33 @@ class Source:
 
     def _older_bounds(self, connection: Connection, day: Day, num_images: int) -> Bounds:
         start, _ = self._bounds(connection, day)
-        times = select(self.time).select_from(self.relation).where(self.time < start)
-        return connection.scalar(times.order_by(self.time.desc()).offset(num_images - 1).limit(1)), start
+        times = self._times(connection, day).where(self.time < start).order_by(self.time.desc())
+        first = connection.scalar(times.offset(num_images - 1).limit(1))
+        return self._first_kept(connection, day) if first is None else first, start
+
+    def _times(self, connection: Connection, day: Day) -> Select[Any]:
+        """Return a SELECT of the times of all images that were not forgotten."""
+        first = self._first_kept(connection, day)
+        return select(self.time).select_from(self.relation).where(*(() if first is None else (self.time >= first,)))
 
     def _within(self, start: Any, end: Any) -> ColumnElement[bool]:
         return self.time < end if start is None else and_(self.time >= start, self.time < end)
 
     def _bounds(self, connection: Connection, day: Day) -> Bounds:
+        """Return the bounds of the day in the unit and format of the column, without what was forgotten of it."""
+        start, end = self._whole_bounds(connection, day)
+        if self.forgotten_before is None or day.start >= self.forgotten_before:
+            return start, end
+        return (end if day.end <= self.forgotten_before else self._first_kept(connection, day)), end
+
+    def _first_kept(self, connection: Connection, day: Day) -> Any:
+        """Return the least time, as the column has it, of images that were not forgotten; None if none was."""
+        if self.forgotten_before is None:
+            return None
+        first = Day.of(self.forgotten_before.astimezone(find_zone(day.zone)).date(), day.zone)
+        return self._whole_bounds(connection, replace(first, start=self.forgotten_before))[0]
+
+    def _whole_bounds(self, connection: Connection, day: Day) -> Bounds:
         """Return the bounds of the day in the unit and format of the column."""
         self._examples = self._examples or read_examples(connection, self.time, self.relation)
         if not self._examples and not self.database.is_sqlite:

@@ -7,6 +7,7 @@ day of registration.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +15,9 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import end_queue, read_late_times
 from infer_app.database.listing.source import Source
 from infer_app.day import Day, find_zone
+from infer_app.plurals import counted
+
+log = logging.getLogger(__name__)
 
 MIN_DAYS = 7
 
@@ -22,12 +26,17 @@ def find_late_days(database: Database, source: Source, first: Day, model_ids: Se
     """Return the days before the `first` of the look-back, oldest first, of queued images new for one of the models."""
     if not source.is_ours:
         return []
-    found = list[Day]()
+    found, num_forgotten = list[Day](), 0
     with database.read() as connection:
         for time in read_late_times(connection, model_ids, first.start.replace(tzinfo=None)):
             instant = time.replace(tzinfo=UTC)
-            if not found or instant >= found[-1].end:
+            if source.forgotten_before is not None and instant < source.forgotten_before:
+                num_forgotten += 1
+            elif not found or instant >= found[-1].end:
                 found.append(Day.of(instant.astimezone(find_zone(first.zone)).date(), first.zone))
+    if num_forgotten:
+        what = counted(num_forgotten, "image")
+        log.warning("no run takes %s registered late, of days before %s: `infer forget`", what, source.forgotten_before)
     return found
 
 

@@ -37,12 +37,16 @@ def forget_results(
         keep_runs_out(connection, days, versions)
         deleted = 0
         for batch in _batches(image_ids):
-            for _, model_id in versions:
-                _delete(connection, objects, batch, model_id)
-                deleted += sum(_delete(connection, table, batch, model_id) for table in (predictions, rejections))
+            deleted += sum(delete_results(connection, batch, model_id) for _, model_id in versions)
         return deleted
 
     return database.transact(forget)
+
+
+def delete_results(connection: Connection, image_ids: Sequence[str], model_id: str) -> int:
+    """Delete a version's results of some images, with their objects; return how many there were."""
+    _delete(connection, objects, image_ids, model_id)
+    return sum(_delete(connection, table, image_ids, model_id) for table in (predictions, rejections))
 
 
 def _batches(image_ids: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -212,6 +212,14 @@ def keep_runs_out(connection: Connection, days: Iterable[date], versions: Iterab
             _take_over(connection, day, name, model_id, now)
 
 
+def refuse_during_runs(connection: Connection) -> None:
+    """Raise DayHeld if a run is active, of whatever day and model."""
+    now = connection.execute(select(UtcNow())).scalar_one()
+    for row in connection.execute(select(runs).where(runs.c.state == "running")):
+        if is_alive(row, now):
+            raise DayHeld(f"run {row.id} of {row.day} is active", "wait for it to end: `infer status` shows it")
+
+
 def _lock_model(connection: Connection, model_id: str) -> None:
     """Lock the model's rows, which keeps other runs of it from acquiring a day until the transaction ends.
 

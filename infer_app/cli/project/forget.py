@@ -1,0 +1,117 @@
+"""`infer forget`: says what it will delete for good, asks, and does it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import typer
+
+from infer_app.database.forgettable_results import (
+    Amount,
+    Forgettable,
+    count_only_these,
+    forget,
+    forget_versions,
+    of_days_before,
+    of_missing,
+    of_versions,
+)
+from infer_app.database.listing.recorded_sources import SourceIdentity, forget_before
+from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.results.model_versions import read_versions
+from infer_app.database.results.runs import refuse_during_runs
+from infer_app.day import Day, parse_date
+from infer_app.errors import UsageError
+from infer_app.model_names import short_name, versions_named
+from infer_app.pipeline.changed_files import are_missing
+from infer_app.plurals import counted
+from infer_app.settings.load import load_settings
+
+
+def forget_missing(is_sure: bool, as_json: bool, config: Path | None) -> None:
+    loaded = load_settings(config)
+    with open_project_database(loaded) as project:
+        find = partial(of_missing, project.database, project.source, partial(are_missing, loaded))
+        _forget(project, "pictures that are gone", find, is_sure, as_json)
+
+
+def forget_days(before: str, is_sure: bool, as_json: bool, config: Path | None) -> None:
+    """Forget the results of days before a date, and list their images no more."""
+    loaded = load_settings(config)
+    zone = loaded.run.time_zone
+    day = Day.of(parse_date(before, zone), zone)
+    with open_project_database(loaded) as project:
+        identity = SourceIdentity.of(project.source, project.database)
+        find = partial(of_days_before, project.database, project.source, day)
+        _forget(
+            project,
+            f"days before {day}",
+            find,
+            is_sure,
+            as_json,
+            partial(forget_before, project.database, identity, day.start),
+            "Images of these days count as pending no more, and no run takes them, not even one registered later.",
+        )
+
+
+def forget_model(model: str, is_sure: bool, as_json: bool, config: Path | None) -> None:
+    """Forget the results of a version, or of all versions of a name. Raises UsageError if one is in use."""
+    loaded = load_settings(config)
+    with open_project_database(loaded) as project:
+        with project.database.read() as connection:
+            known = read_versions(connection)
+        versions = versions_named(model, [(one.name, one.model_id) for one in known])
+        if not versions:
+            raise UsageError(
+                f"no model {model!r} has run on this database", "`infer model list` prints those that have"
+            )
+        in_use = [one.model_id for one in known if one.in_use_since]
+        if used := [version for version in versions if version[1] in in_use]:
+            raise UsageError(
+                f"{short_name(*used[0])} is in use: its images would be predicted again",
+                "put another version in use before, or none: `infer model use`, `infer model remove`",
+            )
+        model_ids = sorted({model_id for _, model_id in versions})
+        find = partial(of_versions, project.database, model_ids)
+        only = count_only_these(project.database, find(), in_use)
+        pending = (
+            f"No model in use has predicted {counted(only, 'image')} of them: they are pending then." if only else ""
+        )
+        names = " and ".join(short_name(*version) for version in versions)
+        before = partial(project.database.transact, partial(forget_versions, model_ids=model_ids))
+        _forget(project, names, find, is_sure, as_json, before, pending)
+
+
+def _forget(
+    project: ProjectDatabase,
+    what: str,
+    find: Callable[[], Iterator[Forgettable]],
+    is_sure: bool,
+    as_json: bool,
+    before: Callable[[], object] = lambda: None,
+    consequence: str = "",
+) -> None:
+    """Ask whether what `find` yields is to be deleted, call `before`, delete it, and print how much it was."""
+    project.database.transact(refuse_during_runs)
+    found = Amount.of(find())
+    typer.echo(f"{what}: {_describe(found)} to be deleted for good. {consequence}".rstrip(), err=as_json)
+    if not is_sure:
+        if not sys.stdin.isatty():
+            raise UsageError("nothing was deleted: there is no terminal to ask on", "add --yes if this is meant")
+        if not typer.confirm("Delete?", err=as_json):
+            typer.echo("nothing was deleted", err=as_json)
+            return
+    before()
+    deleted = forget(project.database, find())
+    print(json.dumps(asdict(deleted)) if as_json else f"deleted {_describe(deleted)}")
+
+
+def _describe(amount: Amount) -> str:
+    objects = f" with {counted(amount.objects, 'object')}" if amount.objects else ""
+    images = f" and {counted(amount.images, 'registered image')}" if amount.images else ""
+    return f"{counted(amount.predictions, 'prediction')}{objects}, {counted(amount.rejections, 'rejection')}{images}"

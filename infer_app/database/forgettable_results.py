@@ -1,0 +1,200 @@
+"""Results that `infer forget` deletes for good: of models, of pictures that are gone, of days before a date.
+
+None of it is predicted again by itself: a version that was not in use counts on no day, a picture that is gone is not
+listed, and images of days before the date belong to no day any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from sqlalchemy import ColumnElement, Connection, Select, Table, delete, literal, null, select, update
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.cross_database_source import as_relation
+from infer_app.database.listing.recorded_sources import SourceIdentity, read_sources
+from infer_app.database.listing.source import PAGE_SIZE, Source, plan_for_pages
+from infer_app.database.results.conditions import ListedPicture, join_results
+from infer_app.database.results.forget_results import delete_results
+from infer_app.database.results.runs import refuse_during_runs
+from infer_app.database.results.schema import images, models, predictions, rejections, runs
+from infer_app.day import Day
+
+AT_ONCE = 500  # images whose results one transaction deletes
+
+
+class StoredResult(NamedTuple):
+    """The key of a prediction with the number of its objects, or of a rejection."""
+
+    image_id: str
+    model_id: str
+    num_objects: int | None
+    is_rejection: bool = False
+
+
+class Forgettable(NamedTuple):
+    """Some results and the rows of infer_images that go with them."""
+
+    results: Sequence[StoredResult]
+    image_ids: Sequence[int] = ()
+
+
+@dataclass
+class Amount:
+    """How much there is to forget."""
+
+    predictions: int = 0
+    objects: int = 0
+    rejections: int = 0
+    images: int = 0  # rows of infer_images
+
+    @classmethod
+    def of(cls, parts: Iterable[Forgettable]) -> Amount:
+        found = cls()
+        for results, image_ids in parts:
+            found.rejections += sum(one.is_rejection for one in results)
+            found.predictions += sum(not one.is_rejection for one in results)
+            found.objects += sum(one.num_objects or 0 for one in results)
+            found.images += len(image_ids)
+        return found
+
+
+def of_versions(database: Database, model_ids: Iterable[str]) -> Iterator[Forgettable]:
+    """Yield the results of versions of models."""
+    for model_id in sorted(model_ids):
+        yield from _every_result(database, model_id)
+
+
+def of_missing(
+    database: Database, source: Source, are_gone: Callable[[Sequence[str]], Sequence[bool]]
+) -> Iterator[Forgettable]:
+    """Yield the images whose file is gone, with their results.
+
+    Of our own table they are those that walks have not found, and that `are_gone` says are gone, by their locations. Of
+    the user's they are those that it does not list: results of other sources are left alone.
+    """
+    return _missing_files(database, are_gone) if source.is_ours else _not_listed(database, source)
+
+
+def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
+    identity, listed = SourceIdentity.of(source, database), _hashes_of_ids(source)
+    with database.read() as connection:
+        own = [number for number, one in read_sources(connection).items() if one == identity]
+        model_ids = connection.scalars(select(models.c.id).distinct()).all()
+    for model_id in sorted(model_ids):
+        for results, _ in _every_result(database, model_id, runs.c.source_id.in_(own)):
+            is_listed = np.isin([hash(one.image_id) for one in results], listed)
+            yield Forgettable([one for one, known in zip(results, is_listed, strict=True) if not known])
+
+
+def _missing_files(database: Database, are_gone: Callable[[Sequence[str]], Sequence[bool]]) -> Iterator[Forgettable]:
+    last = 0
+    while True:
+        missing = select(images.c.id, images.c.location).where(images.c.missing_since.is_not(None), images.c.id > last)
+        with database.read() as connection:
+            rows = connection.execute(missing.order_by(images.c.id).limit(AT_ONCE)).all()
+        if not rows:
+            return
+        last = rows[-1].id
+        gone = [row.id for row, is_gone in zip(rows, are_gone([row.location for row in rows]), strict=True) if is_gone]
+        with database.read() as connection:
+            ids = [str(row_id) for row_id in gone]
+            own = (
+                _read(connection, _keys(table).where(table.c.image_id.in_(ids))) for table in (predictions, rejections)
+            )
+            yield Forgettable([one for results in own for one in results], gone)
+
+
+def of_days_before(database: Database, source: Source, day: Day) -> Iterator[Forgettable]:
+    """Yield the results of the images that the source lists before a day."""
+    for page in source.list_pages_before(day, AT_ONCE):
+        results: list[StoredResult] = []
+        with database.read() as connection:
+            plan_for_pages(connection)
+            listed = as_relation(page, connection.dialect, source.picture)
+            for table in (predictions, rejections):
+                joined = join_results(listed, table, ListedPicture.of(listed))
+                results += _read(connection, _keys(table).select_from(joined))
+        yield Forgettable(results)
+
+
+def forget(database: Database, parts: Iterable[Forgettable]) -> Amount:
+    """Delete what is given, each part in a transaction of its own, and return how much it was.
+
+    It can be repeated after it was interrupted. Raises DayHeld while a run is active.
+    """
+
+    def delete_each() -> Iterator[Forgettable]:
+        for part in parts:
+            database.transact(partial(_delete, part=part))
+            yield part
+
+    return Amount.of(delete_each())
+
+
+def forget_versions(connection: Connection, model_ids: Sequence[str]) -> None:
+    """Record that versions were never in use, so that they count on no day. Raises DayHeld while a run is active."""
+    refuse_during_runs(connection)
+    former = models.c.id.in_(model_ids), models.c.in_use_since.is_(None)
+    connection.execute(update(models).where(*former).values(used_until=null()))
+
+
+def count_only_these(database: Database, parts: Iterable[Forgettable], in_use: Sequence[str]) -> int:
+    """Count the results of whose images no version in use has a prediction."""
+    num_images = 0
+    for results, _ in parts:
+        ids = {one.image_id for one in results}
+        others = predictions.c.image_id.in_(ids), predictions.c.model_id.in_(in_use)
+        with database.read() as connection:
+            known = connection.scalars(select(predictions.c.image_id).where(*others).distinct())
+            num_images += len(ids.difference(known))
+    return num_images
+
+
+def _delete(connection: Connection, part: Forgettable) -> None:
+    refuse_during_runs(connection)
+    for model_id in sorted({one.model_id for one in part.results}):
+        delete_results(connection, [one.image_id for one in part.results if one.model_id == model_id], model_id)
+    if part.image_ids:
+        gone = images.c.id.in_(part.image_ids), images.c.missing_since.is_not(None)
+        connection.execute(delete(images).where(*gone))
+
+
+def _every_result(database: Database, model_id: str, *conditions: ColumnElement[bool]) -> Iterator[Forgettable]:
+    """Yield pages of a version's results, by id of the image; the conditions are on runs, which are joined."""
+    for table in (predictions, rejections):
+        its_run = runs.c.id == table.c.run_id
+        wanted = _keys(table).outerjoin_from(table, runs, its_run).where(table.c.model_id == model_id, *conditions)
+        last = ""
+        while True:
+            page = wanted.where(table.c.image_id > last).order_by(table.c.image_id).limit(AT_ONCE)
+            with database.read() as connection:
+                plan_for_pages(connection)
+                results = _read(connection, page)
+            if not results:
+                break
+            last = results[-1].image_id
+            yield Forgettable(results)
+
+
+def _keys(table: Table) -> Select[Any]:
+    is_rejection = table is rejections
+    num_objects = null() if is_rejection else predictions.c.num_objects
+    return select(table.c.image_id, table.c.model_id, num_objects, literal(is_rejection))
+
+
+def _read(connection: Connection, keys: Select[Any]) -> list[StoredResult]:
+    return [StoredResult(*row) for row in connection.execute(keys)]
+
+
+def _hashes_of_ids(source: Source) -> np.ndarray:
+    """Return a hash of each id that the source lists, int64 (N,): in little memory, and never of too few ids."""
+    with (
+        source.database.read() as connection,
+        connection.execution_options(yield_per=PAGE_SIZE).execute(source.with_id()) as rows,
+    ):
+        return np.fromiter((hash(row.infer_image_id) for row in rows), np.int64)

@@ -1,0 +1,242 @@
+"""`infer forget` deletes results for good, all that belongs to them and nothing else, and none becomes pending."""
+
+import io
+import json
+import sys
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from infer_app.database.listing.late_days import find_late_days
+from sqlalchemy import func, select, update
+
+from infer_app.cli.project.forget import forget_days, forget_missing, forget_model
+from infer_app.cli.project.project import upgrade, write_config
+from infer_app.database import forgettable_results
+from infer_app.database.audits.row_audit import audit_rows
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.image_registry import add_images
+from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
+from infer_app.database.listing.watched_images import mark_missing
+from infer_app.database.project_database import open_project_database
+from infer_app.database.results.model_versions import switch_version
+from infer_app.database.results.schema import images, objects, predictions, rejections, runs
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, Output, Prediction, Reason
+from infer_app.errors import DayHeld, UsageError
+from infer_app.run_report import DayCounts
+from infer_app.settings.load import load_settings
+from tests.conftest import DAY, MODEL
+
+ID, OTHER = MODEL.model_id, "f" * 16
+DAYS = [DAY.before(2), DAY.before(1), DAY]
+TABLE = '[source]\ntable = "shots"\nlocation = "path"\ntime = "taken"\ntime_zone = "UTC"\n'
+NOTHING = {"predictions": 0, "objects": 0, "rejections": 0, "images": 0}
+
+
+@pytest.fixture(params=["our table", "a table", "another database"])
+def listing(request):
+    return request.param
+
+
+@pytest.fixture
+def loaded(tmp_path, database, url, monkeypatch, listing, execute, kind):
+    """Each day has three images; the file of the third is broken."""
+    monkeypatch.setenv("INFER_DATABASE__URL", url)
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    config = write_config(tmp_path)
+    rows = []
+    for day in DAYS:
+        paths = [photos / f"{day.date:%d}-{number}.jpg" for number in range(3)]
+        for path in paths:
+            path.write_bytes(b"a photo")
+        rows += [{"id": path.stem, "path": str(path), "at": f"{day} 12:00:00"} for path in paths]
+        if listing == "our table":
+            add_images(database, paths, day.start.replace(tzinfo=None) + timedelta(hours=12))
+    if listing != "our table":
+        config.write_text(config.read_text() + TABLE)
+        at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
+        here = (
+            "CREATE TABLE shots (id VARCHAR(20), path VARCHAR(400), taken {})",
+            "INSERT INTO shots VALUES (:id, :path, :at)",
+        )
+        if listing == "a table":
+            execute(here[0].format(at), (here[1], rows))
+        else:
+            other = f"sqlite:///{tmp_path / 'other.db'}"
+            config.write_text(config.read_text() + f'database_url = "{other}"\n')
+            with Database(other) as listed, listed.write() as connection:
+                connection.exec_driver_sql(here[0].format("TEXT"))
+                for row in rows:
+                    connection.exec_driver_sql(here[1], row)
+    upgrade(None, config)
+    loaded = load_settings(config)
+    for day in DAYS:
+        run(loaded, day)
+    return loaded
+
+
+def run(loaded, day, model_id=ID):
+    """What a run does; returns the ids that it selected."""
+    with open_project_database(loaded) as project:
+        database, source = project.database, project.source
+        number = record_source(database, SourceIdentity.of(source, database))
+        model = replace(MODEL, model_id=model_id, may_be_put_in_use=True)
+        run_id = project.run_store.open_run(day, model, "cpu", "cpu", source_id=number)
+        refs = list(source.select_new(day, model_id))
+        facts, found = FileFacts(7, 1.0, "ab" * 32), (DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)
+        broken = [Broken(ref, Reason.CORRUPT, "", "decode", facts) for ref in refs if ref.location.endswith("2.jpg")]
+        rest = [ref for ref in refs if not ref.location.endswith("2.jpg")]
+        good = [Prediction(ref, Output("cat", 0.9, objects=found), facts) for ref in rest]
+        Sink(database, model_id, "cpu", run_id).commit_chunk(ChunkResult(0, tuple(good), tuple(broken)))
+        with database.write() as connection:
+            ended = {"state": "done", "exit_code": 0, "ended_at": runs.c.started_at}
+            connection.execute(update(runs).where(runs.c.id == run_id).values(ended))
+        return [ref.image_id for ref in refs]
+
+
+def counts(loaded, model_id=ID):
+    with open_project_database(loaded) as project, project.database.read() as connection:
+        assert list(audit_rows(connection)) == []
+        return [project.day_queries.count_day(day, model_id) for day in DAYS]
+
+
+def stored(loaded, *tables):
+    with open_project_database(loaded) as project, project.database.read() as connection:
+        return tuple(connection.scalar(select(func.count()).select_from(table)) for table in tables)
+
+
+def answer(capsys):
+    return json.loads(capsys.readouterr().out)
+
+
+WHOLE, NONE = DayCounts(3, 2, 1, 0), DayCounts(0, 0, 0, 0)
+
+
+def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded, listing, capsys):
+    forget_days(str(DAYS[1]), True, True, loaded.path)
+    assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 1}
+    assert counts(loaded) == [NONE, WHOLE, WHOLE]
+    assert stored(loaded, predictions, objects, rejections) == (4, 4, 2)
+    assert [run(loaded, day) for day in DAYS] == [[], [], []]
+    with open_project_database(loaded) as project:
+        assert project.day_queries.find_older_pending(DAY, ID) is None
+        assert project.source.nearest_date(DAYS[0].before(100)) == DAYS[1].date
+        assert project.source.latest_date(DAYS[0]) is None
+    forget_days(str(DAYS[1]), True, True, loaded.path)
+    forget_days(str(DAYS[0]), True, True, loaded.path)  # an earlier date brings nothing back
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [NOTHING, NOTHING]
+    assert counts(loaded) == [NONE, WHOLE, WHOLE]
+
+
+@pytest.mark.parametrize("listing", ["our table"], indirect=True)
+def test_an_image_registered_late_for_a_forgotten_day_is_named(loaded, tmp_path, caplog):
+    forget_days(str(DAYS[1]), True, False, loaded.path)
+    with open_project_database(loaded) as project:
+        known = [*tmp_path.glob("photos/*.jpg")]
+        noon = DAYS[0].start.replace(tzinfo=None) + timedelta(hours=12)
+        assert add_images(project.database, known, noon) == 0
+        with project.database.write() as connection:
+            connection.execute(update(images).values(queued_at=noon))
+        assert find_late_days(project.database, project.source, DAY, [OTHER]) == [DAYS[1]]
+    assert "no run takes 3 images registered late, of days before 2" in caplog.text
+
+
+def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, execute, tmp_path):
+    gone, back, *_ = sorted(tmp_path.glob("photos/*.jpg"))
+    gone.unlink()
+    if listing == "our table":
+        with open_project_database(loaded) as project:
+            rows = select(images.c.id).where(images.c.location.in_([str(gone), str(back)]))
+            with project.database.read() as connection:
+                ids = list(connection.scalars(rows))
+            mark_missing(project.database, ids)
+    elif listing == "a table":
+        execute(f"DELETE FROM shots WHERE path = '{gone}'")
+    else:
+        with Database(loaded.source_url) as listed, listed.write() as connection:
+            connection.exec_driver_sql(f"DELETE FROM shots WHERE path = '{gone}'")
+    forget_missing(True, True, loaded.path)
+    assert answer(capsys) == NOTHING | {"predictions": 1, "objects": 1, "images": int(listing == "our table")}
+    assert counts(loaded) == [DayCounts(2, 1, 1, 0), WHOLE, WHOLE]
+    forget_missing(True, True, loaded.path)
+    assert answer(capsys) == NOTHING
+
+
+@pytest.mark.parametrize("listing", ["a table"], indirect=True)
+def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_gone(loaded, capsys, tmp_path):
+    settings = loaded.path.read_text()
+    loaded.path.write_text(settings.replace(TABLE, ""))  # our own table, which is empty
+    ours = load_settings(loaded.path)
+    with open_project_database(ours) as project:
+        add_images(project.database, [tmp_path / "photos" / "new-1.jpg"], DAY.start.replace(tzinfo=None))
+    assert run(ours, DAY) == ["1"]
+    loaded.path.write_text(settings)
+    forget_missing(True, True, loaded.path)
+    assert answer(capsys) == NOTHING
+    assert stored(loaded, predictions) == (7,)
+
+
+@pytest.mark.parametrize("listing", ["our table"], indirect=True)
+def test_a_former_version_is_forgotten_and_counts_on_no_day(loaded, capsys):
+    for refused in (MODEL.name, ID):
+        with pytest.raises(UsageError, match="is in use: its images would be predicted again"):
+            forget_model(refused, True, False, loaded.path)
+    run(loaded, DAY, OTHER)
+    with open_project_database(loaded) as project:
+        switch_version(project.database, MODEL.name, OTHER, {})
+    forget_model(ID, True, False, loaded.path)
+    said = capsys.readouterr().out
+    assert "No model in use has predicted 4 images of them: they are pending then." in said
+    assert "deleted 6 predictions with 6 objects, 3 rejections" in said
+    assert counts(loaded, OTHER) == [DayCounts(3, 0, 0, 3), DayCounts(3, 0, 0, 3), WHOLE]
+    with open_project_database(loaded) as project:
+        assert project.day_queries.models_of_day(DAYS[0]) == [(MODEL.name, OTHER)]
+
+
+@pytest.mark.parametrize("listing", ["our table"], indirect=True)
+def test_what_was_interrupted_is_done_by_repeating_it(loaded, monkeypatch, capsys):
+    monkeypatch.setattr(forgettable_results, "AT_ONCE", 2)
+    delete, deleted = forgettable_results._delete, []
+
+    def delete_one(connection, part):
+        delete(connection, part)
+        deleted.append(part)
+        if len(deleted) == 2:
+            raise KeyboardInterrupt  # before the second part is committed
+
+    monkeypatch.setattr(forgettable_results, "_delete", delete_one)
+    with pytest.raises(KeyboardInterrupt):
+        forget_days(str(DAY), True, True, loaded.path)
+    capsys.readouterr()
+    assert counts(loaded) == [NONE, NONE, WHOLE]
+    assert stored(loaded, predictions, objects) == (4, 4)
+    forget_days(str(DAY), True, True, loaded.path)
+    assert answer(capsys) == NOTHING | {"predictions": 2, "objects": 2, "rejections": 2}
+    assert stored(loaded, predictions, objects, rejections) == (2, 2, 1)
+
+
+@pytest.mark.parametrize("listing", ["our table"], indirect=True)
+def test_nothing_is_deleted_during_a_run_without_consent_or_without_a_terminal(loaded, monkeypatch, capsys):
+    asked = (forget_missing, lambda *given: forget_days(str(DAY), *given), lambda *given: forget_model(OTHER, *given))
+    with open_project_database(loaded) as project:
+        switch_version(project.database, "other", OTHER, {})
+        with project.database.write() as connection:
+            connection.exec_driver_sql("UPDATE infer_models SET in_use_since = NULL WHERE name = 'other'")
+        run_id = project.run_store.open_run(DAY, MODEL, "cpu", "cpu")
+        for forget in asked:
+            with pytest.raises(DayHeld, match=f"run {run_id} of {DAY} is active"):
+                forget(True, False, loaded.path)
+        project.run_store.fail_run(run_id, 1, "")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    for forget in asked:
+        with pytest.raises(UsageError, match="no terminal to ask on"):
+            forget(False, False, loaded.path)
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    capsys.readouterr()
+    forget_days(str(DAY), False, False, loaded.path)
+    said = capsys.readouterr().out
+    assert f"days before {DAY}: 4 predictions with 4 objects, 2 rejections to be deleted for good" in said
+    assert "nothing was deleted" in said
+    assert counts(loaded) == [WHOLE, WHOLE, WHOLE]
