@@ -405,19 +405,19 @@ def retry(
 def forget(
     missing: Annotated[
         bool,
-        typer.Option("--missing", help="Of pictures whose file is gone, or that a table of your own lists no more."),
+        typer.Option("--missing", help="Those of pictures whose file is gone, or that your table lists no more."),
     ] = False,
     model: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of all versions of a model, or with NAME@ID of one; not in use.")
+        str | None, typer.Option(metavar="NAME", help="Those of all versions of a model, or with NAME@ID of one.")
     ] = None,
-    before: Annotated[str | None, typer.Option(metavar="DATE", help="Of all days before this one.")] = None,
+    before: Annotated[str | None, typer.Option(metavar="DATE", help="Those of all days before this one.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Don't ask.")] = False,
     as_json: Json = False,
     config: Config = None,
 ) -> None:
-    """Delete results for good: of pictures that are gone, a model, or days before a date.
+    """Delete results of gone pictures, a model or older days.
 
-    It says how much it deletes and asks before. What it forgot is not predicted again by itself. It can be repeated
+    It says how much it deletes for good, and asks before. What it forgot is not predicted again by itself. It can be repeated
     after it was interrupted.
     """
     from infer_app.cli.project.forget import forget_days, forget_missing, forget_model

@@ -44,7 +44,7 @@ class Forgettable(NamedTuple):
 
 
 @dataclass
-class Amount:
+class ForgettableCounts:
     """How much there is to forget."""
 
     predictions: int = 0
@@ -53,7 +53,7 @@ class Amount:
     images: int = 0  # rows of infer_images
 
     @classmethod
-    def of(cls, parts: Iterable[Forgettable]) -> Amount:
+    def of(cls, parts: Iterable[Forgettable]) -> ForgettableCounts:
         found = cls()
         for results, image_ids in parts:
             found.rejections += sum(one.is_rejection for one in results)
@@ -122,7 +122,7 @@ def of_days_before(database: Database, source: Source, day: Day) -> Iterator[For
         yield Forgettable(results)
 
 
-def forget(database: Database, parts: Iterable[Forgettable]) -> Amount:
+def forget(database: Database, parts: Iterable[Forgettable]) -> ForgettableCounts:
     """Delete what is given, each part in a transaction of its own, and return how much it was.
 
     It can be repeated after it was interrupted. Raises DayHeld while a run is active.
@@ -133,7 +133,7 @@ def forget(database: Database, parts: Iterable[Forgettable]) -> Amount:
             database.transact(partial(_delete, part=part))
             yield part
 
-    return Amount.of(delete_each())
+    return ForgettableCounts.of(delete_each())
 
 
 def forget_versions(connection: Connection, model_ids: Sequence[str]) -> None:
@@ -144,14 +144,15 @@ def forget_versions(connection: Connection, model_ids: Sequence[str]) -> None:
 
 
 def count_only_these(database: Database, parts: Iterable[Forgettable], in_use: Sequence[str]) -> int:
-    """Count the results of whose images no version in use has a prediction."""
+    """Count the images of which no version in use has a result."""
     num_images = 0
     for results, _ in parts:
         ids = {one.image_id for one in results}
-        others = predictions.c.image_id.in_(ids), predictions.c.model_id.in_(in_use)
         with database.read() as connection:
-            known = connection.scalars(select(predictions.c.image_id).where(*others).distinct())
-            num_images += len(ids.difference(known))
+            for table in (predictions, rejections):
+                others = table.c.image_id.in_(ids), table.c.model_id.in_(in_use)
+                ids = ids.difference(connection.scalars(select(table.c.image_id).where(*others)))
+        num_images += len(ids)
     return num_images
 
 

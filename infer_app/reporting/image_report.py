@@ -26,6 +26,7 @@ from infer_app.reporting.missing_prediction import (
     NextRun,
     Why,
     explain_changed_file,
+    explain_forgotten,
     explain_image,
     explain_other_model,
     refusal_of,
@@ -63,6 +64,7 @@ class Explanation:
     histories: list[ModelHistory]
     causes: list[Cause | None]  # why each of them has no prediction of the file as it is now
     no_model: str | None = None  # why there is no model at all
+    is_forgotten: bool = False  # its day
 
 
 def explain(
@@ -78,7 +80,8 @@ def explain(
         raise _unknown(project, image_id)
     location, time, its_day = place or (None, None, None)
     file = None if location is None else _look(loaded, location)
-    found = Explanation(image_id, location, time, its_day, file, histories, [])
+    is_forgotten = project.source.has_forgotten(time)
+    found = Explanation(image_id, location, time, its_day, file, histories, [], is_forgotten=is_forgotten)
     no_model = f"{next_run.error.message}: {next_run.error.hint}" if next_run.error and not histories else None
     return replace(found, causes=[_cause(loaded, next_run, found, one) for one in histories], no_model=no_model)
 
@@ -112,6 +115,8 @@ def _cause(loaded: LoadedSettings, next_run: NextRun, found: Explanation, histor
         broken = Broken(ref, Reason.LOCATION_NOT_ALLOWED, found.file.detail or "", "read")
         refusal = refusal_of(broken, read_limits(loaded))
     others = (one for one in found.histories if one.model == history.model and one.prediction)
+    if found.is_forgotten and found.day:
+        return explain_forgotten(found.day)
     if row is None and found.day and next_run.era(found.day) == "older" and any(others):
         message = "a former version of this model predicted it, and no run covers its day any more"
         return Cause(Why.NOT_COVERED, message, next_run.command(found.day, found.day))
@@ -128,7 +133,10 @@ def _is_built(loaded: LoadedSettings, version: tuple[str, str]) -> bool:
 
 
 def find_place(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, day: Day | None) -> tuple[str, date]:
-    """Return location and day of an image. Raises UsageError if it is unknown, of another day, or has no time."""
+    """Return location and day of an image.
+
+    Raises UsageError if it is unknown, of another day, or has no time, or if its day was forgotten.
+    """
     _check_id(image_id)
     place = _find(loaded, project, image_id, day)
     if place is None:
@@ -136,6 +144,8 @@ def find_place(loaded: LoadedSettings, project: ProjectDatabase, image_id: str, 
     if place[2] is None:
         fix = f"give it a time in {time_column(loaded)}"
         raise UsageError(f"image {image_id} has no time, so no run would predict it again", fix)
+    if project.source.has_forgotten(place[1]):
+        raise UsageError(f"image {image_id}: {explain_forgotten(place[2]).message}")
     return place[0], place[2]
 
 

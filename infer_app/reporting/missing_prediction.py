@@ -39,6 +39,7 @@ class Why(StrEnum):
     NO_MODEL = "no_model"  # no run is possible
     OTHER_MODEL = "other_model"  # runs use other models, or another version of this one
     NO_TIME = "no_time"
+    FORGOTTEN = "forgotten"  # its day
     NO_ID = "no_id"  # of its own: runs leave it out
     REJECTED = "rejected"  # no run tries it again
     NOT_ALLOWED = "not_allowed"  # its location
@@ -179,6 +180,10 @@ def explain_left_out(next_run: NextRun, day: date, column: str) -> Cause:
         return of_day
     message = "it has no id, too long a one or that of another image, so runs leave it out"
     return Cause(Why.NO_ID, message, of_day.command, f"give it an id of its own in column {column}")
+
+
+def explain_forgotten(day: date) -> Cause:
+    return Cause(Why.FORGOTTEN, f"`infer forget --before` has taken {day} out: no run covers it", None)
 
 
 def explain_changed_file(image_id: str) -> Cause:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from infer_app.database.listing.late_days import find_late_days
 from sqlalchemy import func, select, update
 
 from infer_app.cli.project.forget import forget_days, forget_missing, forget_model
@@ -17,13 +16,16 @@ from infer_app.database.audits.row_audit import audit_rows
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import add_images
 from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
+from infer_app.database.listing.source import find_similar
 from infer_app.database.listing.watched_images import mark_missing
 from infer_app.database.project_database import open_project_database
+from infer_app.database.queries.late_days import find_late_days
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import images, objects, predictions, rejections, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, Output, Prediction, Reason
 from infer_app.errors import DayHeld, UsageError
+from infer_app.reporting.image_report import find_place
 from infer_app.run_report import DayCounts
 from infer_app.settings.load import load_settings
 from tests.conftest import DAY, MODEL
@@ -55,21 +57,18 @@ def loaded(tmp_path, database, url, monkeypatch, listing, execute, kind):
         if listing == "our table":
             add_images(database, paths, day.start.replace(tzinfo=None) + timedelta(hours=12))
     if listing != "our table":
-        config.write_text(config.read_text() + TABLE)
+        at_end = "" if listing == "a table" else f'database_url = "sqlite:///{tmp_path / "other.db"}"\n'
+        config.write_text(config.read_text().replace("[source]\n", TABLE + at_end, 1))
         at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
-        here = (
-            "CREATE TABLE shots (id VARCHAR(20), path VARCHAR(400), taken {})",
-            "INSERT INTO shots VALUES (:id, :path, :at)",
-        )
+        create = "CREATE TABLE shots (id VARCHAR(20), path VARCHAR(400), taken {})"
+        insert = "INSERT INTO shots VALUES (:id, :path, :at)"
         if listing == "a table":
-            execute(here[0].format(at), (here[1], rows))
+            execute(create.format(at), (insert, rows))
         else:
-            other = f"sqlite:///{tmp_path / 'other.db'}"
-            config.write_text(config.read_text() + f'database_url = "{other}"\n')
-            with Database(other) as listed, listed.write() as connection:
-                connection.exec_driver_sql(here[0].format("TEXT"))
+            with Database(f"sqlite:///{tmp_path / 'other.db'}") as listed, listed.write() as connection:
+                connection.exec_driver_sql(create.format("TEXT"))
                 for row in rows:
-                    connection.exec_driver_sql(here[1], row)
+                    connection.exec_driver_sql(insert, row)
     upgrade(None, config)
     loaded = load_settings(config)
     for day in DAYS:
@@ -124,6 +123,9 @@ def test_images_of_days_before_a_date_have_no_results_and_are_not_pending(loaded
         assert project.day_queries.find_older_pending(DAY, ID) is None
         assert project.source.nearest_date(DAYS[0].before(100)) == DAYS[1].date
         assert project.source.latest_date(DAYS[0]) is None
+        (first, *_) = find_similar(project.source, "1" if listing == "our table" else f"{DAYS[0].date:%d}-0")
+        with pytest.raises(UsageError, match=f"has taken {DAYS[0]} out: no run covers it"):
+            find_place(loaded, project, first[0], None)
     forget_days(str(DAYS[1]), True, True, loaded.path)
     forget_days(str(DAYS[0]), True, True, loaded.path)  # an earlier date brings nothing back
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [NOTHING, NOTHING]
@@ -167,7 +169,7 @@ def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, execute, 
 @pytest.mark.parametrize("listing", ["a table"], indirect=True)
 def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_gone(loaded, capsys, tmp_path):
     settings = loaded.path.read_text()
-    loaded.path.write_text(settings.replace(TABLE, ""))  # our own table, which is empty
+    loaded.path.write_text(settings.replace(TABLE, "[source]\n"))  # our own table, which is empty
     ours = load_settings(loaded.path)
     with open_project_database(ours) as project:
         add_images(project.database, [tmp_path / "photos" / "new-1.jpg"], DAY.start.replace(tzinfo=None))
@@ -188,7 +190,7 @@ def test_a_former_version_is_forgotten_and_counts_on_no_day(loaded, capsys):
         switch_version(project.database, MODEL.name, OTHER, {})
     forget_model(ID, True, False, loaded.path)
     said = capsys.readouterr().out
-    assert "No model in use has predicted 4 images of them: they are pending then." in said
+    assert "No model in use has a result of 6 images of them: they are pending then." in said
     assert "deleted 6 predictions with 6 objects, 3 rejections" in said
     assert counts(loaded, OTHER) == [DayCounts(3, 0, 0, 3), DayCounts(3, 0, 0, 3), WHOLE]
     with open_project_database(loaded) as project:

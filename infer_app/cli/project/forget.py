@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from infer_app.database.forgettable_results import (
-    Amount,
+    ForgettableCounts,
     Forgettable,
     count_only_these,
     forget,
@@ -80,7 +80,7 @@ def forget_model(model: str, is_sure: bool, as_json: bool, config: Path | None) 
         find = partial(of_versions, project.database, model_ids)
         only = count_only_these(project.database, find(), in_use)
         pending = (
-            f"No model in use has predicted {counted(only, 'image')} of them: they are pending then." if only else ""
+            f"No model in use has a result of {counted(only, 'image')} of them: they are pending then." if only else ""
         )
         names = " and ".join(short_name(*version) for version in versions)
         before = partial(project.database.transact, partial(forget_versions, model_ids=model_ids))
@@ -98,7 +98,7 @@ def _forget(
 ) -> None:
     """Ask whether what `find` yields is to be deleted, call `before`, delete it, and print how much it was."""
     project.database.transact(refuse_during_runs)
-    found = Amount.of(find())
+    found = ForgettableCounts.of(find())
     typer.echo(f"{what}: {_describe(found)} to be deleted for good. {consequence}".rstrip(), err=as_json)
     if not is_sure:
         if not sys.stdin.isatty():
@@ -111,7 +111,7 @@ def _forget(
     print(json.dumps(asdict(deleted)) if as_json else f"deleted {_describe(deleted)}")
 
 
-def _describe(amount: Amount) -> str:
+def _describe(amount: ForgettableCounts) -> str:
     objects = f" with {counted(amount.objects, 'object')}" if amount.objects else ""
     images = f" and {counted(amount.images, 'registered image')}" if amount.images else ""
     return f"{counted(amount.predictions, 'prediction')}{objects}, {counted(amount.rejections, 'rejection')}{images}"

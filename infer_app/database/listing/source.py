@@ -230,6 +230,10 @@ class Source:
             latest = read_time(connection.scalar(times.order_by(self.time.desc()).limit(1)), self.zone)
         return None if latest is None else latest.astimezone(find_zone(day.zone)).date()
 
+    def has_forgotten(self, time: datetime | None) -> bool:
+        """Return whether an image of this time (UTC) belongs to no day any more."""
+        return time is not None and self.forgotten_before is not None and time < self.forgotten_before
+
     def has_images(self, day: Day) -> bool:
         with self.database.read() as connection:
             return connection.execute(self.in_day(connection, day).limit(1)).first() is not None

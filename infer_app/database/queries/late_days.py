@@ -30,7 +30,7 @@ def find_late_days(database: Database, source: Source, first: Day, model_ids: Se
     with database.read() as connection:
         for time in read_late_times(connection, model_ids, first.start.replace(tzinfo=None)):
             instant = time.replace(tzinfo=UTC)
-            if source.forgotten_before is not None and instant < source.forgotten_before:
+            if source.has_forgotten(instant):
                 num_forgotten += 1
             elif not found or instant >= found[-1].end:
                 found.append(Day.of(instant.astimezone(find_zone(first.zone)).date(), first.zone))
