@@ -417,8 +417,8 @@ def forget(
 ) -> None:
     """Delete results of gone pictures, a model or older days.
 
-    It says how much it deletes for good, and asks before. What it forgot is not predicted again by itself. It can be repeated
-    after it was interrupted.
+    It says how much it deletes for good, and asks before. What it forgot is not predicted again by itself. It can be
+    repeated after it was interrupted.
     """
     from infer_app.cli.project.forget import forget_days, forget_missing, forget_model
 

@@ -183,7 +183,7 @@ def explain_left_out(next_run: NextRun, day: date, column: str) -> Cause:
 
 
 def explain_forgotten(day: date) -> Cause:
-    return Cause(Why.FORGOTTEN, f"`infer forget --before` has taken {day} out: no run covers it", None)
+    return Cause(Why.FORGOTTEN, f"`infer forget --before DATE` has taken {day} out: no run covers it", None)
 
 
 def explain_changed_file(image_id: str) -> Cause:

@@ -12,8 +12,8 @@ from pathlib import Path
 import typer
 
 from infer_app.database.forgettable_results import (
-    ForgettableCounts,
     Forgettable,
+    ForgettableCounts,
     count_only_these,
     forget,
     forget_versions,
@@ -74,7 +74,7 @@ def forget_model(model: str, is_sure: bool, as_json: bool, config: Path | None) 
         if used := [version for version in versions if version[1] in in_use]:
             raise UsageError(
                 f"{short_name(*used[0])} is in use: its images would be predicted again",
-                "put another version in use before, or none: `infer model use`, `infer model remove`",
+                "put another version in use before, or none: `infer model use NAME`, `infer model remove NAME`",
             )
         model_ids = sorted({model_id for _, model_id in versions})
         find = partial(of_versions, project.database, model_ids)
