@@ -181,6 +181,12 @@ def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_
 
 
 @pytest.mark.parametrize("listing", ["our table"], indirect=True)
+def test_no_date_in_the_future_is_taken(loaded):
+    with pytest.raises(UsageError, match="9000-01-01 is in the future"):
+        forget_days("9000-01-01", True, False, loaded.path)
+
+
+@pytest.mark.parametrize("listing", ["our table"], indirect=True)
 def test_a_former_version_is_forgotten_and_counts_on_no_day(loaded, capsys):
     for refused in (MODEL.name, ID):
         with pytest.raises(UsageError, match="is in use: its images would be predicted again"):

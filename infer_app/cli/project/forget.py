@@ -41,10 +41,12 @@ def forget_missing(is_sure: bool, as_json: bool, config: Path | None) -> None:
 
 
 def forget_days(before: str, is_sure: bool, as_json: bool, config: Path | None) -> None:
-    """Forget the results of days before a date, and list their images no more."""
+    """Forget the results of days before a date, and list their images no more. Raises UsageError for a future date."""
     loaded = load_settings(config)
     zone = loaded.run.time_zone
     day = Day.of(parse_date(before, zone), zone)
+    if day.date > parse_date("today", zone):
+        raise UsageError(f"{day} is in the future: no run would take today's images", "name today, or a day before it")
     with open_project_database(loaded) as project:
         identity = SourceIdentity.of(project.source, project.database)
         find = partial(of_days_before, project.database, project.source, day)
