@@ -45,7 +45,7 @@ def predicted(project: Project, *flags: str) -> dict[str, np.ndarray]:
     """What a run writes for each photo, by name."""
     report = project.infer_json("run", "--date", DATE, "--lookback", "0", *flags)
     assert (report["predicted"], report["rejected"]) == (len(SIZES), 0)
-    sql = "SELECT location, vector FROM infer_predictions JOIN infer_images ON infer_images.id = image_id"
+    sql = "SELECT location, vector FROM infer_predictions"
     return {location.rpartition("/")[2]: np.frombuffer(vector, "<f4") for location, vector in project.rows(sql)}
 
 

@@ -190,7 +190,7 @@ def test_a_printed_command_names_the_settings_file(project):
     file = str(project.folder / "infer.toml")
     told = project.infer("retry", "--image", "1", "--config", file)
     assert f"`infer run --config {file}` predicts again" in told
-    hint = project.infer_json("explain", "--image", "9", "-c", file, exit_code=2)["hint"]
+    hint = project.infer_json("explain", "--image", "none", "-c", file, exit_code=2)["hint"]
     assert f"`infer predictions --date DATE --config {file}`" in hint
 
 

@@ -74,7 +74,7 @@ def longest_read_s(trace):
 
 def outcomes(project):
     rows = project.rows(
-        "SELECT location, NULL FROM infer_predictions JOIN infer_images ON id = image_id"
+        "SELECT i.location, NULL FROM infer_predictions p JOIN infer_images i ON i.id = p.image_id"
         " UNION ALL SELECT i.location, reason FROM infer_rejections r JOIN infer_images i ON i.id = r.image_id"
     )
     return dict(rows)

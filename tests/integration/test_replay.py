@@ -103,8 +103,7 @@ def test_what_can_not_be_compared_is_told_and_is_no_difference(day):
         "the source no longer lists the image": 1,
     }
     shutil.rmtree(day.folder / "models")
-    (why,) = replayed(day, "5%")["not_compared"]
-    assert "is not in" in why
+    assert any("is not in" in why for why in replayed(day, "12")["not_compared"])
 
 
 @pytest.mark.parametrize("amount", ["0", "0%", "101%", "-1", "many", ""])
