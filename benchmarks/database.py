@@ -130,7 +130,7 @@ def _write_by_driver(database: Database, chunks: list[ChunkResult]) -> float:
     rows = [
         [
             tuple({**row, "image_id": one.ref.image_id, "label": one.output.label, "score": one.output.score,
-                   "output": one.output.details, "sha256": one.sha256}.get(name) for name in compiled.positiontup)
+                   "output": one.output.details, "sha256": one.file.sha256}.get(name) for name in compiled.positiontup)
             for one in chunk.predictions
         ]
         for chunk in chunks
