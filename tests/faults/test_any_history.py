@@ -6,12 +6,10 @@ After every step the invariants hold; after a run that ended by itself each imag
 import hashlib
 import shutil
 import signal
-import tempfile
 from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -19,14 +17,12 @@ from hypothesis.stateful import (
     invariant,
     precondition,
     rule,
-    run_state_machine_as_test,
 )
 
 from infer_app.domain import Output
-from tests.databases import servers
 from tests.faults.conftest import on
 from tests.faults.launch import POINTS
-from tests.faults.project_run import DATE, ProjectRun
+from tests.faults.project_run import DATE
 from tests.faults.stub import GOOD, answer
 
 MODELS = ("slow", "fragile")  # to the stub handler two ids
@@ -38,7 +34,7 @@ BATCHES = st.lists(CONTENTS, min_size=1, max_size=9)
 
 
 class History(RuleBasedStateMachine):
-    """`night` and `server` are set by the test."""
+    """`make_night` and `server` are set by the test."""
 
     make_night = None
     server = None
@@ -148,31 +144,5 @@ def is_prediction(said):
 
 @on("sqlite")
 @pytest.mark.timeout(3000)
-def test_whatever_happens_the_books_are_true(server_url, server, models, request, tmp_path):
-    full = request.config.option.full
-
-    def make_night():
-        folder = Path(tempfile.mkdtemp(dir=tmp_path))
-        if server_url is None:
-            return ProjectRun(folder / "night", f"sqlite:///{folder / 'infer.db'}", models)
-        created = servers.new_database(server_url)
-        request.addfinalizer(lambda: created.__exit__(None, None, None))
-        return ProjectRun(folder / "night", created.__enter__(), models)
-
-    machine = type("History", (History,), {"make_night": staticmethod(make_night), "server": server})
-    machine.seed = request.config.option.seed
-    print("seed:", machine.seed)
-    from hypothesis import seed
-
-    run_state_machine_as_test(
-        seed(machine.seed)(machine),
-        settings=settings(
-            max_examples=12 if full else 3,
-            stateful_step_count=15 if full else 8,
-            deadline=None,
-            database=None,
-            phases=(Phase.generate, Phase.shrink) if full else (Phase.generate,),
-            suppress_health_check=list(HealthCheck),
-            print_blob=True,
-        ),
-    )
+def test_whatever_happens_the_books_are_true(play):
+    play(History)
