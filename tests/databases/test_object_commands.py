@@ -111,28 +111,6 @@ def test_objects_are_listed_hidden_compared_and_verified(project, execute):
     assert "wrong: 1 object without a prediction of its image" in told
 
 
-def test_old_results_are_deleted_with_their_objects(project, kind):
-    """By the statements of docs/how-to/keep-results.md."""
-    page = (Path(__file__).parents[2] / "docs" / "how-to" / "keep-results.md").read_text()
-    of_model, of_images = (block.partition("```")[0] for block in page.split("```sql\n")[2:4])
-    if kind == "mariadb":
-        of_images = of_images.replace("CAST(id AS TEXT)", "CAST(id AS CHAR)")
-    run(project.url, of_model.replace("0123456789abcdef", "0" * 16).replace("NAME", "cats"))
-    left = {table: project.rows(f"SELECT count(*) FROM infer_{table}") for table in
-            ("models", "predictions", "objects", "runs", "images")}  # fmt: skip
-    assert left == {"models": [(1,)], "predictions": [(2,)], "objects": [(2,)], "runs": [(1,)], "images": [(3,)]}
-    run(project.url, of_images.replace("2025-01-01", f"{NOON + timedelta(days=1):%Y-%m-%d}"))
-    for table in ("predictions", "objects", "images"):
-        assert project.rows(f"SELECT count(*) FROM infer_{table}") == [(0,)]
-
-
-def run(url, statements):
-    with Database(url) as database, database.write() as connection:
-        for statement in statements.split(";"):
-            if statement.strip():
-                connection.exec_driver_sql(statement)
-
-
 def test_doctor_names_the_tables_that_a_role_may_not_write(url, database, kind):
     if kind == "sqlite":
         pytest.skip("it has no roles")

@@ -75,4 +75,4 @@ class OpenNetworkHandler(OpenStubHandler):
     """Of one whose results tell which network gave them."""
 
     def __call__(self):
-        return StubHandler(self.spec.model_id)
+        return StubHandler(self.spec.models[0].model_id)
