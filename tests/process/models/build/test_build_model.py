@@ -205,6 +205,7 @@ def callable_request(folder, pooled="x.mean((2, 3))"):
     return replace(request(folder), source="user_make:make", labels=None)
 
 
+@pytest.mark.filterwarnings("ignore:torch.tensor results are registered as constants")
 @pytest.mark.parametrize("pooled", ["x.amax((2, 3))", "(x + torch.tensor([0.5, 0, 0]).view(3, 1, 1)).mean((2, 3))"])
 def test_a_network_that_changed_in_another_file_has_another_id(user, pooled):
     """By its operators, or by a number among them alone."""
