@@ -10,7 +10,7 @@ import logging
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -78,7 +78,7 @@ class ActorPool:
     def num_nodes(self) -> int:
         return len(self._cluster.nodes())
 
-    def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+    def run(self, chunks: Iterable[Chunk]) -> Generator[ChunkResult, None, None]:
         """Yield results in any order, with every ref of every chunk in one of them, as `WorkerPool.run` does."""
         pending = iter(chunks)
         self._exits.start_run()

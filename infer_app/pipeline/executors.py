@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -39,7 +39,7 @@ DEVICE_STAGES = frozenset({"gpu-decode", "model", "outputs"})  # sequential in o
 class Pool(Protocol):
     """Processes that are started when there is work, and kept between runs."""
 
-    def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+    def run(self, chunks: Iterable[Chunk]) -> Generator[ChunkResult, None, None]:
         """Yield results in any order, with every ref of every chunk in exactly one of them."""
 
     def pids(self) -> list[int]: ...

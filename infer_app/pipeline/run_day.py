@@ -6,6 +6,7 @@ import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -128,9 +129,12 @@ def _run_pipeline(
     new_images = stop.until(islice(select_new(job, days, tally, trace), limit))
     chunks = cut_into_chunks(_skip_stopped_models(new_images, model_runs), chunk_size)
     asked = partial(_is_any_done_allowed, job, days), partial(_is_other_there, job, days[-1])
-    results = guard_against_outages(job.executor.pool.run(chunks), job.read, *asked)
-    with progress.of_day(days[-1], lambda: job.count_new(days), limit) as advance:
-        for result in results:
+    # Closed when this day fails: the next one uses the same workers, which must have none of its chunks left.
+    with (
+        closing(job.executor.pool.run(chunks)) as chunk_results,
+        progress.of_day(days[-1], lambda: job.count_new(days), limit) as advance,
+    ):
+        for result in guard_against_outages(chunk_results, job.read, *asked):
             clock = _clock(trace)
             clock.refs = result.refs if trace else ()
             with clock.time("write"):

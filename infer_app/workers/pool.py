@@ -14,7 +14,7 @@ import logging
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from multiprocessing import connection as mp_connection
 from typing import Any
@@ -104,7 +104,7 @@ class WorkerPool:
         self._next_number = 0
         self._awake_since = time.monotonic()
 
-    def run(self, chunks: Iterable[Chunk]) -> Iterator[ChunkResult]:
+    def run(self, chunks: Iterable[Chunk]) -> Generator[ChunkResult, None, None]:
         """Yield results in any order, with every ref of every chunk in exactly one of them.
 
         A chunk may have several results. Raises the InferError of a worker that could not open its handler, and

@@ -262,12 +262,18 @@ def test_quiet_is_silent_on_success(project):
     assert project.errors == ""
 
 
-def test_a_row_outside_the_roots_in_a_day_before_does_not_stop_the_night(project):
+def test_rows_outside_the_roots_in_a_day_before_neither_stop_the_night_nor_reach_it(project):
+    """More than the workers have in hand when that day fails."""
     project.add_photos(3)
-    project.add("infer.toml", date="2026-11-19")
+    elsewhere = project.folder / "elsewhere"
+    elsewhere.mkdir()
+    for number in range(2 * MAX_FAILED_READS):
+        (elsewhere / f"{number}.jpg").touch()
+    project.add("elsewhere", date="2026-11-19")
     report = run(project, exit_code=2, INFER_IMAGES__ROOTS=str(project.photos))
     assert (report["predicted"], report["exit_code"]) == (3, 2)
     assert "left out" in project.errors
+    assert project.rows("SELECT count(*) FROM infer_rejections") == [(0,)]
 
 
 def test_a_dry_run_samples_the_look_back_too(project):
