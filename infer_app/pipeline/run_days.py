@@ -226,8 +226,10 @@ def _run_job(
     trace: Trace | None,
     with_late: bool,
 ) -> list[ModelResult]:
+    """Run the days and return how each model ended. Raises the error of the last day, once the late days were run."""
     ran: dict[Day, list[RunReport]] = {}
     left_out: list[InferError] = []  # why days could not be run
+    of_last_day: InferError | None = None
 
     def images_left() -> int | None:
         return limits.images_left([reports[0] for reports in ran.values()])
@@ -239,10 +241,15 @@ def _run_job(
         try:
             ran[day] = run_day(job, day, stop, progress, images_left(), trace)
         except OF_ONE_DAY as error:
-            if day is days[-1] or (isinstance(error, PrecisionUnavailable) and len(job.models) > 1):
+            if isinstance(error, PrecisionUnavailable) and len(job.models) > 1:
                 raise  # the models are run one by one then
+            if day is days[-1]:
+                of_last_day = error
+                continue
             log.warning("%s left out: %s (%s)", day, error, error.hint)
             left_out.append(error)
+    if of_last_day:
+        raise of_last_day
     return [
         _result(job, days, {day: reports[number] for day, reports in ran.items()}, left_out, is_over())
         for number in range(len(job.models))

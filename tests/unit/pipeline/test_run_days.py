@@ -44,6 +44,25 @@ def test_late_days_wait_for_the_next_run_once_the_limit_is_reached(monkeypatch):
     assert result == ([*DAYS, late[0]], True)
 
 
+def test_a_last_day_that_can_not_be_run_keeps_no_late_day_from_its_run(monkeypatch):
+    late, ran = DAYS[0].before(30), []
+
+    def run_day(_job, day, *_):
+        if day is DAYS[-1]:
+            raise StorageUnavailable("no")
+        ran.append(day)
+        return [SimpleNamespace(selected=1)]
+
+    database = SimpleNamespace(with_reconnect=lambda call: call())
+    job = SimpleNamespace(models=[0], model_ids=["a"], project=SimpleNamespace(database=database, source=None))
+    monkeypatch.setattr(run_days, "find_late_days", lambda *_: [late])
+    monkeypatch.setattr(run_days, "run_day", run_day)
+    limits, go_on = run_days.RunLimits(None, None, None), SimpleNamespace(exit_code=0)
+    with pytest.raises(StorageUnavailable):
+        run_days._run_job(job, DAYS, limits, go_on, None, None, with_late=True)
+    assert ran == [*DAYS[:-1], late]
+
+
 def test_a_last_day_that_can_not_be_run_stops_no_other_model(monkeypatch):
     first, second = (SimpleNamespace(manifest=SimpleNamespace(name=name, model_id=name)) for name in ("a", "b"))
     done = SimpleNamespace(last=SimpleNamespace(day=SimpleNamespace(eligible=1)), outcome="done", exit_code=0)
