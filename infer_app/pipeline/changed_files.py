@@ -21,9 +21,9 @@ from infer_app.day import Day
 from infer_app.domain import ROW, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
 from infer_app.images.read.folder_scan import scan_folders
-from infer_app.images.read.read_image import ReadLimits, are_gone, hash_files, stat_all
+from infer_app.images.read.read_image import are_gone, hash_files, stat_all
 from infer_app.images.read.roots import check_root
-from infer_app.locations import NO_MAPPING, PathMapping, as_location, is_local
+from infer_app.locations import NO_MAPPING, as_location, is_local
 from infer_app.pipeline.executors import read_limits
 from infer_app.pipeline.job import Job
 from infer_app.settings.load import LoadedSettings
@@ -32,13 +32,14 @@ from infer_app.workers.isolated_call import iterate_in_process, run_in_process
 log = logging.getLogger(__name__)
 
 FILES_AT_ONCE = 5000  # rejected files that one process checks
-STAT_TIMEOUT_S = 30.0  # for FILES_AT_ONCE files
+STAT_TIMEOUT_S = 30.0  # without an answer of the storage, which may be slow
 NUM_SAMPLED = 500  # files of a folder, to find where they are registered: most of them may be new
 NUM_FORMER = 3  # folders that they are most often registered in, to be compared
 NUM_COMPARED = 50  # images that were registered last in such a folder: older ones may have been deleted
 NEAR_S = 2.0  # by which the times of one file differ on two file systems
 
 AskStorage = Callable[..., Iterator[Any]]  # what a function yields, in another process
+_ask: AskStorage = partial(iterate_in_process, timeout_s=STAT_TIMEOUT_S, check=lambda: None)
 
 
 def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
@@ -53,7 +54,7 @@ def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
             rejections = (one for one in stored if is_local(one.location))
             while some := list(islice(rejections, FILES_AT_ONCE)):
                 locations = [rejected.location for rejected in some]
-                files = run_in_process(stat_all, locations, job.read.path_map, timeout_s=STAT_TIMEOUT_S)
+                files = _ask(stat_all, locations, job.read.path_map)
                 changed += [
                     rejected.image_id
                     for rejected, now in zip(some, files, strict=True)
@@ -104,17 +105,16 @@ class _Predicted(NamedTuple):
 
 def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterator[tuple[_Predicted, bool]]:
     """Yield those whose file is gone or has other bytes, and whether it is gone; only changed files are read."""
-    ask = partial(iterate_in_process, timeout_s=STAT_TIMEOUT_S, check=lambda: None)
     limits = read_limits(loaded)
     try:
-        now = ask(stat_all, [one.location for one in predicted], loaded.path_map)
+        now = _ask(stat_all, [one.location for one in predicted], loaded.path_map)
         pairs = zip(predicted, now, strict=True)
         touched = [one for one, file in pairs if (file.size, file.modified) != (one.size, one.modified)]
         locations = [one.location for one in touched]
-        gone = dict(zip(locations, ask(are_gone, locations, loaded.path_map), strict=True))
+        gone = dict(zip(locations, _ask(are_gone, locations, loaded.path_map), strict=True))
         if missing := [location for location in locations if gone[location]]:
             run_in_process(check_root, missing[0], limits, timeout_s=STAT_TIMEOUT_S)
-        for one, file in zip(touched, filter(None, ask(hash_files, locations, limits)), strict=True):
+        for one, file in zip(touched, filter(None, _ask(hash_files, locations, limits)), strict=True):
             if gone[one.location] or file.sha256 not in (None, one.sha256):
                 yield one, gone[one.location]
     except NoAnswer as error:
@@ -124,16 +124,12 @@ def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterato
 def are_missing(loaded: LoadedSettings, locations: Sequence[str]) -> list[bool]:
     """Return for each file whether it is gone. Raises StorageUnavailable if their storage does not answer."""
     try:
-        return run_in_process(_look_for, locations, loaded.path_map, read_limits(loaded), timeout_s=STAT_TIMEOUT_S)
+        gone = list(_ask(are_gone, locations, loaded.path_map))
+        if any(gone):
+            run_in_process(check_root, locations[gone.index(True)], read_limits(loaded), timeout_s=STAT_TIMEOUT_S)
+        return gone
     except NoAnswer as error:
         raise StorageUnavailable(error.message, "is the image storage mounted?") from None
-
-
-def _look_for(locations: Sequence[str], path_map: PathMapping, limits: ReadLimits) -> list[bool]:
-    gone = list(are_gone(locations, path_map))
-    if any(gone):
-        check_root(locations[gone.index(True)], limits)
-    return gone
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,15 +134,13 @@ def _mark_missing(
 ) -> None:
     """Mark what is gone: the walk leaves out what it can't read, and files that are no images by their names."""
     others = seen.read_others()
-    gone: list[int] = []
     for first in range(0, len(others), FILES_AT_ONCE):
         some = others[first : first + FILES_AT_ONCE]
         states = _ask_storage(are_gone, [location for _, location in some], loaded.path_map, loaded=loaded, check=check)
-        gone += [row_id for (row_id, _), is_gone in zip(some, states, strict=True) if is_gone]
-    if gone:
-        _check_folders(database, loaded, check)  # the storage may have gone during the walk
-        mark_missing(database, gone)
-        found.num_missing = len(gone)
+        if gone := [row_id for (row_id, _), is_gone in zip(some, states, strict=True) if is_gone]:
+            _check_folders(database, loaded, check)  # the storage may have gone during the walk
+            mark_missing(database, gone)
+            found.num_missing += len(gone)
 
 
 def _check_folders(database: Database, loaded: LoadedSettings, check: Check) -> None:

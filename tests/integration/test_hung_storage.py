@@ -9,7 +9,7 @@ from infer_app.errors import ModelError
 from infer_app.images.read.read_image import stat_all
 from infer_app.locations import NO_MAPPING
 from infer_app.workers import fork_server
-from infer_app.workers.isolated_call import run_in_process
+from infer_app.workers.isolated_call import iterate_in_process
 from tests.support.projects import DATE, Project
 from tests.support.stalled_folder import stalled
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 def test_a_process_that_no_signal_ends_is_left_behind(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(fork_server, "KILL_LIMIT_S", 0.5)
     with stalled(tmp_path), pytest.raises(ModelError, match="no answer within 1 s"):
-        run_in_process(stat_all, [str(tmp_path / "a.jpg")], NO_MAPPING, timeout_s=1.0)
+        list(iterate_in_process(stat_all, [str(tmp_path / "a.jpg")], NO_MAPPING, timeout_s=1.0, check=lambda: None))
     assert "left running" in caplog.text
 
 

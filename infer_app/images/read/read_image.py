@@ -128,9 +128,9 @@ def stat_facts(location: str, path_map: PathMapping = NO_MAPPING) -> FileFacts:
         return FileFacts()
 
 
-def stat_all(locations: Sequence[str], path_map: PathMapping) -> list[FileFacts]:
-    """Return `stat_facts` of each location."""
-    return [stat_facts(location, path_map) for location in locations]
+def stat_all(locations: Iterable[str], path_map: PathMapping) -> Iterator[FileFacts]:
+    """Yield `stat_facts` of each location."""
+    return (stat_facts(location, path_map) for location in locations)
 
 
 def hash_files(locations: Iterable[str], limits: ReadLimits) -> Iterator[FileFacts | None]:
@@ -155,9 +155,9 @@ def hash_files(locations: Iterable[str], limits: ReadLimits) -> Iterator[FileFac
         yield facts
 
 
-def are_gone(locations: Sequence[str], path_map: PathMapping) -> list[bool]:
-    """Return of each local file whether there is none; not of one whose folder can't be read."""
-    return [_is_gone(location, path_map) for location in locations]
+def are_gone(locations: Iterable[str], path_map: PathMapping) -> Iterator[bool]:
+    """Yield of each local file whether there is none; not of one whose folder can't be read."""
+    return (_is_gone(location, path_map) for location in locations)
 
 
 def _is_gone(location: str, path_map: PathMapping) -> bool:

@@ -4,8 +4,13 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
+from sqlalchemy import select
 
+from infer_app.database.listing.image_registry import DatedImage, register
+from infer_app.database.listing.watched_images import SeenImages
+from infer_app.database.results.schema import images
 from infer_app.domain import ImageFile
+from infer_app.errors import StorageUnavailable
 from infer_app.images.read.folder_scan import ScannedFiles
 from infer_app.locations import NO_MAPPING
 from infer_app.pipeline import registration
@@ -74,3 +79,25 @@ def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the
     loaded = SimpleNamespace(path_map=NO_MAPPING, watched=["photos"])
     assert [file.location for file in registration._images(found, loaded, lambda: None)] == ["/photos/60.0.jpg"]
     assert found.unsettled == 2
+
+
+def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering_later(database, monkeypatch):
+    files = [ImageFile(f"/photos/{number}.jpg") for number in range(4)]
+    list(register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new]))
+    answers = [[True, False], StorageUnavailable("/photos does not answer")]
+
+    def ask(*_, **__):
+        answer = answers.pop(0)
+        if isinstance(answer, StorageUnavailable):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(registration, "FILES_AT_ONCE", 2)
+    monkeypatch.setattr(registration, "_ask_storage", ask)
+    monkeypatch.setattr(registration, "_check_folders", lambda *_: None)
+    found, seen = Registration(), SeenImages(database, ["/photos/"])
+    with pytest.raises(StorageUnavailable):
+        registration._mark_missing(found, database, seen, SimpleNamespace(path_map=NO_MAPPING), lambda: None)
+    with database.read() as connection:
+        missing = connection.scalars(select(images.c.location).where(images.c.missing_since.is_not(None))).all()
+    assert (found.num_missing, missing) == (1, ["/photos/0.jpg"])

@@ -51,6 +51,6 @@ def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answe
         except StopIteration:
             raise ModelError("no answer within 30 s") from None
 
-    monkeypatch.setattr(changed_files, "run_in_process", look)
+    monkeypatch.setattr(changed_files, "_ask", look)
     assert changed_files.reset_changed_rejections(job, DAY, MODEL.model_id) == 1
     assert [one.image_id for one in job.project.day_queries.final_rejections(DAY, MODEL.model_id)] == ["2", "3"]

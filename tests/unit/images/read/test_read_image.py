@@ -19,6 +19,7 @@ from infer_app.images.read.read_image import (
     read_ahead,
     read_image,
     refused_among,
+    stat_all,
     stat_facts,
 )
 from infer_app.locations import NO_MAPPING, PathMapping
@@ -366,7 +367,16 @@ def test_files_are_hashed_whatever_their_size_and_only_those_that_may_be_read(
 
 def test_only_a_file_that_does_not_exist_is_gone(root: Path, image: Path):
     locations = [str(image), str(root / "none"), str(image / "none"), "row:7", "http://a/b", f"file://{root}/none", ""]
-    assert are_gone(locations, NO_MAPPING) == [False, True, True, False, False, True, False]
+    assert list(are_gone(locations, NO_MAPPING)) == [False, True, True, False, False, True, False]
+
+
+def test_files_are_looked_at_one_by_one_so_that_a_caller_sees_that_it_goes_on(root: Path, image: Path):
+    other = root / "other.jpg"
+    other.write_bytes(CONTENT)
+    gone, facts = (look_at([str(image), str(other)], NO_MAPPING) for look_at in (are_gone, stat_all))
+    assert (next(gone), next(facts)) == (False, facts_of(image))
+    other.unlink()
+    assert (list(gone), list(facts)) == ([True], [FileFacts()])
 
 
 @pytest.mark.parametrize("location", ["/gone/image.jpg", "image.jpg", "http://host/a.jpg", "/a\0b", "/\ud83d.jpg"])
