@@ -35,7 +35,7 @@ FILES_AT_ONCE = 5000  # rejected files that one process checks
 STAT_TIMEOUT_S = 30.0  # without an answer of the storage, which may be slow
 NUM_SAMPLED = 500  # files of a folder, to find where they are registered: most of them may be new
 NUM_FORMER = 3  # folders that they are most often registered in, to be compared
-NUM_COMPARED = 50  # images that were registered last in such a folder: older ones may have been deleted
+NUM_COMPARED = 50  # images of such a folder
 NEAR_S = 2.0  # by which the times of one file differ on two file systems
 
 AskStorage = Callable[..., Iterator[Any]]  # what a function yields, in another process
@@ -192,8 +192,18 @@ def _former_folders(files: Sequence[ImageFile], folder: str, elsewhere: Register
 
 
 def _is_same(folder: str, old: str, elsewhere: RegisteredElsewhere, loaded: LoadedSettings, ask: AskStorage) -> bool:
-    """Return whether at least half of what was registered last below `old` lies in the folder."""
-    known = elsewhere.read_last(old, NUM_COMPARED)
+    """Return whether at least half of some images registered below `old` lie in the folder.
+
+    These are the last ones, since older ones may have been deleted, or any, since a last burst may have been deleted.
+    """
+    ids = elsewhere.read_ids(old)
+    some = random.Random(0).sample(ids, min(NUM_COMPARED, len(ids)))
+    return any(_are_here(folder, old, elsewhere.read_files(of), loaded, ask) for of in (ids[-NUM_COMPARED:], some))
+
+
+def _are_here(
+    folder: str, old: str, known: Sequence[tuple[ImageFile, set[str]]], loaded: LoadedSettings, ask: AskStorage
+) -> bool:
     here = [f"{folder}/{file.location[len(old) :]}" for file, _ in known]
     facts = list(ask(stat_all, here, NO_MAPPING))
     num_same, unsure = 0, list[tuple[str, set[str]]]()

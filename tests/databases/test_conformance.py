@@ -1121,7 +1121,7 @@ def test_what_is_registered_below_a_folder_is_moved_and_nothing_else(database):
     elsewhere = RegisteredElsewhere(database, ["/new/"])
     assert sorted(elsewhere.read_locations([7, 8, 11])) == [("/old/%_/2.jpg", 8), ("/old/ä/1.jpg", 7)]
     commit(database, predicted("4"))  # ids are in the order of the names
-    assert elsewhere.read_last("/old/", 9) == [(found[0], {"ab" * 32}), (found[1], set())]
+    assert elsewhere.read_files(elsewhere.read_ids("/old/")) == [(found[1], set()), (found[0], {"ab" * 32})]
     assert elsewhere.move("/old/", "/né/w/") == 2
     with database.read() as connection:
         locations = connection.scalars(select(images.c.location)).all()

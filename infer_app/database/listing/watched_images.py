@@ -6,6 +6,7 @@ than before. An image is replaced as long as a prediction is of other bytes; thi
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -96,12 +97,18 @@ class RegisteredElsewhere:
             rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
             yield from ((row[0], row[1]) for row in rows)
 
-    def read_last(self, folder: str, limit: int) -> list[tuple[ImageFile, set[str]]]:
-        """Return those below a folder that were registered last, with all checksums that their files had."""
-        columns = (images.c.id, images.c.location, images.c.size, images.c.modified, images.c.sha256)
-        wanted = select(*columns).where(self._outside, is_below([folder]), images.c.missing_since.is_(None))
+    def read_ids(self, folder: str) -> array[int]:
+        """Return the ids of those below a folder, in their order: 8 bytes for each."""
+        wanted = select(images.c.id).where(self._outside, is_below([folder]), images.c.missing_since.is_(None))
         with self._database.read() as connection:
-            rows = connection.execute(wanted.order_by(images.c.id.desc()).limit(limit)).all()
+            rows = connection.execution_options(yield_per=ROWS_AT_ONCE).scalars(wanted.order_by(images.c.id))
+            return array("q", rows)
+
+    def read_files(self, ids: Sequence[int]) -> list[tuple[ImageFile, set[str]]]:
+        """Return the files of images, as they were registered, with all checksums that they had."""
+        columns = (images.c.id, images.c.location, images.c.size, images.c.modified, images.c.sha256)
+        with self._database.read() as connection:
+            rows = connection.execute(select(*columns).where(images.c.id.in_(ids)).order_by(images.c.id)).all()
             its = predictions.c.image_id.in_([str(row.id) for row in rows])
             hashed = connection.execute(select(predictions.c.image_id, predictions.c.sha256).where(its)).all()
         known = {row.id: {row.sha256} for row in rows}

@@ -13,6 +13,7 @@ from infer_app.cli.project.project import watching, write_config
 from infer_app.database.listing.image_registry import DatedImage, register
 from infer_app.database.results.schema import images
 from infer_app.images.read.folder_scan import FolderScan
+from infer_app.pipeline import changed_files
 from infer_app.pipeline.changed_files import find_moved
 from infer_app.settings.load import load_settings
 
@@ -76,6 +77,16 @@ def test_a_part_of_a_known_folder_was_moved_though_most_older_photos_are_gone_an
     for number in range(100):
         (new / f"new{number}.bmp").write_bytes(b"%09d" % number)
     assert moved(database, tmp_path / "project", "photos") == moved_from(old.parent, new)
+
+
+@pytest.mark.parametrize("deleted", [range(7), range(6, 10)], ids=["the first", "the last"])
+def test_a_folder_was_moved_though_many_of_its_photos_were_deleted_before(database, tmp_path, deleted, monkeypatch):
+    monkeypatch.setattr(changed_files, "NUM_COMPARED", 4)
+    old = known_folder(database, tmp_path / "old")
+    new = shutil.copytree(old, tmp_path / "project/photos")
+    for number in deleted:
+        (new / f"{number}.bmp").unlink()
+    assert moved(database, tmp_path / "project", "photos") == moved_from(old, new)
 
 
 def test_a_camera_that_begins_with_the_same_names_each_time_has_not_moved_its_folder(database, tmp_path):
