@@ -89,7 +89,9 @@ def register_new(
     found = Registration()
     with open_results_database(loaded, read_only=dry_run) as database:
         _check_folders(database, loaded, check)
-        _follow_moved(found, database, loaded, check, dry_run)
+        for moved in follow_moved(database, loaded, check, dry_run=dry_run):
+            log.info("%s", moved)
+            found.moved.append(moved)
         seen = SeenImages(database, _recorded_folders(loaded))
         dates = partial(_date_all, found=found, loaded=loaded, check=check)
         looked = partial(_hash, loaded=loaded, check=check)
@@ -110,8 +112,10 @@ def _recorded_folders(loaded: LoadedSettings) -> list[str]:
     return list(dict.fromkeys([*map(loaded.path_map.recorded, local), *mapped]))
 
 
-def _follow_moved(found: Registration, database: Database, loaded: LoadedSettings, check: Check, dry_run: bool) -> None:
-    """Let what was registered elsewhere, and is in a watched folder now, be known there.
+def follow_moved(
+    database: Database, loaded: LoadedSettings, check: Check = lambda: None, *, dry_run: bool = False
+) -> Iterator[str]:
+    """Let what was registered elsewhere, and is in a watched folder now, be known there; yield what was done.
 
     Raises UsageError in a dry run, which would take these images for new ones.
     """
@@ -119,8 +123,7 @@ def _follow_moved(found: Registration, database: Database, loaded: LoadedSetting
     for moved in find_moved(database, loaded, _recorded_folders(loaded), ask):
         if dry_run:
             raise UsageError(f"{moved}, and a dry run changes nothing", "`infer run` records where they are, then runs")
-        found.moved.append(f"{counted(moved.apply(), 'image')} {moved}")
-        log.info("%s", found.moved[-1])
+        yield f"{counted(moved.apply(), 'image')} {moved}"
 
 
 def _hash(files: Sequence[ImageFile], loaded: LoadedSettings, check: Check) -> Iterator[FileFacts]:

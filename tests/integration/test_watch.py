@@ -303,6 +303,18 @@ def test_a_project_that_was_moved_or_copied_is_the_same_project(project, tmp_pat
     project.infer("verify", "--date", str(SIX_DAYS[-1]))
 
 
+def test_photos_of_a_moved_project_that_are_added_by_hand_are_known(project, tmp_path):
+    fill_six_days(project)
+    assert daily(project, SIX_DAYS[-1]) == (0, "")
+    moved = project.folder.rename(tmp_path / "elsewhere")
+    project.folder, project.photos = moved, moved / "photos"
+    told = project.infer("images", "add", str(project.photos))
+    assert f"300 images known below {tmp_path}/project/photos/ are now below {project.photos}/" in told
+    assert "0 images added for today, 300 known already" in told
+    assert daily(project, SIX_DAYS[-1]) == (0, "")
+    assert known(project) == [(300, 300), (300,), (300,)]
+
+
 @pytest.mark.parametrize("state", ["missing", "emptied", "emptied and mapped"])
 def test_a_watched_folder_that_is_not_there_ends_the_run_with_14(project, state):
     if state == "emptied and mapped":
