@@ -206,7 +206,7 @@ def _date_all(
 
 
 def _capture_times(paths: Sequence[str], loaded: LoadedSettings, check: Check) -> list[float | None]:
-    from infer_app.images.read.capture_time import read_capture_times
+    from infer_app.images.decode.capture_time import read_capture_times
 
     times: list[float | None] = []
     while left := paths[len(times) :]:

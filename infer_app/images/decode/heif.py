@@ -12,7 +12,7 @@ from functools import cache
 from io import BytesIO
 from typing import Any
 
-from PIL import ImageFile, features
+from PIL import Image, ImageFile, features
 
 from infer_app.domain import INSTALL_DECODER, Reason
 from infer_app.images.read.bad_image import BadImage
@@ -30,6 +30,14 @@ def open_heic(file: BytesIO) -> ImageFile.ImageFile:
 def open_avif(file: BytesIO) -> ImageFile.ImageFile:
     """Open the first picture of an AVIF file, whose rotation is in its EXIF data. Raises BadImage without a decoder."""
     return _opener(_load_avif(), "AVIF", Reason.AVIF_DECODER_MISSING)(file)
+
+
+def read_heic_exif(data: bytes) -> Image.Exif:
+    """Return the EXIF data of the primary picture, or none. Raises what pi-heif raises for a damaged file."""
+    exif = Image.Exif()
+    for block in (one["data"] for one in _primary_picture(data).metadata if one["type"] == "Exif"):
+        exif.load(block[4 + int.from_bytes(block[:4], "big") :])  # the number says where its TIFF header begins
+    return exif
 
 
 def heif_decoder_names() -> list[str]:
@@ -57,15 +65,9 @@ class _HeicFile(ImageFile.ImageFile):
     format = "HEIC"
 
     def _open(self) -> None:
-        import _pi_heif
-
         assert self.fp is not None
         with _no_picture_refused():
-            # data, threads, convert to 8 bits, BGR, without stride, scale to 16 bits, decoder, without libheif's limits
-            found = _pi_heif.load_file(self.fp.read(), 1, True, False, False, True, "", False)
-            self._picture: Any = next((picture for picture in found if picture is not None and picture.primary), None)
-            if self._picture is None:
-                raise ValueError("no primary item")
+            self._picture = _primary_picture(self.fp.read())
         self._size, self._mode = self._picture.size_mode
 
     def load(self) -> Any:
@@ -77,6 +79,18 @@ class _HeicFile(ImageFile.ImageFile):
             self.frombytes(data, "raw", (self._mode, self._picture.stride))
             self._picture = None
         return super().load()
+
+
+def _primary_picture(data: bytes) -> Any:
+    """Return pi-heif's primary picture of a file, whose pixels and metadata are read once they are asked for."""
+    import _pi_heif
+
+    # data, threads, convert to 8 bits, BGR, without stride, scale to 16 bits, decoder, without libheif's limits
+    found = _pi_heif.load_file(data, 1, True, False, False, True, "", False)
+    picture = next((picture for picture in found if picture is not None and picture.primary), None)
+    if picture is None:
+        raise ValueError("no primary item")
+    return picture
 
 
 @contextmanager

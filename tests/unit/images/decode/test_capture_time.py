@@ -3,8 +3,9 @@ from datetime import UTC, datetime
 import pytest
 from PIL import ExifTags, Image
 
-from infer_app.images.read import capture_time
-from infer_app.images.read.capture_time import read_capture_times
+from infer_app.images.decode import capture_time
+from infer_app.images.decode.capture_time import read_capture_times
+from tests.support.heif_files import heic
 
 NOON = datetime(2026, 7, 1, 10, 0, tzinfo=UTC).timestamp()  # twelve o'clock in Berlin
 
@@ -19,11 +20,15 @@ def photo(path, taken=None, offset=None, camera_date=None):
         details[ExifTags.Base.OffsetTimeOriginal] = offset
     if camera_date is not None:
         exif[ExifTags.Base.DateTime] = camera_date
-    Image.new("RGB", (8, 8)).save(path, exif=exif)
+    picture = Image.new("RGB", (8, 8))
+    if path.suffix == ".heic":
+        path.write_bytes(heic(picture, exif=exif.tobytes()))
+    else:
+        picture.save(path, exif=exif)
     return str(path)
 
 
-@pytest.mark.parametrize("suffix", ["jpg", "png", "webp"])
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "heic"])
 def test_a_photo_was_taken_when_its_camera_says_in_the_zone_that_is_set(tmp_path, suffix):
     path = photo(tmp_path / f"a.{suffix}", "2026:07:01 12:00:00")
     assert list(read_capture_times([path], "Europe/Berlin")) == [NOON]

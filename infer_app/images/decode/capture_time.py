@@ -11,6 +11,9 @@ from zoneinfo import ZoneInfo
 
 from PIL import ExifTags, Image
 
+from infer_app.images.decode.formats import sniff
+from infer_app.images.decode.heif import read_heic_exif
+
 JPEG_START = 1 << 20  # bytes
 
 
@@ -21,17 +24,15 @@ def read_capture_times(paths: Sequence[str], zone: str) -> Iterator[float | None
     """
     for path in paths:
         seconds = None
-        with contextlib.suppress(Exception):  # whatever Pillow makes of a damaged file, whose day is another one's then
+        with contextlib.suppress(
+            Exception
+        ):  # whatever a damaged file leads to; its day is that of its file then
             seconds = _read_capture_time(path, ZoneInfo(zone))
         yield seconds
 
 
 def _read_capture_time(path: str, zone: ZoneInfo) -> float | None:
-    with Path(path).open("rb") as file:
-        start = file.read(JPEG_START)  # a JPEG has it there; of a damaged one Pillow would search everything
-        file.seek(0)
-        with Image.open(BytesIO(start) if start.startswith(b"\xff\xd8") else file) as image:
-            exif = image.getexif().get_ifd(ExifTags.IFD.Exif)
+    exif = _read_exif(path)
     if ExifTags.Base.DateTimeOriginal not in exif:
         return None
     taken = datetime.strptime(_text(exif[ExifTags.Base.DateTimeOriginal]), "%Y:%m:%d %H:%M:%S")
@@ -39,6 +40,17 @@ def _read_capture_time(path: str, zone: ZoneInfo) -> float | None:
         offset = datetime.strptime(_text(exif.get(ExifTags.Base.OffsetTimeOriginal, "")), "%z")
         return taken.replace(tzinfo=offset.tzinfo).timestamp()
     return taken.replace(tzinfo=zone).timestamp()
+
+
+def _read_exif(path: str) -> dict[int, object]:
+    with Path(path).open("rb") as file:
+        start = file.read(JPEG_START)  # a JPEG has it there; of a damaged one Pillow would search everything
+        file.seek(0)
+        found = sniff(start)
+        if found == "heic":  # which Pillow does not know
+            return read_heic_exif(file.read()).get_ifd(ExifTags.IFD.Exif)
+        with Image.open(BytesIO(start) if found == "jpeg" else file) as image:
+            return image.getexif().get_ifd(ExifTags.IFD.Exif)
 
 
 def _text(value: object) -> str:
