@@ -76,6 +76,12 @@ class StorageUnavailable(InferError):
     exit_code = 14
 
 
+class TimeIsOver(InferError):
+    """The time limit passed before the first image was predicted."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h
+
+
 class WorkersKilled(InferError):
     """Workers are killed again and again, usually because memory is too small."""
 
@@ -135,7 +141,7 @@ OF_ONE_DAY = (DayHeld, NothingAllowed, PrecisionUnavailable, StorageUnavailable,
 EXIT_OK = 0
 EXIT_BUG = 1
 EXIT_TOO_MANY_REJECTED = 3
-EXIT_TIME_BUDGET = 75
+EXIT_TIME_BUDGET = TimeIsOver.exit_code
 SIGNALLED = 128  # exit codes above this are 128 + the signal's number
 
 # In order of severity. A run over several days ends with the most severe code of its days.

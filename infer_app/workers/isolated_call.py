@@ -37,7 +37,7 @@ def iterate_in_process(
 ) -> Iterator[T]:
     """Yield what the iterable yields that `function` returns; it runs ahead by what a pipe holds.
 
-    While an item is waited for, `check` is called again and again; it may raise. Raises what the iterable raises,
+    Before each item and while it is waited for, `check` is called; it may raise. Raises what the iterable raises,
     ModelError if its process is killed or crashes, and NoAnswer if it sends nothing for `timeout_s`.
     """
     return _results(function, args, True, timeout_s, check)
@@ -68,6 +68,7 @@ def _results(
 
 
 def _wait(receiver: Connection, name: str, timeout_s: float, check: Callable[[], None]) -> None:
+    check()
     give_up_at = time.monotonic() + timeout_s
     while not receiver.poll(min(CHECK_EVERY_S, timeout_s)):
         check()

@@ -225,6 +225,17 @@ def test_a_file_that_was_touched_or_put_back_is_not_replaced_and_is_read_once(pr
     assert changed(project) == []
 
 
+def test_a_run_whose_time_is_over_reads_no_more_files(project):
+    """As after `cp -r`, which gives all files other times."""
+    file = put(project, "a.jpg", TODAY - timedelta(days=1))
+    project.infer("run")
+    os.utime(file, (1.5e9, 1.5e9))
+    error = project.infer_json("run", "--max-duration", "0", exit_code=75)
+    assert "what was registered stays, the next run goes on" in error["hint"]
+    assert project.rows("SELECT count(sha256) FROM infer_images") == [(0,)]
+    assert project.infer_json("run")["registered"]["num_changed"] == 1
+
+
 def test_a_photo_of_an_old_day_that_was_replaced_is_predicted_by_the_next_run(project):
     file = put(project, "a.jpg", TODAY - timedelta(days=40))
     project.infer("run")

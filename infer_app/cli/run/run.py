@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
@@ -16,7 +17,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.results.dry_run_database import temporary_folder
 from infer_app.database.results.migrate import upgrade
 from infer_app.day import Day, each_date, parse_date
-from infer_app.errors import ModelError, most_severe
+from infer_app.errors import ModelError, TimeIsOver, most_severe
 from infer_app.model_names import plain_name
 from infer_app.pipeline.job import choose_artifacts, choose_names
 from infer_app.pipeline.registration import register_new
@@ -27,6 +28,10 @@ from infer_app.telemetry.progress import Progress
 from infer_app.telemetry.trace import Trace
 
 log = logging.getLogger(__name__)
+
+NO_TIME_LEFT = TimeIsOver(
+    "the time limit passed while the watched folders were looked at", "what was registered stays, the next run goes on"
+)
 
 
 def run(options: RunOptions) -> int:
@@ -73,7 +78,7 @@ def _run_days(
     session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
     limits, progress, with_late = _limits(options), Progress(options.quiet), isinstance(options, RunOptions)
     with limits.stop() as stop:
-        registration = register_new(loaded, days, stop.raise_if_signalled)
+        registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT))
         summary = run_days(loaded, artifacts, days, limits, stop, progress, trace, not_found, with_late=with_late)
     output = RunOutput(summary, days, options, registration)
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
@@ -87,7 +92,7 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
     artifacts = choose_artifacts(loaded)
     limits, progress = _limits(options), Progress(options.quiet)
     with limits.stop() as stop, _with_database(loaded, options) as loaded:
-        registration = register_new(loaded, days, stop.raise_if_signalled, dry_run=True)
+        registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT), dry_run=True)
         measured = dry_run_days(loaded, artifacts, days, limits, stop, progress, trace, registration)
     exit_code = most_severe([report.exit_code for reports, _ in measured for report in reports])
     print_dry_run_summary(measured, exit_code, options.as_json, registration)

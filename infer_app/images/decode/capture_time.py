@@ -24,9 +24,7 @@ def read_capture_times(paths: Sequence[str], zone: str) -> Iterator[float | None
     """
     for path in paths:
         seconds = None
-        with contextlib.suppress(
-            Exception
-        ):  # whatever a damaged file leads to; its day is that of its file then
+        with contextlib.suppress(Exception):  # whatever a damaged file leads to; its day is that of its file then
             seconds = _read_capture_time(path, ZoneInfo(zone))
         yield seconds
 

@@ -59,6 +59,12 @@ def test_an_item_that_does_not_come_in_time_is_an_error():
         list(iterate_in_process(count_up, 1, "hangs", timeout_s=0.5, check=list))
 
 
+def test_a_caller_can_end_it_at_each_item_though_none_is_waited_for():
+    calls = []
+    list(iterate_in_process(count_up, 3, "ends", timeout_s=60.0, check=lambda: calls.append(1)))
+    assert len(calls) >= 3
+
+
 def test_a_wait_for_the_next_item_can_be_ended():
     def refuse_to_wait():
         raise InterruptedError
