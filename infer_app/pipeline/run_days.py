@@ -199,6 +199,8 @@ def dry_run_days(
     progress: Progress,
     trace: Trace | None = None,
     registration: Registration | None = None,
+    *,
+    with_late: bool = False,
 ) -> list[tuple[list[RunReport], Forecast]]:
     """Run a sample of the days without writing; return the reports of each group of models and a forecast.
 
@@ -210,7 +212,7 @@ def dry_run_days(
         indices = tuple(range(len(group)))
         sample = tuple(NewImage(ref, indices) for ref in registration.sample) if registration else ()
         with open_job(loaded, group, read_only=True, trace=trace is not None) as job:
-            late = find_late_days(job.project.database, job.project.source, days[0], job.model_ids)
+            late = find_late_days(job.project.database, job.project.source, days[0], job.model_ids) if with_late else []
             job = replace(job, unregistered=sample)
             reports = dry_run(job, [*late, *days], stop, progress, limits.num_images, trace)
             measured.append((reports, forecast(reports[0], _count_pending(job, days) + to_register)))

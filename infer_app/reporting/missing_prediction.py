@@ -70,6 +70,7 @@ class NextRun:
     lookback: int
     options: str = ""  # of the command that starts it
     late: frozenset[date] = frozenset()  # earlier days that it covers, since images were registered late
+    is_of_version: bool = False  # which is tried: it covers no late days
 
     @classmethod
     def of(cls, loaded: LoadedSettings, model: str | None = None) -> NextRun:
@@ -80,11 +81,13 @@ class NextRun:
         except InferError as error:
             return cls((), error, today, lookback)
         versions = tuple((artifact.manifest.name, artifact.manifest.model_id) for artifact in found)
-        return cls(versions, None, today, lookback, printed_options(*([model] if model else [])))
+        options = printed_options(*([model] if model else []))
+        is_of_version = model is not None and model not in dict(versions)
+        return cls(versions, None, today, lookback, options, is_of_version=is_of_version)
 
     def with_late(self, project: ProjectDatabase, zone: str) -> NextRun:
         """Return it with the days of images that were registered late."""
-        model_ids = [model_id for _, model_id in self.models]
+        model_ids = [] if self.is_of_version else [model_id for _, model_id in self.models]
         first = Day.of(self.today, zone).before(1 + self.lookback)
         late = find_late_days(project.database, project.source, first, model_ids) if model_ids else []
         return replace(self, late=frozenset(day.date for day in late))

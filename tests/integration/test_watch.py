@@ -103,11 +103,25 @@ def test_what_no_run_has_tried_is_taken_though_the_look_back_has_moved_on(projec
     assert (run["registered"]["added"], [report["predicted"] for report in run["late"]]) == (0, [1])
 
 
-def test_a_backfill_takes_its_own_days_only(project):
+YESTERDAY = str(TODAY - timedelta(days=1))
+
+
+@pytest.mark.parametrize(
+    ("command", "num_late"),
+    [
+        (("backfill", "--from", YESTERDAY, "--to", YESTERDAY), 0),
+        (("run", "--date", str(TODAY - timedelta(days=2)), "--lookback", "0"), 0),
+        (("run", "--model", "colors@{}"), 0),
+        (("run", "--model", "colors", "--date", YESTERDAY), 1),
+        (("run", "--date", "today"), 1),
+    ],
+    ids=["backfill", "an earlier day", "a version", "yesterday", "today"],
+)
+def test_only_a_daily_run_takes_late_days_and_not_one_that_tries_a_version(project, command, num_late):
     put(project, "old.jpg", TODAY - timedelta(days=30))
-    yesterday = str(TODAY - timedelta(days=1))
-    run = project.infer_json("backfill", "--from", yesterday, "--to", yesterday)
-    assert (run["late"], run["older_pending"]) == ([], 1)
+    model_id = project.infer_json("model", "list")["models"][0]["model_id"]
+    run = project.infer_json(*(word.format(model_id) for word in command))
+    assert (len(run["late"]), run["older_pending"]) == (num_late, 1 - num_late)
 
 
 def test_photos_may_be_of_the_day_that_they_were_taken_on(project):

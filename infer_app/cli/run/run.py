@@ -19,6 +19,7 @@ from infer_app.database.results.migrate import upgrade
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import ModelError, TimeIsOver, most_severe
 from infer_app.model_names import plain_name
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.job import choose_artifacts, choose_names
 from infer_app.pipeline.registration import register_new
 from infer_app.pipeline.run_days import RunLimits, dry_run_days, run_days
@@ -76,7 +77,8 @@ def _run_days(
     artifacts = choose_artifacts(loaded, failures=not_found)
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
     session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
-    limits, progress, with_late = _limits(options), Progress(options.quiet), isinstance(options, RunOptions)
+    limits, progress = _limits(options), Progress(options.quiet)
+    with_late = isinstance(options, RunOptions) and _takes_late(days[-1], options, artifacts)
     with limits.stop() as stop:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT))
         summary = run_days(loaded, artifacts, days, limits, stop, progress, trace, not_found, with_late=with_late)
@@ -93,10 +95,17 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
     limits, progress = _limits(options), Progress(options.quiet)
     with limits.stop() as stop, _with_database(loaded, options) as loaded:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT), dry_run=True)
-        measured = dry_run_days(loaded, artifacts, days, limits, stop, progress, trace, registration)
+        late = _takes_late(days[-1], options, artifacts)
+        measured = dry_run_days(loaded, artifacts, days, limits, stop, progress, trace, registration, with_late=late)
     exit_code = most_severe([report.exit_code for reports, _ in measured for report in reports])
     print_dry_run_summary(measured, exit_code, options.as_json, registration)
     return exit_code
+
+
+def _takes_late(day: Day, options: RunOptions, artifacts: Sequence[Artifact]) -> bool:
+    """Return whether a run takes what was registered late: not one of an earlier day, nor one that tries a version."""
+    is_of_version = not {artifact.manifest.name for artifact in artifacts}.issuperset(options.model or ())
+    return day.date >= parse_date("yesterday", day.zone) and not is_of_version
 
 
 @contextmanager

@@ -74,6 +74,10 @@ def test_days_of_every_era_are_predicted_by_two_commands():
     ]
 
 
+def test_a_run_that_tries_a_version_covers_no_late_days():
+    assert replace(NEXT, is_of_version=True).with_late(None, "UTC").late == frozenset()
+
+
 def test_an_image_without_a_time_is_of_no_day():
     cause = explain_image(NEXT, "7", None, COLUMN)
     assert (cause.why, cause.command, cause.fix) == (Why.NO_TIME, None, "give it a time in column shot_at of specimens")
