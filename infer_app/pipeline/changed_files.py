@@ -14,11 +14,12 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.listing.image_registry import register
 from infer_app.database.listing.watched_images import ChangedImage, RegisteredElsewhere, has_images_in
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.results.forget_results import forget_rejections
 from infer_app.day import Day
-from infer_app.domain import ROW, ImageFile
+from infer_app.domain import ROW, FileFacts, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
 from infer_app.images.read.folder_scan import scan_folders
 from infer_app.images.read.read_image import are_gone, hash_files, stat_all
@@ -87,6 +88,26 @@ def find_changed(
             if one.image_id != last:  # once, though several models have predicted it
                 yield ChangedImage(one.image_id, one.location, day.start, datetime.now(UTC) if is_gone else None)
             last = one.image_id
+
+
+def compare_replaced(loaded: LoadedSettings, database: Database, changed: Iterable[ChangedImage]) -> None:
+    """Store what the files of replaced images of our own table are now: no run walks over those added by a command.
+
+    Raises StorageUnavailable if they don't answer.
+    """
+    locations = [one.location for one in changed if one.state == "replaced"]
+    limits = read_limits(loaded)
+
+    def hash_again(files: Sequence[ImageFile]) -> Iterator[FileFacts]:
+        return filter(None, _ask(hash_files, [file.location for file in files], limits))
+
+    try:
+        now = zip(locations, _ask(stat_all, locations, loaded.path_map), strict=True)
+        files = (ImageFile(location, facts.size, facts.modified) for location, facts in now)
+        for _ in register(database, files, lambda new: [], hash_again):
+            pass
+    except NoAnswer as error:
+        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
 
 
 class _Predicted(NamedTuple):

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from infer_app.export.tables import csv_line
 from infer_app.locations import as_location
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import short_name
-from infer_app.pipeline.changed_files import find_changed
+from infer_app.pipeline.changed_files import compare_replaced, find_changed
 from infer_app.plurals import counted
 from infer_app.reporting.image_report import find_place
 from infer_app.reporting.missing_prediction import NextRun
@@ -148,8 +149,10 @@ def retry_replaced(date: str | None, model: str | None, as_json: bool, config: P
         raise next_run.error
     day, zone = None if date is None else _day(loaded, date), find_zone(loaded.run.time_zone)
     with open_project_database(loaded) as project:
-        changed = find_changed(loaded, project, [model_id for _, model_id in next_run.models], day)
-        found = [one for one in changed if one.state == "replaced"]
+        find = partial(find_changed, loaded, project, [model_id for _, model_id in next_run.models], day)
+        if loaded.lists_own_images:
+            compare_replaced(loaded, project.database, find())
+        found = [one for one in find() if one.state == "replaced"]
         ids, days = [one.image_id for one in found], sorted({one.time.astimezone(zone).date() for one in found})
         if loaded.lists_own_images:
             project.database.transact(lambda connection: queue_images(connection, list(map(int, ids))))
