@@ -23,7 +23,7 @@ from infer_app.domain import ROW, FileFacts, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
 from infer_app.images.read.folder_scan import scan_folders
 from infer_app.images.read.read_image import are_gone, hash_files, stat_all
-from infer_app.images.read.roots import check_root
+from infer_app.images.read.roots import check_missing, check_root
 from infer_app.locations import NO_MAPPING, as_location, is_local
 from infer_app.pipeline.executors import read_limits
 from infer_app.pipeline.job import Job
@@ -146,8 +146,8 @@ def are_missing(loaded: LoadedSettings, locations: Sequence[str]) -> list[bool]:
     """Return for each file whether it is gone. Raises StorageUnavailable if their storage does not answer."""
     try:
         gone = list(_ask(are_gone, locations, loaded.path_map))
-        if any(gone):
-            run_in_process(check_root, locations[gone.index(True)], read_limits(loaded), timeout_s=STAT_TIMEOUT_S)
+        if missing := [location for location, is_gone in zip(locations, gone, strict=True) if is_gone]:
+            run_in_process(check_missing, missing, read_limits(loaded), timeout_s=STAT_TIMEOUT_S)
         return gone
     except NoAnswer as error:
         raise StorageUnavailable(error.message, "is the image storage mounted?") from None

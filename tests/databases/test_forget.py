@@ -24,7 +24,7 @@ from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import images, objects, predictions, rejections, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, Output, Prediction, Reason
-from infer_app.errors import DayHeld, UsageError
+from infer_app.errors import DayHeld, StorageUnavailable, UsageError
 from infer_app.reporting.image_report import find_place
 from infer_app.run_report import DayCounts
 from infer_app.settings.load import load_settings
@@ -164,6 +164,21 @@ def test_pictures_that_are_gone_leave_nothing(loaded, listing, capsys, execute, 
     assert counts(loaded) == [DayCounts(2, 1, 1, 0), WHOLE, WHOLE]
     forget_missing(True, True, loaded.path)
     assert answer(capsys) == NOTHING
+
+
+@pytest.mark.parametrize("listing", ["our table"], indirect=True)
+def test_no_picture_is_forgotten_whose_folder_is_empty_and_may_not_be_mounted(loaded, capsys, tmp_path):
+    with open_project_database(loaded) as project:
+        add_images(project.database, [tmp_path / "photos/camera/1.jpg"], DAY.start.replace(tzinfo=None))
+        with project.database.read() as connection:
+            (row_id,) = connection.scalars(select(images.c.id).where(images.c.location.like("%/camera/1.jpg")))
+        mark_missing(project.database, [row_id])
+    (tmp_path / "photos/camera").mkdir()
+    with pytest.raises(StorageUnavailable, match="camera is empty"):
+        forget_missing(True, True, loaded.path)
+    (tmp_path / "photos/camera").rmdir()
+    forget_missing(True, True, loaded.path)
+    assert answer(capsys) == NOTHING | {"images": 1}
 
 
 @pytest.mark.parametrize("listing", ["a table"], indirect=True)

@@ -35,6 +35,20 @@ def check_root(location: str, limits: ReadLimits) -> None:
                 raise StorageUnavailable(f"{folder}: {error.strerror}", _HINT) from None
 
 
+def check_missing(locations: Sequence[str], limits: ReadLimits) -> None:
+    """Raise StorageUnavailable if a root of missing files has failed, or the nearest folder above one is empty.
+
+    A file system that is not mounted leaves an empty folder behind: nothing shows that the files were deleted.
+    """
+    paths = {Path(local_path(location, limits.path_map)): location for location in locations}
+    for folder, location in {path.parent: location for path, location in paths.items()}.items():
+        check_root(location, limits)
+        nearest = next(one for one in (folder, *folder.parents) if one.exists())
+        if look_at_folders([str(nearest)]) == [""]:
+            hint = "is a file system to be mounted there? If its files were deleted, remove the folder"
+            raise StorageUnavailable(f"{nearest} is empty, where {location} was", hint)
+
+
 def is_other_there(missing: str, others: Sequence[str], limits: ReadLimits) -> bool:
     """Return whether one of the other images can be read from the roots or the remote storage of a missing one."""
     place = storage_of(missing), _folder_and_roots(missing, limits)[1]

@@ -4,7 +4,7 @@ import pytest
 
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.read_image import ReadLimits, read_image
-from infer_app.images.read.roots import check_root, is_other_there
+from infer_app.images.read.roots import check_missing, check_root, is_other_there
 from infer_app.locations import NOTHING_REMOTE, PathMapping
 from tests.support.stalled_folder import dead
 
@@ -67,6 +67,19 @@ def test_a_folder_below_the_root_whose_server_is_gone_is_no_failure_of_its_image
 
 def test_a_folder_that_is_missing_below_a_root_is_its_images_own_failure(root):
     check_root(str(root / "gone" / "a.jpg"), ReadLimits((root,), 1))
+
+
+def test_an_empty_folder_may_be_a_file_system_that_is_not_mounted_and_a_removed_one_was_removed(root):
+    missing = [f"{root}/gone.jpg", f"{root}/day/gone.jpg", f"{root}/camera/day/gone.jpg"]
+    check_missing(missing, ReadLimits((root,), 1))
+    (root / "camera").mkdir()
+    with pytest.raises(StorageUnavailable, match="camera is empty"):
+        check_missing(missing, ReadLimits((root,), 1))
+
+
+def test_each_root_of_missing_files_is_looked_at(root, tmp_path):
+    with pytest.raises(StorageUnavailable, match="unmounted is gone"):
+        check_missing([f"{root}/a.jpg", f"{tmp_path}/unmounted/a.jpg"], ReadLimits((root, tmp_path / "unmounted"), 1))
 
 
 @pytest.mark.parametrize(
