@@ -197,6 +197,25 @@ def test_an_edited_query_goes_on(database, fill, run, execute):
     assert labels_of(database, edited)[0] == {"/3.jpg": "/3.jpg", "/new.jpg": "/new.jpg"}
 
 
+@pytest.mark.parametrize("relation", [{"table": "shots"}, {"query": "SELECT * FROM shots"}], ids=["table", "query"])
+def test_columns_may_be_named_as_those_of_the_results(database, execute, run, kind, relation):
+    """By default the location's is."""
+    at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
+    execute(f"CREATE TABLE shots (image_id VARCHAR(20), location VARCHAR(200), created_at {at})")
+
+    def put(*pictures):
+        rows = [{"id": i, "location": location, "at": str(noon_of(day))[:19]} for i, location, day in pictures]
+        execute("DELETE FROM shots", ("INSERT INTO shots VALUES (:id, :location, :at)", rows))
+
+    settings = SourceSettings(id="image_id", time="created_at", time_zone="UTC", **relation)
+    put(("1", "/1.jpg", MONDAY), ("2", "/2.jpg", MONDAY))
+    assert run(settings, MONDAY, bad=["/2.jpg"]) == ["/1.jpg", "/2.jpg"]
+    put(("1", "/new/1.jpg", DAY), ("2", "/new/2.jpg", DAY), ("3", "/3.jpg", DAY))
+    assert run(settings) == ["/new/1.jpg", "/new/2.jpg", "/3.jpg"]
+    assert run(settings) == []
+    assert len(labels_of(database, settings)[0]) == 3
+
+
 def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, run, kind):
     types = {"sqlite": ("BLOB", "TEXT"), "postgres": ("BYTEA", "TIMESTAMPTZ"), "mariadb": ("BLOB", "DATETIME")}
     execute("CREATE TABLE scans (id INTEGER, picture {}, came {})".format(*types[kind]))
