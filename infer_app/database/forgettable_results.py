@@ -18,6 +18,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.cross_database_source import as_relation
 from infer_app.database.listing.recorded_sources import SourceIdentity, read_sources
 from infer_app.database.listing.source import PAGE_SIZE, Source, plan_for_pages
+from infer_app.database.listing.watched_images import is_among
 from infer_app.database.results.conditions import ListedPicture, join_results
 from infer_app.database.results.forget_results import delete_results
 from infer_app.database.results.runs import refuse_during_runs
@@ -87,7 +88,7 @@ def _not_listed(database: Database, source: Source) -> Iterator[Forgettable]:
         model_ids = connection.scalars(select(models.c.id).distinct()).all()
     for model_id in sorted(model_ids):
         for results, _ in _every_result(database, model_id, runs.c.source_id.in_(own)):
-            is_listed = np.isin([hash(one.image_id) for one in results], listed)
+            is_listed = is_among([hash(one.image_id) for one in results], listed)
             yield Forgettable([one for one, known in zip(results, is_listed, strict=True) if not known])
 
 
@@ -130,8 +131,7 @@ def forget(database: Database, parts: Iterable[Forgettable]) -> ForgettableCount
 
     def delete_each() -> Iterator[Forgettable]:
         for part in parts:
-            database.transact(partial(_delete, part=part))
-            yield part
+            yield database.transact(partial(_delete, part=part))
 
     return ForgettableCounts.of(delete_each())
 
@@ -156,13 +156,26 @@ def count_only_these(database: Database, parts: Iterable[Forgettable], in_use: S
     return num_images
 
 
-def _delete(connection: Connection, part: Forgettable) -> None:
+def _delete(connection: Connection, part: Forgettable) -> Forgettable:
+    """Delete what is given without what is no longer missing, and return it."""
     refuse_during_runs(connection)
+    part = _without_returned(connection, part)
     for model_id in sorted({one.model_id for one in part.results}):
         delete_results(connection, [one.image_id for one in part.results if one.model_id == model_id], model_id)
     if part.image_ids:
-        gone = images.c.id.in_(part.image_ids), images.c.missing_since.is_not(None)
-        connection.execute(delete(images).where(*gone))
+        connection.execute(delete(images).where(images.c.id.in_(part.image_ids)))
+    return part
+
+
+def _without_returned(connection: Connection, part: Forgettable) -> Forgettable:
+    """Return the part without images whose files a walk has found since; the others stay missing until the commit."""
+    if not part.image_ids:
+        return part
+    known = select(images.c.id, images.c.missing_since).where(images.c.id.in_(part.image_ids)).order_by(images.c.id)
+    back = {row_id for row_id, since in connection.execute(known.with_for_update()) if since is None}
+    kept = {str(row_id) for row_id in back}
+    results = [one for one in part.results if one.image_id not in kept]
+    return Forgettable(results, [row_id for row_id in part.image_ids if row_id not in back])
 
 
 def _every_result(database: Database, model_id: str, *conditions: ColumnElement[bool]) -> Iterator[Forgettable]:
@@ -193,9 +206,9 @@ def _read(connection: Connection, keys: Select[Any]) -> list[StoredResult]:
 
 
 def _hashes_of_ids(source: Source) -> np.ndarray:
-    """Return a hash of each id that the source lists, int64 (N,): in little memory, and never of too few ids."""
+    """Return the sorted hashes of the ids that the source lists, int64 (N,): in little memory, never of too few ids."""
     with (
         source.database.read() as connection,
         connection.execution_options(yield_per=PAGE_SIZE).execute(source.with_id()) as rows,
     ):
-        return np.fromiter((hash(row.infer_image_id) for row in rows), np.int64)
+        return np.sort(np.fromiter((hash(row.infer_image_id) for row in rows), np.int64))

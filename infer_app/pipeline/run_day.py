@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
 
-from infer_app.database.listing.former_pictures import check_ids
+from infer_app.database.listing.former_pictures import check_ids, check_ids_again
 from infer_app.database.listing.left_out import NEEDED
 from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.runs import RunStore
@@ -56,6 +56,7 @@ def run_day(
     project, with_reconnect = job.project, job.project.database.with_reconnect
     with_reconnect(partial(check_ids, project.database, project.source, day, job.model_ids))
     with hold_day(job, day, stop) as held:
+        with_reconnect(partial(check_ids_again, project.database, project.source, day, job.model_ids))
         left_out = _find_left_out(job, day)
         for model_run in held:
             with_reconnect(partial(reset_changed_rejections, job, day, model_run.model.model_id))

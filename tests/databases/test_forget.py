@@ -14,7 +14,8 @@ from infer_app.cli.project.project import upgrade, write_config
 from infer_app.database import forgettable_results
 from infer_app.database.audits.row_audit import audit_rows
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.image_registry import add_images
+from infer_app.database.forgettable_results import ForgettableCounts
+from infer_app.database.listing.image_registry import add_images, register
 from infer_app.database.listing.recorded_sources import SourceIdentity, record_source
 from infer_app.database.listing.source import find_similar
 from infer_app.database.listing.watched_images import mark_missing
@@ -23,7 +24,7 @@ from infer_app.database.queries.late_days import find_late_days
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import images, objects, predictions, rejections, runs
 from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import DayHeld, StorageUnavailable, UsageError
 from infer_app.reporting.image_report import find_place
 from infer_app.run_report import DayCounts
@@ -181,6 +182,23 @@ def test_no_picture_is_forgotten_whose_folder_is_empty_and_may_not_be_mounted(lo
     assert answer(capsys) == NOTHING | {"images": 1}
 
 
+@pytest.mark.parametrize("listing", ["our table"], indirect=True)
+def test_a_photo_that_comes_back_before_it_is_deleted_keeps_its_results(loaded, tmp_path):
+    """It lies in its folder again, and a walk has found it."""
+    first, second, *_ = sorted(tmp_path.glob("photos/*.jpg"))
+    with open_project_database(loaded) as project:
+        database = project.database
+        with database.read() as connection:
+            ids = {row.location: row.id for row in connection.execute(select(images.c.id, images.c.location))}
+        mark_missing(database, [ids[str(first)], ids[str(second)]])
+        found = list(forgettable_results.of_missing(database, project.source, lambda paths: [True] * len(paths)))
+        assert [len(part.results) for part in found] == [2]
+        list(register(database, [ImageFile(str(second))], lambda new: []))
+        deleted = forgettable_results.forget(database, found)
+    assert deleted == ForgettableCounts(predictions=1, objects=1, images=1)
+    assert counts(loaded) == [DayCounts(2, 1, 1, 0), WHOLE, WHOLE]
+
+
 @pytest.mark.parametrize("listing", ["a table"], indirect=True)
 def test_results_of_another_source_are_not_taken_for_those_of_pictures_that_are_gone(loaded, capsys, tmp_path):
     settings = loaded.path.read_text()
@@ -224,10 +242,10 @@ def test_what_was_interrupted_is_done_by_repeating_it(loaded, monkeypatch, capsy
     delete, deleted = forgettable_results._delete, []
 
     def delete_one(connection, part):
-        delete(connection, part)
-        deleted.append(part)
+        deleted.append(delete(connection, part))
         if len(deleted) == 2:
             raise KeyboardInterrupt  # before the second part is committed
+        return deleted[-1]
 
     monkeypatch.setattr(forgettable_results, "_delete", delete_one)
     with pytest.raises(KeyboardInterrupt):

@@ -1,24 +1,34 @@
 """A result is that of one picture: an id that comes back, or that another source has too, brings no other labels."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from threading import Thread
 
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import event, insert, select, text
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
-from infer_app.database.listing.former_pictures import check_ids
-from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, record_source
+from infer_app.database.listing.former_pictures import check_ids, check_ids_again
+from infer_app.database.listing.image_registry import DatedImage, register
+from infer_app.database.listing.recorded_sources import (
+    SourceIdentity,
+    forget_before,
+    number_among_others,
+    read_forgotten_before,
+    read_sources,
+    record_source,
+)
 from infer_app.database.listing.row_images import RowReader
 from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.image_history import read_history
+from infer_app.database.queries.late_days import find_late_days
 from infer_app.database.queries.object_figures import ObjectFigures
 from infer_app.database.queries.thresholds import count_shown
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, objects, predictions, rejections
 from infer_app.database.results.sink import Sink
-from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, Output, Prediction, Reason
+from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import UnusableIds
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.run_report import DayCounts
@@ -195,6 +205,111 @@ def test_an_edited_query_goes_on(database, fill, run, execute):
     fill("shots", ("1", "/new.jpg", DAY))  # the former query does not list the former picture either
     assert run(edited) == ["/new.jpg"]
     assert labels_of(database, edited)[0] == {"/3.jpg": "/3.jpg", "/new.jpg": "/new.jpg"}
+
+
+@pytest.mark.parametrize("renamed", ["a column", "the table"])
+def test_an_edited_query_goes_on_where_the_former_one_can_run_no_more(database, fill, run, execute, renamed):
+    fill("shots", ("1", "/old/1.jpg", DAY), ("2", "/old/2.jpg", DAY))
+    assert len(run(QUERY)) == 2
+    new = {"a column": ("file", "shots"), "the table": ("path", "scans")}[renamed]
+    edited = SourceSettings(**QUERY.model_dump() | {"query": "SELECT id, {} AS path, taken FROM {}".format(*new)})
+    execute(
+        "ALTER TABLE shots RENAME COLUMN path TO file" if renamed == "a column" else "ALTER TABLE shots RENAME TO scans"
+    )
+    execute("UPDATE {1} SET {0} = replace({0}, '/old/', '/new/')".format(*new))
+    assert run(edited) == ["/new/1.jpg", "/new/2.jpg"]
+    assert len(labels_of(database, edited)[0]) == 2
+    with database.write() as connection:  # the id of the former query that is used twice now
+        connection.execute(text("INSERT INTO {1} SELECT id, '/again.jpg', taken FROM {1} WHERE id = '1'".format(*new)))
+    with pytest.raises(UnusableIds):
+        run(edited)
+
+
+@pytest.mark.parametrize("relation", [{"table": "shots"}, {"query": "SELECT * FROM shots"}], ids=["table", "query"])
+def test_columns_may_be_named_as_those_of_the_results(database, execute, run, kind, relation):
+    """By default the location's is."""
+    at = {"sqlite": "TEXT", "postgres": "TIMESTAMP", "mariadb": "DATETIME"}[kind]
+    execute(f"CREATE TABLE shots (image_id VARCHAR(20), location VARCHAR(200), created_at {at})")
+
+    def put(*pictures):
+        rows = [{"id": i, "location": location, "at": str(noon_of(day))[:19]} for i, location, day in pictures]
+        execute("DELETE FROM shots", ("INSERT INTO shots VALUES (:id, :location, :at)", rows))
+
+    settings = SourceSettings(id="image_id", time="created_at", time_zone="UTC", **relation)
+    put(("1", "/1.jpg", MONDAY), ("2", "/2.jpg", MONDAY))
+    assert run(settings, MONDAY, bad=["/2.jpg"]) == ["/1.jpg", "/2.jpg"]
+    put(("1", "/new/1.jpg", DAY), ("2", "/new/2.jpg", DAY), ("3", "/3.jpg", DAY))
+    assert run(settings) == ["/new/1.jpg", "/new/2.jpg", "/3.jpg"]
+    assert run(settings) == []
+    assert len(labels_of(database, settings)[0]) == 3
+
+
+def test_images_of_ours_that_are_registered_late_are_found_beside_another_source(database, fill, run):
+    """Though it has results under their ids."""
+    fill("shots", *((str(i), f"/shots/{i}.jpg", DAY) for i in range(1, 4)))
+    run(SHOTS)
+    late, now = DAY.before(60), datetime.now(UTC).replace(tzinfo=None)
+    dated = [DatedImage(ImageFile(f"/own/{i}.jpg"), noon_of(late), now) for i in range(1, 4)]
+    list(register(database, [one.file for one in dated], lambda _: dated))
+    ours = opened(database, SourceSettings())
+    assert find_late_days(database, ours, DAY, [ID]) == [late]
+    assert find_late_days(database, opened(database, SHOTS), DAY, [ID]) == []
+
+
+def test_what_was_forgotten_stays_so_when_the_query_is_edited(database, fill, run):
+    """But not of another table, of a query by another id, or of our own images."""
+    fill("shots", ("1", "/1.jpg", MONDAY))
+    fill("scans", ("2", "/2.jpg", MONDAY))
+
+    def forgotten_before(settings):
+        return read_forgotten_before(database, SourceIdentity.of(Source(database, settings), database))
+
+    for settings, day in ((QUERY, TUESDAY), (SHOTS, MONDAY)):
+        forget_before(database, SourceIdentity.of(Source(database, settings), database), day.start)
+    changes = (
+        {"query": "SELECT * FROM shots WHERE id <> '9'"},
+        {"query": "SELECT * FROM shots", "id": "path"},
+        {"query": None, "table": "scans"},
+    )
+    edited, by_path, other = (SourceSettings(**QUERY.model_dump() | change) for change in changes)
+    assert [forgotten_before(one) for one in (QUERY, edited, SHOTS)] == [TUESDAY.start, TUESDAY.start, MONDAY.start]
+    assert [forgotten_before(one) for one in (by_path, other, SourceSettings())] == [None, None, None]
+
+
+@pytest.mark.parametrize("second", [SHOTS, SourceSettings()], ids=["a table", "ours"])
+def test_a_run_that_waited_for_its_day_checks_the_ids_again(database, fill, run, second):
+    """Both are the first of their source, and have found no results."""
+    fill("scans", ("1", "/scans/1.jpg", DAY))
+    fill("shots", ("1", "/shots/1.jpg", DAY))
+    with database.write() as connection:
+        connection.execute(insert(images), [{"location": "/own/1.jpg", "added_at": noon_of(DAY)}])
+    waiting = opened(database, second)
+    check_ids(database, waiting, DAY, [ID])
+    run(SourceSettings(**SHOTS.model_dump() | {"table": "scans"}))
+    with pytest.raises(UnusableIds, match=r"its result for '/scans/1.jpg' of another source, 'scans'"):
+        check_ids_again(database, waiting, DAY, [ID])
+
+
+def test_a_source_that_two_runs_record_at_once_has_one_number(database, url):
+    """The second begins when the first has found that it is new."""
+    identity, threads, numbers = SourceIdentity(None, "shots", "id", "path"), [], []
+
+    def begin(connection, cursor, sql, *_):
+        if sql.startswith("INSERT INTO infer_sources") and not threads:
+            threads.append(Thread(target=record))
+            threads[0].start()
+            threads[0].join(0.5)
+
+    def record():
+        with Database(url) as other:
+            numbers.append(record_source(other, identity))
+
+    event.listen(database._engine, "before_cursor_execute", begin)
+    numbers.append(record_source(database, identity))
+    threads[0].join()
+    assert numbers == [1, 1]
+    with database.read() as connection:
+        assert read_sources(connection) == {1: identity}
 
 
 def test_bytes_in_a_column_are_those_of_their_own_day(url, database, execute, run, kind):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import inspect, select
+from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.recorded_sources import SourceIdentity, read_sources
+from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, read_sources
 from infer_app.database.listing.source import PAGE_SIZE, Source, plan_for_pages
+from infer_app.database.listing.source_checks import check_source
 from infer_app.database.results.conditions import KeyedJoin, ListedPicture, join_results
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.day import Day
@@ -59,6 +59,13 @@ def check_ids(results: Database, source: Source, day: Day, model_ids: Sequence[s
         )
 
 
+def check_ids_again(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> None:
+    """Do what `check_ids` does for a day that is held now, if another source has a run: it may have held the day."""
+    source.own_number = number_among_others(results, SourceIdentity.of(source, results))
+    if source.own_number is not None:
+        check_ids(results, source, day, model_ids)
+
+
 def _read_former(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> Generator[FormerResult]:
     if source.picture.location is None:
         return
@@ -92,17 +99,23 @@ def _find_listed(
     here = {None: results, source.database.shown_url: source.database}.get(identity.database)
     if here is None or identity.location_column is None:
         return former[0]
-    is_query = re.match(r"[\s(]*(select|with)\s", identity.relation, re.IGNORECASE)
     columns = {"id": identity.id_column, "location": identity.location_column, "time": identity.id_column}
-    other = Source(here, SourceSettings(**columns, **{"query" if is_query else "table": identity.relation}))
-    schema, _, name = identity.relation.rpartition(".")
+    other = Source(here, SourceSettings(**columns, **{"query" if identity.is_query else "table": identity.relation}))
     try:
-        with here.read() as connection:
-            if not is_query and not inspect(connection).has_table(name, schema=schema or None):
-                return None
-        return _among(other, former)
+        if _is_there(other):
+            return _among(other, former)
     except (DBAPIError, DatabaseUnavailable):
         return former[0]
+    return None if source.is_ours else _among(source, former)  # which may be that query, edited
+
+
+def _is_there(listing: Source) -> bool:
+    """Return whether a table or query, with its columns, is still there."""
+    try:
+        check_source(listing)
+    except UsageError:
+        return False
+    return True
 
 
 def _among(listing: Source, former: Sequence[FormerResult]) -> FormerResult | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
@@ -163,15 +163,21 @@ def _insert(connection: Connection, new: Sequence[DatedImage]) -> list[DatedImag
 
 def _update(connection: Connection, changed: Mapping[int, FileFacts], returned: Sequence[int]) -> None:
     if rows := [
-        {"row_id": key, "id_text": str(key), "new_size": now.size, "new_time": now.modified, "new_sha256": now.sha256}
+        {
+            "row_id": key,
+            "id_text": str(key),
+            "new_size": now.size,
+            "new_time": now.modified,
+            "new_sha256": now.sha256 or "",
+        }
         for key, now in changed.items()
     ]:
         connection.execute(_SET_FACTS, rows)
         connection.execute(_DELETE_OUTDATED, rows)
     ids = [*changed, *returned]
     connection.execute(update(images).where(images.c.id.in_(ids)).values(missing_since=None))
-    of_these = predictions.c.image_id == AsText(images.c.id), predictions.c.sha256 == images.c.sha256
-    queue_images(connection, ids, ~exists().where(*of_these))
+    same_bytes = or_(images.c.sha256.is_(None), predictions.c.sha256 == images.c.sha256)
+    queue_images(connection, ids, ~exists().where(predictions.c.image_id == AsText(images.c.id), same_bytes))
 
 
 _new_sha256: ColumnElement[str] = bindparam("new_sha256", type_=String)
@@ -182,7 +188,7 @@ _SET_FACTS = (
 )
 _DELETE_OUTDATED = delete(rejections).where(
     rejections.c.image_id == bindparam("id_text"),
-    or_(rejections.c.sha256.is_(None), rejections.c.sha256 != func.coalesce(_new_sha256, "")),
+    or_(rejections.c.sha256.is_(None), rejections.c.sha256 != _new_sha256),
 )
 
 
@@ -194,12 +200,15 @@ def queue_images(connection: Connection, ids: Sequence[int], *conditions: Column
         connection.execute(update(images).where(some, *conditions).values(queued_at=now))
 
 
-def read_late_times(connection: Connection, model_ids: Sequence[str], before: datetime) -> Iterator[datetime]:
+def read_late_times(
+    connection: Connection, picture: ListedPicture, model_ids: Sequence[str], before: datetime
+) -> Iterator[datetime]:
     """Yield the times (naive UTC, in order) of queued images before an instant that are new for one of the models.
 
-    Only the queued ones are read: they have an index of their own.
+    `picture` is that of our own table. Only the queued ones are read: they have an index of their own.
     """
-    new = is_new_for_any(ListedPicture(AsText(images.c.id)), model_ids)
+    location = None if picture.location is None else AsText(images.c.location)
+    new = is_new_for_any(replace(picture, image_id=AsText(images.c.id), location=location), model_ids)
     queued = images.c.queued_at.is_not(None), images.c.added_at < before
     times = select(images.c.added_at).where(*queued, new).order_by(images.c.added_at)
     yield from connection.execution_options(yield_per=10 * ROWS_PER_INSERT).scalars(times)

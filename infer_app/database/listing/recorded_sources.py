@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from sqlalchemy import Connection, func, insert, or_, select, update
 from infer_app.database.engine.column_types import UtcNow
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
-from infer_app.database.results.schema import runs, sources
+from infer_app.database.results.schema import database_id, runs, sources
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,24 +32,34 @@ class SourceIdentity:
         relation = settings.table if settings.query is None else settings.query.strip()
         return cls(url, relation, settings.id, settings.location if settings.bytes is None else None)
 
+    @property
+    def is_query(self) -> bool:
+        return re.match(r"[\s(]*(select|with)\s", self.relation, re.IGNORECASE) is not None
+
+    def may_have_been(self, other: SourceIdentity) -> bool:
+        """Return whether this is the other source, or a query that the other one may have been before an edit."""
+        are_queries = self.is_query and other.is_query
+        return self == other or (are_queries and (self.database, self.id_column) == (other.database, other.id_column))
+
     def __str__(self) -> str:
         return f"{' '.join(self.relation.split())!r:.200}" + (f" of {self.database}" if self.database else "")
 
 
 def read_sources(connection: Connection) -> dict[int, SourceIdentity]:
-    """Return the sources by their numbers. One that two runs recorded at the same time has two numbers."""
+    """Return the sources by their numbers."""
     columns = (sources.c[name] for name in SourceIdentity.__dataclass_fields__)
     return {row[0]: SourceIdentity(*row[1:]) for row in connection.execute(select(sources.c.id, *columns))}
 
 
 def number_of(identity: SourceIdentity, known: dict[int, SourceIdentity]) -> int | None:
-    return min((number for number, one in known.items() if one == identity), default=None)
+    return next((number for number, one in known.items() if one == identity), None)
 
 
 def record_source(database: Database, identity: SourceIdentity) -> int:
     """Return the number of a source, recorded if it is new."""
 
     def record(connection: Connection) -> int:
+        connection.execute(select(database_id).with_for_update()).close()  # keeps others from recording it meanwhile
         number = number_of(identity, read_sources(connection))
         if number is None:
             columns: Sequence[Any] = astuple(identity)
@@ -59,25 +70,39 @@ def record_source(database: Database, identity: SourceIdentity) -> int:
         assert number is not None
         return number
 
-    with database.read() as connection:
-        number = number_of(identity, read_sources(connection))
+    number = number_of(identity, _read_all(database))
     return database.transact(record) if number is None else number
 
 
 def number_among_others(database: Database, identity: SourceIdentity) -> int | None:
     """Return the number of a source, 0 if it has none yet; None if no run had another source."""
-    with database.read() as connection:
-        known = read_sources(connection)
+    known = _read_all(database)
     return (number_of(identity, known) or 0) if set(known.values()) - {identity} else None
 
 
 def read_forgotten_before(database: Database, identity: SourceIdentity) -> datetime | None:
-    """Return the time (UTC) from which on the images of a source count, None for all."""
-    with database.read() as connection:
-        known = read_sources(connection)
-        numbers = [number for number, one in known.items() if one == identity]
-        latest = connection.scalar(select(func.max(sources.c.forgotten_before)).where(sources.c.id.in_(numbers)))
+    """Return the time (UTC) from which on the images of a source count, None for all.
+
+    A query keeps that of the others over its database with its id column: it may be one of them that was edited.
+    """
+    numbers = [number for number, one in _read_all(database).items() if identity.may_have_been(one)]
+
+    def read() -> datetime | None:
+        with database.read() as connection:
+            its = sources.c.id.in_(numbers)
+            found: datetime | None = connection.scalar(select(func.max(sources.c.forgotten_before)).where(its))
+            return found
+
+    latest = database.with_reconnect(read)
     return None if latest is None else latest.replace(tzinfo=UTC)
+
+
+def _read_all(database: Database) -> dict[int, SourceIdentity]:
+    def read() -> dict[int, SourceIdentity]:
+        with database.read() as connection:
+            return read_sources(connection)
+
+    return database.with_reconnect(read)
 
 
 def forget_before(database: Database, identity: SourceIdentity, time: datetime) -> None:

@@ -56,16 +56,20 @@ class Source:
         self.is_ours = settings.query is None and settings.table == images.name
         self._has_key = self.is_ours and settings.id == images.c.id.name  # a primary key of integers
         self.zone = "UTC" if self.is_ours else settings.time_zone
-        self.id: ColumnElement[Any] = column(settings.id)
-        self.time: ColumnElement[Any] = column(settings.time)
+        self.relation: FromClause = relation_of(settings)
+        # With the table's name: the tables of results, which are asked for each row, have columns of such names too.
+        named = self.relation.c
+        self.id: ColumnElement[Any] = named[settings.id]
+        self.time: ColumnElement[Any] = named[settings.time]
         self.id_text: ColumnElement[str] = AsText(self.id)
-        self.location: ColumnElement[Any] = column(settings.location)
-        if settings.bytes is not None:
+        if settings.bytes is None:
+            self.location: ColumnElement[Any] = named[settings.location]
+        else:
             at = literal_column("'@'", String).concat(AsUtcText(self.time))  # the id may come again for another picture
             row = literal_column(f"'{ROW}'", String).concat(self.id_text).concat(at)
-            elsewhere = (column(settings.bytes).is_(None), self.location)
-            self.location = case(elsewhere, else_=row) if settings.has_files_too else row
-        self.relation: FromClause = relation_of(settings)
+            self.location = row
+            if settings.has_files_too:
+                self.location = case((named[settings.bytes].is_(None), named[settings.location]), else_=row)
         self.own_number: int | None = None  # in infer_sources, 0 before its first run; None: no other source has a run
         self.forgotten_before: datetime | None = None  # UTC; images of earlier times belong to no day any more
         self._left_out: dict[Day, LeftOut] = {}
@@ -277,7 +281,8 @@ class Source:
 
 def relation_of(settings: SourceSettings) -> FromClause:
     """Return the user's table, view or query as a FROM clause."""
-    names = (settings.id, settings.bytes or settings.location, settings.time)
+    location = settings.location if settings.bytes is None or settings.has_files_too else None
+    names = dict.fromkeys(filter(None, (settings.id, settings.bytes, location, settings.time)))
     if settings.query is not None:
         return text(settings.query.replace(":", r"\:")).columns(*map(column, names)).subquery("source")
     schema, _, name = settings.table.rpartition(".")

@@ -11,13 +11,28 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, String, and_, func, literal, literal_column, or_, select, update
+import numpy as np
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    String,
+    and_,
+    func,
+    literal,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from infer_app.database.engine.column_types import AsText
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import count_each
+from infer_app.database.results.runs import refuse_during_runs
 from infer_app.database.results.schema import images, predictions
 from infer_app.day import Day
 from infer_app.domain import ImageFile
@@ -36,35 +51,53 @@ def is_below(folders: Iterable[str]) -> ColumnElement[bool]:
 
 def has_images_in(database: Database, folder: str) -> bool:
     """Return whether an image in a folder is registered; all locations may be read for it."""
-    with database.read() as connection:
-        return connection.scalar(select(images.c.id).where(is_below([folder])).limit(1)) is not None
+    return _read_first(database, select(images.c.id).where(is_below([folder])).limit(1)) is not None
 
 
 class SeenImages:
-    """Which of the images below some folders a walk has seen, of those registered before it: a byte for each id."""
+    """Which of the images below some folders a walk has seen, of those registered before it: 8 bytes for each."""
 
     def __init__(self, database: Database, folders: Sequence[str]) -> None:
         self._database = database
-        with database.read() as connection:
-            last = connection.scalar(select(func.max(images.c.id))) or 0
-        self._seen = bytearray(last + 1)
-        self._wanted = and_(is_below(folders), images.c.missing_since.is_(None), images.c.id <= last)
+        self._last = _read_first(database, select(func.max(images.c.id))) or 0
+        self._seen = array("q")
+        self._wanted = and_(is_below(folders), images.c.missing_since.is_(None), images.c.id <= self._last)
 
     def add(self, ids: Iterable[int]) -> None:
-        seen, num_ids = self._seen, len(self._seen)
-        for row_id in ids:
-            if row_id < num_ids:
-                seen[row_id] = 1
+        self._seen.extend(row_id for row_id in ids if row_id <= self._last)
 
     def read_others(self) -> list[tuple[int, str]]:
         """Return (id, location) of the images not seen that were there before; one count shows that there are none."""
+        seen = np.unique(np.asarray(self._seen))
+        return self._database.with_reconnect(partial(self._read_others, seen))
+
+    def _read_others(self, seen: np.ndarray) -> list[tuple[int, str]]:
         with self._database.read() as connection:
-            count = connection.scalar(select(func.count()).select_from(images).where(self._wanted))
-            if count == self._seen.count(1):
+            if connection.scalar(select(func.count()).select_from(images).where(self._wanted)) == len(seen):
                 return []
             wanted = select(images.c.id, images.c.location).where(self._wanted)
             rows = connection.execution_options(yield_per=ROWS_AT_ONCE).execute(wanted)
-            return [(row_id, location) for row_id, location in rows if not self._seen[row_id]]
+            others: list[tuple[int, str]] = []
+            for page in rows.partitions():
+                known = is_among([row.id for row in page], seen)
+                others += [(row.id, row.location) for row, is_known in zip(page, known, strict=True) if not is_known]
+            return others
+
+
+def is_among(values: Sequence[int], known: np.ndarray) -> Sequence[bool]:
+    """Return for each value whether it is one of the known ones, which are sorted."""
+    wanted = np.asarray(values, known.dtype)
+    is_known: list[bool] = (np.searchsorted(known, wanted) < np.searchsorted(known, wanted, "right")).tolist()
+    return is_known
+
+
+def _read_first(database: Database, statement: Select[Any]) -> int | None:
+    def read() -> int | None:
+        with database.read() as connection:
+            first: int | None = connection.scalar(statement)
+            return first
+
+    return database.with_reconnect(read)
 
 
 def mark_missing(database: Database, ids: Sequence[int]) -> None:
@@ -87,8 +120,7 @@ class RegisteredElsewhere:
         self._outside = ~is_below(folders)
 
     def __bool__(self) -> bool:
-        with self._database.read() as connection:
-            return connection.scalar(select(images.c.id).where(self._outside).limit(1)) is not None
+        return _read_first(self._database, select(images.c.id).where(self._outside).limit(1)) is not None
 
     def read_locations(self, sizes: Iterable[int | None]) -> Iterator[tuple[str, int]]:
         """Yield (location, size in bytes) of those of some sizes; all rows are read for it."""
@@ -100,27 +132,43 @@ class RegisteredElsewhere:
     def read_ids(self, folder: str) -> array[int]:
         """Return the ids of those below a folder, in their order: 8 bytes for each."""
         wanted = select(images.c.id).where(self._outside, is_below([folder]), images.c.missing_since.is_(None))
-        with self._database.read() as connection:
-            rows = connection.execution_options(yield_per=ROWS_AT_ONCE).scalars(wanted.order_by(images.c.id))
-            return array("q", rows)
+
+        def read() -> array[int]:
+            with self._database.read() as connection:
+                rows = connection.execution_options(yield_per=ROWS_AT_ONCE).scalars(wanted.order_by(images.c.id))
+                return array("q", rows)
+
+        return self._database.with_reconnect(read)
 
     def read_files(self, ids: Sequence[int]) -> list[tuple[ImageFile, set[str]]]:
         """Return the files of images, as they were registered, with all checksums that they had."""
         columns = (images.c.id, images.c.location, images.c.size, images.c.modified, images.c.sha256)
-        with self._database.read() as connection:
-            rows = connection.execute(select(*columns).where(images.c.id.in_(ids)).order_by(images.c.id)).all()
-            its = predictions.c.image_id.in_([str(row.id) for row in rows])
-            hashed = connection.execute(select(predictions.c.image_id, predictions.c.sha256).where(its)).all()
+
+        def read() -> tuple[Sequence[Any], Sequence[Any]]:
+            with self._database.read() as connection:
+                rows = connection.execute(select(*columns).where(images.c.id.in_(ids)).order_by(images.c.id)).all()
+                its = predictions.c.image_id.in_([str(row.id) for row in rows])
+                return rows, connection.execute(select(predictions.c.image_id, predictions.c.sha256).where(its)).all()
+
+        rows, hashed = self._database.with_reconnect(read)
         known = {row.id: {row.sha256} for row in rows}
         for image_id, sha256 in hashed:
             known[int(image_id)].add(sha256)
         return [(ImageFile(*row[1:4]), known[row.id] - {None}) for row in rows]
 
     def move(self, old: str, new: str) -> int:
-        """Store that what is registered below a folder is below another one, and return the number of images."""
+        """Store that what is registered below a folder is below another one, and return the number of images.
+
+        Raises DayHeld while a run is active, which reads them where they were.
+        """
         moved = literal(new, images.c.location.type) + func.substr(images.c.location, len(old) + 1, type_=String)
         below = update(images).where(self._outside, is_below([old])).values(location=moved)
-        return self._database.transact(lambda connection: connection.execute(below).rowcount)
+
+        def move(connection: Connection) -> int:
+            refuse_during_runs(connection)
+            return connection.execute(below).rowcount
+
+        return self._database.transact(move)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,10 +228,15 @@ def _is_known(database: Database, source: Source) -> bool:
 
 
 def _is_replaced(model_ids: Sequence[str]) -> ColumnElement[bool]:
-    """Return the condition that a prediction is of other bytes: for the few images whose file was looked at again."""
+    """Return the condition that a prediction is of other bytes: for the few images whose file was looked at again.
+
+    Of one without a checksum, as a remote one, the size tells.
+    """
     one: ColumnElement[int] = literal_column("1")
     its = predictions.c.image_id == AsText(images.c.id), predictions.c.model_id.in_(model_ids)
-    of_others = select(one).where(*its, predictions.c.sha256 != images.c.sha256).limit(one).scalar_subquery()
+    has_checksum = images.c.sha256 != ""
+    is_other = predictions.c.sha256 != images.c.sha256, or_(has_checksum, predictions.c.size != images.c.size)
+    of_others = select(one).where(*its, *is_other).limit(one).scalar_subquery()
     return and_(images.c.missing_since.is_(None), images.c.sha256.is_not(None), of_others.is_not(None))
 
 

@@ -39,7 +39,7 @@ images = Table(
     Column("location", Exact(), nullable=False),
     Column("added_at", Microseconds, nullable=False),
     Column("size", BigInteger),  # bytes
-    Column("sha256", String(64)),
+    Column("sha256", String(64)),  # once the file has changed; empty for a remote one, of which it is not known
     Column("modified", Double),  # seconds since the epoch, of the file when it was registered or last looked at
     # When a watched folder's image was registered: runs take it, however old its day. NULL for all others, and when it
     # was tried for some days.

@@ -10,7 +10,7 @@ from sqlalchemy import column, insert, inspect, select, table, text, update
 from infer_app.database.engine.connect import Database
 from infer_app.database.results import migrate
 from infer_app.database.results.migrate import check_schema, upgrade
-from infer_app.database.results.schema import VERSION, VERSION_TABLE, VIEWS, metadata, models, predictions, runs
+from infer_app.database.results.schema import VERSION, VERSION_TABLE, VIEWS, images, metadata, models, predictions, runs
 from infer_app.errors import SchemaOutdated
 
 
@@ -146,6 +146,48 @@ def test_an_upgrade_that_fails_leaves_no_half_of_it(fresh):
     with pytest.raises(Exception, match="ix_infer_images_queued_at already exists"):
         upgrade(fresh)
     assert relations(fresh) == {"users"}
+
+
+def test_what_a_user_has_made_over_our_tables_is_there_after_the_upgrade(fresh):
+    """A view that selects from our table, one whose table is gone, triggers, an index of an expression."""
+    to_revision(fresh, command.upgrade, "0007")
+    made = [
+        "CREATE TABLE audit (location TEXT)",
+        "CREATE TABLE albums (image INTEGER REFERENCES infer_images (id))",
+        "CREATE VIEW their_labels AS SELECT i.location, p.label FROM infer_images i JOIN infer_predictions p"
+        " ON p.image_id = i.id",
+        "CREATE VIEW stale AS SELECT * FROM gone",
+        'CREATE INDEX "their ""own""" ON infer_images (lower(location) DESC)',
+        "CREATE TRIGGER audited AFTER INSERT ON INFER_IMAGES BEGIN INSERT INTO audit VALUES (new.location); END",
+        "CREATE TRIGGER listed AFTER DELETE ON albums BEGIN DELETE FROM infer_images WHERE id = old.image; END",
+    ]
+    image = "INSERT INTO infer_images (location, added_at) VALUES ('{}', '2026-11-20 10:00:00.000000')"
+    with fresh.write() as connection:
+        for statement in (*made, image.format("/a.jpg")):
+            connection.exec_driver_sql(statement)
+    upgrade(fresh)
+    with fresh.write() as connection:
+        connection.exec_driver_sql(image.format("/b.jpg"))
+        stated = set(connection.exec_driver_sql("SELECT sql FROM sqlite_master").scalars())
+        assert connection.exec_driver_sql("SELECT location FROM audit").scalars().all() == ["/a.jpg", "/b.jpg"]
+        assert connection.exec_driver_sql("SELECT * FROM their_labels").all() == []
+        assert connection.exec_driver_sql("PRAGMA legacy_alter_table").scalar() == 0
+        with pytest.raises(Exception, match="UNIQUE constraint failed"):
+            connection.exec_driver_sql(image.format("/b.jpg"))
+    assert stated >= set(made)
+
+
+@pytest.mark.parametrize(("image_id", "next_id"), [("41", 42), ("1732080000", 1), ("IMG_9", 1)])
+def test_no_id_is_given_again_that_a_result_may_have_of_our_own_table(fresh, image_id, next_id):
+    """A time is no such id: it is of a user's table."""
+    to_revision(fresh, command.upgrade, "0007")
+    made = "INSERT INTO infer_predictions (image_id, model_id, run_id, variant, output, created_at)"
+    with fresh.write() as connection:
+        connection.exec_driver_sql(f"{made} VALUES ('{image_id}', 'm', 'r', 'v', '{{}}', '2026-01-01 00:00:00.000000')")
+    upgrade(fresh)
+    with fresh.write() as connection:
+        connection.execute(insert(images), {"location": "/a.jpg", "added_at": datetime(2026, 11, 20)})
+        assert connection.scalar(select(images.c.id)) == next_id
 
 
 def test_the_version_is_that_of_the_newest_migration():

@@ -66,22 +66,44 @@ def downgrade() -> None:
 
 
 def _never_reuse_ids() -> None:
-    """Let SQLite give no id of an image again, as the servers do, nor one that deleted images have results under."""
-    with op.batch_alter_table("infer_images", recreate="always", table_kwargs={"sqlite_autoincrement": True}):
-        pass
+    """Let SQLite give no id of an image again, as the servers do, nor one that deleted images have results under.
+
+    Which results are of our own table is not known: ids of ten digits and more, as times have, are taken for a user's.
+    """
     connection = op.get_bind()
+    _recreate_images(connection)
     used = max(
         connection.scalar(sa.text(f"SELECT max(CAST({column} AS INTEGER)) FROM {table}{where}")) or 0
         for table, column, where in (
             ("infer_images", "id", ""),
-            ("infer_predictions", "image_id", " WHERE image_id NOT GLOB '*[^0-9]*' AND length(image_id) < 19"),
-            ("infer_rejections", "image_id", " WHERE image_id NOT GLOB '*[^0-9]*' AND length(image_id) < 19"),
+            ("infer_predictions", "image_id", " WHERE image_id NOT GLOB '*[^0-9]*' AND length(image_id) < 10"),
+            ("infer_rejections", "image_id", " WHERE image_id NOT GLOB '*[^0-9]*' AND length(image_id) < 10"),
         )
     )
     connection.execute(sa.text("DELETE FROM sqlite_sequence WHERE name = 'infer_images'"))
     connection.execute(
         sa.text("INSERT INTO sqlite_sequence (name, seq) VALUES ('infer_images', :used)"), {"used": used}
     )
+
+
+def _recreate_images(connection: sa.Connection) -> None:
+    """Make infer_images anew with AUTOINCREMENT, and as they were its indexes and triggers, of which some are a user's.
+
+    Alembic knows neither triggers nor indexes of expressions.
+    """
+    stated = "SELECT type, name, sql FROM sqlite_master WHERE lower(tbl_name) = 'infer_images' AND sql IS NOT NULL"
+    rest = connection.exec_driver_sql(f"{stated} AND type IN ('index', 'trigger')").all()
+    for kind, name, _ in rest:
+        connection.exec_driver_sql('DROP {} "{}"'.format(kind, name.replace('"', '""')))
+    # As the default a table is not renamed while a view selects from one that is gone, here the former infer_images.
+    connection.exec_driver_sql("PRAGMA legacy_alter_table=ON")
+    try:
+        with op.batch_alter_table("infer_images", recreate="always", table_kwargs={"sqlite_autoincrement": True}):
+            pass
+    finally:
+        connection.exec_driver_sql("PRAGMA legacy_alter_table=OFF")
+    for _, _, statement in rest:
+        connection.exec_driver_sql(statement)
 
 
 def _set_times_of_models(chosen: str, than: str) -> None:
