@@ -17,6 +17,7 @@ from infer_app.cli.model.variant_tables import (
     show_requirements,
     show_tuning,
     show_variants,
+    unproven_activation,
     unproven_boxes,
 )
 from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
@@ -78,7 +79,7 @@ def build(options: BuildOptions) -> None:
         if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), print_progress)
     manifest = artifact.manifest
-    if warning := unproven_boxes(manifest):
+    for warning in filter(None, (unproven_activation(artifact), unproven_boxes(manifest))):
         print_progress(warning)
     if not options.as_json:
         if is_same:

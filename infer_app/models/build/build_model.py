@@ -50,7 +50,7 @@ from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golde
 from infer_app.models.build.model_source import SourceFiles, find_source
 from infer_app.models.build.validate_source import SourceOutputs, check_meaning, source_rows, try_source
 from infer_app.models.detection.heads import OwnHead
-from infer_app.models.detection.validate_detector import complete_detection
+from infer_app.models.detection.validate_detector import check_detection, complete_detection
 from infer_app.models.runtimes.source_kinds import SOURCE_KINDS, make_first_variant
 from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.verification.golden import (
@@ -103,12 +103,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     golden = make_golden_set(request.golden, request.recipe, preprocess)
     outputs = try_source(module, input_spec, golden.pixels, allow_several=request.output.kind == "detection")
     if request.output.kind == "detection":
-        output = complete_detection(
-            request.output, request.recipe, outputs.rows, outputs.shapes, _num_labels(files), _head_of(request, files)
-        )
-        request = replace(request, output=output)
-    else:
-        check_meaning(outputs, request.output, _num_labels(files))
+        request = replace(request, output=complete_detection(request.output, outputs.shapes, _num_labels(files)))
 
     files |= dict(zip(model_files_of(source.kind), source.files, strict=True))
     files |= dict(zip(golden.names, golden.images, strict=True))
@@ -124,6 +119,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
         return existing
     if former := _built_before(folder, manifest, source):
         return former
+    _check_outputs(request, outputs, files)
     with _new_folder(folder) as building:
         _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
@@ -232,6 +228,15 @@ def _manifest(
         },
         files=sums,
     )
+
+
+def _check_outputs(request: BuildRequest, outputs: SourceOutputs, files: dict[str, bytes]) -> None:
+    """Raise ModelError if the outputs can't have the meaning that the request gives them."""
+    if request.output.kind == "detection":
+        own = _head_of(request, files)
+        check_detection(request.output, request.recipe, outputs.rows, _num_labels(files), own)
+    else:
+        check_meaning(outputs, request.output, _num_labels(files))
 
 
 def _intact_artifact(folder: Path) -> Artifact | None:

@@ -17,7 +17,7 @@ from infer_app.models.artifact.activation import class_scores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
 from infer_app.models.artifact.specs import OutputSpec, Tolerance
-from infer_app.models.detection.heads import comparable_parts
+from infer_app.models.detection.heads import class_outputs, comparable_parts
 from infer_app.models.detection.object_decoder import split_outputs
 from infer_app.models.verification.object_parity import (
     SAME_OBJECT,
@@ -190,6 +190,16 @@ def golden_pixels(artifact: Artifact) -> Tensor:
 def golden_outputs(artifact: Artifact) -> Tensor:
     """Return the source's outputs for the golden pixels, (n, num_outputs) float32."""
     return torch.from_numpy(load_array(artifact.read(GOLDEN_OUTPUTS_FILE)))
+
+
+def golden_classes(artifact: Artifact) -> Tensor | None:
+    """Return the golden outputs that the model's activation is for, (…, classes); None if it is for none."""
+    output = artifact.manifest.output
+    if output.kind == "classification":
+        return golden_outputs(artifact)
+    if output.detection is None or output.detection.head != "detr":
+        return None
+    return class_outputs(split_outputs(golden_outputs(artifact), output.detection.shapes), output.detection.head)
 
 
 def save_array(array: np.ndarray) -> bytes:

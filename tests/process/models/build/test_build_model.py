@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from infer_app.cli.model.variant_tables import unproven_activation
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build import model_source
@@ -51,6 +52,17 @@ def test_building_the_same_again_leaves_it_as_it_is(tmp_path):
     again = built(tmp_path)
     assert again == replace(first, reused=True)
     assert files_of(tmp_path / "models") == before
+
+
+def test_a_model_that_an_earlier_release_built_is_found_whatever_its_activation(tmp_path, monkeypatch):
+    scores = nn.Sequential(Network(), nn.Sigmoid())
+    monkeypatch.setattr("infer_app.models.build.validate_source.check_activation", lambda *_: None)
+    former = built(tmp_path, scores, labels=None)
+    monkeypatch.undo()
+    assert built(tmp_path, scores, labels=None) == replace(former, reused=True)
+    assert "--activation sigmoid-applied" in unproven_activation(former)
+    with pytest.raises(ModelError, match="the outputs are scores already"):
+        built(tmp_path, scores, labels=None, name="other")
 
 
 def test_building_again_repairs_a_damaged_artifact(tmp_path):
