@@ -20,7 +20,7 @@ from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
 from infer_app.models.runtimes.torchscript import load_torchscript, trace_module
 from infer_app.models.runtimes.variants import GPU_VARIANTS, full_name, is_tensorrt, missing_here, precision_of
-from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
+from infer_app.models.verification.golden import Parity, golden_parity, golden_pixels, predict_all
 from infer_app.plurals import counted
 from infer_app.recipe import Size
 from infer_app.workers.isolated_call import run_in_process
@@ -124,9 +124,7 @@ def measure_built(
     """
     artifact, on = open_artifact(folder), torch.device(device)
     model = run_fixed(load_module(variant, module, on), artifact.manifest.recipe.size, PARITY_BATCH, on)
-    golden = measure_parity(
-        golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH), artifact
-    )
+    golden = golden_parity(artifact, predict_all(model, golden_pixels(artifact), PARITY_BATCH))
     if calibration is None:
         return golden, None
     return golden, judge_on(artifact, model, load_calibration(artifact, calibration))

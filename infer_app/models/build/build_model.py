@@ -56,9 +56,8 @@ from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.verification.golden import (
     CHECK_BATCH,
     check_golden,
-    golden_outputs,
+    golden_parity,
     golden_pixels,
-    measure_parity,
     predict_all,
     save_array,
 )
@@ -293,8 +292,7 @@ def _fill(
     predict, variant_files = _first_variant(artifact)
     check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
     actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
-    parity = measure_parity(golden_outputs(artifact), actual, artifact, EXACT_OBJECT)
-    details: dict[str, Any] = {"parity": parity.to_json()}
+    details: dict[str, Any] = {"parity": golden_parity(artifact, actual, EXACT_OBJECT).to_json()}
     if manifest.recipe.decode != "exact":
         agreement = decoding_agreement(predict, manifest.recipe, photos, artifact=artifact)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None

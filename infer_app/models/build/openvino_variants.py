@@ -26,7 +26,7 @@ from infer_app.models.runtimes.variants import (
     first_variant,
 )
 from infer_app.models.selection.measure import measure_models, one_thread
-from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
+from infer_app.models.verification.golden import Parity, golden_parity, golden_pixels, measure_parity, predict_all
 from infer_app.models.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
 from infer_app.plurals import counted
 
@@ -211,7 +211,7 @@ def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages |
 
 def _golden_parity(artifact: Artifact, model: FixedBatch, min_iou: float = SAME_OBJECT) -> Parity:
     actual = predict_all(model, golden_pixels(artifact), model.batch_size)
-    return measure_parity(golden_outputs(artifact), actual, artifact, min_iou)
+    return golden_parity(artifact, actual, min_iou)
 
 
 def _tolerance(golden: Parity) -> Tolerance:
