@@ -111,8 +111,12 @@ class Job:
         )
 
     def _begun_variant(self, day: Day, model: RunModel) -> BegunVariant | None:
-        run_store = self.project.run_store
-        return self.project.database.with_reconnect(lambda: run_store.variant_of_day(day, model.model_id))
+        """Return the variant that the model keeps on a day; None if the day is new or its results were deleted."""
+        queries, reconnect = self.project.day_queries, self.project.database.with_reconnect
+        begun = reconnect(lambda: self.project.run_store.variant_of_day(day, model.model_id))
+        if begun is None or begun.is_that_of(model):
+            return begun
+        return begun if reconnect(lambda: queries.count_day(day, model.model_id)).predicted else None
 
     def _check_precision(self, day: Day, begun: Sequence[BegunVariant | None]) -> None:
         """Raise PrecisionUnavailable if a day was begun in another precision than the variant that was named.

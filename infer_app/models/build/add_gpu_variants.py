@@ -92,12 +92,13 @@ def add_gpu_variants(
     target: BuildTarget,
     report: Report,
     calibration: Calibration | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Artifact:
     """Build and record the named variants and return the artifact that has them.
 
     `make_module` returns a new copy of the source, in fp32 on the CPU; only TensorRT needs it. `calibration` has the
-    user's own images, to judge the variants by. Raises ModelError for the first variant that fails: it is not recorded,
-    the ones before it are.
+    user's own images, to judge the variants by. `check` raises if one may not be replaced: a run may have begun while
+    it was made. Raises ModelError for the first variant that fails: it is not recorded, the ones before it are.
     """
     for variant in variants:
         report(f"{variant}: building")
@@ -110,6 +111,7 @@ def add_gpu_variants(
         details = {"parity": parity.to_json(), "tolerance": asdict(_tolerance(parity)), **built.details}
         if calibration is not None and judged is not None:
             details |= judgement(artifact, variant, judged, calibration.min_agreement, report)
+        check()
         artifact = record_variant(artifact, variant, details, built.files)
         report(f"{variant}: worst cosine {parity.cosine:.6f} on {counted(parity.num_images, 'golden image')}")
     return artifact
