@@ -96,6 +96,15 @@ def test_a_variant_of_the_settings_does_not_mix_two_calibrations_unless_the_comm
 
 
 @pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("variant", [FP32, BF16, FP16])
+def test_a_day_goes_on_with_another_build_of_a_variant_that_is_fitted_to_nothing(variant, is_named):
+    """As of another version of OpenVINO, whose files of the same network differ."""
+    job = make_job([variant], [BegunVariant(variant, "then")], is_named=is_named)
+    with job.for_day(DAY) as todays:
+        assert todays is job
+
+
+@pytest.mark.parametrize("is_named", [False, True])
 @pytest.mark.parametrize("begun", [FP32, BegunVariant(INT8, "then")])
 def test_a_day_whose_results_were_deleted_keeps_no_variant(begun, is_named):
     job = make_job([INT8], [begun], is_named=is_named, num_predicted=0)
