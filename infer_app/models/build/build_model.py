@@ -20,6 +20,7 @@ from torch import Tensor
 
 import infer_app
 from infer_app.errors import ModelError, UsageError
+from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import (
     Artifact,
     Preprocess,
@@ -113,10 +114,12 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
         manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
     folder = models_folder / request.name / manifest.model_id
     if existing := _intact_artifact(folder):
+        _check_same_golden_images(request, existing.manifest, manifest)
         load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
         _check_same_outputs(existing, load, partial(source_rows, module, input_spec))
         return existing
     if former := _built_before(folder, manifest, source):
+        _check_same_golden_images(request, former.manifest, manifest)
         return former
     _check_outputs(request, outputs, files)
     with _new_folder(folder) as building:
@@ -260,6 +263,17 @@ def _built_before(folder: Path, manifest: Manifest, source: SourceFiles) -> Arti
         return None
     is_same = computation_sha256(found.read(found.manifest.model_file)) == computation_sha256(source.model)
     return found if is_same else None  # another network gets an id of its own
+
+
+def _check_same_golden_images(request: BuildRequest, existing: Manifest, built_now: Manifest) -> None:
+    """Raise UsageError if golden images are given, and those of the existing model are others."""
+    theirs, ours = ([one.files[path] for path in one.golden] for one in (existing, built_now))
+    if request.golden is not None and theirs != ours:
+        version = short_name(existing.name, existing.model_id)
+        raise UsageError(
+            f"{version} is there already, with other golden images, which its variants were compared on",
+            f"`infer model remove {version}`, then build it again: its results stay; or leave --golden out",
+        )
 
 
 def _check_same_outputs(

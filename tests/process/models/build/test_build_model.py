@@ -17,7 +17,19 @@ from infer_app.models.build.build_model import build_model
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.outputs import decode_outputs
 from infer_app.recipe import Recipe
-from tests.support.networks import MEAN, RECIPE, SIZE, Means, Network, PixelMeans, built, random_pixels, request, save
+from tests.support.networks import (
+    MEAN,
+    RECIPE,
+    SIZE,
+    Means,
+    Network,
+    PixelMeans,
+    built,
+    random_pixels,
+    request,
+    save,
+    save_photos,
+)
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +75,17 @@ def test_a_model_that_an_earlier_release_built_is_found_whatever_its_activation(
     assert "--activation sigmoid-applied" in unproven_activation(former)
     with pytest.raises(ModelError, match="the outputs are scores already"):
         built(tmp_path, scores, labels=None, name="other")
+
+
+def test_other_golden_images_for_a_model_that_is_there_are_refused(tmp_path):
+    first, second = (save_photos(tmp_path / name, count) for name, count in (("first", 2), ("second", 3)))
+    artifact = built(tmp_path, golden=first)
+    assert built(tmp_path, golden=first).reused
+    assert built(tmp_path).reused  # as before: none are given
+    with pytest.raises(UsageError, match="is there already, with other golden images") as caught:
+        built(tmp_path, golden=second)
+    version = f"colours@{artifact.manifest.model_id[:8]}"
+    assert caught.value.hint.startswith(f"`infer model remove {version}`, then build it again")
 
 
 def test_building_again_repairs_a_damaged_artifact(tmp_path):
