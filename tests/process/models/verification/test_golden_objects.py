@@ -292,6 +292,15 @@ def test_parity_of_a_detector_is_of_its_objects(build):
     assert measure_parity(expected, rows.reshape(len(rows), -1), artifact).object_agreement == 0
 
 
+def test_logits_of_a_model_that_was_built_when_none_was_a_softmax_are_refused(build):
+    artifact, load, predict = build(Pair())
+    output = replace(artifact.manifest.output, activation="none")
+    former = replace(artifact, manifest=replace(artifact.manifest, output=output))
+    with pytest.raises(ModelError, match="the outputs are not scores between 0 and 1") as caught:
+        check_golden(former, load, predict)
+    assert "build with --activation softmax" in caught.value.hint
+
+
 def test_images_without_objects_have_no_agreement_and_no_direction(build):
     artifact, _, _ = build(Quadrants())
     nothing = torch.zeros_like(golden_outputs(artifact))
