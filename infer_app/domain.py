@@ -65,6 +65,7 @@ MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the lo
 ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longer than a few retries
 
 
+MAX_CLASS = 99_999  # of a detector, so that a wrong column is not taken for classes
 MULTI_LABEL = ("sigmoid", "sigmoid-applied")  # activations of classifiers that give a score of its own to each label
 
 

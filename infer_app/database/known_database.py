@@ -40,6 +40,7 @@ def check_known(loaded: LoadedSettings, database: Database) -> None:
     """
     known = known_id(loaded)
     if known is None:
+        _check_new(loaded, database)
         return
     name = id_file(loaded).name
     way_out = f"delete {name} if this change is meant"
@@ -55,6 +56,17 @@ def check_known(loaded: LoadedSettings, database: Database) -> None:
         raise DatabaseUnavailable(
             f"{database.shown_url} is not this project's database, whose id {name} has",
             f"correct [database] url; {way_out}",
+        )
+
+
+def _check_new(loaded: LoadedSettings, database: Database) -> None:
+    """Raise DatabaseUnavailable if there were runs, of a release that wrote no id, and their database is gone."""
+    folder = loaded.reports_folder
+    if is_missing(database) and any(folder.glob("*-*-*-*.html")):
+        raise DatabaseUnavailable(
+            f"{database.shown_url} does not exist, and {folder.name}/ has reports of this project's runs",
+            f"restore it from a backup, or mount its disk; move {folder.name}/ away if a new one is meant: all is "
+            f"predicted anew",
         )
 
 

@@ -22,8 +22,8 @@ from infer_app.errors import UsageError
 from infer_app.export.categories import Categories
 from infer_app.export.exported_images import Export, ExportedImage
 
-_WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)  # up to 18 digits fit into 64 bits
-_HASHED = 1 << 52  # numbers of ids that are no numbers are from here to 2**53, up to which each JSON reader is exact
+_WHOLE_NUMBER = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)  # below _HASHED
+_HASHED = 1 << 52  # numbers of all other ids are from here to 2**53, up to which each JSON reader is exact
 
 
 def write_dataset(path: Path, export: Export) -> None:
@@ -43,7 +43,7 @@ def write_results(path: Path, export: Export) -> None:
 
 
 def image_number(image_id: str) -> int:
-    """Return an id that is a whole number as it is, and of any other one a number that the id alone decides."""
+    """Return an id that is a whole number of up to 15 digits as it is, of any other one a number that it decides."""
     if _WHOLE_NUMBER.fullmatch(image_id):
         return int(image_id)
     digest = hashlib.blake2b(image_id.encode("utf-8", "surrogatepass"), digest_size=8).digest()
@@ -52,13 +52,12 @@ def image_number(image_id: str) -> int:
 
 def _numbered(images: Iterable[ExportedImage]) -> Iterator[tuple[int, ExportedImage]]:
     """Yield each image with its number. Two of a million ids have one hash in one of nine thousand exports."""
-    hashed = array("Q")  # 8 bytes an image
+    numbers = array("Q")  # 8 bytes an image
     for image in images:
         number = image_number(image.prediction.image_id)
-        if number >= _HASHED:
-            hashed.append(number)
+        numbers.append(number)
         yield number, image
-    if len(np.unique(np.asarray(hashed))) < len(hashed):
+    if len(np.unique(np.asarray(numbers))) < len(numbers):
         raise UsageError("the ids of two images give one number", "export fewer days, or another format than COCO")
 
 

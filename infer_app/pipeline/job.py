@@ -21,7 +21,7 @@ from infer_app.locations import RemoteAccess
 from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts, versions_of
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
-from infer_app.models.runtimes.variants import precision_of
+from infer_app.models.runtimes.variants import is_fitted, precision_of
 from infer_app.models.selection.variant_selection import AUTO
 from infer_app.pipeline.execution_plan import ExecutionPlan, plan_together
 from infer_app.pipeline.executors import Executor, open_executor, read_limits
@@ -111,8 +111,14 @@ class Job:
         )
 
     def _begun_variant(self, day: Day, model: RunModel) -> BegunVariant | None:
-        run_store = self.project.run_store
-        return self.project.database.with_reconnect(lambda: run_store.variant_of_day(day, model.model_id))
+        """Return the variant that the model keeps on a day; None if the day is new or its results were deleted."""
+        queries, reconnect = self.project.day_queries, self.project.database.with_reconnect
+        begun = reconnect(lambda: self.project.run_store.variant_of_day(day, model.model_id))
+        if begun is not None and not is_fitted(begun.variant):
+            begun = begun._replace(sha256=None)  # any build of it goes on
+        if begun is None or begun.is_that_of(model):
+            return begun
+        return begun if reconnect(lambda: queries.count_day(day, model.model_id)).predicted else None
 
     def _check_precision(self, day: Day, begun: Sequence[BegunVariant | None]) -> None:
         """Raise PrecisionUnavailable if a day was begun in another precision than the variant that was named.

@@ -148,6 +148,10 @@ class LoadedSettings(Settings, BaseSettings):
         return self.resolve(self.models.folder)
 
     @property
+    def reports_folder(self) -> Path:
+        return self.folder / "reports"
+
+    @property
     def cache_folder(self) -> Path:
         return self.resolve(self.cache.folder)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from datetime import date, timedelta
 from pathlib import Path
 
 import pytest
@@ -225,7 +226,13 @@ def test_a_day_begun_in_int8_is_finished_by_its_calibration_or_not_at_all(projec
     project.infer("run", "--date", DATE, "--lookback", "0", *int8, exit_code=12)
     assert "it was built anew since" in project.errors
     assert variants_of(project) == [(INT8, 12)]
+    late = Path(project.folder / "late")
+    late.mkdir()
+    Image.new("RGB", (20, 20), "blue").save(late / "before.jpg")
+    before = str(date.fromisoformat(DATE) - timedelta(1))
+    project.add("late", date=before)
     assert project.infer_json("model", "verify", "colors")["other_files"][0]["predictions"] == 12
-    assert run(project, "--variant", INT8)["predicted"] == 1  # the command says so
+    project.infer("backfill", "--from", before, "--to", DATE, "--variant", INT8)  # the command says so
+    assert variants_of(project) == [(INT8, 14)]
     files = project.rows("SELECT variant_sha256, sum(predicted) FROM infer_runs WHERE predicted > 0 GROUP BY 1")
-    assert sorted(count for _, count in files) == [1, 12]
+    assert sorted(count for _, count in files) == [2, 12]

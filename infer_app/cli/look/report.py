@@ -30,7 +30,6 @@ from infer_app.telemetry.summary_line import describe_state
 
 log = logging.getLogger(__name__)
 
-FOLDER = "reports"  # beside infer.toml
 INDEX = "index.html"
 MAX_DAYS = 366  # in the overview
 
@@ -129,7 +128,7 @@ def show_index(as_json: bool, config: Path | None) -> None:
 
 def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
     """Write the overview with a link to each report beside it; return its file and its number of days."""
-    file = loaded.resolve(Path(FOLDER)) / INDEX
+    file = loaded.reports_folder / INDEX
     with open_project_database(loaded, read_only=True) as project:
         dates = sorted({run_date for run_date, _, _ in days_run(project.database, MAX_DAYS)})
         in_use = project.day_queries.ids_in_use()
@@ -164,7 +163,7 @@ def _file_of(loaded: LoadedSettings, report: DayReport, usual: Mapping[str, str]
 
 
 def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:
-    return loaded.resolve(Path(FOLDER)) / f"{day}-{re.sub(r'[^A-Za-z0-9._-]+', '-', model)}.html"
+    return loaded.reports_folder / f"{day}-{re.sub(r'[^A-Za-z0-9._-]+', '-', model)}.html"
 
 
 def _gather(

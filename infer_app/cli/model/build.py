@@ -8,6 +8,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from infer_app.cli.model.model import detection_as_text, models_folder, print_progress, recipe_as_text
@@ -17,6 +18,7 @@ from infer_app.cli.model.variant_tables import (
     show_requirements,
     show_tuning,
     show_variants,
+    unproven_activation,
     unproven_boxes,
 )
 from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
@@ -68,17 +70,19 @@ def build(options: BuildOptions) -> None:
         if by_default := _taken_by_default(request, facts.keys() | options.given):
             print_progress(_compare_hint(by_default, request.name))
         is_reused, num_variants = artifact.reused, len(artifact.manifest.variants)
-        check_replaceable(artifact, [*([OPENVINO_INT8] if calibration else []), *gpu], options.config)
-        artifact = add_variants(artifact, calibration, print_progress)
+        replaced = [*([OPENVINO_INT8] if calibration else []), *gpu]
+        check = partial(check_replaceable, artifact, replaced, options.config)
+        check()
+        artifact = add_variants(artifact, calibration, print_progress, check)
         if gpu:
             artifact = add_gpu_variants(
-                artifact, gpu, source.make_module, BuildTarget.local(), print_progress, calibration
+                artifact, gpu, source.make_module, BuildTarget.local(), print_progress, calibration, check
             )
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):
             measure_layouts(artifact, measure_speeds(artifact), print_progress)
     manifest = artifact.manifest
-    if warning := unproven_boxes(manifest):
+    for warning in filter(None, (unproven_activation(artifact), unproven_boxes(manifest))):
         print_progress(warning)
     if not options.as_json:
         if is_same:

@@ -74,7 +74,8 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
 def check_replaceable(artifact: Artifact, variants: Iterable[str], config: Path | None) -> None:
     """Check that no run needs the files of variants that are about to be built anew.
 
-    Raises DayHeld while a run of the version is active, UsageError if a day that a variant began has pending images.
+    Raises DayHeld while a run of the version is active, UsageError if a day that a variant began has pending images
+    besides predictions, which `infer forget` may have deleted.
     """
     manifest = artifact.manifest
     present = [variant for variant in variants if variant in manifest.variants]
@@ -85,13 +86,14 @@ def check_replaceable(artifact: Artifact, variants: Iterable[str], config: Path 
             check_not_running(connection, manifest.model_id, project.run_store.living_runs())
         for variant in present:
             for one in project.run_store.dates_of_variant(manifest.model_id, variant):
-                pending = project.day_queries.count_day(Day.of(one, loaded.run.time_zone), manifest.model_id).pending
-                if pending:
+                counts = project.day_queries.count_day(Day.of(one, loaded.run.time_zone), manifest.model_id)
+                if counts.predicted and counts.pending:
+                    version = short_name(manifest.name, manifest.model_id)
                     raise UsageError(
-                        f"{one} was begun with {variant} of {short_name(manifest.name, manifest.model_id)}, and "
-                        f"{counted(pending, 'image')} of it {'is' if pending == 1 else 'are'} pending: a day is "
-                        f"finished with the files that it was begun with",
-                        f"finish it first: `infer run --date {one} --lookback 0`",
+                        f"{one} was begun with {variant} of {version}, and {counted(counts.pending, 'image')} of it "
+                        f"{'is' if counts.pending == 1 else 'are'} pending: a day is finished with the files that it "
+                        f"was begun with",
+                        f"finish it first: `infer run --date {one} --lookback 0 --model {version} --variant {variant}`",
                     )
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from infer_app.cli.terminal.output import show_table
+from infer_app.models.artifact.activation import doubt_activation
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.build.decoding_agreement import describe_agreement
 from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.selection.tuning import Tuning
-from infer_app.models.verification.golden import Parity
+from infer_app.models.verification.golden import Parity, golden_classes
 from infer_app.models.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT, compared_score
 from infer_app.plurals import counted
 from infer_app.run_report import precision_name
@@ -67,6 +69,12 @@ def unproven_boxes(manifest: Manifest) -> str:
         f"proves that {manifest.name} finds the right boxes and classes; build it with photos that show some: --golden "
         "FOLDER"
     )
+
+
+def unproven_activation(artifact: Artifact) -> str:
+    """Return a warning if the golden outputs leave open whether the activation is right, else nothing."""
+    raw = golden_classes(artifact)
+    return "" if raw is None else doubt_activation(raw, artifact.manifest.output.activation)
 
 
 def show_requirements(manifest: Manifest) -> None:

@@ -8,6 +8,10 @@ from infer_app.domain import MULTI_LABEL
 from infer_app.errors import ModelError
 
 ROUNDING = 1e-3  # of a score: half precision and a sum over many classes
+ROUNDING_8_BITS = 0.02  # of the sum of a softmax that is quantised inside the network
+# Numbers that are all between 0 and 1 and are no logits. A class has about the same logit on all synthetic images, and
+# one output has no more than ten numbers; from two on, those of a trained network are of both signs.
+PROOF = 16
 
 
 def class_scores(raw: Tensor, activation: str) -> Tensor:
@@ -18,34 +22,56 @@ def class_scores(raw: Tensor, activation: str) -> Tensor:
 
 
 def check_activation(raw: Tensor, activation: str) -> None:
-    """Raise ModelError, with the right flag, if the golden images' outputs (…, classes) show that another one is.
+    """Raise ModelError, with the right flag, if the golden images' outputs (…, classes) prove that another one is.
 
-    Numbers that all lie between 0 and 1 are taken for scores: of several classes and pictures, logits never do.
+    Logits may lie between 0 and 1 by chance where they are fewer than PROOF: see `doubt_activation`.
     """
     num_classes = raw.shape[-1]
     lowest, highest = raw.min().item(), raw.max().item()
-    are_scores = lowest >= -ROUNDING and highest <= 1 + ROUNDING
-    are_shares = are_scores and num_classes > 1 and bool(((raw.sum(-1) - 1).abs() < ROUNDING).all())
+    are_scores, are_shares = _are_scores(raw), _are_shares(raw, activation)
+    number = ", or with --output regression for a number" if num_classes == 1 else ""
     if are_shares and activation != "none":
         raise ModelError(
             "the outputs are probabilities already: of each golden image they sum to 1", "build with --activation none"
         )
-    number = ", or with --output regression for a number" if num_classes == 1 else ""
-    if are_scores and not are_shares and activation != "sigmoid-applied":
+    is_proof = raw.numel() >= PROOF
+    is_wrong = activation == "none" or (activation == "softmax" and num_classes == 1)
+    if are_scores and not are_shares and (is_wrong or (activation != "sigmoid-applied" and is_proof)):
+        of_logits = "sigmoid" if num_classes == 1 else "softmax or sigmoid"
+        else_logits = "" if is_proof else f", or with {of_logits} if the network gives logits"
         raise ModelError(
             f"the outputs are scores already: of all golden images they are between 0 and 1, from {lowest:.2g} to "
             f"{highest:.2g}, and do not sum to 1",
-            f"build with --activation sigmoid-applied{number}",
+            f"build with --activation sigmoid-applied{else_logits}{number}",
         )
-    if are_scores:
-        return
-    if activation not in ("softmax", "sigmoid"):
+    if not are_scores and activation not in ("softmax", "sigmoid"):
         raise ModelError(
             f"the outputs are not scores between 0 and 1: of the golden images they reach from {lowest:.2g} to "
             f"{highest:.2g}",
             "build with --activation softmax for one label per image, or sigmoid for several" + number,
         )
-    if num_classes == 1 and activation not in MULTI_LABEL:
+    if num_classes == 1 and activation == "softmax":
         raise ModelError(
             "a softmax over one output is always 1", f"build with --activation sigmoid for yes or no{number}"
         )
+
+
+def doubt_activation(raw: Tensor, activation: str) -> str:
+    """Return a warning if outputs (…, classes) that are taken for logits could be scores, else nothing."""
+    if activation not in ("softmax", "sigmoid") or not _are_scores(raw):
+        return ""
+    return (
+        "warning: the outputs for all golden images are between 0 and 1, as of a network that ends in its own sigmoid. "
+        "If it does, --activation sigmoid-applied is right, and these scores are wrong; photos tell better: --golden "
+        "FOLDER"
+    )
+
+
+def _are_scores(raw: Tensor) -> bool:
+    return raw.min().item() >= -ROUNDING and raw.max().item() <= 1 + ROUNDING
+
+
+def _are_shares(raw: Tensor, activation: str) -> bool:
+    """Return whether all outputs are probabilities; scores of several labels may sum to about 1 by chance."""
+    rounding = ROUNDING if activation in MULTI_LABEL else ROUNDING_8_BITS
+    return _are_scores(raw) and raw.shape[-1] > 1 and bool(((raw.sum(-1) - 1).abs() < rounding).all())

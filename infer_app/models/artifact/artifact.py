@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import fcntl
 import hashlib
+import os
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -234,17 +236,33 @@ def record_variant(
     """
     check_name(variant)
     prefix = f"variants/{variant}/"
-    manifest = open_artifact(artifact.folder).manifest  # another process may have recorded another variant
-    before = {path: value for path, value in manifest.files.items() if path.startswith(prefix)}
-    if files is None and any(artifact.manifest.files.get(path) != value for path, value in before.items()):
-        raise ModelError(f"{artifact.folder}: {variant} was built anew meanwhile", "run the command again")
-    own = before if files is None else _write_beside(artifact.folder, prefix, files, before)
-    sums = {path: value for path, value in manifest.files.items() if path not in before} | own
-    manifest = replace(manifest, files=sums, variants={**manifest.variants, variant: dict(details)})
-    save_manifest(artifact.folder, manifest)
-    for path in before.keys() - own.keys():
-        (artifact.folder / path).unlink(missing_ok=True)
+    with _locked(artifact.folder):
+        manifest = open_artifact(artifact.folder).manifest  # another process may have recorded another variant
+        before = {path: value for path, value in manifest.files.items() if path.startswith(prefix)}
+        if files is None and any(artifact.manifest.files.get(path) != value for path, value in before.items()):
+            raise ModelError(f"{artifact.folder}: {variant} was built anew meanwhile", "run the command again")
+        own = before if files is None else _write_beside(artifact.folder, prefix, files, before)
+        sums = {path: value for path, value in manifest.files.items() if path not in before} | own
+        manifest = replace(manifest, files=sums, variants={**manifest.variants, variant: dict(details)})
+        save_manifest(artifact.folder, manifest)
+        for path in before.keys() - own.keys():
+            (artifact.folder / path).unlink(missing_ok=True)
     return Artifact(artifact.folder, manifest)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let no other process record a variant of the model until the `with` block ends."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except OSError as error:
+        raise ModelError(f"{folder}: {error.strerror}", _RESTORE) from error
+    try:
+        with contextlib.suppress(OSError):  # NFS locks no folder
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _write_beside(folder: Path, prefix: str, files: Mapping[str, bytes], before: Mapping[str, str]) -> dict[str, str]:

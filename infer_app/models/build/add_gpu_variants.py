@@ -20,7 +20,7 @@ from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
 from infer_app.models.runtimes.torchscript import load_torchscript, trace_module
 from infer_app.models.runtimes.variants import GPU_VARIANTS, full_name, is_tensorrt, missing_here, precision_of
-from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
+from infer_app.models.verification.golden import Parity, golden_parity, golden_pixels, predict_all
 from infer_app.plurals import counted
 from infer_app.recipe import Size
 from infer_app.workers.isolated_call import run_in_process
@@ -92,12 +92,13 @@ def add_gpu_variants(
     target: BuildTarget,
     report: Report,
     calibration: Calibration | None = None,
+    check: Callable[[], None] = lambda: None,
 ) -> Artifact:
     """Build and record the named variants and return the artifact that has them.
 
     `make_module` returns a new copy of the source, in fp32 on the CPU; only TensorRT needs it. `calibration` has the
-    user's own images, to judge the variants by. Raises ModelError for the first variant that fails: it is not recorded,
-    the ones before it are.
+    user's own images, to judge the variants by. `check` raises if one may not be replaced: a run may have begun while
+    it was made. Raises ModelError for the first variant that fails: it is not recorded, the ones before it are.
     """
     for variant in variants:
         report(f"{variant}: building")
@@ -110,6 +111,7 @@ def add_gpu_variants(
         details = {"parity": parity.to_json(), "tolerance": asdict(_tolerance(parity)), **built.details}
         if calibration is not None and judged is not None:
             details |= judgement(artifact, variant, judged, calibration.min_agreement, report)
+        check()
         artifact = record_variant(artifact, variant, details, built.files)
         report(f"{variant}: worst cosine {parity.cosine:.6f} on {counted(parity.num_images, 'golden image')}")
     return artifact
@@ -124,9 +126,7 @@ def measure_built(
     """
     artifact, on = open_artifact(folder), torch.device(device)
     model = run_fixed(load_module(variant, module, on), artifact.manifest.recipe.size, PARITY_BATCH, on)
-    golden = measure_parity(
-        golden_outputs(artifact), predict_all(model, golden_pixels(artifact), PARITY_BATCH), artifact
-    )
+    golden = golden_parity(artifact, predict_all(model, golden_pixels(artifact), PARITY_BATCH))
     if calibration is None:
         return golden, None
     return golden, judge_on(artifact, model, load_calibration(artifact, calibration))

@@ -20,6 +20,7 @@ from torch import Tensor
 
 import infer_app
 from infer_app.errors import ModelError, UsageError
+from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import (
     Artifact,
     Preprocess,
@@ -50,15 +51,14 @@ from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golde
 from infer_app.models.build.model_source import SourceFiles, find_source
 from infer_app.models.build.validate_source import SourceOutputs, check_meaning, source_rows, try_source
 from infer_app.models.detection.heads import OwnHead
-from infer_app.models.detection.validate_detector import complete_detection
+from infer_app.models.detection.validate_detector import check_detection, complete_detection
 from infer_app.models.runtimes.source_kinds import SOURCE_KINDS, make_first_variant
 from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.verification.golden import (
     CHECK_BATCH,
     check_golden,
-    golden_outputs,
+    golden_parity,
     golden_pixels,
-    measure_parity,
     predict_all,
     save_array,
 )
@@ -103,12 +103,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     golden = make_golden_set(request.golden, request.recipe, preprocess)
     outputs = try_source(module, input_spec, golden.pixels, allow_several=request.output.kind == "detection")
     if request.output.kind == "detection":
-        output = complete_detection(
-            request.output, request.recipe, outputs.rows, outputs.shapes, _num_labels(files), _head_of(request, files)
-        )
-        request = replace(request, output=output)
-    else:
-        check_meaning(outputs, request.output, _num_labels(files))
+        request = replace(request, output=complete_detection(request.output, outputs.shapes, _num_labels(files)))
 
     files |= dict(zip(model_files_of(source.kind), source.files, strict=True))
     files |= dict(zip(golden.names, golden.images, strict=True))
@@ -119,11 +114,14 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
         manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
     folder = models_folder / request.name / manifest.model_id
     if existing := _intact_artifact(folder):
+        _check_same_golden_images(request, existing.manifest, manifest)
         load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
         _check_same_outputs(existing, load, partial(source_rows, module, input_spec))
         return existing
     if former := _built_before(folder, manifest, source):
+        _check_same_golden_images(request, former.manifest, manifest)
         return former
+    _check_outputs(request, outputs, files)
     with _new_folder(folder) as building:
         _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
@@ -234,6 +232,15 @@ def _manifest(
     )
 
 
+def _check_outputs(request: BuildRequest, outputs: SourceOutputs, files: dict[str, bytes]) -> None:
+    """Raise ModelError if the outputs can't have the meaning that the request gives them."""
+    if request.output.kind == "detection":
+        own = _head_of(request, files)
+        check_detection(request.output, request.recipe, outputs.rows, _num_labels(files), own)
+    else:
+        check_meaning(outputs, request.output, _num_labels(files))
+
+
 def _intact_artifact(folder: Path) -> Artifact | None:
     """Return the existing model; None if it is missing or damaged and must be written again."""
     if not folder.is_dir():
@@ -256,6 +263,17 @@ def _built_before(folder: Path, manifest: Manifest, source: SourceFiles) -> Arti
         return None
     is_same = computation_sha256(found.read(found.manifest.model_file)) == computation_sha256(source.model)
     return found if is_same else None  # another network gets an id of its own
+
+
+def _check_same_golden_images(request: BuildRequest, existing: Manifest, built_now: Manifest) -> None:
+    """Raise UsageError if golden images are given, and those of the existing model are others."""
+    theirs, ours = ([one.files[path] for path in one.golden] for one in (existing, built_now))
+    if request.golden is not None and theirs != ours:
+        version = short_name(existing.name, existing.model_id)
+        raise UsageError(
+            f"{version} is there already, with other golden images, which its variants were compared on",
+            f"`infer model remove {version}`, then build it again: its results stay; or leave --golden out",
+        )
 
 
 def _check_same_outputs(
@@ -288,8 +306,7 @@ def _fill(
     predict, variant_files = _first_variant(artifact)
     check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
     actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
-    parity = measure_parity(golden_outputs(artifact), actual, artifact, EXACT_OBJECT)
-    details: dict[str, Any] = {"parity": parity.to_json()}
+    details: dict[str, Any] = {"parity": golden_parity(artifact, actual, EXACT_OBJECT).to_json()}
     if manifest.recipe.decode != "exact":
         agreement = decoding_agreement(predict, manifest.recipe, photos, artifact=artifact)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None

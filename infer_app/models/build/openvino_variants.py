@@ -26,7 +26,7 @@ from infer_app.models.runtimes.variants import (
     first_variant,
 )
 from infer_app.models.selection.measure import measure_models, one_thread
-from infer_app.models.verification.golden import Parity, golden_outputs, golden_pixels, measure_parity, predict_all
+from infer_app.models.verification.golden import Parity, golden_parity, golden_pixels, measure_parity, predict_all
 from infer_app.models.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
 from infer_app.plurals import counted
 
@@ -47,10 +47,13 @@ class QuantisedVariant:
     parity: Parity
 
 
-def add_variants(artifact: Artifact, calibration: Calibration | None, report: Report) -> Artifact:
+def add_variants(
+    artifact: Artifact, calibration: Calibration | None, report: Report, check: Callable[[], None] = lambda: None
+) -> Artifact:
     """Add every variant that this machine can build and return the artifact; `report` gets the reasons for the others.
 
-    Raises ModelError if `calibration` is given, which requests int8, and int8 can't be built.
+    `check` raises if int8 may not be replaced: a run may have begun while it was made. Raises ModelError if
+    `calibration` is given, which requests int8, and int8 can't be built.
     """
     if calibration is not None and artifact.manifest.recipe.decode != "exact":
         artifact = _record_decoding(artifact, calibration)
@@ -71,7 +74,7 @@ def add_variants(artifact: Artifact, calibration: Calibration | None, report: Re
         artifact = _add_bf16(artifact, graph, images, min_agreement, report)
     if images is None:
         return artifact
-    return _add_int8(artifact, graph, images, min_agreement, report)
+    return _add_int8(artifact, graph, images, min_agreement, report, check)
 
 
 def _record_decoding(artifact: Artifact, calibration: Calibration) -> Artifact:
@@ -152,7 +155,12 @@ def judgement(artifact: Artifact, variant: str, judged: Parity, min_agreement: f
 
 
 def _add_int8(
-    artifact: Artifact, graph: Any, images: CalibrationImages, min_agreement: float, report: Report
+    artifact: Artifact,
+    graph: Any,
+    images: CalibrationImages,
+    min_agreement: float,
+    report: Report,
+    check: Callable[[], None],
 ) -> Artifact:
     if not openvino.can_quantise():
         raise ModelError("int8 needs NNCF", "pip install 'infer_app[int8]'")
@@ -166,6 +174,7 @@ def _add_int8(
     assert best is not None  # because KEEP_FLOAT is not empty
     details = _judged_details(artifact, best.model, OPENVINO_INT8, best.parity, min_agreement, report)
     details["first_convolutions_in_fp32"] = best.keep_float
+    check()
     return record_variant(artifact, OPENVINO_INT8, details, openvino.serialise(best.graph))
 
 
@@ -211,7 +220,7 @@ def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages |
 
 def _golden_parity(artifact: Artifact, model: FixedBatch, min_iou: float = SAME_OBJECT) -> Parity:
     actual = predict_all(model, golden_pixels(artifact), model.batch_size)
-    return measure_parity(golden_outputs(artifact), actual, artifact, min_iou)
+    return golden_parity(artifact, actual, min_iou)
 
 
 def _tolerance(golden: Parity) -> Tolerance:

@@ -9,14 +9,13 @@ from itertools import pairwise
 import numpy as np
 from torch import Tensor
 
-from infer_app.domain import DetectedObject, Output
+from infer_app.domain import MAX_CLASS, DetectedObject, Output
 from infer_app.images.transform.to_picture import boxes_in_picture
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.detection.heads import OwnHead, open_head
 from infer_app.models.detection.nms import sort_objects, suppress
 from infer_app.recipe import Recipe, Size
 
-MAX_CLASS = 99_999  # so that a wrong column is not taken for classes
 MAX_ROUNDING = 1e-3  # of a score
 
 

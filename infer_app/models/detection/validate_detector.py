@@ -32,17 +32,24 @@ _HEAD_HINT = (
 )
 
 
-def complete_detection(
-    spec: OutputSpec, recipe: Recipe, rows: Tensor, shapes: Shapes, num_labels: int | None, own_head: OwnHead | None
-) -> OutputSpec:
-    """Return the output with its head and shapes, after its head has run on the golden images' rows, (n, D).
+def complete_detection(spec: OutputSpec, shapes: Shapes, num_labels: int | None) -> OutputSpec:
+    """Return the output with its head and shapes.
 
-    Raises ModelError if the head can't be told, or does not fit the outputs or the number of labels.
+    Raises ModelError if the head can't be told, or does not fit the shapes.
     """
     detection: DetectionSpec = spec.detection or DetectionSpec()
     head = detection.head or choose_head(shapes, num_labels)
     activation = spec.activation if head == "detr" else "none"
-    spec = replace(spec, activation=activation, detection=replace(detection, head=head, shapes=tuple(shapes)))
+    check_head(head, shapes, activation)
+    return replace(spec, activation=activation, detection=replace(detection, head=head, shapes=tuple(shapes)))
+
+
+def check_detection(
+    spec: OutputSpec, recipe: Recipe, rows: Tensor, num_labels: int | None, own_head: OwnHead | None
+) -> None:
+    """Run the head on the golden images' rows, (n, D). Raises ModelError if it fits neither them nor the labels."""
+    assert spec.detection is not None
+    head, shapes = spec.detection.head, spec.detection.shapes
     num_classes = check_head(head, shapes, spec.activation)
     if head in HEADS:
         _check_scores(class_outputs(split_outputs(rows, shapes), head), head, spec.activation)
@@ -71,7 +78,6 @@ def complete_detection(
             _HEAD_HINT,
         ) from error
     _check_classes(objects, head, num_labels)
-    return spec
 
 
 def choose_head(shapes: Shapes, num_labels: int | None) -> str:

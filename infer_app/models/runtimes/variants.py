@@ -56,6 +56,14 @@ def is_tensorrt(variant: str) -> bool:
     return variant.startswith("trt-")
 
 
+def is_fitted(variant: str) -> bool:
+    """Return whether another build has other numbers: by another calibration, or by kernels that were faster then.
+
+    Files of other variants differ by the version of the library that wrote them.
+    """
+    return variant == OPENVINO_INT8 or is_tensorrt(variant)
+
+
 def missing_for(variant: str, requires: Mapping[str, Any] | None = None, host: Host | None = None) -> str | None:
     """Return what this machine lacks to run a variant, as text; None if it lacks nothing. It loads no large library.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,14 @@ from torch import Tensor
 
 from infer_app.errors import ModelError
 from infer_app.images.read.bad_image import BadImage
-from infer_app.models.artifact.activation import class_scores
+from infer_app.models.artifact.activation import check_activation, class_scores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
 from infer_app.models.artifact.specs import OutputSpec, Tolerance
-from infer_app.models.detection.heads import comparable_parts
+from infer_app.models.detection.heads import class_outputs, comparable_parts
 from infer_app.models.detection.object_decoder import split_outputs
 from infer_app.models.verification.object_parity import (
+    EXACT_OBJECT,
     SAME_OBJECT,
     compared_score,
     count_found,
@@ -28,14 +29,15 @@ from infer_app.models.verification.object_parity import (
     measure_agreement,
 )
 from infer_app.models.verification.outputs import decode_outputs
-from infer_app.plurals import counted
 from infer_app.run_report import precision_name
 
 CHECK_BATCH = 4  # images
 LABEL_MARGIN = 0.05  # relative to the largest output: 2 levels of a pixel may swap two classes that are closer
 OBJECT_SCORE = 0.01  # largest difference of an object's score in full precision, for the same pixels
 BEST_OBJECTS = 10  # of an image, whose boxes are compared whatever their scores
-BEST_KEPT, BEST_KEPT_ROUNDED = 0.8, 0.5  # share of them that must be found, in full precision and in another
+FEWEST_BEST = 5  # of all golden images; of fewer, one whose score is at the network's own minimum decides
+# How much less of them than at the build may be found, in full precision and in another: close scores may swap.
+BEST_LOST, BEST_LOST_ROUNDED = 0.2, 0.5
 LOWEST_SCORE = 1e-3  # of these; rows with less fill up the outputs
 _SMALLEST_SCALE = 0.01  # of a part of a detector's outputs; lower scores than this are never stored
 
@@ -57,6 +59,7 @@ class Parity:
     object_agreement: float | None = (
         None  # share of them that is kept, or 1 less the share that is new; None: no objects
     )
+    best_kept: float | None = None  # share of the golden images' best objects; None: too few, or not compared
 
     def to_json(self) -> dict[str, Any]:
         return {key: value for key, value in asdict(self).items() if value is not None}
@@ -90,6 +93,16 @@ def measure_parity(
         relative_difference=worst / max(scale, 1e-12),
         **figures,
     )
+
+
+def golden_parity(artifact: Artifact, actual: Tensor, min_iou: float = SAME_OBJECT) -> Parity:
+    """Compare a variant's outputs for the golden pixels with the source's; the best objects with what runs require."""
+    expected = golden_outputs(artifact)
+    parity = measure_parity(expected, actual, artifact, min_iou)
+    if not _compares_best_objects(artifact.manifest.output):
+        return parity
+    found, num_best = _count_best_objects(artifact, expected, actual, is_exact=min_iou == EXACT_OBJECT)
+    return replace(parity, best_kept=found / num_best) if num_best >= FEWEST_BEST else parity
 
 
 def _comparable(expected: Tensor, actual: Tensor, output: OutputSpec | None) -> tuple[Tensor, Tensor, float]:
@@ -162,13 +175,15 @@ def check_golden(
         ]
     )
     output, is_detector = artifact.manifest.output, artifact.manifest.output.detection is not None
+    if is_detector and (classes := golden_classes(artifact)) is not None and output.activation == "none":
+        check_activation(classes, "none")  # an earlier release took it for a softmax, under the same id
     actual = predict_all(predict, expected_pixels, batch_size)
     _check_outputs(expected, actual, output, tolerance)
     is_exact = precision_name(variant or "") == "full"
     if is_detector and is_exact:
         _check_objects(artifact, expected, actual, OBJECT_SCORE, is_exact=True)
-    if is_detector:
-        _check_best_objects(artifact, expected, actual, is_exact=is_exact)
+    if _compares_best_objects(output):
+        _check_best_objects(artifact, expected, actual, variant, is_exact=is_exact)
     actual = predict_all(predict, pixels, batch_size)
     margin = max(LABEL_MARGIN, tolerance.relative)
     if is_detector:
@@ -190,6 +205,16 @@ def golden_pixels(artifact: Artifact) -> Tensor:
 def golden_outputs(artifact: Artifact) -> Tensor:
     """Return the source's outputs for the golden pixels, (n, num_outputs) float32."""
     return torch.from_numpy(load_array(artifact.read(GOLDEN_OUTPUTS_FILE)))
+
+
+def golden_classes(artifact: Artifact) -> Tensor | None:
+    """Return the golden outputs that the model's activation is for, (…, classes); None if it is for none."""
+    output = artifact.manifest.output
+    if output.kind == "classification":
+        return golden_outputs(artifact)
+    if output.detection is None or output.detection.head != "detr":
+        return None
+    return class_outputs(split_outputs(golden_outputs(artifact), output.detection.shapes), output.detection.head)
 
 
 def save_array(array: np.ndarray) -> bytes:
@@ -271,25 +296,44 @@ def _check_objects(
                 raise _failed(number, f"an object {label!r} with score {found[4]:.2f} {what}")
 
 
-def _check_best_objects(artifact: Artifact, expected: Tensor, actual: Tensor, *, is_exact: bool) -> None:
-    """Raise ModelError if too few of an image's best objects are found again, whatever their scores.
+def _compares_best_objects(output: OutputSpec) -> bool:
+    """Return whether the order of the outputs decides nothing; of other detectors all numbers are compared in place."""
+    return output.detection is not None and not (output.detection.suppresses or output.detection.is_own)
+
+
+def _check_best_objects(
+    artifact: Artifact, expected: Tensor, actual: Tensor, variant: str | None, *, is_exact: bool
+) -> None:
+    """Raise ModelError if fewer of the golden images' best objects are found again than at the build.
 
     Golden images without any object still have boxes of low scores, which tell other coordinates or classes. Where
-    scores are that close, rounding may choose another box, so a few may be missing.
+    scores are that close, rounding may choose another box, so a few may be missing. A variant of which the build
+    measured no share is compared in full precision only.
     """
-    detection = artifact.manifest.output.detection
-    assert detection is not None
-    if detection.suppresses or detection.is_own:
-        return  # all numbers of these outputs are compared in place
+    found, num_best = _count_best_objects(artifact, expected, actual, is_exact=is_exact)
+    parity = artifact.manifest.variants.get(variant or "", {}).get("parity", {})
+    kept = parity.get("best_kept", 1.0 if is_exact else 0.0)
+    if num_best >= FEWEST_BEST and found < (kept - (BEST_LOST if is_exact else BEST_LOST_ROUNDED)) * num_best:
+        what = "boxes, scores and classes" if is_exact else "boxes"
+        raise ModelError(
+            f"golden check failed: of the golden images' {num_best} best objects {found} have the same {what}", _HINT
+        )
+
+
+def _count_best_objects(artifact: Artifact, expected: Tensor, actual: Tensor, *, is_exact: bool) -> tuple[int, int]:
+    """Return how many of the best objects are found again, whatever their scores, and how many there are.
+
+    Raises ModelError for outputs without a finite value.
+    """
+    num_found = num_best = 0
     pairs = zip(*(find_objects(artifact, rows, LOWEST_SCORE) for rows in (expected, actual)), strict=True)
     for number, (theirs, ours) in enumerate(pairs):
         if theirs is None or ours is None:
             raise _failed(number, "outputs are not finite, or the head fails on them")
         best = theirs[:BEST_OBJECTS]
-        found = count_found(best, ours, OBJECT_SCORE, is_exact=is_exact)
-        if found < (BEST_KEPT if is_exact else BEST_KEPT_ROUNDED) * len(best):
-            what = "boxes, scores and classes" if is_exact else "boxes"
-            raise _failed(number, f"of its {counted(len(best), 'best object')} {found} have the same {what}")
+        num_best += len(best)
+        num_found += count_found(best, ours, OBJECT_SCORE, is_exact=is_exact)
+    return num_found, num_best
 
 
 def _cosines(expected: Tensor, actual: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ def test_results_have_the_ids_of_the_dataset(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("other", ["a", "07", "-1", "1.5", "٣", "9" * 19, "", "\udcff"])
+@pytest.mark.parametrize("other", ["a", "07", "-1", "1.5", "٣", "9" * 16, "9" * 19, "", "\udcff"])
 def test_the_number_of_an_image_is_its_id_or_a_hash_that_is_the_same_in_every_export(tmp_path, other):
     seven, named = detected("7", CAT), detected(other, DOG)
     dataset = written(write_dataset, tmp_path / "coco.json", seven, named)
@@ -65,6 +65,13 @@ def test_the_number_of_an_image_is_its_id_or_a_hash_that_is_the_same_in_every_ex
 
 def test_the_hash_of_an_id_is_that_of_every_release():
     assert image_number("IMG_0001") == 8_769_831_484_440_514
+
+
+@pytest.mark.parametrize("write", [write_dataset, write_results])
+def test_two_images_of_one_number_are_refused(tmp_path, write):
+    """As of a table whose ids start at 1 each day."""
+    with pytest.raises(UsageError, match="the ids of two images give one number"):
+        write(tmp_path / "coco.json", export_of(detected("1", CAT), detected("2"), detected("1", DOG)))
 
 
 @pytest.mark.parametrize("write", [write_dataset, write_results])

@@ -18,7 +18,7 @@ FP32, BF16, INT8 = "cpu-openvino-fp32", "cpu-openvino-bf16", "cpu-openvino-int8"
 FP16, TRT = "cuda-fp16", "trt-fp16"
 
 
-def make_job(variants, begun, num_new=1, is_named=False):
+def make_job(variants, begun, num_new=1, is_named=False, num_predicted=1):
     """A job of models "a", "b" … of these variants, over a day that was begun in others."""
     models = tuple(
         RunModel(name, name * 16, variant, {}, variant_sha256="now")
@@ -35,7 +35,9 @@ def make_job(variants, begun, num_new=1, is_named=False):
         run_store=SimpleNamespace(
             variant_of_day=lambda day, model_id: by_id[model_id] if day == DAY else BegunVariant(FP32)
         ),
-        day_queries=SimpleNamespace(count_new=lambda *_: num_new),
+        day_queries=SimpleNamespace(
+            count_new=lambda *_: num_new, count_day=lambda *_: SimpleNamespace(predicted=num_predicted)
+        ),
     )
     executor = SimpleNamespace(pool=SimpleNamespace(close=lambda: None), handler=None)
 
@@ -89,6 +91,23 @@ def test_a_variant_of_the_settings_does_not_mix_two_calibrations_unless_the_comm
         job.for_day(DAY).__enter__()
     assert f"`infer run --date {DAY} --variant {INT8}`" in caught.value.hint
     job = replace(job, may_mix=True)
+    with job.for_day(DAY) as todays:
+        assert todays is job
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("variant", [FP32, BF16, FP16])
+def test_a_day_goes_on_with_another_build_of_a_variant_that_is_fitted_to_nothing(variant, is_named):
+    """As of another version of OpenVINO, whose files of the same network differ."""
+    job = make_job([variant], [BegunVariant(variant, "then")], is_named=is_named)
+    with job.for_day(DAY) as todays:
+        assert todays is job
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+@pytest.mark.parametrize("begun", [FP32, BegunVariant(INT8, "then")])
+def test_a_day_whose_results_were_deleted_keeps_no_variant(begun, is_named):
+    job = make_job([INT8], [begun], is_named=is_named, num_predicted=0)
     with job.for_day(DAY) as todays:
         assert todays is job
 

@@ -7,7 +7,9 @@ from sqlalchemy import delete, insert, update
 
 from infer_app.cli.model.variant_files import check_replaceable, verify
 from infer_app.database.results.runs import RunModel, RunStore
-from infer_app.database.results.schema import images, runs
+from infer_app.database.results.schema import images, predictions, runs
+from infer_app.database.results.sink import Sink
+from infer_app.domain import ChunkResult, ImageRef, Output, Prediction
 from infer_app.errors import DayHeld, UsageError
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.runtimes.variants import OPENVINO_INT8, TORCHSCRIPT
@@ -52,14 +54,27 @@ def test_no_variant_is_replaced_while_a_run_of_its_version_is_active(artifact, p
 
 
 def test_a_variant_of_a_day_that_is_not_finished_stays(artifact, project):
-    run(project, artifact, state="failed")
+    run_id = run(project, artifact)
+    predict(project, artifact, run_id)
+    RunStore(project).fail_run(run_id, 12, "")
     with pytest.raises(UsageError, match=f"{DAY} was begun with {OPENVINO_INT8} .* 1 image of it is pending") as caught:
         check_replaceable(artifact, [OPENVINO_INT8], None)
-    assert caught.value.hint == f"finish it first: `infer run --date {DAY} --lookback 0`"
+    version = f"{artifact.manifest.name}@{artifact.manifest.model_id[:8]}"
+    command = f"infer run --date {DAY} --lookback 0 --model {version} --variant {OPENVINO_INT8}"
+    assert caught.value.hint == f"finish it first: `{command}`"
     check_replaceable(artifact, ["cuda-fp16"], None)  # which the model has not: nothing is replaced
     with project.write() as connection:
-        connection.execute(delete(images))
+        connection.execute(delete(predictions))  # as `infer forget` does
     check_replaceable(artifact, [OPENVINO_INT8], None)
+
+
+def predict(database, artifact, run_id):
+    """Store a prediction of a second image of DAY."""
+    with database.write() as connection:
+        added_at = DAY.start.replace(tzinfo=None, hour=13)
+        connection.execute(insert(images), {"location": "/2.jpg", "added_at": added_at, "size": 1})
+    prediction = Prediction(ImageRef("2", "/2.jpg"), Output())
+    Sink(database, artifact.manifest.model_id, OPENVINO_INT8, run_id).commit_chunk(ChunkResult(0, (prediction,), ()))
 
 
 def test_a_day_that_another_variant_began_keeps_no_int8(artifact, project):

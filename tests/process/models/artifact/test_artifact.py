@@ -1,3 +1,4 @@
+import fcntl
 import os
 from dataclasses import replace
 
@@ -14,6 +15,7 @@ from infer_app.models.artifact.artifact import (
     open_artifact,
     record_variant,
     remove_folder,
+    save_manifest,
 )
 from infer_app.models.build.build_model import build_model
 from infer_app.recipe import Recipe
@@ -256,6 +258,25 @@ def test_a_variant_is_replaced_whole_or_not_at_all(artifact, monkeypatch, dies_i
 def test_two_builds_at_once_lose_neither_variant(artifact):
     record_variant(artifact, "v", {}, {"a": b"1"})
     assert set(record_variant(artifact, "w", {}, {"a": b"1"}).manifest.variants) == {"cpu-torchscript", "v", "w"}
+
+
+def test_one_process_at_a_time_records_a_variant(artifact, monkeypatch):
+    def save_locked(folder, manifest):
+        with pytest.raises(BlockingIOError):
+            lock(folder)
+        save_manifest(folder, manifest)
+
+    monkeypatch.setattr(artifact_module, "save_manifest", save_locked)
+    record_variant(artifact, "v", {}, {"a": b"1"})
+    lock(artifact.folder)
+
+
+def lock(folder):
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(descriptor)
 
 
 def test_what_was_judged_of_a_variant_that_was_replaced_meanwhile_is_not_recorded(artifact):

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 
-from infer_app.errors import ModelError
+from infer_app.errors import DayHeld, ModelError
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
@@ -54,6 +54,15 @@ def test_variants_in_half_precision_are_recorded_with_their_parity(network):
             "platform": "linux_x86_64",
             "torch": "2.13.0",
         }
+
+
+def test_a_run_that_has_begun_meanwhile_keeps_a_variant(network):
+    def check():
+        raise DayHeld("run 1 is active")
+
+    with pytest.raises(DayHeld):
+        add_gpu_variants(network, [CUDA_FP16], None, WORKSHOP, print, check=check)
+    assert open_artifact(network.folder) == network
 
 
 @pytest.mark.parametrize(("minimum", "meets"), [(0.9, True), (1.0, False)])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from infer_app.cli.model.variant_tables import unproven_activation
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build import model_source
@@ -16,7 +17,19 @@ from infer_app.models.build.build_model import build_model
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.outputs import decode_outputs
 from infer_app.recipe import Recipe
-from tests.support.networks import MEAN, RECIPE, SIZE, Means, Network, PixelMeans, built, random_pixels, request, save
+from tests.support.networks import (
+    MEAN,
+    RECIPE,
+    SIZE,
+    Means,
+    Network,
+    PixelMeans,
+    built,
+    random_pixels,
+    request,
+    save,
+    save_photos,
+)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +64,28 @@ def test_building_the_same_again_leaves_it_as_it_is(tmp_path):
     again = built(tmp_path)
     assert again == replace(first, reused=True)
     assert files_of(tmp_path / "models") == before
+
+
+def test_a_model_that_an_earlier_release_built_is_found_whatever_its_activation(tmp_path, monkeypatch):
+    scores = nn.Sequential(Network(), nn.Sigmoid())
+    monkeypatch.setattr("infer_app.models.build.validate_source.check_activation", lambda *_: None)
+    former = built(tmp_path, scores, labels=None)
+    monkeypatch.undo()
+    assert built(tmp_path, scores, labels=None) == replace(former, reused=True)
+    assert "--activation sigmoid-applied" in unproven_activation(former)
+    with pytest.raises(ModelError, match="the outputs are scores already"):
+        built(tmp_path, scores, labels=None, name="other")
+
+
+def test_other_golden_images_for_a_model_that_is_there_are_refused(tmp_path):
+    first, second = (save_photos(tmp_path / name, count) for name, count in (("first", 2), ("second", 3)))
+    artifact = built(tmp_path, golden=first)
+    assert built(tmp_path, golden=first).reused
+    assert built(tmp_path).reused  # as before: none are given
+    with pytest.raises(UsageError, match="is there already, with other golden images") as caught:
+        built(tmp_path, golden=second)
+    version = f"colours@{artifact.manifest.model_id[:8]}"
+    assert caught.value.hint.startswith(f"`infer model remove {version}`, then build it again")
 
 
 def test_building_again_repairs_a_damaged_artifact(tmp_path):

@@ -3,7 +3,7 @@ import shutil
 import pytest
 import torch
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import DayHeld, ModelError, UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build import openvino_variants as add_variants_module
@@ -161,6 +161,19 @@ def test_calibrating_again_replaces_int8(calibrated, photos, tmp_path, said):
     assert second.manifest.files.items() >= kept.items()
     second.verify()
     check(second, OPENVINO_INT8)
+
+
+def test_a_run_that_has_begun_meanwhile_keeps_int8(calibrated, photos, tmp_path, said):
+    before = open_artifact(shutil.copytree(calibrated.folder, tmp_path / "copy"))
+    with pytest.raises(DayHeld):
+        add_variants(before, Calibration(photos, 0.6), said.append, a_run_is_active)
+    kept = open_artifact(before.folder).manifest
+    assert kept.variant_sha256(OPENVINO_INT8) == before.manifest.variant_sha256(OPENVINO_INT8)
+    assert kept.variants[OPENVINO_INT8] == before.manifest.variants[OPENVINO_INT8]
+
+
+def a_run_is_active():
+    raise DayHeld("run 1 is active")
 
 
 def test_int8_that_is_asked_for_and_can_not_be_made_is_an_error(network, photos, said, monkeypatch):

@@ -1,5 +1,6 @@
 """The golden check of detectors, and how far two variants find the same objects."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,7 +13,13 @@ from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.runtimes.torchscript import build_cpu_variant
-from infer_app.models.verification.golden import check_golden, golden_outputs, measure_parity
+from infer_app.models.verification.golden import (
+    check_golden,
+    golden_outputs,
+    golden_parity,
+    golden_pixels,
+    measure_parity,
+)
 from infer_app.recipe import Recipe
 from tests.support.detectors import Pair, Quadrants
 from tests.support.networks import save
@@ -52,6 +59,14 @@ class Faint(nn.Module):
         brightness = 0.5 + 0.5 * pixels.mean((1, 2, 3))
         scale = torch.tensor([1.0, 1, 1, 1, 0, 1]) + brightness[:, None, None] * torch.tensor([0.0, 0, 0, 0, 1, 0])
         return self.rows * scale
+
+
+class OneBox(Faint):
+    """One of these boxes in each image, as of a network with a minimum score of its own."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        rows = super().forward(pixels)
+        return torch.cat([rows[:, :1], torch.zeros_like(rows[:, 1:])], 1)
 
 
 class FaintPair(Faint):
@@ -168,14 +183,46 @@ def turn_classes(rows):
 @pytest.mark.parametrize("module", [Faint(), FaintPair()], ids=lambda module: type(module).__name__)
 def test_boxes_are_compared_also_where_no_golden_image_shows_an_object(build, module, change, variant):
     artifact, load, predict = build(module)
+    artifact = with_int8(artifact, best_kept=1.0)
     check_golden(artifact, load, predict, variant)
     other = changed(predict, artifact, change)
     assert artifact.manifest.variants["cpu-torchscript"]["parity"]["num_objects"] == 0
     if variant and change is turn_classes:  # which rounding may turn as well where scores are that low
         check_golden(artifact, load, other, variant)
         return
-    with pytest.raises(ModelError, match="image 1: of its 10 best objects 0 have the same boxes"):
+    with pytest.raises(ModelError, match="of the golden images' 40 best objects 0 have the same boxes"):
         check_golden(artifact, load, other, variant)
+
+
+def with_int8(artifact, **parity):
+    int8 = {"cpu-openvino-int8": {"parity": parity}}
+    return replace(artifact, manifest=replace(artifact.manifest, variants=artifact.manifest.variants | int8))
+
+
+@pytest.mark.parametrize(
+    ("module", "variant", "parity"),
+    [
+        (Faint(), "cpu-openvino-int8", {"best_kept": 0.4}),
+        (Faint(), "cpu-openvino-int8", {}),  # of an earlier release
+        (OneBox(), "cpu-openvino-int8", {"best_kept": 1.0}),
+        (OneBox(), None, {}),
+    ],
+)
+def test_best_objects_that_the_build_lost_too_or_too_few_of_them_prove_nothing(build, module, variant, parity):
+    artifact, load, predict = build(module)
+    check_golden(with_int8(artifact, **parity), load, changed(predict, artifact, swap_axes), variant)
+
+
+@pytest.mark.parametrize(
+    ("module", "change", "kept"),
+    [(Faint(), None, 1.0), (Faint(), swap_axes, 0.0), (OneBox(), None, None), (Cells(), None, None)],
+)
+def test_the_build_measures_how_many_of_the_best_objects_a_variant_keeps(build, module, change, kept):
+    artifact, _, predict = build(module)
+    predict = changed(predict, artifact, change) if change else predict
+    assert golden_parity(artifact, predict(golden_pixels(artifact))).best_kept == kept
+    if not change:
+        assert artifact.manifest.variants["cpu-torchscript"]["parity"].get("best_kept") == kept
 
 
 def test_a_build_without_an_object_on_its_golden_images_says_how_to_give_some(build):
@@ -243,6 +290,15 @@ def test_parity_of_a_detector_is_of_its_objects(build):
     assert parity.relative_difference == pytest.approx(0.02 / rows_of(artifact, expected)[:, :, 4].max().item())
     swap_classes(rows)
     assert measure_parity(expected, rows.reshape(len(rows), -1), artifact).object_agreement == 0
+
+
+def test_logits_of_a_model_that_was_built_when_none_was_a_softmax_are_refused(build):
+    artifact, load, predict = build(Pair())
+    output = replace(artifact.manifest.output, activation="none")
+    former = replace(artifact, manifest=replace(artifact.manifest, output=output))
+    with pytest.raises(ModelError, match="the outputs are not scores between 0 and 1") as caught:
+        check_golden(former, load, predict)
+    assert "build with --activation softmax" in caught.value.hint
 
 
 def test_images_without_objects_have_no_agreement_and_no_direction(build):

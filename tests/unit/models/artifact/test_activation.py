@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from infer_app.errors import ModelError
+from infer_app.models.artifact.activation import doubt_activation
 from infer_app.models.artifact.specs import ACTIVATIONS, DetectionSpec, OutputSpec
 from infer_app.models.build.validate_source import SourceOutputs, check_meaning
-from infer_app.models.detection.validate_detector import complete_detection
+from infer_app.models.detection.validate_detector import check_detection, complete_detection
 from infer_app.models.verification.outputs import decode_outputs
 from infer_app.recipe import Recipe
 
@@ -32,7 +33,12 @@ def of_classifier(raw, activation):
 def of_detr(raw, activation):
     rows = torch.cat([raw.reshape(4, 2, -1), torch.full((4, 2, 4), 0.5)], 2)
     output = OutputSpec("detection", activation, detection=DetectionSpec("detr"))
-    complete_detection(output, Recipe("stretch", 64), rows.flatten(1), [tuple(rows.shape[1:])], None, None)
+    check(output, rows)
+
+
+def check(output, rows):
+    output = complete_detection(output, [tuple(rows.shape[1:])], None)
+    check_detection(output, Recipe("stretch", 64), rows.flatten(1), None, None)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
@@ -52,13 +58,31 @@ def test_the_flag_is_right_or_refused_with_the_right_one(check, shape, end, acti
 @pytest.mark.parametrize(("end", "right"), [("nothing", "sigmoid"), ("sigmoid", "sigmoid-applied")])
 def test_one_output_is_a_yes_or_no(end, right, activation):
     raw = ENDS[end](logits(4, 1))
-    if activation == right:
+    if activation in (right, "sigmoid"):  # four numbers prove no sigmoid
         of_classifier(raw, activation)
+        assert bool(doubt_activation(raw, activation)) == (activation != right)
         return
     with pytest.raises(ModelError) as caught:
         of_classifier(raw, activation)
     assert right in caught.value.hint
     assert "--output regression" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("raw", "activation"), [([[0.31], [0.72], [0.15], [0.55]], "sigmoid"), ([[0.31, 0.2], [0.72, 0.4]], "softmax")]
+)
+def test_few_logits_may_be_between_0_and_1(raw, activation):
+    of_classifier(torch.tensor(raw), activation)
+    assert "--golden FOLDER" in doubt_activation(torch.tensor(raw), activation)
+    assert doubt_activation(torch.tensor(raw) - 1, activation) == ""
+
+
+def test_a_softmax_that_is_quantised_inside_sums_to_about_1():
+    raw = torch.tensor([[0.703125, 0.30078125], [0.5, 0.49609375]])
+    of_classifier(raw, "none")
+    with pytest.raises(ModelError) as caught:
+        of_classifier(raw, "softmax")
+    assert caught.value.hint == "build with --activation none"
 
 
 def test_scores_of_a_network_with_its_own_sigmoid_are_stored_as_they_are():
@@ -76,11 +100,11 @@ def test_logits_are_no_scores_of_a_head_without_an_activation(head):
         rows[..., 5] = 0
     output = OutputSpec("detection", detection=DetectionSpec(head))
     with pytest.raises(ModelError, match="gives a score of -3: scores are between 0 and 1") as caught:
-        complete_detection(output, Recipe("stretch", 64), rows.flatten(1), [shapes[head]], None, None)
+        check(output, rows)
     assert "a sigmoid missing" in caught.value.hint
 
 
 def test_rows_that_fill_up_may_have_a_score_of_minus_one():
     rows = torch.tensor([[[0.0, 0, 9, 9, 0.5, 0], [0, 0, 0, 0, -1, 0], [0, 0, 0, 0, -7, -1]]])
     output = OutputSpec("detection", detection=DetectionSpec("boxes"))
-    assert complete_detection(output, Recipe("stretch", 64), rows.flatten(1), [(3, 6)], None, None)
+    check(output, rows)

@@ -4,7 +4,7 @@ import torch
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
-from infer_app.models.detection.validate_detector import choose_head, complete_detection
+from infer_app.models.detection.validate_detector import check_detection, choose_head, complete_detection
 from infer_app.recipe import Recipe
 
 RECIPE = Recipe("letterbox", 64)
@@ -54,7 +54,9 @@ def complete(head, shape, num_labels=None, rows=None, own=None, activation="soft
         if head == "detr":
             rows -= 3  # logits
     spec = OutputSpec("detection", activation, detection=DetectionSpec(head))
-    return complete_detection(spec, RECIPE, rows, [shape], num_labels, own)
+    spec = complete_detection(spec, [shape], num_labels)
+    check_detection(spec, RECIPE, rows, num_labels, own)
+    return spec
 
 
 def test_head_and_shapes_are_kept_with_the_model():
@@ -127,7 +129,7 @@ def test_classes_before_scores_are_noticed():
 def test_outputs_that_could_both_be_boxes_are_refused():
     spec = OutputSpec("detection", "sigmoid", detection=DetectionSpec("detr"))
     with pytest.raises(ModelError, match="of which both could be boxes"):
-        complete_detection(spec, RECIPE, torch.zeros(2, 80), [(10, 4), (10, 4)], None, None)
+        complete_detection(spec, [(10, 4), (10, 4)], None)
 
 
 def test_a_head_may_change_what_it_gets():

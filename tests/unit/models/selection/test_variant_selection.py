@@ -173,11 +173,8 @@ def test_a_variant_the_model_has_not_is_a_wrong_flag():
 
 
 def test_a_day_is_not_finished_with_other_files_of_its_variant():
-    """In full precision another variant finishes it; of int8 there is none."""
     same = manifest().variant_sha256(OPENVINO_INT8)
     assert choose(manifest(), VariantRequest(resume_variant=OPENVINO_INT8, resume_sha256=same)).variant == OPENVINO_INT8
-    wish = VariantRequest(resume_variant=OPENVINO_FP32, resume_sha256="then")
-    assert choose(manifest(), wish).variant == TORCHSCRIPT
     with pytest.raises(PrecisionUnavailable, match="it was built anew since") as caught:
         choose(manifest(), VariantRequest(resume_variant=OPENVINO_INT8, resume_sha256="then"))
     assert caught.value.hint == f"--variant {OPENVINO_INT8} finishes it nevertheless"
