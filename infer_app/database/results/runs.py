@@ -204,10 +204,11 @@ def keep_runs_out(connection: Connection, days: Iterable[date], versions: Iterab
 
     Raises DayHeld if an active run holds one.
     """
-    dates = sorted(days)
-    for name, model_id in sorted(versions, key=itemgetter(1)):  # in one order: two that wait can't block each other
+    dates, ordered = sorted(days), sorted(versions, key=itemgetter(1))
+    for _, model_id in ordered:  # in one order, and all before rows of runs: two that wait can't block each other
         _lock_model(connection, model_id)
-        now = connection.execute(select(UtcNow())).scalar_one()
+    now = connection.execute(select(UtcNow())).scalar_one()
+    for name, model_id in ordered:
         for day in dates:
             _take_over(connection, day, name, model_id, now)
 
@@ -232,17 +233,21 @@ def _lock_model(connection: Connection, model_id: str) -> None:
 
 
 def _take_over(connection: Connection, day: date, name: str, model_id: str, now: datetime) -> None:
-    """Close the rows that dead runs left open. Raises DayHeld if an active run holds the day."""
-    running = select(runs).where(runs.c.day == day, runs.c.model_id == model_id, runs.c.state == "running")
+    """Close the day's rows that dead runs left open. Raises DayHeld if an active run of the model holds the day.
+
+    Those of other models too, as no run of a version that is not in use, or was removed, may ever follow.
+    """
+    running = select(runs).where(runs.c.day == day, runs.c.state == "running").order_by(runs.c.id)
     for row in connection.execute(running).all():
-        if is_alive(row, now):
+        if not is_alive(row, now):
+            died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended unexpectedly"}
+            connection.execute(update(runs).where(runs.c.id == row.id).values(died))
+        elif row.model_id == model_id:
             pid, since = row.process.partition("@")[0], f"{row.started_at:%Y-%m-%d %H:%M}"
             raise DayHeld(
                 f"{day} with model {name} is held by run {row.id}: process {pid} on {row.host}, since {since} UTC",
                 f"wait for it to end; if it hangs, end it with `kill {pid}` on {row.host} and run again",
             )
-        died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended unexpectedly"}
-        connection.execute(update(runs).where(runs.c.id == row.id).values(died))
 
 
 class _LeaseRenewer(Thread):

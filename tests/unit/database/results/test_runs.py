@@ -145,6 +145,16 @@ def test_other_days_and_other_models_are_free(database, run_store):
     assert [row_of(database, run_id)["state"] for run_id in opened] == ["running"] * 3
 
 
+def test_a_run_closes_what_dead_runs_of_any_model_left_of_its_day(database, run_store):
+    removed, alive = (open_run(run_store, replace(MODEL, model_id=one)) for one in ("removed", "alive"))
+    of_another_day = open_run(run_store, day=DAY.before(1))
+    for run_id in (removed, of_another_day):
+        change(database, run_id, process="1@0@gone", heartbeat_at=now() - timedelta(seconds=2 * LEASE_S))
+    open_run(run_store)
+    states = [row_of(database, run_id)["state"] for run_id in (removed, alive, of_another_day)]
+    assert states == ["failed", "running", "running"]
+
+
 def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, run_store):
     run_id = open_run(run_store)
     run_store.close_run(report(run_id))
