@@ -7,6 +7,7 @@ from alembic import command
 from sqlalchemy import column, func, insert, select, text
 from sqlalchemy import table as sql_table
 
+from infer_app.database.audits.row_audit import audit_rows
 from infer_app.database.listing.fill_locations import fill_locations, has_unknown_runs
 from infer_app.database.listing.former_pictures import check_ids
 from infer_app.database.listing.source import Source
@@ -107,6 +108,26 @@ RUN = (
     " 'm1', 'v', 'cpu', 'cpu', 'h', 'p', '{}', 'done', '2026-11-21 00:00:00.000000', '2026-11-21 00:00:00.000000',"
     " '2026-11-21 00:00:00.000000', 100000, 100000, 0, 0)"
 )
+
+
+def test_rows_of_the_version_before_are_none_that_no_run_can_have_written(empty):
+    """Of images that are listed and of one that is not any more, with a score that it did not refuse."""
+    to_revision(empty, command.upgrade, "0006")
+    with empty.write() as connection:
+        connection.execute(text(MODEL), {"id": "m1", "name": "m", "at": "2026-11-20 00:00:00"})
+        connection.exec_driver_sql("""UPDATE infer_models SET manifest = '{"output": {"kind": "classification"}}'""")
+        connection.execute(text(RUN))
+        for number in range(1, 4):
+            connection.execute(text(PREDICTION), {"image": str(number), "model": "m1"})
+        connection.exec_driver_sql(f"UPDATE infer_predictions SET label = '0', score = 7.5, sha256 = '{64 * 'a'}'")
+        for number in range(1, 3):
+            listed = f"VALUES ({number}, '/{number}.jpg', '2026-11-20 12:00:00')"
+            connection.exec_driver_sql(f"INSERT INTO infer_images (id, location, added_at) {listed}")
+    migrate.upgrade(empty)
+    assert fill_locations(empty, Source(empty, SourceSettings())) == 2
+    with empty.read() as connection:
+        assert connection.scalar(select(runs.c.source_id)) == 1
+        assert list(audit_rows(connection)) == []
 
 
 @pytest.mark.slow

@@ -88,7 +88,8 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
     own = objects.c.image_id == row.image_id, objects.c.model_id == row.model_id
     num_written = select(func.count()).select_from(objects).where(*own).scalar_subquery()
     not_finite = or_(row.score.is_(None), func.abs(row.score) > sys.float_info.max)  # a NaN is greater in PostgreSQL
-    of_known_source = row.run_id.in_(select(runs.c.id).where(runs.c.source_id.is_not(None)))
+    # `infer db upgrade` gives runs of earlier releases a source; this they never have
+    of_this_release = row.run_id.in_(select(runs.c.id).where(runs.c.variant_sha256.is_not(None)))
     broken = {
         "of a model that is not in infer_models": row.model_id.not_in(select(models.c.id)),
         "of a run that is not in infer_runs, or is of another model": _has_no_run(predictions),
@@ -96,12 +97,14 @@ def _prediction_laws(kinds: _Kinds) -> Iterator[Law]:
         "with a label or score but no object, or the reverse": and_(
             of_detector, or_(has_label == found_nothing, has_score == found_nothing)
         ),
-        "with a score outside 0 to 1": and_(or_(of_classifier, of_detector), _is_no_score(row.score)),
+        "with a score outside 0 to 1": and_(
+            or_(and_(of_classifier, of_this_release), of_detector), _is_no_score(row.score)
+        ),
         "without a finite number": and_(row.model_id.in_(kinds.numbers), not_finite),
         "with another number of objects than it counts": and_(of_detector, _num_objects() != num_written),
         "without the sha256 of its picture": or_(row.sha256.is_(None), func.length(row.sha256) != 64),
         "without the location or size of its picture": and_(
-            of_known_source, or_(row.location.is_(None), row.size.is_(None))
+            of_this_release, or_(row.location.is_(None), row.size.is_(None))
         ),
         "of a picture without a width or height": or_(
             row.width <= 0, row.height <= 0, row.width.is_(None) != row.height.is_(None)
