@@ -21,6 +21,15 @@ def class_scores(raw: Tensor, activation: str) -> Tensor:
     return raw.sigmoid() if activation == "sigmoid" else raw
 
 
+def check_scores(raw: Tensor, activation: str) -> None:
+    """Raise ValueError if outputs that are scores already have a finite one that is not between 0 and 1."""
+    if activation in ("softmax", "sigmoid"):
+        return
+    outside = raw[raw.isfinite() & ((raw < -ROUNDING) | (raw > 1 + ROUNDING))]
+    if len(outside):
+        raise ValueError(f"a score of {outside[0]:.4g}: scores are between 0 and 1")
+
+
 def check_activation(raw: Tensor, activation: str) -> None:
     """Raise ModelError, with the right flag, if the golden images' outputs (…, classes) prove that another one is.
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from infer_app.domain import Output
-from infer_app.models.artifact.activation import class_scores
+from infer_app.models.artifact.activation import check_scores, class_scores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.detection.object_decoder import ObjectDecoder, finite_rows
@@ -30,12 +30,14 @@ class OutputDecoder:
     def __call__(self, raw: Tensor, pictures: Sequence[Size | None]) -> list[Output | None]:
         """Return one Output for each row of `raw`, (n, D); None for a row with a NaN or an infinity.
 
-        `pictures` are the sizes of the upright pictures, which only a detector needs. Raises what the user's own head
-        raises.
+        `pictures` are the sizes of the upright pictures, which only a detector needs. Raises ValueError for a score
+        that is not between 0 and 1, and what the user's own head raises.
         """
-        if self._objects is None:
-            return decode_outputs(raw, self._spec, self._labels)
         raw = raw.detach().to("cpu", torch.float32)
+        if self._objects is None:
+            if self._spec.kind == "classification":
+                check_scores(raw, self._spec.activation)
+            return decode_outputs(raw, self._spec, self._labels)
         sizes = [picture for picture in pictures if picture is not None]
         assert len(sizes) == len(raw)
         return self._objects.decode(raw, sizes)
@@ -44,8 +46,8 @@ class OutputDecoder:
 def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) -> list[Output | None]:
     """Return one Output for each row of `raw`, (n, D) float32; None for a row with a NaN or an infinity.
 
-    Without labels a class is named by its index. Operations are on the whole batch; only values that are kept become
-    Python objects.
+    Without labels a class is named by its index; a score that rounding has moved outside 0 to 1 is clamped. Operations
+    are on the whole batch; only values that are kept become Python objects.
     """
     if raw.shape[0] == 0:
         return []
@@ -60,7 +62,7 @@ def decode_outputs(raw: Tensor, spec: OutputSpec, labels: Sequence[str] = ()) ->
 def _classification(raw: Tensor, spec: OutputSpec, labels: Sequence[str]) -> list[Output | None]:
     scores = class_scores(raw, spec.activation)
     best = scores.topk(1 if spec.is_multi_label else min(spec.top_k, raw.shape[1]), dim=1)
-    rows = zip(finite_rows(raw), best.values.tolist(), best.indices.tolist(), scores, strict=True)
+    rows = zip(finite_rows(raw), best.values.clamp(0, 1).tolist(), best.indices.tolist(), scores, strict=True)
     outputs: list[Output | None] = []
     for finite, values, indices, row in rows:
         if not finite:
@@ -75,7 +77,7 @@ def _classification(raw: Tensor, spec: OutputSpec, labels: Sequence[str]) -> lis
 def _over_threshold(scores: Tensor, spec: OutputSpec, labels: Sequence[str]) -> dict[str, Any]:
     over = (scores >= spec.threshold).nonzero().flatten()
     values, order = scores[over].sort(descending=True, stable=True)
-    return {"labels": _entries(over[order].tolist(), values.tolist(), labels), "threshold": spec.threshold}
+    return {"labels": _entries(over[order].tolist(), values.clamp(0, 1).tolist(), labels), "threshold": spec.threshold}
 
 
 def _entries(indices: list[int], scores: list[float], labels: Sequence[str]) -> list[dict[str, Any]]:

@@ -18,6 +18,7 @@ from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.handlers.predictor import LoadedModel
 from infer_app.images.read.read_image import ReadLimits
+from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import BATCH_SIZE
 from infer_app.models.runtimes.variants import TORCHSCRIPT
@@ -53,6 +54,14 @@ class RefusesWhite(nn.Module):
         return 8.0 * means
 
 
+class TooSureOfWhite(nn.Module):
+    """Gives scores, as if it ended in a sigmoid of its own; of an image that is all white they are too high."""
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        means = pixels.mean((2, 3))
+        return torch.where(means.amin(1, True) > 0.999, 1.3 * means, means)
+
+
 class LogMark(Heartbeat):
     """A heartbeat that keeps all that was held."""
 
@@ -66,6 +75,8 @@ class LogMark(Heartbeat):
 
 
 def build(folder, module):
+    if isinstance(module, TooSureOfWhite):
+        return built_colors(folder, module, output=OutputSpec(activation="sigmoid-applied"))
     has_branches = not isinstance(module, ChannelMeans | NotANumberForWhite)
     return built_colors(folder, torch.jit.script(module) if has_branches else module)
 
@@ -182,9 +193,13 @@ def test_an_output_that_is_no_number_rejects_its_image_alone(handlers, photos, p
 @pytest.mark.parametrize("place", range(BATCH_SIZE + 1))
 @pytest.mark.parametrize(
     ("module", "detail"),
-    [(CannotDoWhite, "is invalid for input of size"), (RefusesWhite, "no white, please")],
+    [
+        (CannotDoWhite, "is invalid for input of size"),
+        (RefusesWhite, "no white, please"),
+        (TooSureOfWhite, "a score of 1.3: scores are between 0 and 1"),
+    ],
 )
-def test_a_model_that_raises_for_an_image_rejects_it_alone(handlers, photos, module, detail, place):
+def test_a_model_that_fails_on_an_image_rejects_it_alone(handlers, photos, module, detail, place):
     handler = handlers(module)
     refs = [photos[str(i)] for i in range(BATCH_SIZE)]
     expected = process(handler, *refs).predictions

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from infer_app.errors import ModelError
-from infer_app.models.artifact.activation import doubt_activation
+from infer_app.models.artifact.activation import check_scores, doubt_activation
 from infer_app.models.artifact.specs import ACTIVATIONS, DetectionSpec, OutputSpec
 from infer_app.models.build.validate_source import SourceOutputs, check_meaning
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
@@ -90,6 +90,19 @@ def test_scores_of_a_network_with_its_own_sigmoid_are_stored_as_they_are():
     assert (output.label, output.score) == ("b", 0.75)
     listed = json.loads(output.details)["labels"]
     assert [(one["label"], one["score"]) for one in listed] == [("b", 0.75), ("c", 0.5)]
+
+
+@pytest.mark.parametrize("activation", ["none", "sigmoid-applied"])
+def test_a_score_that_rounding_has_moved_is_clamped_and_another_is_none(activation):
+    near = torch.tensor([[1.0004, 1.0002, -0.0004], [-0.0004, -0.0002, -0.0003]])
+    check_scores(near, activation)
+    first, second = decode_outputs(near, OutputSpec(activation=activation), LABELS)
+    assert [(one.label, one.score) for one in (first, second)] == [("a", 1.0), ("b", 0.0)]
+    assert {one["score"] for one in next(iter(json.loads(first.details).values()))} <= {1.0, 0.0}
+    check_scores(torch.tensor([[torch.nan, torch.inf]]), activation)  # no scores at all, which is told otherwise
+    for outside in (1.3, -0.2):
+        with pytest.raises(ValueError, match=f"a score of {outside}: scores are between 0 and 1"):
+            check_scores(torch.tensor([[0.5, outside]]), activation)
 
 
 @pytest.mark.parametrize("head", ["boxes", "yolo", "yolo5"])
