@@ -257,7 +257,8 @@ class RowComparison:
         assert now.label is not None
         assert now.score is not None
         details = json.loads(now.details)
-        then, scores = _scores(row["output"]), _scores(details) | {now.label: now.score}
+        then = {row["label"]: row["score"]} | _scores(row["output"])  # of several labels only those over the threshold
+        scores = {now.label: now.score} | _scores(details)
         is_tie = row["label"] in scores and scores[row["label"]] >= now.score - self._margin
         if (row["label"] != now.label and not is_tie) or not _is_near(row["score"], now.score, self._margin):
             return f"stored {row['label']} {_number(row['score'])}, now {now.label} {_number(now.score)}"

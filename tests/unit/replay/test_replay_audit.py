@@ -72,6 +72,7 @@ def stored(output, sha256="a"):
         (classes("cat", 0.5, dog=0.499), classes("dog", 0.5, cat=0.499)),  # alike: either may be the best
         (classes("cat", 0.9, dog=0.05), classes("cat", 0.9, fox=0.051)),  # the last of those that are listed
         (labels("cat", 0.502, cat=0.502), labels("cat", 0.498)),  # at the threshold
+        (labels("cat", 0.3), labels("cat", 0.304)),  # below it, where only the best label is stored
         (vector(1, 2, 3), vector(1, 2, 3.001)),
         (numbers(10, -50), numbers(10.5, -50.2)),  # 1 % of the largest golden output
         (found(FOX, FAINT), found(FOX._replace(score=0.895))),  # near the score from which objects are stored
