@@ -52,6 +52,14 @@ class ModelError(InferError):
     exit_code = 12
 
 
+class ModelChanged(ModelError):
+    """Files of the model are not those of its build, or it gives other outputs for the golden images."""
+
+
+class PixelsChanged(ModelError):
+    """Golden images are decoded to other pixels than at the build, or to ones that get another label or object."""
+
+
 class PrecisionUnavailable(ModelError):
     """The precision that a day was begun in can't run here; the day is never finished in another one."""
 

@@ -338,7 +338,7 @@ def verify(
 
     Eligible images must be those predicted, rejected and pending, counted from the rows of the tables. Of all days, no
     prediction, object, rejection or run may say what no run writes. A row that --replay finds to be another than what
-    its network gives for its picture is named, with which of the two changed. Exit code 1 if anything is wrong.
+    its network gives for its picture is named, with what changed. Exit code 1 if anything is wrong.
     """
     from infer_app.cli.look.verify import verify as verify_rows
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from infer_app.errors import ModelError
+from infer_app.errors import ModelChanged
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.models.artifact.artifact import Artifact, open_artifact
 
@@ -27,13 +27,13 @@ class ModelSpec:
         return cls(artifact.folder, variant, manifest.model_id, manifest.files_of(variant), batch_size)
 
     def open(self) -> Artifact:
-        """Open the model. Raises ModelError if the folder holds another network than the coordinator found in it.
+        """Open the model. Raises ModelChanged if the folder holds another network than the coordinator found in it.
 
         Only manifests are compared: `Artifact.read` verifies the bytes that are loaded by this manifest's checksums.
         """
         artifact = open_artifact(self.artifact)
         if changes := self._changes(artifact):
-            raise ModelError(
+            raise ModelChanged(
                 f"{self.artifact} was changed since this run has opened it: {changes}",
                 "nothing was written by the changed model; run again, and build models in folders of their own, not in "
                 "one that a run uses",

@@ -21,7 +21,7 @@ from infer_app.database.queries.image_history import ModelHistory, read_history
 from infer_app.database.queries.stream_rows import stream_keys
 from infer_app.day import Day
 from infer_app.domain import NOT_READ, Broken, DetectedObject, ImageRef, Output, Prediction
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE
@@ -79,8 +79,12 @@ class Changed(StrEnum):
     """What is no longer as it was when a row was written."""
 
     PICTURE = "picture"  # the bytes of its file
-    NETWORK = "network"  # the files of the model
+    NETWORK = "network"  # the files of the model, or what it gives for its golden images
+    DECODER = "decoder"  # the pixels of golden images
     ANSWER = "answer"  # the same network gives another one for the same bytes
+
+
+CAUSES: dict[type[ModelError], Changed] = {ModelChanged: Changed.NETWORK, PixelsChanged: Changed.DECODER}
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +136,7 @@ def audit_by_replay(
 ) -> ReplayAudit:
     """Predict a random share of the stored rows again, of a day or of all, and compare them.
 
-    Raises what opening an executor raises, except for models that are not there, not as they were built, or that can't
-    run here: that is told of their rows.
+    Raises what opening an executor raises, except ModelError: that is told of the model's rows.
     """
     names = {model_id: name for name, model_id in versions}
     keys, num_rows = choose(stream_keys(project.database, project.source, list(names), day), amount)
@@ -170,18 +173,17 @@ def _audit_group(
 ) -> None:
     """Compare the rows of one variant of one version."""
     try:
-        artifact = find_version(loaded, version)
-        plan = plan_again(loaded, artifact, variant, loaded.run.workers)
-    except (ModelError, UsageError) as error:
-        audit.not_compared[error.message] += len(rows)
-        return
-    try:
+        plan = plan_again(loaded, find_version(loaded, version), variant, loaded.run.workers)
         results = plan.predict([ref for ref, _ in rows])
-    except ModelError as error:  # a file is not that of the build, or golden images are predicted otherwise
+        comparison = RowComparison(plan, variant)
+    except ModelError as error:
+        cause = CAUSES.get(type(error))
+        if cause is None:  # it is not there, or can't run here
+            audit.not_compared[error.message] += len(rows)
+            return
         audit.num_compared += len(rows)
-        audit.differences += [_difference(ref, version, Changed.NETWORK, error.message) for ref, _ in rows]
+        audit.differences += [_difference(ref, version, cause, error.message) for ref, _ in rows]
         return
-    comparison = RowComparison(plan, variant)
     for ref, history in rows:
         now = results[ref.image_id]
         if isinstance(now, Broken) and now.reason in NOT_READ:

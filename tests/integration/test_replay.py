@@ -1,7 +1,9 @@
 """`infer verify --replay`: what was changed since a run is found, and named by what changed."""
 
+import hashlib
 import shutil
 
+import numpy as np
 import pytest
 
 from tests.support.projects import DATE, Project
@@ -60,6 +62,23 @@ def flip_a_byte(day):
     file.write_bytes(data)
 
 
+def damage_manifest(day):
+    (file,) = day.folder.glob("models/colors/*/manifest.json")
+    file.write_text(file.read_text().replace('"resize": ', '"resize" '))
+
+
+def other_decoder(day):
+    """Golden pixels that no decoder here gives, as if the model had been built with another one."""
+    (file,) = day.folder.glob("models/colors/*/manifest.json")
+    golden = file.with_name("golden") / "pixels.npy"
+    before = golden.read_bytes()
+    pixels = np.load(golden)
+    pixels[0, 0, 0] += 40
+    np.save(golden, pixels)
+    sums = [hashlib.sha256(data).hexdigest() for data in (before, golden.read_bytes())]
+    file.write_text(file.read_text().replace(*sums))
+
+
 @pytest.mark.always
 @pytest.mark.parametrize(
     ("change", "num_wrong", "cause", "detail"),
@@ -70,6 +89,8 @@ def flip_a_byte(day):
         (other_libraries, 1, "answer", "torch 1.2"),
         (replace_file, 1, "picture", "its file was replaced"),
         (flip_a_byte, 12, "network", "changed since it was built"),
+        (damage_manifest, 12, "network", "manifest.json: not JSON"),
+        (other_decoder, 12, "decoder", "levels, 2 are allowed"),
     ],
 )
 def test_what_changed_since_a_row_was_written_is_named(day, change, num_wrong, cause, detail):

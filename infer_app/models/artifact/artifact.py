@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from infer_app.atomic_file import replace_file
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelChanged, ModelError, UsageError
 from infer_app.model_names import Version, plain_name, short_name, versions_named
 from infer_app.models.artifact.manifest import HEAD_FILE, LABELS_FILE, PREPROCESS_FILE, Manifest, parse_labels
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
@@ -67,13 +67,13 @@ class Artifact:
         """Return a file's bytes, read once and verified. Raises ModelError if they are not those of the build."""
         expected = self.manifest.files.get(relative)
         if expected is None:
-            raise ModelError(f"{self.folder}: {relative} is not a file of this model", _RESTORE)
+            raise ModelChanged(f"{self.folder}: {relative} is not a file of this model", _RESTORE)
         try:
             data = (self.folder / relative).read_bytes()
         except OSError as error:
-            raise ModelError(f"{self.folder / relative}: {error.strerror or error}", _RESTORE) from error
+            raise _unreadable(self.folder / relative, error) from error
         if hashlib.sha256(data).hexdigest() != expected:
-            raise ModelError(f"{self.folder / relative}: changed since it was built", _RESTORE)
+            raise ModelChanged(f"{self.folder / relative}: changed since it was built", _RESTORE)
         return data
 
     def verify(self) -> None:
@@ -81,7 +81,7 @@ class Artifact:
         problems = [problem for relative in self.manifest.files if (problem := self._problem(relative))]
         problems += [f"{relative}: not of this model" for relative in self._extra_files()]
         if problems:
-            raise ModelError(f"{self.folder}: {'; '.join(problems)}", _RESTORE)
+            raise ModelChanged(f"{self.folder}: {'; '.join(problems)}", _RESTORE)
 
     @cached_property
     def labels(self) -> tuple[str, ...]:
@@ -128,8 +128,13 @@ def open_artifact(folder: Path) -> Artifact:
     try:
         text = path.read_bytes()
     except OSError as error:
-        raise ModelError(f"{path}: {error.strerror or error}", _RESTORE) from error
+        raise _unreadable(path, error) from error
     return Artifact(folder, Manifest.from_json(text, str(path)))
+
+
+def _unreadable(path: Path, error: OSError) -> ModelError:
+    kind = ModelChanged if isinstance(error, FileNotFoundError) else ModelError
+    return kind(f"{path}: {error.strerror or error}", _RESTORE)
 
 
 def _open_version(folder: Path) -> Artifact:
@@ -137,7 +142,7 @@ def _open_version(folder: Path) -> Artifact:
     artifact = open_artifact(folder)
     version = artifact.manifest.name, artifact.manifest.model_id
     if version != (folder.parent.name, folder.name):
-        raise ModelError(
+        raise ModelChanged(
             f"{folder} holds {'@'.join(version)}: a model's folder is named by its name and id",
             f"move it to {folder.parents[1].joinpath(*version)}",
         )

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelChanged, ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.recipe import Recipe
 
@@ -128,14 +128,14 @@ class Manifest:
         try:
             data = json.loads(text)
         except ValueError as error:
-            raise ModelError(f"{where}: not JSON: {error}", _REBUILD) from error
+            raise ModelChanged(f"{where}: not JSON: {error}", _REBUILD) from error
         if not isinstance(data, dict):
-            raise ModelError(f"{where}: not a JSON object", _REBUILD)
+            raise ModelChanged(f"{where}: not a JSON object", _REBUILD)
         _check_keys(data, where)
         try:
             return _from_dict(data)
         except (TypeError, ValueError, KeyError, AttributeError, UsageError) as error:
-            raise ModelError(f"{where}: {error}", _REBUILD) from error
+            raise ModelChanged(f"{where}: {error}", _REBUILD) from error
 
 
 def stored_variant(variant: str) -> str:
@@ -207,9 +207,9 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
         )
     known = {item.name for item in fields(Manifest)}
     if missing := sorted(known - _ADDED - set(data)):
-        raise ModelError(f"{where}: missing {', '.join(missing)}", _REBUILD)
+        raise ModelChanged(f"{where}: missing {', '.join(missing)}", _REBUILD)
     if unknown := sorted(set(data) - known):
-        raise ModelError(f"{where}: unknown {', '.join(unknown)}", _REBUILD)
+        raise ModelChanged(f"{where}: unknown {', '.join(unknown)}", _REBUILD)
 
 
 def _from_dict(data: Mapping[str, Any]) -> Manifest:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.errors import ModelError
+from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.artifact.activation import check_activation, class_scores
 from infer_app.models.artifact.artifact import Artifact
@@ -157,12 +157,12 @@ def check_golden(
     batch_size: int = CHECK_BATCH,
     pixel_levels: int | None = None,
 ) -> None:
-    """Raise ModelError if the whole path, from bytes to labels or objects, no longer gives what it gave at build.
+    """Raise PixelsChanged or ModelChanged if the path from bytes to labels or objects gives other ones than at build.
 
     `load_pixels` is the caller's own decoding and transform, bytes to (H, W, 3) uint8; `predict` is its model, at
     most `batch_size` rows of them to (n, D). There are three steps, so that a small difference of the pixels can't hide
     a difference of the model: the pixels; the outputs for the golden pixels; the labels or objects for the pixels as
-    loaded.
+    loaded, which differ only if these pixels do.
     `pixel_levels` may be more than the model's own if another decoder is known to differ.
     """
     tolerance = artifact.manifest.tolerance_of(variant)
@@ -181,13 +181,13 @@ def check_golden(
     _check_outputs(expected, actual, output, tolerance)
     is_exact = precision_name(variant or "") == "full"
     if is_detector and is_exact:
-        _check_objects(artifact, expected, actual, OBJECT_SCORE, is_exact=True)
+        _check_objects(artifact, expected, actual, OBJECT_SCORE, ModelChanged, is_exact=True)
     if _compares_best_objects(output):
         _check_best_objects(artifact, expected, actual, variant, is_exact=is_exact)
     actual = predict_all(predict, pixels, batch_size)
     margin = max(LABEL_MARGIN, tolerance.relative)
     if is_detector:
-        _check_objects(artifact, expected, actual, margin)
+        _check_objects(artifact, expected, actual, margin, PixelsChanged)
     else:
         _check_labels(expected, actual, output, artifact.labels, margin)
 
@@ -231,36 +231,36 @@ def load_array(data: bytes) -> np.ndarray:
 
 
 def _loaded(load_pixels: Callable[[bytes], Tensor], data: bytes, number: int) -> Tensor:
-    """Load a golden image. Raises ModelError if that fails: a decoder or the preprocess function does not work here."""
+    """Load a golden image. Raises PixelsChanged if a decoder or the preprocess function does not work here."""
     try:
         return load_pixels(data)
     except BadImage as bad:
-        raise _failed(number, bad.detail or str(bad.reason)) from bad
+        raise _failed(number, bad.detail or str(bad.reason), PixelsChanged) from bad
 
 
 def _checked_pixels(actual: Tensor, expected: Tensor, allowed: int, number: int) -> Tensor:
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
-        raise _failed(number, f"pixels are {_describe(actual)} instead of {_describe(expected)}")
+        raise _failed(number, f"pixels are {_describe(actual)} instead of {_describe(expected)}", PixelsChanged)
     levels = int((actual.short() - expected.short()).abs().max())
     if levels > allowed:
-        raise _failed(number, f"a pixel differs by {levels} levels, {allowed} are allowed")
+        raise _failed(number, f"a pixel differs by {levels} levels, {allowed} are allowed", PixelsChanged)
     return actual
 
 
 def _check_outputs(expected: Tensor, actual: Tensor, output: OutputSpec, tolerance: Tolerance) -> None:
     if actual.shape != expected.shape:
-        raise ModelError(
+        raise ModelChanged(
             f"golden check failed: outputs are {_describe(actual)} instead of {_describe(expected)}", _HINT
         )
     expected, actual, scale = _comparable(expected, actual, output)
     relative = ((actual - expected).abs().amax(1) / max(scale, 1e-12)).tolist()
     for number, (difference, cosine) in enumerate(zip(relative, _cosines(expected, actual).tolist(), strict=True)):
         if not difference <= tolerance.relative:  # written so that NaN fails
-            raise _failed(
-                number, f"outputs differ by {difference:.2g} of the largest, not {tolerance.relative:g} at most"
-            )
+            what = f"outputs differ by {difference:.2g} of the largest, not {tolerance.relative:g} at most"
+            raise _failed(number, what, ModelChanged)
         if not cosine >= tolerance.cosine:
-            raise _failed(number, f"outputs have cosine {cosine:.5f}, at least {tolerance.cosine:g} is needed")
+            what = f"outputs have cosine {cosine:.5f}, at least {tolerance.cosine:g} is needed"
+            raise _failed(number, what, ModelChanged)
 
 
 def _check_labels(
@@ -272,28 +272,34 @@ def _check_labels(
     rows = zip(decode_outputs(expected, spec, labels), decode_outputs(actual, spec, labels), strict=True)
     for number, (theirs, ours) in enumerate(rows):
         if theirs is None or ours is None:
-            raise _failed(number, "outputs are not finite")
+            raise _failed(number, "outputs are not finite", PixelsChanged)
         best = expected[number].max()
         if theirs.label != ours.label and best - expected[number, actual[number].argmax()] > margin:
-            raise _failed(number, f"labelled {ours.label!r} instead of {theirs.label!r}")
+            raise _failed(number, f"labelled {ours.label!r} instead of {theirs.label!r}", PixelsChanged)
 
 
 def _check_objects(
-    artifact: Artifact, expected: Tensor, actual: Tensor, margin: float, *, is_exact: bool = False
+    artifact: Artifact,
+    expected: Tensor,
+    actual: Tensor,
+    margin: float,
+    error: type[ModelError],
+    *,
+    is_exact: bool = False,
 ) -> None:
-    """Raise ModelError for an object that is expected and not found, or found and not expected."""
+    """Raise `error` for an object that is expected and not found, or found and not expected."""
     detection, labels = artifact.manifest.output.detection, artifact.labels
     assert detection is not None
     images = zip(find_objects(artifact, expected), find_objects(artifact, actual), strict=True)
     for number, (theirs, ours) in enumerate(images):
         if theirs is None or ours is None:
-            raise _failed(number, "outputs are not finite, or the head fails on them")
+            raise _failed(number, "outputs are not finite, or the head fails on them", error)
         for first, second, what in ((theirs, ours, "is not found any more"), (ours, theirs, "was not found at build")):
             found = find_missing(first, second, detection, margin, is_exact=is_exact)
             if found is not None:
                 index = int(found[5])
                 label = labels[index] if index < len(labels) else str(index)
-                raise _failed(number, f"an object {label!r} with score {found[4]:.2f} {what}")
+                raise _failed(number, f"an object {label!r} with score {found[4]:.2f} {what}", error)
 
 
 def _compares_best_objects(output: OutputSpec) -> bool:
@@ -304,7 +310,7 @@ def _compares_best_objects(output: OutputSpec) -> bool:
 def _check_best_objects(
     artifact: Artifact, expected: Tensor, actual: Tensor, variant: str | None, *, is_exact: bool
 ) -> None:
-    """Raise ModelError if fewer of the golden images' best objects are found again than at the build.
+    """Raise ModelChanged if fewer of the golden images' best objects are found again than at the build.
 
     Golden images without any object still have boxes of low scores, which tell other coordinates or classes. Where
     scores are that close, rounding may choose another box, so a few may be missing. A variant of which the build
@@ -315,7 +321,7 @@ def _check_best_objects(
     kept = parity.get("best_kept", 1.0 if is_exact else 0.0)
     if num_best >= FEWEST_BEST and found < (kept - (BEST_LOST if is_exact else BEST_LOST_ROUNDED)) * num_best:
         what = "boxes, scores and classes" if is_exact else "boxes"
-        raise ModelError(
+        raise ModelChanged(
             f"golden check failed: of the golden images' {num_best} best objects {found} have the same {what}", _HINT
         )
 
@@ -323,13 +329,13 @@ def _check_best_objects(
 def _count_best_objects(artifact: Artifact, expected: Tensor, actual: Tensor, *, is_exact: bool) -> tuple[int, int]:
     """Return how many of the best objects are found again, whatever their scores, and how many there are.
 
-    Raises ModelError for outputs without a finite value.
+    Raises ModelChanged for outputs without a finite value.
     """
     num_found = num_best = 0
     pairs = zip(*(find_objects(artifact, rows, LOWEST_SCORE) for rows in (expected, actual)), strict=True)
     for number, (theirs, ours) in enumerate(pairs):
         if theirs is None or ours is None:
-            raise _failed(number, "outputs are not finite, or the head fails on them")
+            raise _failed(number, "outputs are not finite, or the head fails on them", ModelChanged)
         best = theirs[:BEST_OBJECTS]
         num_best += len(best)
         num_found += count_found(best, ours, OBJECT_SCORE, is_exact=is_exact)
@@ -348,5 +354,5 @@ def _describe(tensor: Tensor) -> str:
     return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
-def _failed(number: int, what: str) -> ModelError:
-    return ModelError(f"golden check failed: image {number + 1}: {what}", _HINT)
+def _failed(number: int, what: str, error: type[ModelError]) -> ModelError:
+    return error(f"golden check failed: image {number + 1}: {what}", _HINT)

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from infer_app.domain import Reason
-from infer_app.errors import ModelError
+from infer_app.errors import ModelChanged, PixelsChanged
 from infer_app.images.read.bad_image import BadImage
 from infer_app.models.build.golden_set import load_pixels, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant, make_cpu_variant
@@ -53,7 +53,9 @@ def test_a_preprocess_function_that_raises_fails_the_check(artifact, predict):
     def load(data):
         raise BadImage(Reason.MODEL_ERROR, "preprocess: FileNotFoundError: /srv/table.npy")
 
-    with pytest.raises(ModelError, match="golden check failed: image 1: preprocess: FileNotFoundError: /srv/table.npy"):
+    with pytest.raises(
+        PixelsChanged, match="golden check failed: image 1: preprocess: FileNotFoundError: /srv/table.npy"
+    ):
         check_golden(artifact, load, predict, "cpu-torchscript")
 
 
@@ -76,13 +78,13 @@ def test_another_normalisation_is_noticed(artifact, load, swap):
     spec = artifact.manifest.input_spec
     other = replace(spec, **{swap: getattr(spec, swap)[::-1]})
     variant = make_cpu_variant(artifact.read("source.ts"), other, Size.square(16))
-    with pytest.raises(ModelError, match=r"golden check failed: image 1: outputs differ by") as caught:
+    with pytest.raises(ModelChanged, match=r"golden check failed: image 1: outputs differ by") as caught:
         check_golden(artifact, load, variant)
     assert "nothing was written" in caught.value.hint
 
 
 def test_swapped_channels_are_noticed(artifact, load, predict):
-    with pytest.raises(ModelError, match=r"image 1: a pixel differs by \d+ levels, 2 are allowed"):
+    with pytest.raises(PixelsChanged, match=r"image 1: a pixel differs by \d+ levels, 2 are allowed"):
         check_golden(artifact, lambda data: load(data).flip(2), predict)
 
 
@@ -95,18 +97,18 @@ def test_two_levels_of_a_pixel_are_allowed_and_three_are_not(artifact, predict):
         return pixels
 
     check_golden(artifact, lambda data: off_by(2), predict)
-    with pytest.raises(ModelError, match="differs by 3 levels"):
+    with pytest.raises(PixelsChanged, match="differs by 3 levels"):
         check_golden(artifact, lambda data: off_by(3), predict)
 
 
 def test_an_ignored_orientation_is_noticed(artifact, predict):
     recipe = replace(artifact.manifest.recipe, exif="ignore")
-    with pytest.raises(ModelError, match="image 2: a pixel differs"):
+    with pytest.raises(PixelsChanged, match="image 2: a pixel differs"):
         check_golden(artifact, partial(load_pixels, recipe=recipe), predict)
 
 
 def test_pixels_of_another_size_are_noticed(artifact, predict):
-    with pytest.raises(ModelError, match=r"pixels are \(8, 8, 3\) uint8 instead of \(16, 16, 3\) uint8"):
+    with pytest.raises(PixelsChanged, match=r"pixels are \(8, 8, 3\) uint8 instead of \(16, 16, 3\) uint8"):
         check_golden(artifact, lambda data: torch.zeros(8, 8, 3, dtype=torch.uint8), predict)
 
 
@@ -121,13 +123,13 @@ def test_pixels_of_another_size_are_noticed(artifact, predict):
     ],
 )
 def test_other_outputs_are_noticed(artifact, load, predict, spoil, message):
-    with pytest.raises(ModelError, match=message):
+    with pytest.raises(ModelChanged, match=message):
         check_golden(artifact, load, lambda pixels: spoil(predict(pixels)))
 
 
 def test_a_label_that_changes_with_the_loaded_pixels_is_noticed(artifact, load, predict):
     answers = iter([golden_outputs(artifact), golden_outputs(artifact).flip(1)])
-    with pytest.raises(ModelError, match=r"image \d: labelled '\w+' instead of '\w+'"):
+    with pytest.raises(PixelsChanged, match=r"image \d: labelled '\w+' instead of '\w+'"):
         check_golden(artifact, load, lambda pixels: next(answers))
 
 
@@ -141,7 +143,7 @@ def test_changed_files_are_noticed(tmp_path):
     }.items():
         before = (artifact.folder / name).read_bytes()
         (artifact.folder / name).write_bytes(data)
-        with pytest.raises(ModelError, match=f"{name}: changed since it was built"):
+        with pytest.raises(ModelChanged, match=f"{name}: changed since it was built"):
             check_golden(replace(artifact), load, predict)
         (artifact.folder / name).write_bytes(before)
 
@@ -154,7 +156,7 @@ def test_a_variant_s_own_tolerance_counts(artifact, load, predict):
         return predict(pixels) * 1.01
 
     check_golden(other, load, rough, "int8")
-    with pytest.raises(ModelError, match="golden check failed"):
+    with pytest.raises(ModelChanged, match="golden check failed"):
         check_golden(other, load, rough)
 
 
