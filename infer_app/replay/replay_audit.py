@@ -189,8 +189,13 @@ def _audit_group(
         if isinstance(now, Broken) and now.reason in NOT_READ:
             audit.not_compared[f"its file can't be read: {now.reason}"] += 1
             continue
+        difference = comparison.find(history, now)
+        if plan.instead_of and not (difference and difference[0] is Changed.PICTURE):
+            same = "another answer" if difference else "the same answer"
+            audit.not_compared[f"{same} in {plan.variant} instead of {variant}, which can't run here"] += 1
+            continue
         audit.num_compared += 1
-        if difference := comparison.find(history, now):
+        if difference:
             audit.differences.append(_difference(ref, version, *difference))
 
 
@@ -202,7 +207,7 @@ class RowComparison:
     """Compares rows of one variant with what it gives now."""
 
     def __init__(self, plan: PlanAgain, variant: str) -> None:
-        self._plan, artifact = plan, plan.artifact
+        self._variant, artifact = plan.variant, plan.artifact
         tolerance = artifact.manifest.tolerance_of(variant)
         self._detection = artifact.manifest.output.detection
         self._margin = max(SAME_SCORE, tolerance.relative)
@@ -221,9 +226,9 @@ class RowComparison:
         if detail is None:
             return None
         built_anew = stored.run and stored.run["variant_sha256"] not in (None, self._sha256)
-        if built_anew and not self._plan.instead_of:
-            return Changed.NETWORK, f"{detail}; {self._plan.variant} was built or calibrated anew since"
-        return Changed.ANSWER, f"{detail}; {_what_changed(stored, self._plan)}"
+        if built_anew:
+            return Changed.NETWORK, f"{detail}; {self._variant} was built or calibrated anew since"
+        return Changed.ANSWER, f"{detail}; {_what_changed(stored)}"
 
     def _answer(self, row: Mapping[str, Any], now: Output) -> str | None:
         if now.objects is not None:
@@ -291,11 +296,10 @@ def _number(score: Any) -> str:
     return "without a score" if score is None else f"{score:.4g}"
 
 
-def _what_changed(stored: ModelHistory, plan: PlanAgain) -> str:
-    """Return what may explain another answer of the same network: libraries, variant, or the row itself."""
+def _what_changed(stored: ModelHistory) -> str:
+    """Return what may explain another answer of the same network: libraries, or the row itself."""
     then, now = stored.run["versions"] if stored.run else {}, recorded_versions()
     changed = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in then if then[name] != now.get(name)]
-    changed += [f"in {plan.variant} instead of {plan.instead_of}"] if plan.instead_of else []
     unchanged = (
         "libraries and processor are those of its run: the row was edited, or something reads the file otherwise"
     )

@@ -127,6 +127,19 @@ def test_what_can_not_be_compared_is_told_and_is_no_difference(day):
     assert any("is not in" in why for why in replayed(day, "12")["not_compared"])
 
 
+def test_rows_of_a_variant_that_can_not_run_here_are_told_apart_and_no_difference(day):
+    day.write("UPDATE infer_predictions SET variant = 'cuda-fp16'")
+    edit_label(day)
+    found = replayed(day, "100%")
+    assert all("instead of cuda-fp16, which can't run here" in why for why in found["not_compared"])
+    told = {why.partition(" in ")[0]: count for why, count in found["not_compared"].items()}
+    assert told == {"another answer": 1, "the same answer": 11}
+    assert (found["num_compared"], found["differences"]) == (0, [])
+    replace_file(day)
+    (difference,) = replayed(day, "100%", exit_code=1)["differences"]
+    assert difference["cause"] == "picture"
+
+
 @pytest.mark.parametrize("amount", ["0", "0%", "101%", "-1", "many", ""])
 def test_an_amount_that_is_none_is_refused(day, amount):
     error = day.infer_json("verify", "--replay", amount, exit_code=2)["error"]
