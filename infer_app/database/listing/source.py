@@ -328,12 +328,16 @@ def find_by_id(source: Source, image_id: str, day: Day | None = None) -> list[tu
 
 
 def find_locations(source: Source, image_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Return the locations of the images with these ids; the whole source is read."""
-    found = defaultdict[str, list[str]](list)
-    for first in range(0, len(image_ids), PAGE_SIZE):
-        wanted = source.id_text.in_(image_ids[first : first + PAGE_SIZE])
-        with source.database.read() as connection:
-            for row in connection.execute(source.listed().where(wanted)):
+    """Return the locations of the images with these ids; the whole source is read, once."""
+    found, listed, wanted = defaultdict[str, list[str]](list), source.listed(), set(image_ids)
+    if len(wanted) <= PAGE_SIZE:
+        listed = listed.where(source.id_text.in_(wanted))
+    with (
+        source.database.read() as connection,
+        connection.execution_options(yield_per=PAGE_SIZE).execute(listed) as rows,
+    ):
+        for row in rows:
+            if row[3] in wanted:
                 found[row[3]].append(as_location(row[1]))
     return found
 

@@ -9,7 +9,7 @@ from sqlalchemy import event
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing import source as source_module
-from infer_app.database.listing.source import Source
+from infer_app.database.listing.source import Source, find_locations
 from infer_app.database.listing.source_checks import check_source
 from infer_app.database.listing.time_column import EXAMPLES
 from infer_app.database.results.schema import predictions, rejections
@@ -52,6 +52,15 @@ def photos(execute):
 @pytest.fixture
 def small_pages(monkeypatch):
     monkeypatch.setattr(source_module, "PAGE_SIZE", 3)
+
+
+@pytest.mark.parametrize("num_ids", [2, 20])
+def test_locations_are_found_in_one_read_of_the_source(database, photos, small_pages, num_ids):
+    wanted = {ref.image_id: [ref.location] for ref in photos[:num_ids]}
+    reads = []
+    event.listen(database._engine, "before_cursor_execute", lambda *given: reads.append(given[2]))
+    assert find_locations(Source(database, PHOTOS), [*wanted, "gone"]) == wanted
+    assert len([sql for sql in reads if "FROM photos" in sql]) == 1
 
 
 def select(database, settings=PHOTOS, day=DAY):
