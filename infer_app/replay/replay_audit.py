@@ -32,6 +32,7 @@ from infer_app.versions import recorded_versions
 
 SAME_SCORE = 0.01  # largest difference of a score in full precision
 SAME_VECTOR = 0.999  # cosine; pixels of another machine may differ by two levels
+ROWS_AT_ONCE = 5_000  # in memory, with their vectors and objects
 CONFIDENCE = 0.99  # that the sample would have had a wrong row
 
 Key = tuple[str, str]  # the ids of an image and of a model
@@ -141,27 +142,39 @@ def audit_by_replay(
     names = {model_id: name for name, model_id in versions}
     keys, num_rows = choose(stream_keys(project.database, project.source, list(names), day), amount)
     audit = ReplayAudit(num_rows, len(keys))
-    groups = defaultdict[tuple[str, str], list[tuple[ImageRef, ModelHistory]]](list)
-    for ref, model_id in _listed(project, audit, keys):
-        picture = project.source.picture_of(ref.image_id, ref.location)
-        for history in read_history(project.database, [(names[model_id], model_id)], picture):
-            if history.prediction is not None:  # a run may have replaced it by a rejection
-                groups[model_id, history.prediction["variant"]].append((ref, history))
-    for (model_id, variant), rows in groups.items():
-        _audit_group(loaded, audit, (names[model_id], model_id), variant, rows)
+    locations = find_locations(project.source, list({image_id for image_id, _ in keys}))
+    for first in range(0, len(keys), ROWS_AT_ONCE):
+        groups = defaultdict[tuple[Version, str], list[tuple[ImageRef, ModelHistory]]](list)
+        for image_id, model_id in keys[first : first + ROWS_AT_ONCE]:
+            version, listed = (names[model_id], model_id), dict.fromkeys(locations.get(image_id, ()))
+            found = list(_rows_of(project, version, image_id, listed))
+            if len(found) == 1:
+                variant, row = found[0]
+                groups[version, variant].append(row)
+            else:
+                audit.not_compared[_why_not_listed(len(listed), len(found))] += 1
+        for (version, variant), rows in groups.items():
+            _audit_group(loaded, audit, version, variant, rows)
     return audit
 
 
-def _listed(project: ProjectDatabase, audit: ReplayAudit, keys: Sequence[Key]) -> Iterator[tuple[ImageRef, str]]:
-    """Yield the image and the model of each key whose image the source lists once."""
-    locations = find_locations(project.source, list({image_id for image_id, _ in keys}))
-    for image_id, model_id in keys:
-        found = locations.get(image_id, [])
-        if len(found) == 1:
-            yield ImageRef(image_id, found[0]), model_id
-        else:
-            why = "several images have its id" if found else "the source no longer lists the image"
-            audit.not_compared[why] += 1
+def _rows_of(
+    project: ProjectDatabase, version: Version, image_id: str, locations: Iterable[str]
+) -> Iterator[tuple[str, tuple[ImageRef, ModelHistory]]]:
+    """Yield the variant and the stored row for each of the listed locations that it can be of.
+
+    That is one at most, unless it is a row of an earlier release, without a location.
+    """
+    for location in locations:
+        for history in read_history(project.database, [version], project.source.picture_of(image_id, location)):
+            if history.prediction is not None:
+                yield history.prediction["variant"], (ImageRef(image_id, location), history)
+
+
+def _why_not_listed(num_listed: int, num_found: int) -> str:
+    if num_found:
+        return "several images have its id"
+    return "its image is listed at another location" if num_listed else "the source no longer lists the image"
 
 
 def _audit_group(

@@ -140,6 +140,28 @@ def test_rows_of_a_variant_that_can_not_run_here_are_told_apart_and_no_differenc
     assert difference["cause"] == "picture"
 
 
+def test_a_row_is_that_of_the_listed_image_with_its_location(day, monkeypatch):
+    """In a table of the user's own, whose ids came back for other pictures."""
+    monkeypatch.setenv("INFER_SOURCE__TABLE", "shots")
+    monkeypatch.setenv("INFER_SOURCE__TIME", "at")
+    monkeypatch.setenv("INFER_SOURCE__TIME_ZONE", "UTC")
+    day.write("CREATE TABLE shots AS SELECT id, location, added_at AS at FROM infer_images")
+    first, second = (f"replace(location, '0000.jpg', '{name}.jpg')" for name in ("0003", "0006"))
+    day.write(f"INSERT INTO shots SELECT id, {first}, at FROM shots WHERE id = 1")
+    assert replayed(day, "100%")["num_compared"] == 12
+    day.write(f"UPDATE shots SET location = {second} WHERE id = 1")
+    assert replayed(day, "100%")["not_compared"] == {"its image is listed at another location": 1}
+    assert "11 of 12 stored rows; 11 as stored, 0 not" in day.infer("verify", "--replay", "100%")
+    day.write("INSERT INTO shots SELECT * FROM shots WHERE id = 2")  # the same picture
+    day.write("INSERT INTO shots SELECT id, location || '.jpg', at FROM shots WHERE id = 3")
+    day.write("UPDATE infer_predictions SET location = NULL WHERE image_id = '3'")
+    day.write("UPDATE infer_runs SET variant_sha256 = NULL")  # of an earlier release
+    assert replayed(day, "100%")["not_compared"] == {
+        "its image is listed at another location": 1,
+        "several images have its id": 1,
+    }
+
+
 @pytest.mark.parametrize("amount", ["0", "0%", "101%", "-1", "many", ""])
 def test_an_amount_that_is_none_is_refused(day, amount):
     error = day.infer_json("verify", "--replay", amount, exit_code=2)["error"]

@@ -107,7 +107,7 @@ def _check_counts(project: ProjectDatabase, day: Day, model: str | None) -> list
 
 def _replay_lines(audit: ReplayAudit) -> Iterator[str]:
     same = audit.num_compared - len(audit.differences)
-    of_all = f"{audit.num_chosen:,} of {counted(audit.num_rows, 'stored row')}"
+    of_all = f"{audit.num_compared:,} of {counted(audit.num_rows, 'stored row')}"
     yield f"predicted again: {of_all}; {same:,} as stored, {len(audit.differences):,} not"
     for one in audit.differences[:SHOWN_DIFFERENCES]:
         image = f"image {one.image_id} ({one.location})"
