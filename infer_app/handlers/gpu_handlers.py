@@ -117,7 +117,7 @@ class PredictHandler:
             _open_model(number, model, spec.num_threads, ring.batch_size, stream)
             for number, model in enumerate(spec.models)
         ]
-        loader = Loader(replace(spec, cache=None), models[0].artifact)
+        loader = Loader(spec, models[0].artifact)
         decode_stage = GpuDecodeStage(loader, stream.device) if decodes_on_gpu(models[0].artifact) else None
         for model in models:
             predict = partial(_predict_cpu_pixels, model, stream)

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.images.cache.cache_key import CacheKey
-from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
 from infer_app.images.decode.gpu_decoder import picture_for_gpu
 from infer_app.images.read.bad_image import BadImage, ImageBytes
@@ -23,7 +21,6 @@ from infer_app.images.transform.to_pixels import transform
 from infer_app.locations import is_local, is_remote
 from infer_app.machine import kept_within_memory
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.runtimes.device_errors import is_out_of_memory
 from infer_app.recipe import Size
 from infer_app.telemetry.stage_clock import StageClock
@@ -44,18 +41,13 @@ class Loader:
 
     def __init__(self, spec: HandlerSpec, artifact: Artifact, has_gpu_decoder: bool = False) -> None:
         """Make a loader; with `has_gpu_decoder` it passes on files that the GPU can decode."""
-        manifest = artifact.manifest
-        self.recipe = manifest.recipe
+        self.recipe = artifact.manifest.recipe
         self._preprocess = artifact.preprocess()
         self._read_limits = spec.read
         self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
         self.decode_limits = DecodeLimits(spec.max_pixels)
         self._has_gpu_decoder = has_gpu_decoder
         self._reads_wait = False  # set once reads have waited: files in the page cache need no reading ahead
-        self._cache: PixelCache | None = None
-        if spec.cache is not None:
-            key = CacheKey.of(self.recipe, spec.max_pixels, manifest.preprocess, manifest.files.get(PREPROCESS_FILE))
-            self._cache = PixelCache.open(spec.cache.folder, spec.cache.max_bytes, key)
 
     def load(
         self, refs: Sequence[ImageRef], first: int, buffer: Tensor, heartbeat: Heartbeat, clock: StageClock
@@ -69,9 +61,6 @@ class Loader:
         with kept_within_memory():
             samples = [self._load(ref, first + i, heartbeat, clock, may_pass_files) for i, ref in enumerate(refs)]
         clock.refs = refs
-        if self._cache is not None:
-            with clock.time("cache"):
-                self._cache.flush()
         with clock.time("collate"):
             return collate(samples, buffer)
 
@@ -110,8 +99,6 @@ class Loader:
                 pixels = transform(picture, self.recipe, self._preprocess)
             facts = replace(facts, picture=Size(picture.width, picture.height))
             clock.num_dim += picture.is_dim
-            if not picture.is_dim:  # pixels of the cache are not judged, so each run decodes and counts dim images
-                self._cache_pixels(facts, pixels, clock)
             return Sample(ref, pixels, facts)
         except (BadImage, MemoryError) as error:
             return _broken(ref, error, stage, facts)
@@ -130,9 +117,6 @@ class Loader:
             with clock.time("read"):
                 image = self._read(ref)
             facts = image.facts
-            if (cached := self._cached(facts, clock)) is not None:
-                pixels, picture = cached
-                return Sample(ref, pixels, replace(facts, picture=picture))
             if may_pass_files and (header := self._picture_for_gpu(image.data, clock)):
                 facts = replace(facts, picture=header)
                 return Sample(ref, _packed(image.data, self.recipe.size), facts, len(image.data))
@@ -150,19 +134,6 @@ class Loader:
         if self._prefetch is not None and is_remote(ref.location):
             return self._prefetch.read(ref)
         return read_image(ref.location, self._read_limits)
-
-    def _cached(self, facts: FileFacts, clock: StageClock) -> tuple[Tensor, Size] | None:
-        if self._cache is None or facts.sha256 is None:
-            return None
-        row = torch.empty(self.recipe.size.shape, dtype=torch.uint8)
-        with clock.time("cache"):
-            picture = self._cache.get(facts.sha256, row.numpy())
-            return None if picture is None else (row, picture)
-
-    def _cache_pixels(self, facts: FileFacts, pixels: Tensor, clock: StageClock) -> None:
-        if self._cache is not None and facts.sha256 is not None and facts.picture is not None:
-            with clock.time("cache"):
-                self._cache.put(facts.sha256, pixels.numpy(), facts.picture)
 
 
 def _packed(data: bytes, size: Size) -> Tensor:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from infer_app.database.listing.row_images import RowReader
 from infer_app.domain import Chunk, ChunkResult
 from infer_app.errors import ModelError, UsageError
-from infer_app.handlers.handler_spec import CacheSpec, HandlerSpec, ModelSpec
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler, OpenLoadHandler, OpenPredictHandler
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import usable_cores
@@ -149,7 +149,6 @@ def open_executor(
     plans: Sequence[ExecutionPlan],
     roots: tuple[Path, ...] | None = None,
     trace: bool = False,
-    cache: CacheSpec | None = None,
     executor: str | None = None,
 ) -> AbstractContextManager[Executor]:
     """Open the executor that runs the plans.
@@ -166,7 +165,6 @@ def open_executor(
         max_pixels=images.max_pixels,
         num_threads=plans[0].threads,
         trace=trace,
-        cache=cache,
     )
     kind, workers = executor or loaded.run.executor, plans[0].workers
     ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, plans[0].device)

@@ -16,7 +16,7 @@ from infer_app.domain import ChunkResult, ImageRef, Span
 STAGES = (
     "select",
     "read",
-    "cache",
+    "cache",  # ended, always 0: --json keeps its keys
     "decode",
     "transform",
     "collate",
