@@ -6,14 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
-from infer_app.images.decode.gpu_decoder import picture_for_gpu
 from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.read_image import ReadLimits, read_ahead, read_image
 from infer_app.images.read.roots import check_root
@@ -39,14 +36,12 @@ class Loader:
     Raises StorageUnavailable if an image is not found because the folder that contains all images is missing.
     """
 
-    def __init__(self, spec: HandlerSpec, artifact: Artifact, has_gpu_decoder: bool = False) -> None:
-        """Make a loader; with `has_gpu_decoder` it passes on files that the GPU can decode."""
+    def __init__(self, spec: HandlerSpec, artifact: Artifact) -> None:
         self.recipe = artifact.manifest.recipe
         self._preprocess = artifact.preprocess()
         self._read_limits = spec.read
         self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
-        self.decode_limits = DecodeLimits(spec.max_pixels)
-        self._has_gpu_decoder = has_gpu_decoder
+        self._decode_limits = DecodeLimits(spec.max_pixels)
         self._reads_wait = False  # set once reads have waited: files in the page cache need no reading ahead
 
     def load(
@@ -56,17 +51,15 @@ class Loader:
 
         `heartbeat` records each step before a broken file could crash it or make it hang.
         """
-        # A chunk of one image may be a retry after a crash of the GPU's decoder.
-        may_pass_files = self._has_gpu_decoder and len(refs) > 1
         with kept_within_memory():
-            samples = [self._load(ref, first + i, heartbeat, clock, may_pass_files) for i, ref in enumerate(refs)]
+            samples = [self._load(ref, first + i, heartbeat, clock) for i, ref in enumerate(refs)]
         clock.refs = refs
         with clock.time("collate"):
             return collate(samples, buffer)
 
     def pixels(self, data: bytes) -> Tensor:
         """Decode and transform an encoded image to pixels, (H, W, 3) uint8. Raises BadImage."""
-        return transform(decode_image(data, self.recipe, self.decode_limits), self.recipe, self._preprocess)
+        return transform(decode_image(data, self.recipe, self._decode_limits), self.recipe, self._preprocess)
 
     def begin(self, chunk: Chunk) -> None:
         """Begin a chunk, before its first image is loaded."""
@@ -84,15 +77,34 @@ class Loader:
         """Note from the times of a chunk whether reading waits."""
         self._reads_wait |= clock.wait_seconds["read"] > WORTHWHILE_WAIT * sum(clock.wall_seconds.values())
 
-    def decode(
+    def _load(self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock) -> Sample | Broken:
+        facts = FileFacts()
+        clock.refs = (ref,)
+        try:
+            heartbeat.record(position, "read")
+            with clock.time("read"):
+                image = self._read(ref)
+            facts = image.facts
+        except (BadImage, MemoryError) as error:
+            if isinstance(error, BadImage) and error.reason in NOT_READ and is_local(ref.location):
+                check_root(ref.location, self._read_limits)
+            return _broken(ref, error, "read", facts)
+        return self._decode(ref, image.data, facts, position, heartbeat, clock)
+
+    def _read(self, ref: ImageRef) -> ImageBytes:
+        if self._prefetch is not None and is_remote(ref.location):
+            return self._prefetch.read(ref)
+        return read_image(ref.location, self._read_limits)
+
+    def _decode(
         self, ref: ImageRef, data: bytes, facts: FileFacts, position: int, heartbeat: Heartbeat, clock: StageClock
     ) -> Sample | Broken:
         """Decode and transform the bytes of a file."""
-        facts, stage = replace(facts, picture=None), "decode"  # a header may name a size that the pixels don't have
+        stage = "decode"
         try:
             heartbeat.record(position, stage, facts)
             with clock.time(stage):
-                picture = decode_image(data, self.recipe, self.decode_limits)
+                picture = decode_image(data, self.recipe, self._decode_limits)
             stage = "transform"
             heartbeat.record(position, stage, facts)
             with clock.time(stage):
@@ -106,41 +118,6 @@ class Loader:
             if not is_out_of_memory(error):
                 raise
             return _broken(ref, MemoryError(), stage, facts)
-
-    def _load(
-        self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock, may_pass_files: bool
-    ) -> Sample | Broken:
-        facts = FileFacts()
-        clock.refs = (ref,)
-        try:
-            heartbeat.record(position, "read")
-            with clock.time("read"):
-                image = self._read(ref)
-            facts = image.facts
-            if may_pass_files and (header := self._picture_for_gpu(image.data, clock)):
-                facts = replace(facts, picture=header)
-                return Sample(ref, _packed(image.data, self.recipe.size), facts, len(image.data))
-        except (BadImage, MemoryError) as error:
-            if isinstance(error, BadImage) and error.reason in NOT_READ and is_local(ref.location):
-                check_root(ref.location, self._read_limits)
-            return _broken(ref, error, "read", facts)
-        return self.decode(ref, image.data, facts, position, heartbeat, clock)
-
-    def _picture_for_gpu(self, data: bytes, clock: StageClock) -> Size | None:
-        with clock.time("decode"):
-            return picture_for_gpu(data, self.recipe, self.decode_limits)
-
-    def _read(self, ref: ImageRef) -> ImageBytes:
-        if self._prefetch is not None and is_remote(ref.location):
-            return self._prefetch.read(ref)
-        return read_image(ref.location, self._read_limits)
-
-
-def _packed(data: bytes, size: Size) -> Tensor:
-    """Return a row of pixels that begins with the bytes of a file."""
-    row = torch.empty(size.shape, dtype=torch.uint8)
-    row.view(-1).numpy()[: len(data)] = np.frombuffer(data, np.uint8)
-    return row
 
 
 def _broken(ref: ImageRef, error: BadImage | MemoryError, stage: str, facts: FileFacts) -> Broken:

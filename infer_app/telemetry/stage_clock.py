@@ -21,7 +21,7 @@ STAGES = (
     "transform",
     "collate",
     "copy",
-    "gpu-decode",
+    "gpu-decode",  # ended, as "cache"
     "model",
     "outputs",
     "write",

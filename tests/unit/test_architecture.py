@@ -105,7 +105,6 @@ OWNERS = {
     "timm": {"models/sources/timm_network.py"},
     "torchvision": {"models/sources/torchvision_network.py"},
     "transformers": {"models/sources/hugging_face.py"},
-    "nvidia": {"images/decode/gpu_decoder.py"},
     "torch.jit": {"models/runtimes/torchscript.py"},
     "openvino": {"models/runtimes/openvino.py"},
     "onnxruntime": {"models/runtimes/graph_source.py"},

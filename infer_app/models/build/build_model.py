@@ -290,7 +290,7 @@ def _fill(
     actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
     parity = measure_parity(golden_outputs(artifact), actual, artifact, EXACT_OBJECT)
     details: dict[str, Any] = {"parity": parity.to_json()}
-    if manifest.recipe.decode != "exact":
+    if manifest.recipe.decode == "scaled":
         agreement = decoding_agreement(predict, manifest.recipe, photos, artifact=artifact)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None
     record_variant(artifact, first_variant(manifest), details, variant_files)
