@@ -53,13 +53,12 @@ class Row:
     """Images per second of the executor, of its parts alone, and of the DataLoader."""
 
     network: str
-    decode: str
     workers: int
     executor: float
     decode_limit: float
     copy_limit: float
     model_limit: float
-    dataloader: float | None  # it has no GPU decoding
+    dataloader: float
 
     @property
     def share(self) -> float:
@@ -129,11 +128,10 @@ def main() -> None:
         paths = sorted((Path(folder) / "photos").iterdir())
         rows = []
         for network in flags.networks:
-            for decode in flags.decode:
-                artifact = build(network, decode, Path(folder), flags.device)
-                for row in measure(artifact, network, decode, paths, flags):
-                    print(f"{row.network} {row.decode} {row.workers}: {row.executor:,.0f} images/s", flush=True)
-                    rows.append(row)
+            artifact = build(network, Path(folder), flags.device)
+            for row in measure(artifact, network, paths, flags):
+                print(f"{row.network} {row.workers}: {row.executor:,.0f} images/s", flush=True)
+                rows.append(row)
     table = render(rows)
     print(table)
     if flags.save:
@@ -143,29 +141,26 @@ def main() -> None:
         stem.with_suffix(".md").write_text(f"# The cuda executor and its slowest stage\n\n{table}\n")
 
 
-def build(network: str, decode: str, folder: Path, device: str) -> Artifact:
+def build(network: str, folder: Path, device: str) -> Artifact:
     torch.manual_seed(0)
     file = folder / f"{network}.ts"
     if not file.exists():
         with torch.no_grad():
             module = NETWORKS[network]().eval()
             torch.jit.trace(module, torch.zeros(2, 3, SIZE, SIZE)).save(str(file))
-    recipe = Recipe("resize-crop", SIZE, resize=256, interpolation="bilinear", decode=decode)
-    artifact = build_model(BuildRequest(str(file), f"{network}-{decode}", recipe), folder / "models")
+    recipe = Recipe("resize-crop", SIZE, resize=256, interpolation="bilinear")
+    artifact = build_model(BuildRequest(str(file), network, recipe), folder / "models")
     return add_gpu_variants(artifact, [CUDA_FP16], None, BuildTarget.local(), print) if device == "cuda" else artifact
 
 
-def measure(
-    artifact: Artifact, network: str, decode: str, paths: list[Path], flags: argparse.Namespace
-) -> Iterator[Row]:
+def measure(artifact: Artifact, network: str, paths: list[Path], flags: argparse.Namespace) -> Iterator[Row]:
     variant = CUDA_FP16 if flags.device == "cuda" else TORCHSCRIPT
     model = open_variant(artifact, variant, flags.batch_size)
     model_limit, copy_limit = time_model(model, flags), time_copies(flags)
     for workers in flags.workers:
         executor, decode_limit = time_executor(artifact, variant, paths, workers, flags)
         dataloader = time_dataloader(model, artifact.manifest.recipe, paths, workers, flags)
-        peer = dataloader if decode == "exact" else None
-        yield Row(network, decode, workers, executor, decode_limit, copy_limit, model_limit, peer)
+        yield Row(network, workers, executor, decode_limit, copy_limit, model_limit, dataloader)
 
 
 def time_executor(
@@ -259,14 +254,12 @@ def wait_for(device: str) -> None:
 
 
 def render(rows: list[Row]) -> str:
-    lines = [
-        "| network | decode | workers | images/s | decode · copy · model alone | share of the slowest | DataLoader |"
-    ]
-    lines += ["|---|---|---:|---:|---:|---:|---:|"]
+    lines = ["| network | workers | images/s | decode · copy · model alone | share of the slowest | DataLoader |"]
+    lines += ["|---|---:|---:|---:|---:|---:|"]
     for row in rows:
         alone = f"{row.decode_limit:,.0f} · {row.copy_limit:,.0f} · {row.model_limit:,.0f}"
-        peer = f"{row.dataloader:,.0f} ({row.executor / row.dataloader:.2f} ×)" if row.dataloader else ""
-        cells = (row.network, row.decode, str(row.workers), f"{row.executor:,.0f}", alone, f"{row.share:.0%}", peer)
+        peer = f"{row.dataloader:,.0f} ({row.executor / row.dataloader:.2f} ×)"
+        cells = (row.network, str(row.workers), f"{row.executor:,.0f}", alone, f"{row.share:.0%}", peer)
         lines.append(f"| {' | '.join(cells)} |")
     machine = describe_machine() | describe_gpu()
     return "\n".join([*lines, "", f"{', '.join(machine.values())}; {date.today().isoformat()}"])
@@ -282,7 +275,6 @@ def read_flags() -> argparse.Namespace:
     parser.add_argument("-n", "--num-photos", type=int, default=20_000)
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--networks", nargs="+", choices=list(NETWORKS), default=list(NETWORKS))
-    parser.add_argument("--decode", nargs="+", choices=["exact", "gpu"], default=["exact", "gpu"])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--save", action="store_true", help="write results/<date>-gpu.json and .md")

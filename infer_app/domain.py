@@ -105,7 +105,6 @@ class Sample:
     ref: ImageRef
     pixels: Tensor  # (H, W, 3) uint8, channels as the recipe orders them
     file: FileFacts
-    num_bytes: int = 0  # of the file, if `pixels` begins with its bytes, which a GPU will decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +186,6 @@ class Chunk:
     model_indices: tuple[int, ...] = (0,)  # indices of the handler's models that the refs are new for
     slot: int | None = None  # of the ring, for its pixels
     files: tuple[FileFacts, ...] = ()  # of each ref, after it was read
-    num_bytes: tuple[int, ...] = ()  # of the file in each row of its slot; 0: the row has pixels
 
     def of(self, refs: Iterable[ImageRef]) -> Chunk:
         """Return a chunk of some of its refs, without a slot, to be read again."""

@@ -62,7 +62,7 @@ class Recipe:
     crop: float | None = None  # crop-resize: the square's share of the shorter side, 0-1
     interpolation: str = "bicubic"  # bicubic or bilinear, antialiased
     exif: str = "apply"  # apply or ignore the EXIF orientation
-    decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size; gpu: JPEGs by a GPU
+    decode: str = "exact"  # scaled: large JPEGs at a half, a quarter or an eighth of their size; gpu: no longer run
     depth: str = "full"  # of 16 bits the upper 8; or window:LOW,HIGH; or percentile:LOW,HIGH of each image
     channels: str = "rgb"  # the order in which the network takes them: rgb or bgr
     crop_rounding: str = "nearest"  # or down: where a crop of an odd remainder begins

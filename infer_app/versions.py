@@ -29,7 +29,6 @@ RECORDED = {
     "pillow": ("Pillow",),
     "pyturbojpeg": ("PyTurboJPEG",),
     "pi_heif": ("pi-heif",),
-    "nvimgcodec": ("nvidia-nvimgcodec-cu12",),
     "torch_tensorrt": ("torch-tensorrt",),
     "tensorrt": TENSORRT,
     "ray": ("ray",),

@@ -129,7 +129,9 @@ STRATEGIES = (
         "turbo in threads with few images in flight, as in SPDL: no copy of pixels between processes",
     ),
     Strategy(
-        "cache", ours.cache, "infer_app's full cache of pixels, as for a second model: files are read, not decoded"
+        "cache",
+        ours.cache,
+        "pixels stored by their file's content, as for a second model: files are read, not decoded",
     ),
     Strategy(
         "lane",

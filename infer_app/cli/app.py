@@ -12,7 +12,7 @@ import typer
 
 from infer_app import __version__
 from infer_app.cli.model.model_app import model_app
-from infer_app.cli.project.groups import cache_app, config_app, db_app, images_app, threshold_app
+from infer_app.cli.project.groups import config_app, db_app, images_app, threshold_app
 from infer_app.cli.terminal.export_options import ExportOptions, SampleOptions
 from infer_app.cli.terminal.help import INSPECT, MAINTAIN, MODELS, RUN, App, GroupedHelp
 from infer_app.cli.terminal.options import (
@@ -48,7 +48,6 @@ app.add_typer(model_app, name="model", rich_help_panel=MODELS)
 app.add_typer(threshold_app, name="threshold", rich_help_panel=INSPECT)
 app.add_typer(images_app, name="images", rich_help_panel=MAINTAIN)
 app.add_typer(db_app, name="db", rich_help_panel=MAINTAIN)
-app.add_typer(cache_app, name="cache", rich_help_panel=MAINTAIN)
 app.add_typer(config_app, name="config", rich_help_panel=MAINTAIN)
 
 

@@ -18,7 +18,6 @@ from torch import Tensor
 
 from infer_app.domain import Batch, Broken, Chunk, ChunkResult, Loaded, Prediction, Sample
 from infer_app.handlers.copy_stream import CopyStream, open_stream
-from infer_app.handlers.gpu_decode_stage import GPU_LEVELS, GpuDecodeStage, decodes_on_gpu
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
 from infer_app.handlers.predictor import LoadedModel
@@ -33,7 +32,7 @@ from infer_app.workers.shared_ring import Ring
 
 
 class LoadHandler:
-    """Decodes the images of a chunk into its slot, or copies files there that a GPU will decode."""
+    """Decodes the images of a chunk into its slot."""
 
     def __init__(self, loader: Loader, ring: Ring, is_traced: bool = False) -> None:
         self._loader = loader
@@ -44,8 +43,7 @@ class LoadHandler:
     @classmethod
     def open(cls, spec: HandlerSpec, ring: Ring) -> LoadHandler:
         torch.set_num_threads(1)
-        artifact = spec.models[0].open()
-        return cls(Loader(spec, artifact, decodes_on_gpu(artifact)), ring, spec.trace)
+        return cls(Loader(spec, spec.models[0].open()), ring, spec.trace)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> Loaded:
         assert chunk.slot is not None
@@ -58,7 +56,6 @@ class LoadHandler:
             chunk,
             refs=tuple(sample.ref for sample in batch.samples),
             files=tuple(sample.file for sample in batch.samples),
-            num_bytes=tuple(sample.num_bytes for sample in batch.samples),
         )
         return Loaded(good, clock.stamp(result))
 
@@ -71,31 +68,21 @@ class LoadHandler:
 
 @dataclass(frozen=True, slots=True)
 class Staged:
-    """The pixels of a chunk in a buffer on the device, and the files that are still to be decoded."""
+    """The pixels of a chunk in a buffer on the device."""
 
     buffer: Tensor
     pixels: Tensor  # (n, H, W, 3) uint8, the buffer's first rows
-    files: dict[int, bytes]  # by row; these rows have no pixels yet
     clock: StageClock  # of the copy
 
 
 class PredictHandler:
     """Predicts the images in a slot of the ring."""
 
-    def __init__(
-        self,
-        ring: Ring,
-        models: Sequence[LoadedModel],
-        stream: CopyStream,
-        is_traced: bool = False,
-        decode_stage: GpuDecodeStage | None = None,
-    ) -> None:
-        """Make a handler; slots may also hold files if there is a `decode_stage`."""
+    def __init__(self, ring: Ring, models: Sequence[LoadedModel], stream: CopyStream, is_traced: bool = False) -> None:
         self._slots = torch.from_numpy(ring.pixels)
         self._models = tuple(models)
         self._stream = stream
         self._is_traced = is_traced
-        self._decode_stage = decode_stage
         self._buffers: SimpleQueue[Tensor] = SimpleQueue()
         for _ in range(TASKS_AHEAD):
             self._buffers.put(torch.zeros(self._slots.shape[1:], dtype=torch.uint8, device=stream.device))
@@ -104,7 +91,7 @@ class PredictHandler:
 
     @classmethod
     def open(cls, spec: HandlerSpec, ring: Ring, device: str) -> PredictHandler:
-        """Open a handler and verify it on the golden images with each decoder. Raises ModelError."""
+        """Open a handler and verify it on the golden images. Raises ModelError."""
         torch.set_num_threads(spec.num_threads)
         with device_loss_raised():
             return cls._open(spec, ring, device)
@@ -117,14 +104,10 @@ class PredictHandler:
             _open_model(number, model, spec.num_threads, ring.batch_size, stream)
             for number, model in enumerate(spec.models)
         ]
-        loader = Loader(replace(spec, cache=None), models[0].artifact)
-        decode_stage = GpuDecodeStage(loader, stream.device) if decodes_on_gpu(models[0].artifact) else None
+        loader = Loader(spec, models[0].artifact)
         for model in models:
-            predict = partial(_predict_cpu_pixels, model, stream)
-            model.verify_golden(loader.pixels, predict)
-            if decode_stage is not None:
-                model.verify_golden(decode_stage.pixels, predict, GPU_LEVELS)
-        return cls(ring, models, stream, spec.trace, decode_stage)
+            model.verify_golden(loader.pixels, partial(_predict_cpu_pixels, model, stream))
+        return cls(ring, models, stream, spec.trace)
 
     def copy_slot(self, chunk: Chunk) -> bool:
         self._staged[id(chunk)] = self._stage(chunk)
@@ -139,23 +122,12 @@ class PredictHandler:
             chunk
         )  # not staged if it arrived before the handler was open
         clock = staged.clock
-        batch = self._decode_files(chunk, staged, heartbeat)
+        batch = Batch(staged.pixels, tuple(map(Sample, chunk.refs, staged.pixels, chunk.files)), ())
         results = [result for index in chunk.model_indices for result in self._models[index].infer(batch, clock)]
         self._buffers.put(staged.buffer)
         predictions = tuple(result for result in results if isinstance(result, Prediction))
-        broken = batch.broken + tuple(result for result in results if isinstance(result, Broken))
+        broken = tuple(result for result in results if isinstance(result, Broken))
         return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.model_indices))
-
-    def _decode_files(self, chunk: Chunk, staged: Staged, heartbeat: Heartbeat) -> Batch:
-        samples = tuple(map(Sample, chunk.refs, staged.pixels, chunk.files))
-        if self._decode_stage is None or not staged.files:
-            return Batch(staged.pixels, samples, ())
-        broken = self._decode_stage.unpack(chunk, staged.files, staged.pixels, heartbeat, staged.clock)
-        heartbeat.record(0, "model")
-        if not broken:
-            return Batch(staged.pixels, samples, ())
-        good = [row for row in range(len(samples)) if row not in broken]
-        return Batch(staged.pixels[good], tuple(samples[row] for row in good), tuple(broken.values()))
 
     def _stage(self, chunk: Chunk) -> Staged:
         assert chunk.slot is not None
@@ -163,14 +135,9 @@ class PredictHandler:
         clock.refs = chunk.refs
         buffer = self._buffers.get()
         pixels = buffer[: len(chunk.refs)]
-        slot = self._slots[chunk.slot]
         with clock.time("copy"), self._sending, device_loss_raised():
-            files = {
-                row: slot[row].view(-1)[:size].numpy().tobytes() for row, size in enumerate(chunk.num_bytes) if size
-            }
-            if len(files) < len(chunk.refs):
-                self._stream.send(slot[: len(chunk.refs)], pixels)
-        return Staged(buffer, pixels, files, clock)
+            self._stream.send(self._slots[chunk.slot][: len(chunk.refs)], pixels)
+        return Staged(buffer, pixels, clock)
 
 
 def _predict_cpu_pixels(model: LoadedModel, stream: CopyStream, pixels: Tensor) -> Tensor:

@@ -52,14 +52,6 @@ class ModelSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class CacheSpec:
-    """The folder and size limit of the cache of decoded and transformed pixels."""
-
-    folder: Path
-    max_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class HandlerSpec:
     """The specification of a handler, which is pickled into a worker process and opened there."""
 
@@ -68,4 +60,3 @@ class HandlerSpec:
     max_pixels: int
     num_threads: int = 1  # of one worker
     trace: bool = False  # whether results carry the spans of their stages
-    cache: CacheSpec | None = None  # None: every image is decoded

@@ -6,16 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.images.cache.cache_key import CacheKey
-from infer_app.images.cache.pixel_cache import PixelCache
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
-from infer_app.images.decode.gpu_decoder import picture_for_gpu
 from infer_app.images.read.bad_image import BadImage, ImageBytes
 from infer_app.images.read.read_image import ReadLimits, read_ahead, read_image
 from infer_app.images.read.roots import check_root
@@ -23,7 +18,6 @@ from infer_app.images.transform.to_pixels import transform
 from infer_app.locations import is_local, is_remote
 from infer_app.machine import kept_within_memory
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.runtimes.device_errors import is_out_of_memory
 from infer_app.recipe import Size
 from infer_app.telemetry.stage_clock import StageClock
@@ -42,20 +36,13 @@ class Loader:
     Raises StorageUnavailable if an image is not found because the folder that contains all images is missing.
     """
 
-    def __init__(self, spec: HandlerSpec, artifact: Artifact, has_gpu_decoder: bool = False) -> None:
-        """Make a loader; with `has_gpu_decoder` it passes on files that the GPU can decode."""
-        manifest = artifact.manifest
-        self.recipe = manifest.recipe
+    def __init__(self, spec: HandlerSpec, artifact: Artifact) -> None:
+        self.recipe = artifact.manifest.recipe
         self._preprocess = artifact.preprocess()
         self._read_limits = spec.read
         self._prefetch = _open_prefetch(self._read_limits) if spec.read.remote.places else None
-        self.decode_limits = DecodeLimits(spec.max_pixels)
-        self._has_gpu_decoder = has_gpu_decoder
+        self._decode_limits = DecodeLimits(spec.max_pixels)
         self._reads_wait = False  # set once reads have waited: files in the page cache need no reading ahead
-        self._cache: PixelCache | None = None
-        if spec.cache is not None:
-            key = CacheKey.of(self.recipe, spec.max_pixels, manifest.preprocess, manifest.files.get(PREPROCESS_FILE))
-            self._cache = PixelCache.open(spec.cache.folder, spec.cache.max_bytes, key)
 
     def load(
         self, refs: Sequence[ImageRef], first: int, buffer: Tensor, heartbeat: Heartbeat, clock: StageClock
@@ -64,20 +51,15 @@ class Loader:
 
         `heartbeat` records each step before a broken file could crash it or make it hang.
         """
-        # A chunk of one image may be a retry after a crash of the GPU's decoder.
-        may_pass_files = self._has_gpu_decoder and len(refs) > 1
         with kept_within_memory():
-            samples = [self._load(ref, first + i, heartbeat, clock, may_pass_files) for i, ref in enumerate(refs)]
+            samples = [self._load(ref, first + i, heartbeat, clock) for i, ref in enumerate(refs)]
         clock.refs = refs
-        if self._cache is not None:
-            with clock.time("cache"):
-                self._cache.flush()
         with clock.time("collate"):
             return collate(samples, buffer)
 
     def pixels(self, data: bytes) -> Tensor:
         """Decode and transform an encoded image to pixels, (H, W, 3) uint8. Raises BadImage."""
-        return transform(decode_image(data, self.recipe, self.decode_limits), self.recipe, self._preprocess)
+        return transform(decode_image(data, self.recipe, self._decode_limits), self.recipe, self._preprocess)
 
     def begin(self, chunk: Chunk) -> None:
         """Begin a chunk, before its first image is loaded."""
@@ -95,34 +77,7 @@ class Loader:
         """Note from the times of a chunk whether reading waits."""
         self._reads_wait |= clock.wait_seconds["read"] > WORTHWHILE_WAIT * sum(clock.wall_seconds.values())
 
-    def decode(
-        self, ref: ImageRef, data: bytes, facts: FileFacts, position: int, heartbeat: Heartbeat, clock: StageClock
-    ) -> Sample | Broken:
-        """Decode and transform the bytes of a file."""
-        facts, stage = replace(facts, picture=None), "decode"  # a header may name a size that the pixels don't have
-        try:
-            heartbeat.record(position, stage, facts)
-            with clock.time(stage):
-                picture = decode_image(data, self.recipe, self.decode_limits)
-            stage = "transform"
-            heartbeat.record(position, stage, facts)
-            with clock.time(stage):
-                pixels = transform(picture, self.recipe, self._preprocess)
-            facts = replace(facts, picture=Size(picture.width, picture.height))
-            clock.num_dim += picture.is_dim
-            if not picture.is_dim:  # pixels of the cache are not judged, so each run decodes and counts dim images
-                self._cache_pixels(facts, pixels, clock)
-            return Sample(ref, pixels, facts)
-        except (BadImage, MemoryError) as error:
-            return _broken(ref, error, stage, facts)
-        except RuntimeError as error:  # torch has no error of its own for it
-            if not is_out_of_memory(error):
-                raise
-            return _broken(ref, MemoryError(), stage, facts)
-
-    def _load(
-        self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock, may_pass_files: bool
-    ) -> Sample | Broken:
+    def _load(self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock) -> Sample | Broken:
         facts = FileFacts()
         clock.refs = (ref,)
         try:
@@ -130,46 +85,39 @@ class Loader:
             with clock.time("read"):
                 image = self._read(ref)
             facts = image.facts
-            if (cached := self._cached(facts, clock)) is not None:
-                pixels, picture = cached
-                return Sample(ref, pixels, replace(facts, picture=picture))
-            if may_pass_files and (header := self._picture_for_gpu(image.data, clock)):
-                facts = replace(facts, picture=header)
-                return Sample(ref, _packed(image.data, self.recipe.size), facts, len(image.data))
         except (BadImage, MemoryError) as error:
             if isinstance(error, BadImage) and error.reason in NOT_READ and is_local(ref.location):
                 check_root(ref.location, self._read_limits)
             return _broken(ref, error, "read", facts)
-        return self.decode(ref, image.data, facts, position, heartbeat, clock)
-
-    def _picture_for_gpu(self, data: bytes, clock: StageClock) -> Size | None:
-        with clock.time("decode"):
-            return picture_for_gpu(data, self.recipe, self.decode_limits)
+        return self._decode(ref, image.data, facts, position, heartbeat, clock)
 
     def _read(self, ref: ImageRef) -> ImageBytes:
         if self._prefetch is not None and is_remote(ref.location):
             return self._prefetch.read(ref)
         return read_image(ref.location, self._read_limits)
 
-    def _cached(self, facts: FileFacts, clock: StageClock) -> tuple[Tensor, Size] | None:
-        if self._cache is None or facts.sha256 is None:
-            return None
-        row = torch.empty(self.recipe.size.shape, dtype=torch.uint8)
-        with clock.time("cache"):
-            picture = self._cache.get(facts.sha256, row.numpy())
-            return None if picture is None else (row, picture)
-
-    def _cache_pixels(self, facts: FileFacts, pixels: Tensor, clock: StageClock) -> None:
-        if self._cache is not None and facts.sha256 is not None and facts.picture is not None:
-            with clock.time("cache"):
-                self._cache.put(facts.sha256, pixels.numpy(), facts.picture)
-
-
-def _packed(data: bytes, size: Size) -> Tensor:
-    """Return a row of pixels that begins with the bytes of a file."""
-    row = torch.empty(size.shape, dtype=torch.uint8)
-    row.view(-1).numpy()[: len(data)] = np.frombuffer(data, np.uint8)
-    return row
+    def _decode(
+        self, ref: ImageRef, data: bytes, facts: FileFacts, position: int, heartbeat: Heartbeat, clock: StageClock
+    ) -> Sample | Broken:
+        """Decode and transform the bytes of a file."""
+        stage = "decode"
+        try:
+            heartbeat.record(position, stage, facts)
+            with clock.time(stage):
+                picture = decode_image(data, self.recipe, self._decode_limits)
+            stage = "transform"
+            heartbeat.record(position, stage, facts)
+            with clock.time(stage):
+                pixels = transform(picture, self.recipe, self._preprocess)
+            facts = replace(facts, picture=Size(picture.width, picture.height))
+            clock.num_dim += picture.is_dim
+            return Sample(ref, pixels, facts)
+        except (BadImage, MemoryError) as error:
+            return _broken(ref, error, stage, facts)
+        except RuntimeError as error:  # torch has no error of its own for it
+            if not is_out_of_memory(error):
+                raise
+            return _broken(ref, MemoryError(), stage, facts)
 
 
 def _broken(ref: ImageRef, error: BadImage | MemoryError, stage: str, facts: FileFacts) -> Broken:

@@ -28,13 +28,10 @@ class LoadedModel:
     decode: OutputDecoder
 
     def verify_golden(
-        self,
-        load_pixels: Callable[[bytes], Tensor],
-        predict: Callable[[Tensor], Tensor] | None = None,
-        pixel_levels: int | None = None,
+        self, load_pixels: Callable[[bytes], Tensor], predict: Callable[[Tensor], Tensor] | None = None
     ) -> None:
         """Predict the golden images, which also warms the model up. Raises ModelError if the results differ."""
-        check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size, pixel_levels)
+        check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size)
 
     def batches(self, batch: Batch) -> Iterator[Batch]:
         """Split the batch into batches of at most `batch_size` images."""

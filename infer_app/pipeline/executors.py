@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from infer_app.database.listing.row_images import RowReader
 from infer_app.domain import Chunk, ChunkResult
-from infer_app.errors import ModelError, UsageError
-from infer_app.handlers.handler_spec import CacheSpec, HandlerSpec, ModelSpec
+from infer_app.errors import UsageError
+from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler, OpenLoadHandler, OpenPredictHandler
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import usable_cores
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from infer_app.cluster.ray_cluster import ClusterSpec
 
 SLOT_IMAGES = 64  # in a slot of the ring, in a chunk and in a batch
-DEVICE_STAGES = frozenset({"gpu-decode", "model", "outputs"})  # sequential in one process; copies run in parallel
+DEVICE_STAGES = frozenset({"model", "outputs"})  # sequential in one process; copies run in parallel
 
 
 class Pool(Protocol):
@@ -149,7 +149,6 @@ def open_executor(
     plans: Sequence[ExecutionPlan],
     roots: tuple[Path, ...] | None = None,
     trace: bool = False,
-    cache: CacheSpec | None = None,
     executor: str | None = None,
 ) -> AbstractContextManager[Executor]:
     """Open the executor that runs the plans.
@@ -166,43 +165,26 @@ def open_executor(
         max_pixels=images.max_pixels,
         num_threads=plans[0].threads,
         trace=trace,
-        cache=cache,
     )
     kind, workers = executor or loaded.run.executor, plans[0].workers
     ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, plans[0].device)
     if kind == "ray":
-        return _open_ray(loaded, artifacts, spec, workers, ring_spec)
+        return _open_ray(loaded, spec, workers, ring_spec)
     if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):
         return open_local_executor(spec, workers, images.timeout_s, ring_spec)
-    _check_decoding(artifacts, is_asked_for=kind == "cpu")
     return open_local_executor(spec, workers, images.timeout_s)
 
 
 @contextmanager
-def _open_ray(
-    loaded: LoadedSettings, artifacts: Sequence[Artifact], handler: HandlerSpec, workers: int, ring_spec: RingSpec
-) -> Iterator[Executor]:
+def _open_ray(loaded: LoadedSettings, handler: HandlerSpec, workers: int, ring_spec: RingSpec) -> Iterator[Executor]:
     from infer_app.cluster.ray_cluster import ClusterSpec
 
     cluster_spec = ClusterSpec(**dict(loaded.ray))
-    if not cluster_spec.num_gpus:
-        _check_decoding(artifacts, is_asked_for=True)
     handler = replace(handler, num_threads=min(handler.num_threads, cluster_spec.num_cpus or handler.num_threads))
     of_actor = (cluster_spec, ring_spec if cluster_spec.num_gpus else None)
     with open_ray_executor(handler, workers, loaded.images.timeout_s, *of_actor) as executor:
         check_nodes(loaded, executor.num_nodes)
         yield executor
-
-
-def _check_decoding(artifacts: Sequence[Artifact], is_asked_for: bool) -> None:
-    """Raise UsageError or ModelError if a model decodes on a GPU, which the cpu executor can't."""
-    for manifest in (artifact.manifest for artifact in artifacts):
-        if manifest.recipe.decode == "gpu":
-            raise (UsageError if is_asked_for else ModelError)(
-                f"{manifest.name} decodes on a GPU, which the cpu executor does not",
-                "run it on a machine with a GPU; or use --executor cuda, which does the same without one; "
-                "or a model that was built with --decode exact",
-            )
 
 
 def check_nodes(loaded: LoadedSettings, num_nodes: int) -> None:

@@ -15,7 +15,6 @@ from infer_app.database.results.runs import BegunVariant, RunModel
 from infer_app.day import Day
 from infer_app.domain import NewImage
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
-from infer_app.handlers.handler_spec import CacheSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.locations import RemoteAccess
 from infer_app.model_names import short_name
@@ -26,7 +25,7 @@ from infer_app.models.selection.variant_selection import AUTO
 from infer_app.pipeline.execution_plan import ExecutionPlan, plan_together
 from infer_app.pipeline.executors import Executor, open_executor, read_limits
 from infer_app.pipeline.measurement import probe_decoding, probe_precisions
-from infer_app.recipe import Recipe, Size
+from infer_app.recipe import Recipe
 from infer_app.run_report import Alternative, precision_name, with_precision
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.log import names_and_ids
@@ -158,7 +157,6 @@ def open_job(
     run = loaded.run
     _check_places(loaded.remote_access)
     with open_project_database(loaded, read_only) as project:
-        cache = None if read_only else _open_cache(loaded, artifacts[0].manifest.recipe.size)
 
         @contextmanager
         def open_with(begun: Sequence[BegunVariant | None]) -> Iterator[Job]:
@@ -167,7 +165,7 @@ def open_job(
             alternatives = plans[0].alternatives if len(plans) == 1 else ()
             resume = open_with if run.variant == AUTO else None
             read = read_limits(loaded)
-            with open_executor(loaded, artifacts, plans, trace=trace, cache=cache) as executor:
+            with open_executor(loaded, artifacts, plans, trace=trace) as executor:
                 most = executor.chunk_size  # the setting can only lower it
                 chunk_size = min(run.chunk_size or most, most) if most else run.chunk_size
                 settings = (chunk_size, run.max_rejected, run.wait)
@@ -204,18 +202,6 @@ def _runs_unasked(loaded: LoadedSettings, artifact: Artifact) -> bool:
     is_flag = "flag" in (loaded.origins.get("run.model"), loaded.origins.get("run.models"))
     is_only = len(versions_of(loaded.models_folder, artifact.manifest.name)) == 1
     return is_only or (bool(loaded.model_names) and not is_flag)
-
-
-def _open_cache(loaded: LoadedSettings, size: Size) -> CacheSpec | None:
-    """Return the cache, None without one; it is tried here so that an error is logged once, not by each worker."""
-    max_bytes = int(loaded.cache.max_size)
-    if not max_bytes:
-        return None
-    from infer_app.images.cache.pixel_cache import (
-        prepare_cache,  # loads numpy, 0.1 s that most runs save
-    )
-
-    return CacheSpec(loaded.cache_folder, max_bytes) if prepare_cache(loaded.cache_folder, max_bytes, size) else None
 
 
 def _check_places(remote: RemoteAccess) -> None:

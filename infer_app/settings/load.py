@@ -25,6 +25,7 @@ from sqlalchemy.exc import ArgumentError
 from infer_app.errors import UsageError
 from infer_app.locations import AllowedPrefix, PathMapping, RemoteAccess
 from infer_app.settings.masks import mask_address, mask_url
+from infer_app.settings.removed import REMOVED
 from infer_app.settings.sections import Settings
 
 Flags = Mapping[str, Mapping[str, Any]]  # section -> key -> value
@@ -151,10 +152,6 @@ class LoadedSettings(Settings, BaseSettings):
     def reports_folder(self) -> Path:
         return self.folder / "reports"
 
-    @property
-    def cache_folder(self) -> Path:
-        return self.resolve(self.cache.folder)
-
     @cached_property
     def roots(self) -> tuple[Path, ...]:
         """Return the folders that images may be read from: [images] roots, else [source] base, and those watched."""
@@ -247,8 +244,8 @@ class VariablesSource(EnvSettingsSource):
 def load_settings(config: Path | None = None, flags: Flags | None = None) -> LoadedSettings:
     """Return the settings of `config` (default ./infer.toml), overridden by INFER_* variables, then by `flags`.
 
-    A flag that is None was not given. Raises UsageError with "did you mean" for an unknown key, and for an invalid
-    value.
+    A flag that is None was not given. Raises UsageError with "did you mean" for an unknown key, with what to do
+    instead for one that former versions had, and for an invalid value.
     """
     origins: dict[str, str] = {}
     arguments: dict[str, Any] = {"path": (config or DEFAULT_CONFIG).absolute(), "origins": origins}
@@ -280,6 +277,7 @@ def _open_file(path: Path) -> TomlConfigSettingsSource:
         if not isinstance(table, dict):
             raise UsageError(f"{path.name}: {section!r} is outside a [section]", _did_you_mean(section))
         if section not in Settings.model_fields:
+            _check_removed(path.name, section)
             close = difflib.get_close_matches(section, list(Settings.model_fields), 1, 0.5)
             hint = f"did you mean [{close[0]}]?" if close else f"known are {', '.join(Settings.model_fields)}"
             raise UsageError(f"{path.name}: unknown section [{section}]", hint)
@@ -296,6 +294,7 @@ def _is_setting(name: str) -> bool:
         return True
     if not (section and separator) and name not in {variable(known).replace("__", "_") for known in _KEYS}:
         return False
+    _check_removed(name, section, key)
     close = difflib.get_close_matches(dotted, _KEYS, 1, 0.5)
     hint = f"did you mean {variable(close[0])}?" if close else "`infer config show` lists the settings"
     raise UsageError(f"unknown variable {name}", hint)
@@ -320,6 +319,13 @@ def _read_map(text: str) -> Mapping[str, str]:
     return MappingProxyType(found)  # a dict would be merged with the file's instead of replacing it
 
 
+def _check_removed(where: str, section: str, key: str = "") -> None:
+    """Raise UsageError, with what to do instead, for a setting that former versions had."""
+    for name in (f"[{section}]", f"[{section}] {key}"):
+        if name in REMOVED:
+            raise UsageError(f"{where}: {name} is no longer a setting", REMOVED[name])
+
+
 def _did_you_mean(key: str, section: str = "") -> str:
     """Return a hint for an unknown key: the most similar known one, preferably in the same section."""
     known = sorted(_KEYS, key=lambda dotted: dotted.startswith(f"{section}."))
@@ -338,5 +344,6 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> UsageError:
     key = str(first["loc"][1] if len(first["loc"]) > 1 else first["loc"][0])
     if first["type"] == "extra_forbidden":
         section = str(first["loc"][0])
+        _check_removed(where, section, key)
         return UsageError(f"{where}: unknown key {key!r} in [{section}]", _did_you_mean(key, section))
     return UsageError(f"{where}: {dotted}: {first['msg']}", "`infer config show --origin` shows what is set where")

@@ -13,7 +13,6 @@ from pydantic import (
     AfterValidator,
     BaseModel,
     BeforeValidator,
-    ByteSize,
     ConfigDict,
     Field,
     SecretStr,
@@ -131,15 +130,6 @@ class RemoteSettings(Section):
     concurrency: int = Field(8, ge=1, le=64)  # simultaneous reads of each worker
 
 
-class CacheSettings(Section):
-    """Transformed pixels kept between runs, for a second model over the same images."""
-
-    max_size: ByteSize = Field(
-        ByteSize(0), ge=0, le=1 << 50
-    )  # on disk, such as "10GB"; 0: none. One smaller than the file empties the cache
-    folder: Path = Path(".infer-cache")  # on a disk of this machine: SQLite's locks fail on network file systems
-
-
 class ModelsSettings(Section):
     folder: Path = Path("models")  # where `infer model build` puts models
 
@@ -229,7 +219,6 @@ class Settings(Section):
     source: SourceSettings = SourceSettings()
     images: ImagesSettings = ImagesSettings()
     remote: RemoteSettings = RemoteSettings()
-    cache: CacheSettings = CacheSettings()
     models: ModelsSettings = ModelsSettings()
     run: RunSettings = RunSettings()
     ray: RaySettings = RaySettings()

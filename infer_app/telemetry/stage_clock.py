@@ -16,12 +16,12 @@ from infer_app.domain import ChunkResult, ImageRef, Span
 STAGES = (
     "select",
     "read",
-    "cache",
+    "cache",  # ended, always 0: --json keeps its keys
     "decode",
     "transform",
     "collate",
     "copy",
-    "gpu-decode",
+    "gpu-decode",  # ended, as "cache"
     "model",
     "outputs",
     "write",

@@ -29,7 +29,7 @@ ARGUMENTS = {  # of the commands that use our tables, and need more than their n
     "model judge": "slow",
     "retry": f"--date {DATE}",
 }
-WITHOUT_TABLES = {"quickstart", "init", "cache status", "cache clear", "config show", "model build"}
+WITHOUT_TABLES = {"quickstart", "init", "config show", "model build"}
 WITHOUT_TABLES |= {"model verify", "model tune", "model check"}
 # They work without a database too, and say on standard error why it is not known which version is in use.
 TELL_IT = {"model list": "", "model show": "slow"}

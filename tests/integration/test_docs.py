@@ -21,7 +21,7 @@ from PIL import Image
 from sqlalchemy import make_url
 
 from infer_app import errors
-from tests.conftest import named_server, need
+from tests.conftest import named_server
 from tests.databases import servers
 from tests.support.networks import ChannelMeans
 
@@ -29,7 +29,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 README = DOCS.parent / "README.md"
 HOW_TO = sorted((DOCS / "how-to").glob("*.md"))
 PAGES = [README, *sorted(DOCS.rglob("*.md"))]
-NEEDED = {"gpu-decoding": ("nvidia.nvimgcodec",)}  # packages of a page whose commands are run
 BLOCK = re.compile(r"^(?:<!-- ([^\n]*) -->\n)?```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN = ("sh", "toml", "sql")
 SCRIPT = """\
@@ -151,7 +150,6 @@ def test_the_commands_of_the_readme_work(tmp_path):
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("page", HOW_TO, ids=lambda page: page.stem)
 def test_every_command_of_a_how_to_works(project, page, private_server):
-    need(*NEEDED.get(page.stem, ()))
     if page.stem == "own-table":
         make_own_table(project)
     with ExitStack() as stack:

@@ -8,7 +8,6 @@ import torch
 from PIL import Image
 
 from tests.conftest import need
-from tests.integration.test_cache import turn_on
 from tests.support.graphs import save_ir, save_tiles
 from tests.support.networks import Tiles, save, traced
 from tests.support.projects import DATE, Project
@@ -69,8 +68,7 @@ def test_a_rectangle_is_width_by_height_from_the_flag_to_the_table(project, exec
     assert project.infer("model", "verify", "tiles")
 
 
-def test_a_rectangle_is_cropped_out_of_what_covers_it_and_kept_in_the_cache(project):
-    turn_on(project)
+def test_a_rectangle_is_cropped_out_of_what_covers_it(project):
     save(traced(Tiles(), shape=(48, 80)), project.folder / "tiles.ts")
     flags = ("--size", "80x48", "--resize", "90x54", "--crop-rounding", "down")
     project.infer("model", "build", "tiles.ts", "--name", "tiles", *flags, *AS_IT_IS)
@@ -81,11 +79,6 @@ def test_a_rectangle_is_cropped_out_of_what_covers_it_and_kept_in_the_cache(proj
         left, top = (image.width - 80) // 2, (image.height - 48) // 2
         return image.crop((left, top, left + 80, top + 48))
 
-    assert_same(predicted(project), expected(project, covered))
-    (kept,) = project.infer_json("cache", "status")["recipes"]
-    assert (kept["size"], kept["images"], kept["bytes"]) == ("80x48", len(SIZES), len(SIZES) * 80 * 48 * 3)
-    assert "resize-crop to 80x48, resize 90x54, crop_rounding down" in project.infer("cache", "status")
-    project.write("DELETE FROM infer_predictions")
     assert_same(predicted(project), expected(project, covered))
 
 

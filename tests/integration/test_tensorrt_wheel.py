@@ -178,6 +178,3 @@ def test_the_versions_in_the_image_belong_together(package):
     assert pins["TORCH_TENSORRT"] == VERSION
     assert needs["torch"].contains(pins["TORCH"])
     assert needs["tensorrt"].contains(pins["TENSORRT"].replace("*", "0"))
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    (decoding,) = map(Requirement, extras["gpu-decode"])
-    assert decoding.specifier.contains(pins["NVIMGCODEC"])

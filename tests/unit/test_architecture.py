@@ -31,7 +31,6 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "images.read": set(),
     "images.transform": {"images.read"},
     "images.decode": {"images.read", "images.transform"},
-    "images.cache": {"images.decode"},
     "workers": set(),
     "models.artifact": {"workers"},
     "models.sources": set(),
@@ -40,7 +39,6 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "models.verification": {"images.read", "models.artifact", "models.detection"},
     "telemetry": set(),
     "handlers": {
-        "images.cache",
         "images.decode",
         "images.read",
         "images.transform",
@@ -87,7 +85,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
 }
 OWNERS = {
     "typer": {"cli"},
-    "sqlite3": {"database", "images/cache/pixel_cache.py", "bench/dataloaders.py"},
+    "sqlite3": {"database", "bench/dataloaders.py", "bench/stored_pixels.py"},
     "sqlalchemy": {"database", "settings"},
     "pydantic_settings": {"settings/load.py"},
     "alembic": {"database"},
@@ -107,7 +105,6 @@ OWNERS = {
     "timm": {"models/sources/timm_network.py"},
     "torchvision": {"models/sources/torchvision_network.py"},
     "transformers": {"models/sources/hugging_face.py"},
-    "nvidia": {"images/decode/gpu_decoder.py"},
     "torch.jit": {"models/runtimes/torchscript.py"},
     "openvino": {"models/runtimes/openvino.py"},
     "onnxruntime": {"models/runtimes/graph_source.py"},

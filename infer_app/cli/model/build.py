@@ -43,6 +43,7 @@ from infer_app.pipeline.measurement import measure_layouts
 from infer_app.plurals import counted
 from infer_app.recipe import Recipe, Size
 from infer_app.settings.load import load_settings
+from infer_app.settings.removed import DECODE_GPU, REMOVED
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -103,8 +104,10 @@ def build(options: BuildOptions) -> None:
 
 def make_recipe(options: BuildOptions) -> Recipe:
     """Return the recipe with its defaults filled in. Raises UsageError for options that don't belong to it."""
-    if options.decode not in ("exact", "scaled", "gpu"):
-        raise UsageError(f"--decode {options.decode!r} is not known", "it is exact, scaled or gpu")
+    if options.decode == "gpu":
+        raise UsageError(f"{DECODE_GPU} was removed", REMOVED[DECODE_GPU])
+    if options.decode not in ("exact", "scaled"):
+        raise UsageError(f"--decode {options.decode!r} is not known", "it is exact or scaled")
     if options.channels not in ("rgb", "bgr"):
         raise UsageError(f"--channels {options.channels!r} is not known", "it is rgb or bgr")
     depth = _depth(options)

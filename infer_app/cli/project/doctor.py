@@ -284,10 +284,6 @@ def _model(loaded: LoadedSettings) -> Iterator[Finding]:
         artifacts = choose_artifacts(loaded, in_use)
     for artifact in artifacts:
         artifact.verify()
-        if artifact.manifest.recipe.decode == "gpu":
-            from infer_app.images.decode.gpu_decoder import GpuDecoder  # torch
-
-            yield Finding("gpu decoder", f"{GpuDecoder.open_default().name}, for {artifact.manifest.name}")
         images = loaded.images
         plan = plan_run(loaded, artifact)
         model = ModelSpec.of(artifact, plan.variant, plan.batch_size)

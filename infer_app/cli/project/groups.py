@@ -1,4 +1,4 @@
-"""The commands of the small groups: `infer images`, `db`, `cache`, `config` and `threshold`."""
+"""The commands of the small groups: `infer images`, `db`, `config` and `threshold`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from infer_app.cli.terminal.options import Config, Json, any_date
 
 images_app = App(help="Register images in infer_app's own table, list changed ones.", no_args_is_help=True)
 db_app = App(help="Create or upgrade infer_app's tables.", no_args_is_help=True)
-cache_app = App(help="Show or clear the cache of decoded pixels ([cache]).", no_args_is_help=True)
 config_app = App(help="Show the settings in force.", no_args_is_help=True)
 threshold_app = App(help="Set the score from which objects and labels are shown.", no_args_is_help=True)
 NameOnly = Annotated[
@@ -75,25 +74,6 @@ def db_upgrade(
     from infer_app.cli.project.project import upgrade
 
     upgrade(vectors, config)
-
-
-@cache_app.command("status")
-def cache_status(as_json: Json = False, config: Config = None) -> None:
-    """Show what the cache holds for each recipe."""
-    from infer_app.cli.project.cache import show_status
-
-    show_status(as_json, config)
-
-
-@cache_app.command("clear")
-def cache_clear(as_json: Json = False, config: Config = None) -> None:
-    """Remove everything the cache holds.
-
-    Only time is lost, and a run in progress is not disturbed.
-    """
-    from infer_app.cli.project.cache import clear
-
-    clear(as_json, config)
 
 
 @config_app.command("show")

@@ -80,11 +80,6 @@ allow = []                    # "https://images.example.org/photos/", "s3://buck
 [models]
 folder = "models"
 
-[cache]
-# Pixels kept on disk after decoding, so that a second model, or another run over the same photos, need not decode.
-# max_size = "10GB"           # 0: no cache. A photo takes 150 kB at 224 x 224
-# folder = ".infer-cache"
-
 [run]
 # model = "name"              # only this one; left out: all. A name means its version in use, name@id one version
 # models = ["one", "two"]     # or several in one run; those of one recipe share reading and decoding

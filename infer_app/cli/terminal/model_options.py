@@ -153,8 +153,8 @@ class BuildOptions:
     decode: Annotated[
         str,
         typer.Option(
-            metavar="exact|scaled|gpu",
-            help="How JPEGs are decoded; scaled: large ones at a fraction of their size; gpu: by a GPU where possible.",
+            metavar="exact|scaled",
+            help="How JPEGs are decoded; scaled: large ones at a fraction of their size.",
         ),
     ] = "exact"
     depth: Annotated[

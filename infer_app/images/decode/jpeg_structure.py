@@ -23,7 +23,6 @@ SOI, EOI, SOS, APP0, APP1, APP14 = 0xD8, 0xD9, 0xDA, 0xE0, 0xE1, 0xEE
 # Any number of FF may precede a marker: only the last one is matched, which takes linear time for any input.
 END_OF_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 _SEGMENT = re.compile(rb"\xff[^\x00\x01\xff\xd0-\xd7]")
-_HOLE = bytes(64)  # coded data has so many zeros only in a flat picture
 MAX_SEGMENTS = 10_000  # a file has dozens; more only cost time
 MAX_EXIF_BYTES = 1 << 20
 _XMP_ORIENTATION = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
@@ -39,9 +38,7 @@ class JpegHeader:
     precision: int  # bits per sample
     sof: int  # the frame's marker byte: 0xC0 baseline, 0xC2 progressive, …
     num_components: int
-    component_ids: bytes  # one each; R, G, B if the components are not YCbCr
     num_scan_components_first: int  # how many of them the first scan holds
-    adobe_transform: int | None  # 0 none, 1 YCbCr, 2 YCCK; None without an Adobe marker
     orientation: int  # EXIF's, 1 to 8; 1 if it is missing or invalid
 
     @property
@@ -71,7 +68,6 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
     """
     frame = b""
     sof = 0
-    adobe_transform = None
     exif, xmp = b"", b""
     for segment in jpeg_segments(data):
         marker, payload = segment.marker, segment.payload
@@ -83,8 +79,6 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
             exif += payload[6:] if len(exif) < MAX_EXIF_BYTES else b""  # long EXIF data continues in the next segment
         elif marker == APP1 and payload.startswith(_XMP_NAME):
             xmp = payload
-        elif marker == APP14 and payload.startswith(b"Adobe") and len(payload) >= 12:
-            adobe_transform = payload[11]
         elif marker == SOS:
             return JpegHeader(
                 width=int.from_bytes(frame[3:5], "big"),
@@ -92,9 +86,7 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
                 precision=frame[0] if frame else 0,
                 sof=sof,
                 num_components=frame[5] if frame else 0,
-                component_ids=frame[6::3],
                 num_scan_components_first=_checked_scan(payload, frame),
-                adobe_transform=adobe_transform,
                 orientation=_orientation(exif, xmp),
             )
     raise BadImage(Reason.TRUNCATED, "ends before the first scan")
@@ -127,16 +119,6 @@ def jpeg_segments(data: bytes) -> Iterator[Segment]:
 def has_jpeg_end(data: bytes) -> bool:
     """Return whether the scans are followed by an end marker; the content of the scans is not examined."""
     return any(marker == EOI for marker, _ in _markers_from_first_scan(data))
-
-
-def is_one_scan_to_the_end(data: bytes) -> bool:
-    """Return whether the first scan is followed by nothing but an end marker, and contains no hole.
-
-    A hole is a run of zeros in place of data, in a file that was not written in full or is on a damaged disk.
-    """
-    start = max((segment.end for segment in jpeg_segments(data)), default=0)
-    found = END_OF_SCAN.search(data, start)
-    return found is not None and data[found.end() - 1] == EOI and data.find(_HOLE, start, found.start()) < 0
 
 
 def check_scans(data: bytes, header: JpegHeader, max_scans: int) -> None:

@@ -307,7 +307,7 @@ def _fill(
     check_golden(artifact, partial(load_pixels, recipe=manifest.recipe, preprocess=preprocess), predict)
     actual = predict_all(predict, golden_pixels(artifact), CHECK_BATCH)
     details: dict[str, Any] = {"parity": golden_parity(artifact, actual, EXACT_OBJECT).to_json()}
-    if manifest.recipe.decode != "exact":
+    if manifest.recipe.decode == "scaled":
         agreement = decoding_agreement(predict, manifest.recipe, photos, artifact=artifact)
         details[manifest.recipe.decode] = agreement.to_json() if agreement else None
     record_variant(artifact, first_variant(manifest), details, variant_files)

@@ -1,18 +1,16 @@
-"""Measure what inexact decoding (at a fraction of the size, or on a GPU) changes in a model's outputs and costs."""
+"""Measure what decoding at a fraction of the size changes in a model's outputs and costs."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.decode.gpu_decoder import GpuDecoder, suits_gpu
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.images.transform.to_pixels import transform
@@ -32,15 +30,13 @@ def decoding_agreement(
 ) -> Parity | None:
     """Compare the outputs with those of exact decoding; return None if all images are decoded exactly.
 
-    Images that are decoded exactly (too small to be shrunk, or of a kind that the GPU does not decode) and files that
-    are not images are not counted. `predict` takes at most `batch_size` rows. Objects
-    are compared only of an `artifact` that is a detector. Raises ModelError if there is no decoder.
+    Images that are too small to be shrunk and files that are not images are not counted. `predict` takes at most
+    `batch_size` rows. Objects are compared only of an `artifact` that is a detector.
     """
-    decode = _gpu_pixels(recipe) if recipe.decode == "gpu" else partial(_scaled_pixels, recipe=recipe)
     exact, other = [], []
     for data in images:
         try:
-            if (pixels := decode(data)) is not None:
+            if (pixels := _scaled_pixels(data, recipe)) is not None:
                 exact.append(load_pixels(data, replace(recipe, decode="exact")))
                 other.append(pixels)
         except BadImage:
@@ -57,16 +53,6 @@ def decoding_agreement(
 def _scaled_pixels(data: bytes, recipe: Recipe) -> Tensor | None:
     picture = decode_image(data, recipe, GOLDEN_LIMITS)
     return transform(picture, recipe) if picture.scale > 1 else None
-
-
-def _gpu_pixels(recipe: Recipe) -> Callable[[bytes], Tensor | None]:
-    decoder = GpuDecoder.open_default()
-
-    def pixels(data: bytes) -> Tensor | None:
-        found = decoder.pixels([data], recipe) if suits_gpu(data, recipe, GOLDEN_LIMITS) else [None]
-        return None if found[0] is None else found[0].cpu()
-
-    return pixels
 
 
 def decoding_ms(

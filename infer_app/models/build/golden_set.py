@@ -18,7 +18,6 @@ from torch import Tensor
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.decode.gpu_decoder import suits_gpu
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import MIN_SHRINK
 from infer_app.images.transform.to_pixels import reference_transform, transform
@@ -120,15 +119,12 @@ class GoldenSet:
 def make_golden_set(folder: Path | None, recipe: Recipe, preprocess: Preprocess | None) -> GoldenSet:
     """Take the first images of a folder, or images made in code. Raises ModelError if the recipe fails on one.
 
-    With a recipe that shrinks large JPEGs, at least one image is large enough. With one that decodes on a GPU, at least
-    one is decoded there, unless the model's input is too small for any. With a depth, one has 16 bits.
+    With a recipe that shrinks large JPEGs, at least one image is large enough. With a depth, one has 16 bits.
     """
     photos = {} if folder is None else _images_in(folder, recipe)
     encoded = dict(photos or synthetic_images())
     if recipe.decode == "scaled" and not any(_is_shrunk(data, recipe) for data in encoded.values()):
         encoded["large.jpg"] = large_image(_large_side(recipe))
-    if recipe.decode == "gpu" and not any(suits_gpu(data, recipe, GOLDEN_LIMITS) for data in encoded.values()):
-        encoded["gradient.jpg"] = synthetic_images()["gradient.jpg"]
     if recipe.depth != "full":
         encoded["deep.png"] = deep_image()
     return GoldenSet(

@@ -55,7 +55,7 @@ def add_variants(
     `check` raises if int8 may not be replaced: a run may have begun while it was made. Raises ModelError if
     `calibration` is given, which requests int8, and int8 can't be built.
     """
-    if calibration is not None and artifact.manifest.recipe.decode != "exact":
+    if calibration is not None and artifact.manifest.recipe.decode == "scaled":
         artifact = _record_decoding(artifact, calibration)
     known = {OPENVINO_FP32, OPENVINO_BF16} if computes_bf16() else {OPENVINO_FP32}
     if calibration is None and known <= artifact.manifest.variants.keys():

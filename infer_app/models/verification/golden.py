@@ -155,7 +155,6 @@ def check_golden(
     predict: Callable[[Tensor], Tensor],
     variant: str | None = None,
     batch_size: int = CHECK_BATCH,
-    pixel_levels: int | None = None,
 ) -> None:
     """Raise PixelsChanged or ModelChanged if the path from bytes to labels or objects gives other ones than at build.
 
@@ -163,10 +162,9 @@ def check_golden(
     most `batch_size` rows of them to (n, D). There are three steps, so that a small difference of the pixels can't hide
     a difference of the model: the pixels; the outputs for the golden pixels; the labels or objects for the pixels as
     loaded, which differ only if these pixels do.
-    `pixel_levels` may be more than the model's own if another decoder is known to differ.
     """
     tolerance = artifact.manifest.tolerance_of(variant)
-    levels = tolerance.pixel_levels if pixel_levels is None else pixel_levels
+    levels = tolerance.pixel_levels
     expected_pixels, expected = golden_pixels(artifact), golden_outputs(artifact)
     pixels = torch.stack(
         [

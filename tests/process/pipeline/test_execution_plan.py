@@ -15,7 +15,9 @@ from infer_app.models.selection.variant_selection import VariantRequest, Variant
 from infer_app.pipeline import execution_plan, measurement
 from infer_app.pipeline.execution_plan import ExecutionPlan, measure_speeds, plan_execution
 from infer_app.pipeline.measurement import measure_layouts
+from infer_app.recipe import Recipe
 from infer_app.run_report import Alternative
+from infer_app.settings.removed import REMOVED
 from tests.support.networks import Means, Network, built
 
 CORES = 4
@@ -186,3 +188,12 @@ def test_layouts_are_measured_with_real_workers_and_the_fastest_comes_first(arti
 )
 def test_threads_of_a_worker_leave_no_core_over(num_cores, threads):
     assert measurement._divisors(num_cores) == threads
+
+
+def test_a_model_of_former_versions_that_decodes_on_a_gpu_opens_but_does_not_run(tmp_path):
+    folder = built(tmp_path, recipe=Recipe("stretch", 8, decode="gpu")).folder
+    artifact = open_artifact(folder)
+    artifact.verify()
+    with pytest.raises(ModelError, match="decodes on a GPU, which this version does not") as caught:
+        plan_execution(artifact, VariantRequest())
+    assert caught.value.hint == REMOVED["--decode gpu"]

@@ -6,6 +6,7 @@ import pytest
 
 from infer_app.errors import UsageError
 from infer_app.settings.load import load_settings
+from infer_app.settings.removed import REMOVED
 from infer_app.settings.sections import Settings, rejection_budget
 
 KEYS = [f"{section}.{key}" for section, field in Settings.model_fields.items() for key in field.annotation.model_fields]
@@ -102,6 +103,18 @@ def test_a_variable_of_an_unknown_section_is_named_with_the_right_one(tmp_path):
     with pytest.raises(UsageError, match="unknown variable INFER_DATABSE__URL") as caught:
         load(write(tmp_path, ""), environ={"INFER_DATABSE__URL": "sqlite:///other.db"})
     assert caught.value.hint == "did you mean INFER_DATABASE__URL?"
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("[")])
+def test_a_setting_of_former_versions_is_refused_with_what_to_do_instead(tmp_path, name):
+    section, _, key = name.removeprefix("[").partition("]")
+    key = key.strip()
+    text = f"[{section}]\n" + (f"{key} = 1\n" if key else "")
+    variable = f"INFER_{section}__{key or 'any'}".upper()
+    for content, environ, where in ((text, {}, "infer.toml"), ("", {variable: "1"}, variable)):
+        with pytest.raises(UsageError) as caught:
+            load(write(tmp_path, content), environ=environ)
+        assert (caught.value.message, caught.value.hint) == (f"{where}: {name} is no longer a setting", REMOVED[name])
 
 
 def test_a_variable_of_a_section_without_a_key_is_refused(tmp_path):

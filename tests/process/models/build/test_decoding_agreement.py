@@ -3,13 +3,11 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-import torch
 from PIL import Image
 
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import decode_image
-from infer_app.images.decode.gpu_decoder import suits_gpu
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.manifest import model_id
@@ -127,43 +125,6 @@ def test_no_image_that_is_large_enough_is_no_agreement(artifact):
     assert describe_agreement(None, "classification") == (
         "decode scaled: no image was large enough to be shrunk: give photos like those of a daily run with --calibrate"
     )
-
-
-def test_what_a_gpu_changes_is_measured_on_the_files_that_it_decodes(tmp_path):
-    pytest.importorskip("nvidia.nvimgcodec")
-    recipe = Recipe("crop-resize", 96, crop=0.875, decode="gpu")
-    files = {
-        "a.jpg": synthetic_images()["gradient.jpg"],
-        "b.png": synthetic_images()["shapes.png"],
-        "c.jpg": jpeg(60, 60),
-    }
-    means = torch.nn.AdaptiveAvgPool2d(2)
-
-    def predict(pixels: torch.Tensor) -> torch.Tensor:
-        return means(pixels.permute(0, 3, 1, 2).float()).flatten(1)
-
-    parity = decoding_agreement(predict, recipe, files.values())
-    assert parity is not None
-    assert (parity.num_images, parity.label_agreement) == (1, 1.0)
-    assert parity.worst_difference < 1
-    assert describe_agreement(parity, "classification", "gpu") == (
-        "decode gpu: 100.0% of labels as with exact decoding, of 1 image of the kind that a GPU decodes"
-    )
-    assert decoding_agreement(predict, replace(recipe, size=24), files.values()) is None
-
-
-def test_one_golden_image_at_least_is_a_gpus():
-    recipe = Recipe("stretch", 96, decode="gpu")
-    golden = make_golden_set(None, recipe, None)
-    assert any(suits_gpu(data, recipe, GOLDEN_LIMITS) for data in golden.images)
-
-
-def test_photos_that_no_gpu_decodes_have_a_made_one_beside_them(tmp_path):
-    recipe = Recipe("stretch", 96, decode="gpu")
-    (tmp_path / "a.jpg").write_bytes(jpeg(60, 60))
-    golden = make_golden_set(tmp_path, recipe, None)
-    assert golden.photos == (jpeg(60, 60),)
-    assert golden.images[1] == synthetic_images()["gradient.jpg"]
 
 
 @pytest.mark.parametrize(

@@ -5,16 +5,19 @@ from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.errors import UsageError
 from infer_app.models.build.build_model import BuildRequest
 from infer_app.recipe import Recipe, Size
+from infer_app.settings.removed import REMOVED
 
 
 def recipe(**options: object) -> Recipe:
     return make_recipe(BuildOptions(**{"source": "net.ts", "name": "net", "recipe": "stretch"} | options))
 
 
-def test_decoding_is_exact_scaled_or_a_gpus():
+def test_decoding_is_exact_or_scaled():
     assert recipe() == Recipe("stretch", 224)
     assert recipe(decode="scaled") == Recipe("stretch", 224, decode="scaled")
-    assert recipe(decode="gpu") == Recipe("stretch", 224, decode="gpu")
+    with pytest.raises(UsageError, match="--decode gpu was removed") as caught:
+        recipe(decode="gpu")
+    assert caught.value.hint == REMOVED["--decode gpu"]
     with pytest.raises(UsageError, match="--decode 'fast' is not known"):
         recipe(decode="fast")
 
@@ -92,10 +95,9 @@ def test_a_square_crop_does_not_fit_a_rectangle():
     assert "--recipe resize-crop, stretch and letterbox" in caught.value.hint
 
 
-@pytest.mark.parametrize("decode", ["scaled", "gpu"])
-def test_a_users_own_function_gets_whole_pictures(decode: str):
-    with pytest.raises(UsageError, match=f"--decode {decode} does not go with --preprocess") as caught:
-        recipe(decode=decode, preprocess="steps:prepare")
+def test_a_users_own_function_gets_whole_pictures():
+    with pytest.raises(UsageError, match="--decode scaled does not go with --preprocess") as caught:
+        recipe(decode="scaled", preprocess="steps:prepare")
     assert caught.value.hint == "leave --decode out"
 
 
