@@ -47,12 +47,6 @@ Model = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: [run] model, else all]"),
 ]
-OneModel = Annotated[
-    str | None,
-    typer.Option(
-        "--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: [run] model, else the only name]"
-    ),
-]
 ModelOrVersion = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: all]"),
@@ -255,28 +249,6 @@ class BackfillOptions(DaysOptions):
     def settings(self) -> dict[str, dict[str, Any]]:
         common = super().settings()
         return common | {"run": common["run"] | {"lookback": 0}}
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchOptions:
-    """The options of `infer bench`."""
-
-    images: Annotated[
-        Path | None,
-        typer.Option("--images", metavar="PATH", help="Folder of images.  [default: the images of --date]"),
-    ] = None
-    date: Date = "yesterday"
-    model: OneModel = None
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Take at most this many images.")] = 1000
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only", metavar="NAME", help="Measure only this strategy; may be repeated.  [default: all strategies]"
-        ),
-    ] = None
-    workers: Workers = None
-    as_json: Json = False
-    config: Config = None
 
 
 def with_options(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:

@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sized
-from pathlib import Path
 
-import numpy as np
-
-from infer_app.bench import dataloaders
-from infer_app.bench.dataloaders import Unavailable
-from infer_app.bench.decode_handler import OpenHandler
-from infer_app.bench.workload import Pixels, Workload
 from infer_app.domain import Chunk, ImageRef
-from infer_app.images.cache.cache_key import CacheKey
-from infer_app.images.cache.pixel_cache import PixelCache
-from infer_app.images.read.read_image import read_image
-from infer_app.models.artifact.manifest import PREPROCESS_FILE
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.pipeline.execution_plan import plan_run
 from infer_app.pipeline.executors import open_executor
-from infer_app.recipe import Size
 from infer_app.workers.pool import Stage, WorkerPool
-
-CACHE_BYTES = 4 << 30
-_PICTURE = Size(1, 1)  # which is stored, and not looked at here
+from loading_strategies import dataloaders
+from loading_strategies.decode_handler import OpenHandler
+from loading_strategies.workload import Workload
 
 
 def handler(workload: Workload) -> Iterator[Sized]:
@@ -43,18 +30,6 @@ def executor(workload: Workload) -> Iterator[Sized]:
 
 def ring(workload: Workload) -> Iterator[Sized]:
     return _predict_in_workers(workload, "cuda")
-
-
-def cache(workload: Workload) -> Iterator[Pixels]:
-    folder = tempfile.TemporaryDirectory(prefix="infer-bench-")
-    pixels = PixelCache.open(Path(folder.name), CACHE_BYTES, _cache_key(workload))
-    if pixels is None:
-        raise Unavailable("not enough space on the disk")
-    for path in workload.paths:
-        image = read_image(path, workload.readers.read_limits)
-        pixels.put(str(image.facts.sha256), workload.readers.pixels_of(image.data), _PICTURE)
-    pixels.flush()
-    return _from_cache(workload, pixels, folder)
 
 
 def find_broken(workload: Workload) -> dict[str, str]:
@@ -88,22 +63,3 @@ def _predict_in_workers(workload: Workload, executor: str) -> Iterator[Sized]:
     ) as opened:
         for result in opened.pool.run(_chunks(workload)):
             yield result.predictions
-
-
-def _from_cache(workload: Workload, pixels: PixelCache, folder: tempfile.TemporaryDirectory[str]) -> Iterator[Pixels]:
-    with folder, pixels:
-        for paths in workload.batches():
-            batch = np.empty((len(paths), *workload.shape), np.uint8)
-            for row, path in zip(batch, paths, strict=True):
-                image = read_image(path, workload.readers.read_limits)
-                if not pixels.get(str(image.facts.sha256), row):
-                    row[:] = workload.readers.pixels_of(image.data)
-            yield batch
-
-
-def _cache_key(workload: Workload) -> CacheKey:
-    manifest = workload.readers.artifact.manifest
-    preprocess_sha256 = manifest.files.get(PREPROCESS_FILE)
-    return CacheKey.of(
-        manifest.recipe, workload.readers.decode_limits.max_pixels, manifest.preprocess, preprocess_sha256
-    )
