@@ -25,6 +25,7 @@ from sqlalchemy.exc import ArgumentError
 from infer_app.errors import UsageError
 from infer_app.locations import AllowedPrefix, PathMapping, RemoteAccess
 from infer_app.settings.masks import mask_address, mask_url
+from infer_app.settings.removed import REMOVED
 from infer_app.settings.sections import Settings
 
 Flags = Mapping[str, Mapping[str, Any]]  # section -> key -> value
@@ -292,6 +293,8 @@ def _is_setting(name: str) -> bool:
         return True
     if not (section and separator) and name not in {variable(known).replace("__", "_") for known in _KEYS}:
         return False
+    if hint := REMOVED.get(f"[{section}] {key}"):
+        raise UsageError(f"{name} was removed", hint)
     close = difflib.get_close_matches(dotted, _KEYS, 1, 0.5)
     hint = f"did you mean {variable(close[0])}?" if close else "`infer config show` lists the settings"
     raise UsageError(f"unknown variable {name}", hint)
@@ -334,5 +337,7 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> UsageError:
     key = str(first["loc"][1] if len(first["loc"]) > 1 else first["loc"][0])
     if first["type"] == "extra_forbidden":
         section = str(first["loc"][0])
+        if hint := REMOVED.get(f"[{section}] {key}"):
+            return UsageError(f"{where}: [{section}] {key} was removed", hint)
         return UsageError(f"{where}: unknown key {key!r} in [{section}]", _did_you_mean(key, section))
     return UsageError(f"{where}: {dotted}: {first['msg']}", "`infer config show --origin` shows what is set where")

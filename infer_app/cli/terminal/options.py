@@ -75,13 +75,6 @@ Precision = Annotated[
         "[default: [run] precision, else full on a CPU and half on a GPU]",
     ),
 ]
-AllowInt8 = Annotated[
-    bool | None,
-    typer.Option(
-        "--allow-int8/--no-allow-int8",
-        help="Use int8 if the model has a good int8 variant; --precision int8 replaces it.  [default: no]",
-    ),
-]
 Workers = Annotated[
     int | None,
     typer.Option(
@@ -197,7 +190,6 @@ class DaysOptions:
     max_rejected: MaxRejected = None
     variant: Variant = None
     precision: Precision = None
-    allow_int8: AllowInt8 = None
     workers: Workers = None
     wait: Wait = None
     quiet: Quiet = False
@@ -213,7 +205,6 @@ class DaysOptions:
             "max_rejected": self.max_rejected,
             "variant": self.variant,
             "precision": self.precision,
-            "allow_int8": self.allow_int8,
             "workers": self.workers,
             "wait": self.wait,
         }

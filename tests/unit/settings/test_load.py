@@ -6,6 +6,7 @@ import pytest
 
 from infer_app.errors import UsageError
 from infer_app.settings.load import load_settings
+from infer_app.settings.removed import REMOVED
 from infer_app.settings.sections import Settings, rejection_budget
 
 KEYS = [f"{section}.{key}" for section, field in Settings.model_fields.items() for key in field.annotation.model_fields]
@@ -53,6 +54,15 @@ def test_a_misspelt_key_is_named_with_the_right_one(tmp_path, dotted):
         load(write(tmp_path, f"[{section}]\n{typo} = 1\n"))
     assert f"unknown key {typo!r} in [{section}]" in caught.value.message
     assert key in caught.value.hint
+
+
+@pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("[") and not name.endswith("]")])
+def test_a_setting_that_was_removed_is_refused_with_what_to_do_instead(tmp_path, name):
+    section, key = name.removeprefix("[").split("] ")
+    for text, environ in ((f"[{section}]\n{key} = 1\n", {}), ("", {f"INFER_{section}__{key}".upper(): "1"})):
+        with pytest.raises(UsageError, match="was removed") as caught:
+            load(write(tmp_path, text), environ=environ)
+        assert caught.value.hint == REMOVED[name]
 
 
 @pytest.mark.parametrize("dotted", KEYS)
