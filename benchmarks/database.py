@@ -28,9 +28,9 @@ from machine import describe_machine
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from processes import busy_seconds
 from sqlalchemy import insert, text
 
-from infer_app.bench.processes import busy_seconds
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import connect_sqlite
 from infer_app.database.listing.source import Source

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from infer_app.bench.processes import busy_seconds
+from processes import busy_seconds
 
 BUSY = 0.1  # share used by others from which on a run is marked, and repeated until the patience has ended
 SAMPLE_S = 3

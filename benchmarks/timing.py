@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from infer_app.bench.processes import ProcessCost, run_measured
+from processes import ProcessCost, run_measured
 
 
 @dataclass(frozen=True)

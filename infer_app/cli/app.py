@@ -17,7 +17,6 @@ from infer_app.cli.terminal.export_options import ExportOptions, SampleOptions
 from infer_app.cli.terminal.help import INSPECT, MAINTAIN, MODELS, RUN, App, GroupedHelp
 from infer_app.cli.terminal.options import (
     BackfillOptions,
-    BenchOptions,
     Config,
     Date,
     Executor,
@@ -143,18 +142,6 @@ def backfill(options: BackfillOptions) -> None:
     from infer_app.cli.run.run import backfill as backfill_command
 
     raise typer.Exit(backfill_command(options))
-
-
-@app.command(rich_help_panel=RUN)
-@with_options(BenchOptions)
-def bench(options: BenchOptions) -> None:
-    """Measure on your images and model what limits a run.
-
-    Each loading technique is measured by itself, and with the model.
-    """
-    from infer_app.cli.run.bench import bench as bench_command
-
-    bench_command(options)
 
 
 @app.command(rich_help_panel=INSPECT)

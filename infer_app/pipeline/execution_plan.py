@@ -64,7 +64,7 @@ def plan_run(
     if run.executor == "cpu" or (run.executor == "ray" and not loaded.ray.num_gpus):
         device = "cpu"
     resume = (begun.variant, begun.sha256) if begun else (None, None)
-    request = VariantRequest(run.variant, run.precision, run.allow_int8, resume[0], device or run.device, resume[1])
+    request = VariantRequest(run.variant, run.precision, resume[0], device or run.device, resume[1])
     plan = plan_execution(artifact, request, 0 if run.executor == "ray" else run.workers)
     if plan.variant == OPENVINO_BF16 and "calibration" not in artifact.manifest.variants[OPENVINO_BF16]:
         name = shlex.quote(artifact.manifest.name)
@@ -160,7 +160,7 @@ def measure_speeds_here(artifact: Artifact) -> None:
 def _measure_if_needed(artifact: Artifact, request: VariantRequest, num_cores: int) -> Tuning:
     """Measure the variants, unless there is only one to choose."""
     manifest = artifact.manifest
-    precision = requested_precision(manifest, request)
+    precision = requested_precision(request)
     candidates = [variant for variant in runnable(manifest) if PRECISIONS[variant] == precision]
     if request.variant != AUTO or len(candidates) < 2:
         return new_tuning(num_cores, {})

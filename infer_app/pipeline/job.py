@@ -284,15 +284,6 @@ def _log_choice(artifact: Artifact, in_use: Mapping[str, str]) -> None:
         log.info("%s is tried, %s stays in use; to switch: `infer model use %s`", this, using, this)
 
 
-def choose_artifact(loaded: LoadedSettings) -> Artifact:
-    """Return the model of a command that takes one. Raises UsageError if there are several."""
-    artifacts = choose_artifacts(loaded)
-    if len(artifacts) > 1:
-        names = ", ".join(artifact.manifest.name for artifact in artifacts)
-        raise UsageError(f"there are several models ({names}), this command takes one", "name it with --model")
-    return artifacts[0]
-
-
 def group_by_pixels(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
     """Group the models that take the same pixels: an image is read and decoded once for each group.
 

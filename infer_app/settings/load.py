@@ -323,7 +323,7 @@ def _check_removed(where: str, section: str, key: str = "") -> None:
     """Raise UsageError, with what to do instead, for a setting that former versions had."""
     for name in (f"[{section}]", f"[{section}] {key}"):
         if name in REMOVED:
-            raise UsageError(f"{where}: {name} is no longer a setting", REMOVED[name])
+            raise UsageError(f"{where}: {name} was removed", REMOVED[name])
 
 
 def _did_you_mean(key: str, section: str = "") -> str:

@@ -149,7 +149,6 @@ class RunSettings(Section):
     precision: Literal["full", "half", "int8"] | None = (
         None  # half: bf16 on a CPU that computes it, fp16 or bf16 on a GPU. Unless set: full on a CPU, half on a GPU
     )
-    allow_int8: bool = False  # replaced by `precision`: int8 if the model has a good int8 variant, else full
     workers: int = Field(0, ge=0, le=MAX_WORKERS)  # processes; 0: as many as were measured best on this machine
     chunk_size: int = Field(0, ge=0, le=256)  # images per transaction; 0: a quarter of a second's work
     wait: bool = False  # wait for another run of the same day, instead of ending with exit code 13

@@ -194,12 +194,12 @@ def test_a_switch_puts_one_version_in_use_and_a_run_none(database):
     with database.write() as connection:
         connection.execute(update(models).where(models.c.id == "2" * 16).values(in_use_since=datetime(2099, 1, 1)))
     before = "2"
-    for number in "12133214":
+    for days_ago, number in enumerate("12133214", 1):
         model = model_version(number)
         former = switch_version(database, model.name, model.model_id, model.manifest)
         assert former.model_id == before * 16
         before = number
-        run_store.open_run(DAY.before(len(day_queries.last_runs(100))), model_version("3"), "cpu", "cpu")
+        run_store.open_run(DAY.before(days_ago), model_version("3"), "cpu", "cpu")
         with database.read() as connection:
             shown = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars().all()
         assert day_queries.ids_in_use() == {number * 16}
@@ -822,7 +822,7 @@ def test_the_books_are_counted_from_rows(tables, database, register):
         "1 rejection of a run that is not in infer_runs",
         "1 rejection with a reason outside the list",
     ]
-    assert day_queries.last_runs(5)[0]["predicted"] == 3
+    assert day_queries.runs_of_day(DAY.date, ID)[0]["predicted"] == 3
 
 
 def test_the_counts_of_a_day_add_up_while_images_arrive_and_are_predicted(url, database, register, kind):
@@ -1007,7 +1007,8 @@ def test_a_commit_whose_answer_was_lost_is_counted_once(database, monkeypatch):
     once = database.transact
     monkeypatch.setattr(database, "transact", lambda work: (once(work), once(work)))
     commit(database, predicted("1", "2"), broken("3"), run_id)
-    assert DayQueries(database, Source(database, SourceSettings())).last_runs(1)[0]["selected"] == 3
+    with database.read() as connection:
+        assert connection.execute(select(run_rows.runs.c.selected)).scalars().all() == [3]
 
 
 def test_what_a_rehearsal_writes_is_gone(database, register):

@@ -114,7 +114,7 @@ def test_a_day_that_was_begun_in_full_is_finished_in_it_on_both_machines(with_bf
     assert begun in FULL
     with_bf16.set_run('precision = "half"')
     assert with_bf16.refused("--wait", "--variant", BF16)["error"].startswith(f"{DATE} of slow was begun in full")
-    for asked in (("--precision", "int8"), ("--allow-int8",), ()):
+    for asked in (("--precision", "int8"), ()):
         ended = with_bf16.run("--wait", "--limit", "5", *asked)
         assert (ended.exit_code, ended.answer["variant"], ended.answer["predicted"]) == (0, begun, 5), ended.err
     assert without_bf16.run("--precision", "full").exit_code == 0

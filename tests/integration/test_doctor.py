@@ -86,7 +86,6 @@ def test_relative_locations_are_read_below_the_base_which_needs_no_roots(lab, mo
     assert project.infer_json("run", "--date", DATE)["predicted"] == 1
     assert "allowed   yes" in project.infer("explain", "--image", "3")
     project.infer("report", "--date", DATE)
-    assert project.infer_json("bench", "--date", DATE, "--only", "turbo")["num_images"] == 4
 
 
 def test_a_base_that_is_not_there_ends_as_storage_that_is_gone(lab, monkeypatch):

@@ -16,13 +16,12 @@ from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.artifact import open_artifact, record_variant
 from infer_app.models.build.add_gpu_variants import check_gpu_variants
 from infer_app.models.runtimes.gpu_probe import Host
-from infer_app.models.runtimes.torchscript import run_artifact
 from infer_app.models.runtimes.variants import TORCHSCRIPT, missing_for
 from infer_app.workers.isolated_call import run_in_process
 from tests.standin import child_calls
 from tests.standin.build import HERE, compile_runtime, lay_out
 from tests.standin.child_calls import HOST
-from tests.support.networks import Network, built, random_pixels
+from tests.support.networks import Network, built, random_pixels, run_artifact
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 

@@ -112,9 +112,9 @@ def test_the_fastest_fp32_is_run_and_the_rows_say_so_with_one_worker_too(project
     assert (variants_of(project), labels_of(project)) == ([(FP32, 12)], COLORS)
 
 
-def test_a_day_that_began_in_int8_goes_on_in_it_though_it_is_no_longer_allowed(project):
+def test_a_day_that_began_in_int8_goes_on_in_it_though_it_is_no_longer_asked_for(project):
     """The next day is fp32 again."""
-    first = run(project, "--allow-int8", "--limit", "5")
+    first = run(project, "--precision", "int8", "--limit", "5")
     assert (first["variant"], first["day"]["pending"]) == (INT8, 7)
     assert run(project)["variant"] == INT8
     assert (variants_of(project), labels_of(project)) == ([(INT8, 12)], COLORS)
@@ -125,7 +125,7 @@ def test_a_day_that_began_in_int8_goes_on_in_it_though_it_is_no_longer_allowed(p
 
 def test_a_day_that_began_in_fp32_is_not_finished_in_int8(project):
     run(project, "--limit", "5")
-    assert run(project, INFER_RUN__ALLOW_INT8="true")["variant"] == FP32
+    assert run(project, INFER_RUN__PRECISION="int8")["variant"] == FP32
     assert variants_of(project) == [(FP32, 12)]
 
 
@@ -147,7 +147,7 @@ def test_where_openvino_is_broken_fp32_runs_as_torchscript(unmeasured, broken_op
 
 def test_where_openvino_is_broken_a_day_in_int8_waits_for_it(project, broken_openvino):
     """It is never finished in fp32 by itself; the error says what to do."""
-    run(project, "--allow-int8", "--limit", "5")
+    run(project, "--precision", "int8", "--limit", "5")
     before = project.results()
     error = run(project, exit_code=12, **broken_openvino)
     assert "OpenVINO can't be loaded: libtbb.so.12" in error["error"]

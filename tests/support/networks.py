@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.runtimes.fixed_batch import as_rows
+from infer_app.models.runtimes.torchscript import load_torchscript, run_source
 from infer_app.recipe import Recipe
 from tests.support.photos import jpeg
 
@@ -159,3 +161,9 @@ def save_photos(folder: Path, num_images: int = 24) -> Path:
 def random_pixels(num_images: int, size: int = SIZE, seed: int = 0) -> Tensor:
     random = np.random.default_rng(seed)
     return torch.from_numpy(random.integers(0, 256, (num_images, size, size, 3), dtype=np.uint8))
+
+
+def run_artifact(artifact: Artifact, pixels: Tensor) -> Tensor:
+    """(n, D) float32: the outputs of the model as it was given, neither frozen nor fused."""
+    module = load_torchscript(artifact.read(artifact.manifest.model_file))
+    return as_rows(run_source(module, artifact.manifest.input_spec, pixels))

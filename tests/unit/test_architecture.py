@@ -71,8 +71,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     },
     "export": {"database", "database.queries", "database.results", "images.decode", "images.read"},
     "pipeline": None,
-    "bench": None,
-    "cli.terminal": {"telemetry"},
+    "cli.terminal": {"settings", "telemetry"},
     "reporting": None,
     "replay": None,
     "cli.look": None,
@@ -85,7 +84,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
 }
 OWNERS = {
     "typer": {"cli"},
-    "sqlite3": {"database", "bench/dataloaders.py", "bench/stored_pixels.py"},
+    "sqlite3": {"database"},
     "sqlalchemy": {"database", "settings"},
     "pydantic_settings": {"settings/load.py"},
     "alembic": {"database"},
@@ -98,7 +97,6 @@ OWNERS = {
     "PIL": {
         "images",
         "models/build/golden_set.py",
-        "bench/workload.py",
         "reporting/thumbnails.py",
         "cli/model/own_pipeline.py",
     },
@@ -111,7 +109,7 @@ OWNERS = {
     "nncf": {"models/runtimes/openvino.py"},
     "torch_tensorrt": {"models/runtimes/tensorrt.py"},
     "tensorrt": {"models/runtimes/tensorrt.py"},
-    "multiprocessing": {"workers", "bench/strategies.py"},
+    "multiprocessing": {"workers"},
     "jinja2": {"reporting"},
     "rich": {"cli", "telemetry"},
     "structlog": {"telemetry/log.py"},

@@ -63,8 +63,6 @@ def _load(options: DaysOptions) -> LoadedSettings:
     log_to_stderr(log_format, options.quiet, options.verbose)
     loaded = load_settings(options.config, options.settings())
     log_to_stderr(loaded.log.format, options.quiet, options.verbose)
-    if loaded.run.allow_int8:
-        log.info('allow_int8 is replaced by --precision int8, or [run] precision = "int8"')
     return loaded
 
 

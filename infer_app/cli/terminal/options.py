@@ -47,12 +47,6 @@ Model = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: [run] model, else all]"),
 ]
-OneModel = Annotated[
-    str | None,
-    typer.Option(
-        "--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: [run] model, else the only name]"
-    ),
-]
 ModelOrVersion = Annotated[
     str | None,
     typer.Option("--model", "-m", metavar="NAME[@ID]", help=f"{MODEL_HELP}  [default: all]"),
@@ -79,13 +73,6 @@ Precision = Annotated[
         metavar="full|half|int8",
         help="Precision of the model; half: bf16 on a CPU that computes it, fp16 or bf16 on a GPU.  "
         "[default: [run] precision, else full on a CPU and half on a GPU]",
-    ),
-]
-AllowInt8 = Annotated[
-    bool | None,
-    typer.Option(
-        "--allow-int8/--no-allow-int8",
-        help="Use int8 if the model has a good int8 variant; --precision int8 replaces it.  [default: no]",
     ),
 ]
 Workers = Annotated[
@@ -203,7 +190,6 @@ class DaysOptions:
     max_rejected: MaxRejected = None
     variant: Variant = None
     precision: Precision = None
-    allow_int8: AllowInt8 = None
     workers: Workers = None
     wait: Wait = None
     quiet: Quiet = False
@@ -219,7 +205,6 @@ class DaysOptions:
             "max_rejected": self.max_rejected,
             "variant": self.variant,
             "precision": self.precision,
-            "allow_int8": self.allow_int8,
             "workers": self.workers,
             "wait": self.wait,
         }
@@ -255,28 +240,6 @@ class BackfillOptions(DaysOptions):
     def settings(self) -> dict[str, dict[str, Any]]:
         common = super().settings()
         return common | {"run": common["run"] | {"lookback": 0}}
-
-
-@dataclass(frozen=True, kw_only=True)
-class BenchOptions:
-    """The options of `infer bench`."""
-
-    images: Annotated[
-        Path | None,
-        typer.Option("--images", metavar="PATH", help="Folder of images.  [default: the images of --date]"),
-    ] = None
-    date: Date = "yesterday"
-    model: OneModel = None
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Take at most this many images.")] = 1000
-    only: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--only", metavar="NAME", help="Measure only this strategy; may be repeated.  [default: all strategies]"
-        ),
-    ] = None
-    workers: Workers = None
-    as_json: Json = False
-    config: Config = None
 
 
 def with_options(options: type[T]) -> Callable[[Callable[[T], None]], Callable[..., None]]:

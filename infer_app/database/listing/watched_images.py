@@ -46,7 +46,7 @@ def is_below(folders: Iterable[str]) -> ColumnElement[bool]:
 
     SQLite's LIKE would take /Photos/ and /photos/ for one.
     """
-    return or_(*(func.substr(images.c.location, 1, len(folder)) == folder for folder in folders))
+    return or_(False, *(func.substr(images.c.location, 1, len(folder)) == folder for folder in folders))
 
 
 def has_images_in(database: Database, folder: str) -> bool:

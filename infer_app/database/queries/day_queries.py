@@ -295,11 +295,6 @@ class DayQueries:
                 facts = FileFacts(row["size"], row["modified"], row["sha256"])
                 yield StoredRejection(row["image_id"], as_location(row["location"]), row["reason"], facts)
 
-    def last_runs(self, limit: int) -> list[dict[str, Any]]:
-        newest = select(runs).order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit)
-        with self._database.read() as connection:
-            return [dict(row._mapping) for row in connection.execute(newest)]
-
     def _count_by_date(
         self,
         connection: Connection,

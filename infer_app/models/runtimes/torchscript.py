@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from infer_app.errors import ModelError, first_line
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.runtimes.fixed_batch import FixedBatch, as_rows
+from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.recipe import Size
 
 BATCH_SIZE = 4  # images; constant, because the fusion is compiled for one shape; tuning may find a faster one
@@ -96,12 +96,6 @@ def run_source(module: nn.Module, spec: InputSpec, pixels: Tensor) -> Any:
     """
     with _no_deprecations(), torch.inference_mode(), _jit.optimized_execution(False):
         return _Normalised(module, spec, channels_last=False)(pixels)
-
-
-def run_artifact(artifact: Artifact, pixels: Tensor) -> Tensor:
-    """Call `run_source` with a stored model: (n, D) float32."""
-    module = load_torchscript(artifact.read(artifact.manifest.model_file))
-    return as_rows(run_source(module, artifact.manifest.input_spec, pixels))
 
 
 def build_cpu_variant(artifact: Artifact, batch_size: int = BATCH_SIZE) -> FixedBatch:

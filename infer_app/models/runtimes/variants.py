@@ -27,7 +27,6 @@ PRECISIONS = {
     OPENVINO_INT8: "int8",
     **{variant: variant.rpartition("-")[2] for variant in GPU_VARIANTS},
 }
-HALF = ("fp16", "bf16")
 UNKNOWN = "this version of infer_app does not know it"
 
 _SHORT = {"trt": TRT_FP16, "cuda": CUDA_FP16}

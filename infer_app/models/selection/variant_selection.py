@@ -36,7 +36,6 @@ class VariantRequest:
 
     variant: str = AUTO
     precision: str | None = None  # full, half or int8; None: full on a CPU, and on a GPU the half that was built
-    allow_int8: bool = False  # in place of full precision, if the model has a good int8 variant
     resume_variant: str | None = None  # a day that is resumed keeps the variant it began with
     device: str = AUTO  # auto, cpu or cuda
     resume_sha256: str | None = None  # of the files of `resume_variant`; None if they are not known
@@ -78,23 +77,11 @@ def choose_variant(
     return _best(usable, speeds, passed_over)
 
 
-def requested_precision(manifest: Manifest, request: VariantRequest) -> str:
+def requested_precision(request: VariantRequest) -> str:
     """Return the precision of a CPU variant: that of the variant a day began with, or else the requested one."""
     if request.resume_variant:
         return precision_of(request.resume_variant)
-    if request.precision is not None:
-        return CPU_PRECISIONS[request.precision]
-    return allowed_precision(manifest, request.allow_int8)
-
-
-def allowed_precision(manifest: Manifest, allow_int8: bool) -> str:
-    """Return int8 if the user allows it and an int8 variant met its minimum and was faster when built, else fp32."""
-    is_better = any(
-        precision_of(variant) == "int8" and details.get("meets_bar") and details.get("is_faster")
-        for variant, details in manifest.variants.items()
-        if variant in PRECISIONS
-    )
-    return "int8" if allow_int8 and is_better else "fp32"
+    return CPU_PRECISIONS[request.precision or "full"]
 
 
 def _best(usable: list[str], speeds: Mapping[str, Speed], passed_over: dict[str, str]) -> VariantSelection:
@@ -117,7 +104,7 @@ def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over:
             f"{manifest.name}: no variant can run on a GPU here ({reasons})",
             "fix that, or let --device auto take the CPU" if has_some else _how_to_make(manifest, "trt"),
         )
-    precision, name = requested_precision(manifest, request), manifest.name
+    precision, name = requested_precision(request), manifest.name
     if request.resume_variant:
         return _no_variant_to_resume(manifest, request.resume_variant, precision, passed_over)
     hints = {
@@ -185,7 +172,7 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     if variant == request.resume_variant and request.resume_sha256 not in (None, manifest.variant_sha256(variant)):
         return OTHER_FILES
     details = manifest.variants[variant]
-    if why := _other_precision(manifest, variant, request):
+    if why := _other_precision(variant, request):
         return why
     if variant in (OPENVINO_BF16, OPENVINO_INT8):
         return None if details.get("meets_bar") else CHANGES_TOO_MUCH
@@ -194,13 +181,13 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 
 
-def _other_precision(manifest: Manifest, variant: str, request: VariantRequest) -> str | None:
+def _other_precision(variant: str, request: VariantRequest) -> str | None:
     """Return why a precision is not allowed; half precision is allowed unless the day began with another one."""
-    own, precision = precision_of(variant), requested_precision(manifest, request)
+    own, precision = precision_of(variant), requested_precision(request)
     is_half_on_gpu = device_of(variant) == "cuda" and request.precision in (None, "half")
     if own == precision or (is_half_on_gpu and request.resume_variant is None):
         return None
-    if request.resume_variant or own == "fp32" or (own == "int8" and request.allow_int8):
+    if request.resume_variant or own == "fp32":
         return f"{precision} is chosen"
     return f"{own} is not chosen: --precision {'int8' if own == 'int8' else 'half'}"
 

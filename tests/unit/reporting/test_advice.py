@@ -53,7 +53,7 @@ def test_when_all_is_well_there_is_nothing_to_do():
         ({"day_state": replace(GOOD, exit_code=3)}, "infer rejects --date 2026-11-20 --model lite0"),
         ({"reasons": {"truncated": 2}}, "infer rejects --date 2026-11-20 --model lite0"),
         ({"labels_moved": True}, None),
-        ({"advice": "1.4 × faster overall with --allow-int8"}, None),
+        ({"advice": "1.4 × faster overall with --precision int8"}, None),
     ],
 )
 def test_what_to_do_is_one_step_with_its_command(changed, command):

@@ -114,7 +114,7 @@ def test_a_setting_of_former_versions_is_refused_with_what_to_do_instead(tmp_pat
     for content, environ, where in ((text, {}, "infer.toml"), ("", {variable: "1"}, variable)):
         with pytest.raises(UsageError) as caught:
             load(write(tmp_path, content), environ=environ)
-        assert (caught.value.message, caught.value.hint) == (f"{where}: {name} is no longer a setting", REMOVED[name])
+        assert (caught.value.message, caught.value.hint) == (f"{where}: {name} was removed", REMOVED[name])
 
 
 def test_a_variable_of_a_section_without_a_key_is_refused(tmp_path):

@@ -21,7 +21,7 @@ COST = Cost(
     num_cores=2,
     num_workers=2,
 )
-INT8 = Alternative("int8: --allow-int8", ("model",), 7.0, 14.0)
+INT8 = Alternative("int8: --precision int8", ("model",), 7.0, 14.0)
 
 
 def waiting(**ms):
@@ -87,7 +87,7 @@ def test_a_gain_ends_where_the_next_resource_limits():
 
 def test_the_best_alternative_is_named():
     decoding = Alternative("scaled decoding: --decode scaled", ("decode",), 1.0, 4.0)
-    assert advise(rank(COST, [decoding, INT8])) == "1.5 × faster overall with int8: --allow-int8"
+    assert advise(rank(COST, [decoding, INT8])) == "1.5 × faster overall with int8: --precision int8"
     assert advise(rank(COST, [decoding])) == "1.2 × faster overall with scaled decoding: --decode scaled"
 
 

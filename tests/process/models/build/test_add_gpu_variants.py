@@ -17,12 +17,11 @@ from infer_app.models.build.judge_variants import judge_variants
 from infer_app.models.runtimes.gpu_probe import Gpu, Host
 from infer_app.models.runtimes.gpu_variants import run_fixed
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.torchscript import run_artifact
 from infer_app.models.runtimes.variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT, runnable
 from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
 from infer_app.models.verification.golden import check_golden
 from infer_app.recipe import Size
-from tests.support.networks import SIZE, Means, Network, PixelMeans, built, random_pixels, save_photos
+from tests.support.networks import SIZE, Means, Network, PixelMeans, built, random_pixels, run_artifact, save_photos
 
 HOST = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0")
 WORKSHOP = BuildTarget(HOST, torch.device("cpu"))

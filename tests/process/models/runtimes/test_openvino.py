@@ -9,7 +9,6 @@ from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.runtimes import openvino
-from infer_app.models.runtimes.torchscript import run_artifact
 from infer_app.recipe import Size
 from tests.support.networks import (
     MEAN,
@@ -21,6 +20,7 @@ from tests.support.networks import (
     PixelMeans,
     built,
     random_pixels,
+    run_artifact,
 )
 
 VARIANT = "cpu-openvino-fp32"

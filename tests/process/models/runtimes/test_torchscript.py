@@ -15,7 +15,6 @@ from infer_app.models.runtimes.torchscript import (
     build_cpu_variant,
     load_torchscript,
     make_cpu_variant,
-    run_artifact,
     run_source,
     trace_module,
 )
@@ -30,6 +29,7 @@ from tests.support.networks import (
     PixelMeans,
     built,
     random_pixels,
+    run_artifact,
     save,
     traced,
 )

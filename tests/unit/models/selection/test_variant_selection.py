@@ -19,7 +19,6 @@ from infer_app.models.selection.tuning import Speed
 from infer_app.models.selection.variant_selection import (
     VariantRequest,
     VariantSelection,
-    allowed_precision,
     choose_variant,
 )
 from infer_app.recipe import Recipe
@@ -105,32 +104,24 @@ def test_what_was_not_measured_is_taken_last_and_the_oldest_variant_where_nothin
     assert choose(manifest(int8=None), speeds={}) == VariantSelection(TORCHSCRIPT, {OPENVINO_FP32: "not measured here"})
 
 
-def test_int8_is_taken_where_it_is_allowed_and_good_and_was_faster_when_built():
-    assert choose(manifest(), VariantRequest(allow_int8=True)) == VariantSelection(
+def test_int8_is_taken_where_it_is_asked_for_and_good():
+    assert choose(manifest(), VariantRequest(precision="int8")) == VariantSelection(
         OPENVINO_INT8, {TORCHSCRIPT: "int8 is chosen", OPENVINO_FP32: "int8 is chosen"}
     )
 
 
-@pytest.mark.parametrize("lacking", [{"meets_bar": False}, {"is_faster": False}], ids=["good", "faster"])
-def test_an_int8_that_is_not_good_or_was_not_faster_is_left_alone(lacking):
-    model = manifest(int8=GOOD_INT8 | lacking)
-    assert allowed_precision(model, allow_int8=True) == "fp32"
-    choice = choose(model, VariantRequest(allow_int8=True))
-    assert (choice.variant, choice.passed_over[OPENVINO_INT8]) == (OPENVINO_FP32, "fp32 is chosen")
-
-
 def test_int8_stays_chosen_on_a_host_where_it_is_slower():
-    """Whatever a host measures, a label is made in the precision that was decided when the model was built."""
+    """Whatever a host measures, a label is made in the precision that was asked for."""
     slow_int8 = FAST_OPENVINO | {OPENVINO_INT8: Speed(1, 50.0)}
-    assert choose(manifest(), VariantRequest(allow_int8=True), slow_int8).variant == OPENVINO_INT8
+    assert choose(manifest(), VariantRequest(precision="int8"), slow_int8).variant == OPENVINO_INT8
 
 
 def test_int8_never_falls_back_to_fp32_by_itself():
     with pytest.raises(ModelError) as caught:
-        choose(manifest(), VariantRequest(allow_int8=True), missing=openvino_is_unknown)
+        choose(manifest(), VariantRequest(precision="int8"), missing=openvino_is_unknown)
     told = f"{TORCHSCRIPT}: int8 is chosen; {OPENVINO_FP32}: {UNKNOWN}; {OPENVINO_INT8}: {UNKNOWN}"
     assert caught.value.message == f"pets: no int8 variant can run here ({told})"
-    assert (caught.value.exit_code, "--variant" in caught.value.hint) == (12, True)
+    assert (caught.value.exit_code, "--precision full" in caught.value.hint) == (12, True)
 
 
 def test_fp32_never_falls_back_to_int8_by_itself():
@@ -181,14 +172,14 @@ def test_a_day_is_not_finished_with_other_files_of_its_variant():
 
 
 @pytest.mark.parametrize("resume_variant", [TORCHSCRIPT, OPENVINO_FP32, OPENVINO_INT8])
-@pytest.mark.parametrize("allow_int8", [False, True])
-def test_a_day_goes_on_with_the_variant_it_began_with(resume_variant, allow_int8):
-    wish = VariantRequest(allow_int8=allow_int8, resume_variant=resume_variant)
+@pytest.mark.parametrize("precision", [None, "int8"])
+def test_a_day_goes_on_with_the_variant_it_began_with(resume_variant, precision):
+    wish = VariantRequest(precision=precision, resume_variant=resume_variant)
     assert choose(manifest(), wish).variant == resume_variant
 
 
 def test_a_day_whose_variant_is_gone_goes_on_in_its_precision():
-    wish = VariantRequest(allow_int8=True, resume_variant=OPENVINO_FP32)
+    wish = VariantRequest(precision="int8", resume_variant=OPENVINO_FP32)
     assert choose(manifest(fp32=None), wish).variant == TORCHSCRIPT
     assert choose(manifest(), wish, missing=openvino_is_unknown).variant == TORCHSCRIPT
     with pytest.raises(ModelError, match="no int8 variant can run here"):
@@ -229,7 +220,7 @@ def test_a_half_precision_below_its_bar_is_passed_over():
 
 
 def test_the_cpu_can_be_asked_for():
-    choice = choose(with_gpu(), VariantRequest(device="cpu", allow_int8=True))
+    choice = choose(with_gpu(), VariantRequest(device="cpu", precision="int8"))
     assert (choice.variant, choice.passed_over[TRT_FP16]) == (OPENVINO_INT8, "the device is cpu")
 
 

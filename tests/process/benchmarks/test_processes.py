@@ -6,8 +6,7 @@ import sys
 import textwrap
 
 import pytest
-
-from infer_app.bench.processes import descendants, run_measured, tree_cpu_seconds
+from processes import descendants, run_measured, tree_cpu_seconds
 
 MIB = 1 << 20
 measures = pytest.mark.alone  # samples, which come late on a busy machine

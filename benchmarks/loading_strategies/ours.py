@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator, Sized
-from contextlib import closing
-from pathlib import Path
 
-import numpy as np
-
-from infer_app.bench import dataloaders
-from infer_app.bench.decode_handler import OpenHandler
-from infer_app.bench.stored_pixels import StoredPixels
-from infer_app.bench.workload import Pixels, Workload
 from infer_app.domain import Chunk, ImageRef
-from infer_app.images.read.read_image import read_image
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.pipeline.execution_plan import plan_run
 from infer_app.pipeline.executors import open_executor
 from infer_app.workers.pool import Stage, WorkerPool
+from loading_strategies import dataloaders
+from loading_strategies.decode_handler import OpenHandler
+from loading_strategies.workload import Workload
 
 
 def handler(workload: Workload) -> Iterator[Sized]:
@@ -37,16 +30,6 @@ def executor(workload: Workload) -> Iterator[Sized]:
 
 def ring(workload: Workload) -> Iterator[Sized]:
     return _predict_in_workers(workload, "cuda")
-
-
-def cache(workload: Workload) -> Iterator[Pixels]:
-    folder = tempfile.TemporaryDirectory(prefix="infer-bench-")
-    pixels = StoredPixels(Path(folder.name) / "pixels.sqlite")
-    for path in workload.paths:
-        image = read_image(path, workload.readers.read_limits)
-        pixels.put(str(image.facts.sha256), workload.readers.pixels_of(image.data))
-    pixels.commit()
-    return _from_cache(workload, pixels, folder)
 
 
 def find_broken(workload: Workload) -> dict[str, str]:
@@ -80,14 +63,3 @@ def _predict_in_workers(workload: Workload, executor: str) -> Iterator[Sized]:
     ) as opened:
         for result in opened.pool.run(_chunks(workload)):
             yield result.predictions
-
-
-def _from_cache(workload: Workload, pixels: StoredPixels, folder: tempfile.TemporaryDirectory[str]) -> Iterator[Pixels]:
-    with folder, closing(pixels):
-        for paths in workload.batches():
-            batch = np.empty((len(paths), *workload.shape), np.uint8)
-            for row, path in zip(batch, paths, strict=True):
-                image = read_image(path, workload.readers.read_limits)
-                if not pixels.get(str(image.facts.sha256), row):
-                    row[:] = workload.readers.pixels_of(image.data)
-            yield batch

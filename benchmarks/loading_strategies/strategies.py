@@ -19,8 +19,8 @@ from itertools import islice
 
 import numpy as np
 
-from infer_app.bench import dataloaders, ours
-from infer_app.bench.workload import BATCH_SIZE, Floats, PixelReaders, Pixels, Workload
+from loading_strategies import dataloaders, ours, stored
+from loading_strategies.workload import BATCH_SIZE, Floats, PixelReaders, Pixels, Workload
 
 IN_FLIGHT_PER_THREAD = 4  # images; bounds the memory of the thread pipeline
 
@@ -129,12 +129,12 @@ STRATEGIES = (
         "turbo in threads with few images in flight, as in SPDL: no copy of pixels between processes",
     ),
     Strategy(
-        "cache",
-        ours.cache,
-        "pixels stored by their file's content, as for a second model: files are read, not decoded",
+        "stored",
+        stored.stored,
+        "pixels that an earlier pass stored by the hash of the file: files are read, not decoded",
     ),
     Strategy(
-        "lane",
+        "no-model",
         ours.handler,
         "infer_app without the model: supervised workers keep the pixels of their chunk, broken files get a reason",
         takes_broken=True,

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, get_worker_info
 
-from infer_app.bench.workload import BATCH_SIZE, Workload
+from loading_strategies.workload import BATCH_SIZE, Workload
 
 MANY = 1_000_000  # paths in the two strategies about memory
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from infer_app.bench.workload import BATCH_SIZE, PixelReaders
 from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.images.read.bad_image import BadImage
 from infer_app.workers.heartbeat import Heartbeat
+from loading_strategies.workload import BATCH_SIZE, PixelReaders
 
 
 @dataclass(frozen=True)

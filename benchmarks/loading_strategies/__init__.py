@@ -1,0 +1,1 @@
+"""Ways of loading images, which benchmarks/loading.py compares."""

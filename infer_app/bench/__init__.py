@@ -1,1 +1,0 @@
-"""Measure loading strategies for `infer bench`, each in a process of its own."""
