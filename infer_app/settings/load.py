@@ -273,7 +273,10 @@ def _open_file(path: Path) -> TomlConfigSettingsSource:
         raise UsageError(f"can't read {path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {error}", "fix the line, or compare it with what `infer init` writes") from None
-    for section, table in source().items():
+    for section, table in list(source().items()):
+        if not table and f"[{section}]" in REMOVED:  # `infer init` of former versions wrote its heading
+            del source.init_kwargs[section]
+            continue
         if not isinstance(table, dict):
             raise UsageError(f"{path.name}: {section!r} is outside a [section]", _did_you_mean(section))
         if section not in Settings.model_fields:

@@ -17,6 +17,7 @@ import pytest
 import typer
 
 from infer_app.cli.app import app
+from infer_app.settings.removed import REMOVED
 from infer_app.settings.sections import Settings
 
 PACKAGE = Path(__file__).parents[2] / "infer_app"
@@ -100,7 +101,7 @@ def value_of(node: ast.expr) -> str:
 
 
 TEXTS = [text for suffix in ("py", "html") for path in sorted(PACKAGE.rglob(f"*.{suffix}")) for text in texts_of(path)]
-PRINTED = [text for text in TEXTS if text.is_printed]
+PRINTED = [text for text in TEXTS if text.is_printed and text.text not in REMOVED]
 
 
 def parse(command: str, *, is_whole: bool) -> None:

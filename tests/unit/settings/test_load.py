@@ -108,13 +108,17 @@ def test_a_variable_of_an_unknown_section_is_named_with_the_right_one(tmp_path):
 @pytest.mark.parametrize("name", [name for name in REMOVED if name.startswith("[")])
 def test_a_setting_of_former_versions_is_refused_with_what_to_do_instead(tmp_path, name):
     section, _, key = name.removeprefix("[").partition("]")
-    key = key.strip()
-    text = f"[{section}]\n" + (f"{key} = 1\n" if key else "")
-    variable = f"INFER_{section}__{key or 'any'}".upper()
+    key = key.strip() or "any"
+    text = f"[{section}]\n{key} = 1\n"
+    variable = f"INFER_{section}__{key}".upper()
     for content, environ, where in ((text, {}, "infer.toml"), ("", {variable: "1"}, variable)):
         with pytest.raises(UsageError) as caught:
             load(write(tmp_path, content), environ=environ)
         assert (caught.value.message, caught.value.hint) == (f"{where}: {name} was removed", REMOVED[name])
+
+
+def test_the_heading_alone_of_a_section_of_former_versions_is_accepted(tmp_path):
+    load(write(tmp_path, "[cache]\n"))
 
 
 def test_a_variable_of_a_section_without_a_key_is_refused(tmp_path):
