@@ -528,7 +528,7 @@ def test_files_are_registered_under_their_dates_and_replaced_ones_are_noticed(da
     assert not has_images_in(database, "/ä/")
 
 
-def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(database):
+def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(database, tables):
     first, second, now = datetime(2026, 10, 1), datetime(2026, 10, 2), datetime(2026, 11, 20)
     before = datetime(2026, 11, 17)
     queued = (("/1", first, now), ("/2", second, now), ("/3", second, None), ("/4", before, now))
@@ -537,7 +537,7 @@ def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(da
 
     def late(*model_ids):
         with database.read() as connection:
-            return list(read_late_times(connection, model_ids, before))
+            return list(read_late_times(connection, tables.source.picture, model_ids, before))
 
     assert late(ID) == [first, second]
     commit(database, predicted("1"))
@@ -547,7 +547,7 @@ def test_queued_images_are_late_until_they_have_results_or_the_queue_is_ended(da
         assert late(ID) == left
 
 
-def test_a_replaced_file_of_an_old_day_that_was_rejected_is_tried_again(database):
+def test_a_replaced_file_of_an_old_day_that_was_rejected_is_tried_again(database, tables):
     old, new = datetime(2026, 10, 1), datetime(2026, 11, 20)
     files = {f"/{n}.jpg": ImageFile(f"/{n}.jpg", 7, 1.0) for n in (1, 2, 3)}
     for file, time in zip(files.values(), (old, old, new), strict=True):
@@ -557,7 +557,9 @@ def test_a_replaced_file_of_an_old_day_that_was_rejected_is_tried_again(database
     list(register_files(database, replaced, at(new)))
     assert stored(database, rejections) == {}
     with database.read() as connection:
-        assert list(read_late_times(connection, [ID], new)) == [old]  # of the first file; the second has a prediction
+        assert list(read_late_times(connection, tables.source.picture, [ID], new)) == [
+            old
+        ]  # of the first file; the second has a prediction
 
 
 def test_a_path_that_the_database_can_not_hold_is_left_out_and_told_and_the_others_are_registered(database, kind):

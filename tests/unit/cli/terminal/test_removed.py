@@ -1,5 +1,6 @@
 """Flags and commands that were removed are refused by name, with what to do instead."""
 
+import re
 import sys
 
 import pytest
@@ -8,7 +9,7 @@ from infer_app.cli import main
 from infer_app.settings.removed import REMOVED
 
 COMMANDS = [name for name in REMOVED if name.startswith("infer ")]
-FLAGS = [f"infer run {name}{value}" for name in REMOVED if name.startswith("--") for value in ("", "=1")]
+FLAGS = [f"infer run {name}{value}" for name in REMOVED if re.fullmatch("--[a-z0-9-]+", name) for value in ("", "=1")]
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, *FLAGS])
