@@ -64,12 +64,18 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
-        if WHOLE_RUNS & set(getattr(item, "fixturenames", ())):
+        if WHOLE_RUNS & set(getattr(item, "fixturenames", ())) or _repeats_on_a_server(item):
             item.add_marker(pytest.mark.slow)
     if not config.option.full:
         left_out = [item for item in items if item.get_closest_marker("full")]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _repeats_on_a_server(item: pytest.Item) -> bool:
+    """Return whether a test that SQLite has run runs on a server; of test_conformance.py `make test` runs each."""
+    kind = getattr(item, "callspec", None) and item.callspec.params.get("kind")
+    return item.path.parent.name == "databases" and item.path.name != "test_conformance.py" and kind in DATABASES[1:]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
