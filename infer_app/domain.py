@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from enum import Flag, StrEnum, auto
 from typing import TYPE_CHECKING, NamedTuple
 
 from infer_app.recipe import Size
@@ -13,51 +13,77 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+class ReasonFact(Flag):
+    """What a reason says of the images that are rejected for it."""
+
+    RETRIED = auto()  # transient: a later run tries again
+    NOT_READ = auto()  # nothing is known of the file's content
+    IN_CONTENT = auto()  # found in the content; a broken decoder, or a server's error page, gives it to good files too
+    HASHED = auto()  # size and checksum of the file are known
+    NOT_SHOWN = auto()  # a report does not decode the file again: it may crash, take too long or can't be read
+
+
 class Reason(StrEnum):
-    """Why an image has no prediction: a closed list, documented in docs/reasons.md."""
+    """Why an image has no prediction: a closed list, documented in docs/reasons.md.
+
+    A worker that ends is judged by workers/retry_policy. What is rejected then, or was from the start, passes two
+    filters before it is written: what the storage may be to blame for is held back by pipeline/outage_guard until
+    something is read again, what the model or the decoder may be to blame for by pipeline/model_run until enough other
+    images were seen.
+    """
+
+    meaning: str  # as a report says it
+    facts: ReasonFact
+
+    def __new__(cls, value: str, meaning: str, facts: ReasonFact) -> Reason:
+        reason = str.__new__(cls, value)
+        reason._value_, reason.meaning, reason.facts = value, meaning, facts
+        return reason
 
     # about the content: final
-    EMPTY = "empty"
-    TOO_LARGE_BYTES = "too_large_bytes"
-    TOO_MANY_PIXELS = "too_many_pixels"
-    UNSUPPORTED_FORMAT = "unsupported_format"
-    HEIC_DECODER_MISSING = "heic_decoder_missing"  # until it is installed, then retried
-    AVIF_DECODER_MISSING = "avif_decoder_missing"  # likewise
-    TRUNCATED = "truncated"
-    CORRUPT = "corrupt"
-    DECODE_TIMEOUT = "decode_timeout"
-    DECODER_CRASH = "decoder_crash"
-    NON_FINITE_OUTPUT = "non_finite_output"
-    MODEL_ERROR = "model_error"
-    NOT_REGULAR_FILE = "not_regular_file"
-    LOCATION_NOT_ALLOWED = "location_not_allowed"
+    EMPTY = "empty", "the file has no bytes", ReasonFact.IN_CONTENT | ReasonFact.NOT_SHOWN
+    TOO_LARGE_BYTES = "too_large_bytes", "more bytes than allowed", ReasonFact.NOT_SHOWN
+    TOO_MANY_PIXELS = "too_many_pixels", "more pixels than allowed", ReasonFact.NOT_SHOWN
+    UNSUPPORTED_FORMAT = (
+        "unsupported_format",
+        "not an image of a supported format",
+        ReasonFact.IN_CONTENT | ReasonFact.HASHED,
+    )
+    # until the decoder is installed, then retried
+    HEIC_DECODER_MISSING = "heic_decoder_missing", "HEIC, whose decoder is not installed", ReasonFact.HASHED
+    AVIF_DECODER_MISSING = "avif_decoder_missing", "AVIF, whose decoder is not installed", ReasonFact.HASHED
+    TRUNCATED = "truncated", "the file ends early", ReasonFact.IN_CONTENT | ReasonFact.HASHED
+    CORRUPT = "corrupt", "damaged data", ReasonFact.IN_CONTENT | ReasonFact.HASHED
+    DECODE_TIMEOUT = "decode_timeout", "decoding took too long", ReasonFact.IN_CONTENT | ReasonFact.NOT_SHOWN
+    DECODER_CRASH = "decoder_crash", "the decoder crashed", ReasonFact.IN_CONTENT | ReasonFact.NOT_SHOWN
+    NON_FINITE_OUTPUT = "non_finite_output", "the model's output is not finite", ReasonFact.HASHED
+    MODEL_ERROR = "model_error", "the model failed on it", ReasonFact(0)
+    NOT_REGULAR_FILE = "not_regular_file", "a folder, device or socket", ReasonFact(0)
+    LOCATION_NOT_ALLOWED = (
+        "location_not_allowed",
+        "outside the allowed folders, or a row without a location",
+        ReasonFact.NOT_READ | ReasonFact.NOT_SHOWN,
+    )
     # about the environment: retried
-    NOT_FOUND = "not_found"
-    PERMISSION_DENIED = "permission_denied"
-    READ_TIMEOUT = "read_timeout"
-    READ_ERROR = "read_error"
-    OUT_OF_MEMORY = "out_of_memory"
-    WRITE_ERROR = "write_error"
+    NOT_FOUND = "not_found", "no such file; retried", ReasonFact.RETRIED | ReasonFact.NOT_READ | ReasonFact.NOT_SHOWN
+    PERMISSION_DENIED = "permission_denied", "permission denied; retried", ReasonFact.RETRIED | ReasonFact.NOT_READ
+    READ_TIMEOUT = (
+        "read_timeout",
+        "reading took too long; retried",
+        ReasonFact.RETRIED | ReasonFact.NOT_READ | ReasonFact.NOT_SHOWN,
+    )
+    READ_ERROR = "read_error", "storage error; retried", ReasonFact.RETRIED | ReasonFact.NOT_READ
+    OUT_OF_MEMORY = "out_of_memory", "out of memory; retried", ReasonFact.RETRIED | ReasonFact.NOT_SHOWN
+    WRITE_ERROR = "write_error", "its row could not be written; retried", ReasonFact.RETRIED
 
 
-# What a failure means. A worker that ends is judged by workers/retry_policy; what is rejected then, or was from the
-# start, passes two filters before it is written:
-# - READ_FAILURES may be the storage's fault: pipeline/outage_guard holds them back until something is read again.
-# - `Broken.may_be_models_fault`, and FOUND_IN_CONTENT: pipeline/model_run holds them until enough other images were
-#   seen. A decoder that is broken, or a server that sends something else, refuses good files for these reasons as well.
-READ_FAILURES = frozenset({Reason.NOT_FOUND, Reason.PERMISSION_DENIED, Reason.READ_TIMEOUT, Reason.READ_ERROR})
-FOUND_IN_CONTENT = frozenset(
-    {
-        Reason.EMPTY,
-        Reason.UNSUPPORTED_FORMAT,
-        Reason.TRUNCATED,
-        Reason.CORRUPT,
-        Reason.DECODE_TIMEOUT,
-        Reason.DECODER_CRASH,
-    }
-)
-NOT_READ = READ_FAILURES | {Reason.LOCATION_NOT_ALLOWED}  # nothing is known of the file's content
-TRANSIENT_REASONS = READ_FAILURES | {Reason.OUT_OF_MEMORY, Reason.WRITE_ERROR}  # a later run tries again
+def reasons_with(fact: ReasonFact) -> frozenset[Reason]:
+    return frozenset(reason for reason in Reason if fact in reason.facts)
+
+
+TRANSIENT_REASONS = reasons_with(ReasonFact.RETRIED)
+NOT_READ = reasons_with(ReasonFact.NOT_READ)
+READ_FAILURES = reasons_with(ReasonFact.RETRIED | ReasonFact.NOT_READ)  # which may be the storage's fault
 # Final until this module is there; then every image that was rejected for it is new again (versions.retried_reasons).
 DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_MISSING: "PIL._avif"}
 INSTALL_DECODER = "pip install 'infer_app[heic]'"

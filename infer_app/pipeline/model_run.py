@@ -15,7 +15,7 @@ from infer_app.database.listing.recorded_sources import SourceIdentity, record_s
 from infer_app.database.results.runs import RunModel, new_run_id
 from infer_app.database.results.sink import Sink
 from infer_app.day import Day
-from infer_app.domain import FOUND_IN_CONTENT, TRANSIENT_REASONS, Broken, ChunkResult
+from infer_app.domain import TRANSIENT_REASONS, Broken, ChunkResult, ReasonFact
 from infer_app.errors import EXIT_BUG, EXIT_TOO_MANY_REJECTED, DayHeld, as_known
 from infer_app.pipeline.executors import Executor
 from infer_app.pipeline.job import Job
@@ -89,7 +89,7 @@ class FailureBudget:
         if self.stopped is not None:
             yield _without(result, [*of_model, *final])
             return
-        of_files = [broken for broken in final if broken.reason in FOUND_IN_CONTENT]
+        of_files = [broken for broken in final if ReasonFact.IN_CONTENT in broken.reason.facts]
         yield _without(result, [*of_model, *of_files])
         self._of_model.add(of_model, result.num_images)
         self._of_files.add(of_files, result.num_images)

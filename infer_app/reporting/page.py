@@ -26,7 +26,7 @@ from infer_app.reporting import charts
 from infer_app.reporting.drawn_boxes import overlay
 from infer_app.reporting.report_data import DayReport
 from infer_app.reporting.run_figures import RunFigures
-from infer_app.reporting.thumbnails import NOT_TRIED, Thumbnail
+from infer_app.reporting.thumbnails import NOT_SHOWN, Thumbnail
 from infer_app.run_report import DayCounts, with_precision
 from infer_app.telemetry.bottleneck import display_name, taken_by_others
 from infer_app.telemetry.printable import one_line, percent
@@ -42,29 +42,6 @@ TITLES_BY_OUTPUT = {
     "detection": ("Lowest score of the best object", "Highest score of the best object"),
 }
 NUM_THRESHOLDS = 12  # named on the page
-
-MEANINGS = {
-    Reason.EMPTY: "the file has no bytes",
-    Reason.TOO_LARGE_BYTES: "more bytes than allowed",
-    Reason.TOO_MANY_PIXELS: "more pixels than allowed",
-    Reason.UNSUPPORTED_FORMAT: "not an image of a supported format",
-    Reason.HEIC_DECODER_MISSING: "HEIC, whose decoder is not installed",
-    Reason.AVIF_DECODER_MISSING: "AVIF, whose decoder is not installed",
-    Reason.TRUNCATED: "the file ends early",
-    Reason.CORRUPT: "damaged data",
-    Reason.DECODE_TIMEOUT: "decoding took too long",
-    Reason.DECODER_CRASH: "the decoder crashed",
-    Reason.NON_FINITE_OUTPUT: "the model's output is not finite",
-    Reason.MODEL_ERROR: "the model failed on it",
-    Reason.NOT_REGULAR_FILE: "a folder, device or socket",
-    Reason.LOCATION_NOT_ALLOWED: "outside the allowed folders, or a row without a location",
-    Reason.NOT_FOUND: "no such file; retried",
-    Reason.PERMISSION_DENIED: "permission denied; retried",
-    Reason.READ_TIMEOUT: "reading took too long; retried",
-    Reason.READ_ERROR: "storage error; retried",
-    Reason.OUT_OF_MEMORY: "out of memory; retried",
-    Reason.WRITE_ERROR: "its row could not be written; retried",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +62,7 @@ def pictured(report: DayReport) -> list[str]:
 
 
 def _with_pictures(report: DayReport) -> list[RejectedImage | ScoredImage]:
-    return [*(image for image in report.rejected if image.reason not in NOT_TRIED), *_predicted(report)]
+    return [*(image for image in report.rejected if image.reason not in NOT_SHOWN), *_predicted(report)]
 
 
 def _predicted(report: DayReport) -> list[ScoredImage]:
@@ -147,7 +124,7 @@ def _render(template: str, **context: Any) -> str:
         "style_hash": base64.b64encode(hashlib.sha256(style.encode()).digest()).decode(),
         "charts": charts,
         "colors": COLORS,
-        "meanings": MEANINGS,
+        "meanings": {reason: reason.meaning for reason in Reason},
         "num_bars": NUM_BARS,
         "duration": duration,
         "display_name": display_name,

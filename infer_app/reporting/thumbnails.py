@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from PIL import Image, ImageFile
 
-from infer_app.domain import Reason
+from infer_app.domain import ReasonFact, reasons_with
 from infer_app.errors import InferError
 from infer_app.images.decode.decoder import open_image, rgb_of
 from infer_app.images.read.bad_image import BadImage
@@ -26,20 +26,7 @@ MAX_ALL_BYTES = 750_000  # base64 adds a third, and the page stays under 1.5 MB
 GROUP = 12  # images per process; if it dies, each half is tried in a process of its own
 GROUP_TIMEOUT_S = 15.0
 ALL_TIMEOUT_S = 60.0
-# Files that have crashed a decoder or used up its time or memory are not decoded again; the others can't be read.
-NOT_TRIED = frozenset(
-    {
-        Reason.DECODER_CRASH,
-        Reason.DECODE_TIMEOUT,
-        Reason.OUT_OF_MEMORY,
-        Reason.READ_TIMEOUT,
-        Reason.TOO_MANY_PIXELS,
-        Reason.TOO_LARGE_BYTES,
-        Reason.LOCATION_NOT_ALLOWED,
-        Reason.NOT_FOUND,
-        Reason.EMPTY,
-    }
-)
+NOT_SHOWN = reasons_with(ReasonFact.NOT_SHOWN)
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,8 @@ from infer_app.database.listing.source import Source
 from infer_app.database.results.conditions import ListedPicture, count_rows, has_prediction, has_rejection, join_results
 from infer_app.database.results.schema import objects, predictions, rejections, runs
 from infer_app.day import Day
-from infer_app.domain import Reason
+from infer_app.domain import Reason, ReasonFact, reasons_with
 from infer_app.plurals import counted
-
-# Reasons that are found in the bytes of a file, so its size and checksum must be known.
-READ_REASONS = (
-    Reason.UNSUPPORTED_FORMAT,
-    Reason.HEIC_DECODER_MISSING,
-    Reason.AVIF_DECODER_MISSING,
-    Reason.TRUNCATED,
-    Reason.CORRUPT,
-    Reason.NON_FINITE_OUTPUT,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +46,7 @@ def with_unknown_reason(scope: Scope) -> Select[Any]:
 
 def without_facts(scope: Scope) -> Select[Any]:
     lacks = or_(rejections.c.size.is_(None), rejections.c.sha256.is_(None))
-    return scope.rows_of(rejections).where(rejections.c.reason.in_([reason.value for reason in READ_REASONS]), lacks)
+    return scope.rows_of(rejections).where(rejections.c.reason.in_(sorted(reasons_with(ReasonFact.HASHED))), lacks)
 
 
 def without_run(table: Table, scope: Scope) -> Select[Any]:

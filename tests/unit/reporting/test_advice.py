@@ -3,10 +3,8 @@ from datetime import date, datetime
 
 import pytest
 
-from infer_app.domain import Reason
 from infer_app.reporting.advice import Before, Situation, changes, steps
 from infer_app.reporting.drift import Drift
-from infer_app.reporting.page import MEANINGS
 from infer_app.reporting.run_figures import RunFigures
 from infer_app.run_report import DayCounts, DayState
 
@@ -99,7 +97,3 @@ def test_what_differs_is_notable():
 def test_a_run_of_a_few_images_is_no_measure_of_speed():
     few = replace(RUN, selected=5)
     assert "Images/s" not in [one.what for one in changes(DayCounts(5, 5, 0, 0), few, BEFORE, None)]
-
-
-def test_every_reason_has_its_meaning():
-    assert set(MEANINGS) == set(Reason)
