@@ -11,6 +11,7 @@ import re
 from pathlib import Path, PurePosixPath
 
 from infer_app.atomic_file import new_folder
+from infer_app.domain import MAX_CLASS
 from infer_app.errors import UsageError
 from infer_app.export.categories import Categories
 from infer_app.export.exported_images import Export, ExportedImage
@@ -46,6 +47,11 @@ def _write_labels(folder: Path, export: Export) -> None:
                 "YOLO knows an image by its name without the suffix: rename one, or write COCO",
             ) from None
     number_of_classes = max(categories.labels, default=-1) + 1
+    if number_of_classes > MAX_CLASS + 1:
+        raise UsageError(
+            f"class {number_of_classes - MAX_CLASS - 2} has a label in no version of the model",
+            "YOLO has no number for it that stays: export the days of one version, or write COCO",
+        )
     names = [categories.labels.get(number, str(number)) for number in range(number_of_classes)]
     classes = "".join(f"{_UNPRINTABLE.sub(' ', name)}\n" for name in names)
     (folder / "classes.txt").write_bytes(classes.encode())

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from infer_app.database.project_database import ProjectDatabase, open_project_database, read_in_use
-from infer_app.database.results.runs import BegunVariant, RunModel
+from infer_app.database.results.runs import BegunVariant, RunModel, first_begun
 from infer_app.day import Day
 from infer_app.domain import NewImage
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
@@ -111,13 +111,15 @@ class Job:
 
     def _begun_variant(self, day: Day, model: RunModel) -> BegunVariant | None:
         """Return the variant that the model keeps on a day; None if the day is new or its results were deleted."""
-        queries, reconnect = self.project.day_queries, self.project.database.with_reconnect
-        begun = reconnect(lambda: self.project.run_store.variant_of_day(day, model.model_id))
-        if begun is not None and not is_fitted(begun.variant):
-            begun = begun._replace(sha256=None)  # any build of it goes on
-        if begun is None or begun.is_that_of(model):
-            return begun
-        return begun if reconnect(lambda: queries.count_day(day, model.model_id)).predicted else None
+        reconnect = self.project.database.with_reconnect
+        found = reconnect(lambda: self.project.run_store.variants_of_day(day, model.model_id))
+        for run_id, one in found.items():
+            if not is_fitted(one.variant):
+                found[run_id] = one._replace(sha256=None)  # any build of it goes on
+        if not all(one.is_that_of(model) for one in found.values()):  # results of some runs may have been deleted
+            left = reconnect(lambda: self.project.day_queries.runs_of(day, model.model_id))
+            found = {run_id: one for run_id, one in found.items() if run_id in left}
+        return first_begun(list(found.values()))
 
     def _check_precision(self, day: Day, begun: Sequence[BegunVariant | None]) -> None:
         """Raise PrecisionUnavailable if a day was begun in another precision than the variant that was named.

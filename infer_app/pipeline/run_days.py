@@ -24,6 +24,8 @@ from infer_app.errors import (
     Interrupted,
     ModelError,
     PrecisionUnavailable,
+    StorageUnavailable,
+    WorkersKilled,
     most_severe,
 )
 from infer_app.models.artifact.artifact import Artifact
@@ -228,7 +230,10 @@ def _run_job(
     trace: Trace | None,
     with_late: bool,
 ) -> list[ModelResult]:
-    """Run the days and return how each model ended. Raises the error of the last day, once the late days were run."""
+    """Run the days and return how each model ended. Raises the error of the last day, once the late days were run.
+
+    Raises Interrupted in its place if a signal came meanwhile.
+    """
     ran: dict[Day, list[RunReport]] = {}
     left_out: list[InferError] = []  # why days could not be run
     of_last_day: InferError | None = None
@@ -246,10 +251,14 @@ def _run_job(
             if isinstance(error, PrecisionUnavailable) and len(job.models) > 1:
                 raise  # the models are run one by one then
             if day is days[-1]:
+                if isinstance(error, StorageUnavailable | WorkersKilled):
+                    raise  # what keeps late days from being run, too
                 of_last_day = error
                 continue
             log.warning("%s left out: %s (%s)", day, error, error.hint)
             left_out.append(error)
+    if of_last_day and stop.exit_code > SIGNALLED:
+        raise Interrupted(stop.exit_code - SIGNALLED)
     if of_last_day:
         raise of_last_day
     return [

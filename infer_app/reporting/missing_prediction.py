@@ -13,7 +13,7 @@ from datetime import date, timedelta
 from enum import StrEnum
 from itertools import islice
 
-from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.project_database import ProjectDatabase, read_in_use
 from infer_app.database.queries.day_queries import PendingDays, PendingImage, StoredFailure
 from infer_app.database.queries.late_days import find_late_days
 from infer_app.day import MAX_DAYS, MAX_YEAR, Day, parse_date
@@ -83,6 +83,8 @@ class NextRun:
         versions = tuple((artifact.manifest.name, artifact.manifest.model_id) for artifact in found)
         options = printed_options(*([model] if model else []))
         is_of_version = model is not None and model not in dict(versions)
+        if is_of_version:  # one that is tried, unless it is in use
+            is_of_version = not {model_id for _, model_id in versions}.issubset(read_in_use(loaded).values())
         return cls(versions, None, today, lookback, options, is_of_version=is_of_version)
 
     def with_late(self, project: ProjectDatabase, zone: str) -> NextRun:

@@ -25,7 +25,7 @@ def test_runs_tell_which_files_of_a_variant_predicted(url):
             with database.write() as connection:
                 connection.execute(update(runs).where(runs.c.id == run_id).values(predicted=3, state="done"))
         of_model = MODEL.model_id, MODEL.variant
-        assert run_store.variant_of_day(DAY, MODEL.model_id) == (MODEL.variant, "a")
+        assert list(run_store.variants_of_day(DAY, MODEL.model_id).values()) == [(MODEL.variant, "a")]
         assert run_store.predicted_by_others(*of_model, "b") == (6, DAY.before(2).date, DAY.date)
         assert run_store.predicted_by_others(*of_model, "a") == (3, DAY.before(1).date, DAY.before(1).date)
         assert run_store.predicted_by_others(MODEL.model_id, "int8", "a") is None

@@ -14,6 +14,7 @@ from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
 from infer_app.cli.terminal.options import BackfillOptions, DaysOptions, RunOptions
 from infer_app.database.engine.connect import Database
+from infer_app.database.project_database import read_in_use
 from infer_app.database.results.dry_run_database import temporary_folder
 from infer_app.database.results.migrate import upgrade
 from infer_app.day import Day, each_date, parse_date
@@ -76,7 +77,7 @@ def _run_days(
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
     session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
     limits, progress = _limits(options), Progress(options.quiet)
-    with_late = isinstance(options, RunOptions) and _takes_late(days[-1], options, artifacts)
+    with_late = isinstance(options, RunOptions) and _takes_late(loaded, days[-1], options, artifacts)
     with limits.stop() as stop:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT))
         summary = run_days(loaded, artifacts, days, limits, stop, progress, trace, not_found, with_late=with_late)
@@ -93,17 +94,21 @@ def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, t
     limits, progress = _limits(options), Progress(options.quiet)
     with limits.stop() as stop, _with_database(loaded, options) as loaded:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT), dry_run=True)
-        late = _takes_late(days[-1], options, artifacts)
+        late = _takes_late(loaded, days[-1], options, artifacts)
         measured = dry_run_days(loaded, artifacts, days, limits, stop, progress, trace, registration, with_late=late)
     exit_code = most_severe([report.exit_code for reports, _ in measured for report in reports])
     print_dry_run_summary(measured, exit_code, options.as_json, registration)
     return exit_code
 
 
-def _takes_late(day: Day, options: RunOptions, artifacts: Sequence[Artifact]) -> bool:
+def _takes_late(loaded: LoadedSettings, day: Day, options: RunOptions, artifacts: Sequence[Artifact]) -> bool:
     """Return whether a run takes what was registered late: not one of an earlier day, nor one that tries a version."""
-    is_of_version = not {artifact.manifest.name for artifact in artifacts}.issuperset(options.model or ())
-    return day.date >= parse_date("yesterday", day.zone) and not is_of_version
+    if day.date < parse_date("yesterday", day.zone):
+        return False
+    names = {artifact.manifest.name for artifact in artifacts}
+    if names.issuperset(options.model or ()):
+        return True
+    return {artifact.manifest.model_id for artifact in artifacts}.issubset(read_in_use(loaded).values())
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sqlite3
 from typing import Any
 
 from sqlalchemy import Connection, CursorResult, inspect, select
@@ -28,8 +29,8 @@ def check_source(source: Source) -> None:
         try:
             example = connection.execute(columns.select_from(source.relation).limit(1))
         except (OperationalError, ProgrammingError) as error:
-            if not source.database.is_sqlite and (is_denied(error) or not _is_statement_error(error)):
-                raise  # the role lacks a privilege, or for example a time limit of the server
+            if is_denied(error) or not _is_statement_error(error):
+                raise  # the role lacks a privilege, the file is locked, or for example a time limit of the server
             raise UsageError(
                 f"[source] can't be read: {str(error.orig).splitlines()[0]}",
                 "its id, location and time must be columns of the table or query",
@@ -74,8 +75,10 @@ def _check_types(example: CursorResult[Any], source: Source) -> None:
 
 
 def _is_statement_error(error: DBAPIError) -> bool:
-    """Return whether the server refused the statement itself, such as an unknown name."""
-    return isinstance(error, ProgrammingError) or (error.orig is not None and error.orig.args[:1] == (UNKNOWN_COLUMN,))
+    """Return whether the database refused the statement itself, such as an unknown name."""
+    if isinstance(error, ProgrammingError) or getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR:
+        return True
+    return error.orig is not None and error.orig.args[:1] == (UNKNOWN_COLUMN,)
 
 
 def _is_text(data: bytes) -> bool:

@@ -105,6 +105,19 @@ class DayQueries:
             parts = self._source.parts(connection, day)
             return DayCounts(*added_up(count_each(connection, part, _counted(part, model_id)) for part in parts))
 
+    def runs_of(self, day: Day, model_id: str) -> set[str]:
+        """Return the ids of the runs that predicted the day's images, as far as their rows are there."""
+        with self._database.read() as connection:
+            return {
+                run_id
+                for part in self._source.parts(connection, day)
+                for run_id in connection.scalars(
+                    select(predictions.c.run_id)
+                    .select_from(join_results(part, predictions, ListedPicture.of(part), model_id))
+                    .distinct()
+                )
+            }
+
     def count_new(self, day: Day, *model_ids: str) -> int:
         """Count the images that a run of the day would select: those that are new for at least one of the models."""
         with self._database.read() as connection:

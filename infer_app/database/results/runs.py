@@ -35,6 +35,7 @@ RENEW_EVERY_S = 15.0
 # The owner of a running row may be on another host or in another container, where its process can't be checked. It
 # counts as dead if its heartbeat is older than this. If it is alive after all, its next commit fails and it stops.
 LEASE_S = 90.0
+OTHERS_LEASE_S = 3600.0  # after which a run of one model closes the rows that dead runs of others left open
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,12 @@ class BegunVariant(NamedTuple):
 
     def is_that_of(self, model: RunModel) -> bool:
         return self.variant == model.variant and self.sha256 in (None, model.variant_sha256)
+
+
+def first_begun(found: Sequence[BegunVariant]) -> BegunVariant | None:
+    """Return the variant of the first of a day's runs, with its files if any of its runs tells them."""
+    same = [one for one in found if one.variant == found[0].variant]
+    return next((one for one in same if one.sha256), found[0]) if found else None
 
 
 class RunStore:
@@ -152,14 +159,12 @@ class RunStore:
         with contextlib.suppress(DatabaseUnavailable):
             self._close(run_id, wait_limit_s=2, state="failed", exit_code=exit_code, error=error)
 
-    def variant_of_day(self, day: Day, model_id: str) -> BegunVariant | None:
-        """Return the variant of the day's first run that predicted; the day keeps it, whatever later runs request."""
+    def variants_of_day(self, day: Day, model_id: str) -> dict[str, BegunVariant]:
+        """Return the variants of the day's runs that predicted, by the runs' ids, the first one first."""
         of_day = runs.c.day == day.date, runs.c.model_id == model_id, runs.c.predicted > 0
-        columns = select(runs.c.variant, runs.c.variant_sha256).where(*of_day).order_by(runs.c.started_at)
+        columns = select(runs.c.id, runs.c.variant, runs.c.variant_sha256).where(*of_day).order_by(runs.c.started_at)
         with self._database.read() as connection:
-            found = [BegunVariant(*row) for row in connection.execute(columns)]
-        same = [one for one in found if one.variant == found[0].variant]
-        return next((one for one in same if one.sha256), found[0]) if found else None
+            return {row.id: BegunVariant(row.variant, row.variant_sha256) for row in connection.execute(columns)}
 
     def dates_of_variant(self, model_id: str, variant: str) -> list[date]:
         """Return the dates on which runs predicted with a variant, the latest first."""
@@ -235,11 +240,13 @@ def _lock_model(connection: Connection, model_id: str) -> None:
 def _take_over(connection: Connection, day: date, name: str, model_id: str, now: datetime) -> None:
     """Close the day's rows that dead runs left open. Raises DayHeld if an active run of the model holds the day.
 
-    Those of other models too, as no run of a version that is not in use, or was removed, may ever follow.
+    Those of other models too, as no run of a version that is not in use, or was removed, may ever follow; but only after
+    OTHERS_LEASE_S, since a run that was paused may go on.
     """
     running = select(runs).where(runs.c.day == day, runs.c.state == "running").order_by(runs.c.id)
     for row in connection.execute(running).all():
-        if not is_alive(row, now):
+        lease_s = LEASE_S if row.model_id == model_id else OTHERS_LEASE_S
+        if not is_alive(row, now, lease_s):
             died = {"state": "failed", "ended_at": row.heartbeat_at, "error": "the process ended unexpectedly"}
             connection.execute(update(runs).where(runs.c.id == row.id).values(died))
         elif row.model_id == model_id:
@@ -344,11 +351,11 @@ def _throughput(report: RunReport) -> dict[str, Any]:
     }
 
 
-def is_alive(row: Row[Any], now: datetime) -> bool:
+def is_alive(row: Row[Any], now: datetime, lease_s: float = LEASE_S) -> bool:
     """Return whether the run's process lives, if it can be checked from here; else whether its heartbeat is recent."""
     pid, _, rest = row.process.partition("@")
     if row.host == socket.gethostname() and rest.endswith(f"@{_pid_namespace()}"):
         found = process_identity(int(pid))
         if "?" not in found:
             return bool(found == row.process)
-    return bool(row.heartbeat_at > now - timedelta(seconds=LEASE_S))
+    return bool(row.heartbeat_at > now - timedelta(seconds=lease_s))

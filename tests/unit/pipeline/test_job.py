@@ -33,10 +33,12 @@ def make_job(variants, begun, num_new=1, is_named=False, num_predicted=1):
         source=SimpleNamespace(select_pages=lambda *_: iter([one_image])),
         database=SimpleNamespace(with_reconnect=lambda call: call()),
         run_store=SimpleNamespace(
-            variant_of_day=lambda day, model_id: by_id[model_id] if day == DAY else BegunVariant(FP32)
+            variants_of_day=lambda day, model_id: (
+                {"run": one} if (one := by_id[model_id] if day == DAY else BegunVariant(FP32)) else {}
+            )
         ),
         day_queries=SimpleNamespace(
-            count_new=lambda *_: num_new, count_day=lambda *_: SimpleNamespace(predicted=num_predicted)
+            count_new=lambda *_: num_new, runs_of=lambda *_: {"run"} if num_predicted else set()
         ),
     )
     executor = SimpleNamespace(pool=SimpleNamespace(close=lambda: None), handler=None)
@@ -59,6 +61,14 @@ def test_each_model_of_a_resumed_day_is_named_its_variant_also_one_that_has_it_a
     """With the other model on the CPU this one is planned for the CPU too, and must then be refused, not replaced."""
     with make_job([TRT, TRT], [FP32, TRT]).for_day(DAY) as variants:
         assert [one.variant for one in variants] == [FP32, TRT]
+
+
+def test_a_day_keeps_the_variant_of_the_first_run_whose_results_are_left():
+    job = make_job([FP32], [FP32])
+    job.project.run_store.variants_of_day = lambda *_: {"1": BegunVariant(FP32), "2": BegunVariant(BF16)}
+    job.project.day_queries.runs_of = lambda *_: {"2"}
+    with job.for_day(DAY) as variants:
+        assert variants == [(BF16, None)]
 
 
 def test_of_a_day_that_is_done_in_another_variant_nothing_more_is_taken():

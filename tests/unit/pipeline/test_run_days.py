@@ -8,7 +8,7 @@ import pytest
 
 from infer_app.database.listing.watched_images import UNCHANGED
 from infer_app.day import Day
-from infer_app.errors import OF_ONE_DAY, StorageUnavailable
+from infer_app.errors import OF_ONE_DAY, Interrupted, NothingAllowed, StorageUnavailable
 from infer_app.pipeline import run_days
 
 DAYS = [Day.of(date(2026, 11, number), "UTC") for number in (18, 19, 20)]
@@ -49,7 +49,7 @@ def test_a_last_day_that_can_not_be_run_keeps_no_late_day_from_its_run(monkeypat
 
     def run_day(_job, day, *_):
         if day is DAYS[-1]:
-            raise StorageUnavailable("no")
+            raise NothingAllowed("no")
         ran.append(day)
         return [SimpleNamespace(selected=1)]
 
@@ -58,9 +58,12 @@ def test_a_last_day_that_can_not_be_run_keeps_no_late_day_from_its_run(monkeypat
     monkeypatch.setattr(run_days, "find_late_days", lambda *_: [late])
     monkeypatch.setattr(run_days, "run_day", run_day)
     limits, go_on = run_days.RunLimits(None, None, None), SimpleNamespace(exit_code=0)
-    with pytest.raises(StorageUnavailable):
+    with pytest.raises(NothingAllowed):
         run_days._run_job(job, DAYS, limits, go_on, None, None, with_late=True)
     assert ran == [*DAYS[:-1], late]
+    go_on.exit_code = 143
+    with pytest.raises(Interrupted):
+        run_days._run_job(job, DAYS, limits, go_on, None, None, with_late=True)
 
 
 def test_a_last_day_that_can_not_be_run_stops_no_other_model(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from infer_app.database.results.model_versions import read_versions
-from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
+from infer_app.database.results.runs import LEASE_S, OTHERS_LEASE_S, RunStore, first_begun, process_identity
 from infer_app.database.results.schema import models, predictions, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import ChunkResult, ImageRef, Output, Prediction
@@ -146,13 +146,16 @@ def test_other_days_and_other_models_are_free(database, run_store):
 
 
 def test_a_run_closes_what_dead_runs_of_any_model_left_of_its_day(database, run_store):
-    removed, alive = (open_run(run_store, replace(MODEL, model_id=one)) for one in ("removed", "alive"))
+    removed, paused, alive = (
+        open_run(run_store, replace(MODEL, model_id=one)) for one in ("removed", "paused", "alive")
+    )
     of_another_day = open_run(run_store, day=DAY.before(1))
     for run_id in (removed, of_another_day):
-        change(database, run_id, process="1@0@gone", heartbeat_at=now() - timedelta(seconds=2 * LEASE_S))
+        change(database, run_id, process="1@0@gone", heartbeat_at=now() - timedelta(seconds=2 * OTHERS_LEASE_S))
+    change(database, paused, process="1@0@gone", heartbeat_at=now() - timedelta(seconds=2 * LEASE_S))
     open_run(run_store)
-    states = [row_of(database, run_id)["state"] for run_id in (removed, alive, of_another_day)]
-    assert states == ["failed", "running", "running"]
+    states = [row_of(database, run_id)["state"] for run_id in (removed, paused, alive, of_another_day)]
+    assert states == ["failed", "running", "running", "running"]
 
 
 def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, run_store):
@@ -327,13 +330,16 @@ def test_the_first_run_of_a_version_is_later_than_that_of_others_also_if_the_clo
 
 
 def test_the_variant_of_a_day_is_that_of_its_first_run_that_predicted(database, run_store):
-    assert run_store.variant_of_day(DAY, MODEL.model_id) is None
+    def variant_of(day, model_id=MODEL.model_id):
+        return first_begun(list(run_store.variants_of_day(day, model_id).values()))
+
+    assert variant_of(DAY) is None
     for variant, sha256, predicted in (("fp16", "a", 0), ("fp32", None, 3), ("int8", "b", 3), ("fp32", "c", 3)):
         run_id = open_run(run_store, replace(MODEL, variant=variant, variant_sha256=sha256))
         run_store.close_run(report(run_id, predicted=predicted))
-    assert run_store.variant_of_day(DAY, MODEL.model_id) == ("fp32", "c")  # None: an earlier release did not record it
-    assert run_store.variant_of_day(DAY.before(1), MODEL.model_id) is None
-    assert run_store.variant_of_day(DAY, "another") is None
+    assert variant_of(DAY) == ("fp32", "c")  # None: an earlier release did not record it
+    assert variant_of(DAY.before(1)) is None
+    assert variant_of(DAY, "another") is None
 
 
 def test_a_day_whose_run_was_killed_keeps_its_variant(database, run_store):
@@ -341,7 +347,7 @@ def test_a_day_whose_run_was_killed_keeps_its_variant(database, run_store):
     run_id = open_run(run_store, replace(MODEL, variant="int8"))
     prediction = Prediction(ImageRef("1", "/1.jpg"), Output())
     Sink(database, MODEL.model_id, "int8", run_id).commit_chunk(ChunkResult(0, (prediction,), ()))
-    assert run_store.variant_of_day(DAY, MODEL.model_id) == ("int8", None)
+    assert run_store.variants_of_day(DAY, MODEL.model_id) == {run_id: ("int8", None)}
 
 
 def test_the_identity_of_a_process_is_its_own():
