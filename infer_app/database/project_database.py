@@ -105,5 +105,6 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
         check_source(source)
         identity = SourceIdentity.of(source, results)
         source.own_number = number_among_others(results, identity)
+        source.base = None if loaded.base is None else str(loaded.base)
         source.forgotten_before = read_forgotten_before(results, identity)
         yield source

@@ -248,7 +248,8 @@ def _continued(job: Job, held: ModelRun, model: RunModel) -> ModelRun:
 def _open_run(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
     """Open a run that holds the day and return its id; if the job waits, wait for the run that holds it now."""
     is_logged, run_id = False, new_run_id()
-    source_id = record_source(job.project.database, SourceIdentity.of(job.project.source, job.project.database))
+    source = job.project.source
+    source_id = record_source(job.project.database, SourceIdentity.of(source, job.project.database), source.base)
     where = job.executor.name, job.executor.device
     open_run = partial(job.project.run_store.open_run, day, model, *where, run_id, source_id)
     while True:

@@ -67,10 +67,11 @@ def noon_of(day):
 def run(database):
     """run(settings, day) does what a run does, with labels that are the locations; locations in `bad` are rejected."""
 
-    def run_day(settings, day=DAY, bad=(), listing=None):
+    def run_day(settings, day=DAY, bad=(), listing=None, base=None):
         source = opened(database, settings, listing)
+        source.base = base
         check_ids(database, source, day, [ID])
-        number = record_source(database, SourceIdentity.of(source, database))
+        number = record_source(database, SourceIdentity.of(source, database), base)
         run_id = RunStore(database).open_run(day, MODEL, "cpu", "cpu", source_id=number)
         refs = list(source.select_new(day, ID))
         good = [Prediction(ref, Output(ref.location, 0.9, objects=FOUND)) for ref in refs if ref.location not in bad]
@@ -83,6 +84,20 @@ def run(database):
         return [ref.location for ref in refs]
 
     return run_day
+
+
+@pytest.mark.parametrize("settings", [SHOTS, QUERY], ids=["table", "query"])
+def test_one_relative_location_below_two_bases_is_two_pictures(database, fill, run, settings):
+    for table in ("shots", "scans"):
+        fill(table, ("1", "IMG_1.jpg", DAY), ("2", "https://h/2.jpg", DAY))
+    other = SourceSettings(table="scans", location="path", time="taken", time_zone="UTC")
+    assert run(other, base="/lab/scans") == ["IMG_1.jpg", "https://h/2.jpg"]
+    with pytest.raises(
+        UnusableIds, match=r"'IMG_1.jpg' below /lab/shots .* below /lab/scans of another source, 'scans'"
+    ):
+        run(settings, base="/lab/shots")
+    assert run(settings, base="/lab/scans") == []
+    assert run(other, base="/moved/scans") == []
 
 
 def opened(database, settings, listing=None):

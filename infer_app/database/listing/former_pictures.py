@@ -13,14 +13,14 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, read_sources
+from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, read_bases, read_sources
 from infer_app.database.listing.source import PAGE_SIZE, Source, plan_for_pages
 from infer_app.database.listing.source_checks import check_source
 from infer_app.database.results.conditions import KeyedJoin, ListedPicture, join_results
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, UnusableIds, UsageError
-from infer_app.locations import as_location, stored_location
+from infer_app.locations import as_location, is_relative, stored_location
 from infer_app.settings.sections import SourceSettings
 
 log = logging.getLogger(__name__)
@@ -47,6 +47,8 @@ def check_ids(results: Database, source: Source, day: Day, model_ids: Sequence[s
     That picture may be of another day, or of another source that runs have used with this database. Results whose
     pictures are no longer listed are only logged: an id that was used again.
     """
+    if source.base is not None:
+        _check_bases(results, source, day, model_ids)
     num_former, first = 0, None
     with closing(_read_former(results, source, day, model_ids)) as found:
         while some := list(islice(found, AT_ONCE)):
@@ -64,6 +66,38 @@ def check_ids_again(results: Database, source: Source, day: Day, model_ids: Sequ
     source.own_number = number_among_others(results, SourceIdentity.of(source, results))
     if source.own_number is not None:
         check_ids(results, source, day, model_ids)
+
+
+def _check_bases(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> None:
+    """Raise UnusableIds if another source with another base has a result for an id and relative location of the day.
+
+    A source whose own base has changed is taken for one that was moved.
+    """
+    own = SourceIdentity.of(source, results)
+    with results.read() as connection:
+        bases, known = read_bases(connection), read_sources(connection)
+        others = [
+            number
+            for number, identity in known.items()
+            if bases[number] not in (None, source.base) and not own.may_have_been(identity)
+        ]
+        if not others:
+            return
+        plan_for_pages(connection)
+        for images in source.parts(connection, day):
+            for table, model_id in ((table, one) for table in (predictions, rejections) for one in model_ids):
+                joined = join_results(images, table, ListedPicture.of(images), model_id)
+                with_run = KeyedJoin(joined, runs, runs.c.id == table.c.run_id)
+                columns = (images.c[3], table.c.location, runs.c.source_id)
+                its = select(*columns).select_from(with_run).where(runs.c.source_id.in_(others))
+                with connection.execution_options(yield_per=PAGE_SIZE).execute(its) as rows:
+                    clash = next((row for row in rows if is_relative(row[1] or "/")), None)
+                if clash:
+                    raise UnusableIds(
+                        f"[source] id: {clash[0]} is {clash[1]!r} below {source.base} in {own}, but the database has"
+                        f" its result for {clash[1]!r} below {bases[clash[2]]} of another source, {known[clash[2]]}",
+                        APART,
+                    )
 
 
 def _read_former(results: Database, source: Source, day: Day, model_ids: Sequence[str]) -> Generator[FormerResult]:

@@ -51,12 +51,17 @@ def read_sources(connection: Connection) -> dict[int, SourceIdentity]:
     return {row[0]: SourceIdentity(*row[1:]) for row in connection.execute(select(sources.c.id, *columns))}
 
 
+def read_bases(connection: Connection) -> dict[int, str | None]:
+    """Return by the sources' numbers the folders that their relative locations started at in their last runs."""
+    return {row.id: row.base for row in connection.execute(select(sources.c.id, sources.c.base))}
+
+
 def number_of(identity: SourceIdentity, known: dict[int, SourceIdentity]) -> int | None:
     return next((number for number, one in known.items() if one == identity), None)
 
 
-def record_source(database: Database, identity: SourceIdentity) -> int:
-    """Return the number of a source, recorded if it is new."""
+def record_source(database: Database, identity: SourceIdentity, base: str | None = None) -> int:
+    """Return the number of a source, recorded if it is new, as is the folder that its relative locations start at."""
 
     def record(connection: Connection) -> int:
         connection.execute(select(database_id).with_for_update()).close()  # keeps others from recording it meanwhile
@@ -71,7 +76,11 @@ def record_source(database: Database, identity: SourceIdentity) -> int:
         return number
 
     number = number_of(identity, _read_all(database))
-    return database.transact(record) if number is None else number
+    number = database.transact(record) if number is None else number
+    if base is not None:
+        moved = update(sources).where(sources.c.id == number, func.coalesce(sources.c.base, "") != base)
+        database.transact(lambda connection: connection.execute(moved.values(base=base)))
+    return number
 
 
 def number_among_others(database: Database, identity: SourceIdentity) -> int | None:

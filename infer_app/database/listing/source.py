@@ -71,6 +71,7 @@ class Source:
             if settings.has_files_too:
                 self.location = case((named[settings.bytes].is_(None), named[settings.location]), else_=row)
         self.own_number: int | None = None  # in infer_sources, 0 before its first run; None: no other source has a run
+        self.base: str | None = None  # the folder that relative locations start at
         self.forgotten_before: datetime | None = None  # UTC; images of earlier times belong to no day any more
         self._left_out: dict[Day, LeftOut] = {}
         self._examples: list[Any] = []  # of the time column, once it has a value

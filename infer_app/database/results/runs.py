@@ -240,8 +240,8 @@ def _lock_model(connection: Connection, model_id: str) -> None:
 def _take_over(connection: Connection, day: date, name: str, model_id: str, now: datetime) -> None:
     """Close the day's rows that dead runs left open. Raises DayHeld if an active run of the model holds the day.
 
-    Those of other models too, as no run of a version that is not in use, or was removed, may ever follow; but only after
-    OTHERS_LEASE_S, since a run that was paused may go on.
+    Those of other models too, as no run of a version that is not in use, or was removed, may ever follow; but those
+    only after OTHERS_LEASE_S, since a run that was paused may go on.
     """
     running = select(runs).where(runs.c.day == day, runs.c.state == "running").order_by(runs.c.id)
     for row in connection.execute(running).all():

@@ -59,6 +59,7 @@ sources = Table(
     Column("relation", Text, nullable=False),  # the table, or the query
     Column("id_column", Text, nullable=False),
     Column("location_column", Text),  # NULL where a column holds the bytes
+    Column("base", Text),  # the folder that relative locations started at in its last run; it may move
     Column("first_used_at", Microseconds, nullable=False),
     Column("forgotten_before", Microseconds),  # images of days before it are no longer listed
 )

@@ -38,6 +38,7 @@ def upgrade() -> None:
         sa.Column("relation", sa.Text, nullable=False),
         sa.Column("id_column", sa.Text, nullable=False),
         sa.Column("location_column", sa.Text),
+        sa.Column("base", sa.Text),
         sa.Column("first_used_at", Microseconds, nullable=False),
         sa.Column("forgotten_before", Microseconds),
         **UTF8,
