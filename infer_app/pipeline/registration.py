@@ -122,7 +122,8 @@ def follow_moved(
     ask = partial(_ask_storage, loaded=loaded, check=check)
     for moved in find_moved(database, loaded, _recorded_folders(loaded), ask):
         if dry_run:
-            raise UsageError(f"{moved}, and a dry run changes nothing", "`infer run` records where they are, then runs")
+            hint = "`infer run` records where they are, then runs"
+            raise UsageError(f"images {moved}, and nothing is changed here", hint)
         yield f"{counted(moved.apply(), 'image')} {moved}"
 
 

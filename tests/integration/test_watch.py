@@ -330,6 +330,7 @@ def test_a_project_that_was_moved_or_copied_is_the_same_project(project, tmp_pat
     put(project, "new.jpg", SIX_DAYS[-1])
     refused = project.infer_json("run", "--dry-run", exit_code=2)
     assert (f"below {project.photos}/" in refused["error"], "`infer run`" in refused["hint"]) == (True, True)
+    assert is_mapped or refused["hint"] in project.infer("doctor")
     code, told = daily(project, SIX_DAYS[-1])
     former = "/srv/photos" if is_mapped else str(tmp_path / "project/photos")
     assert (code, f"attention: 300 images known below {former}/ are now below {project.photos}/" in told) == (0, True)

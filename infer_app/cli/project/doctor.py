@@ -40,6 +40,7 @@ from infer_app.pipeline.execution_plan import broken_tensorrt, plan_run
 from infer_app.pipeline.executors import check_nodes, read_limits
 from infer_app.pipeline.job import choose_artifacts, choose_names
 from infer_app.pipeline.outage_guard import MAX_FAILED_READS, describe_refusal, how_to_allow, nothing_allowed
+from infer_app.pipeline.registration import follow_moved
 from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import time_column
 from infer_app.settings.load import LoadedSettings, load_settings
@@ -193,6 +194,11 @@ def _how_to_list(loaded: LoadedSettings) -> str:
 
 def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> Iterator[Finding]:
     """Check the locations of the first images of each day of a run: a run ends if none is allowed."""
+    try:
+        list(follow_moved(source.database, loaded, dry_run=True))
+    except UsageError as moved:  # no location is allowed until a run has recorded it
+        yield Finding("locations", moved.message, moved.hint)
+        return
     zone, limits = loaded.run.time_zone, read_limits(loaded)
     yesterday = Day.of(parse_date("yesterday", zone), zone)
     days = {yesterday.before(n).date for n in range(loaded.run.lookback + 1)}
