@@ -28,6 +28,7 @@ ARGUMENTS = {  # of the commands that use our tables, and need more than their n
     "model remove": "slow",
     "model judge": "slow",
     "retry": f"--date {DATE}",
+    "forget": "--before 2020-01-01 --yes",
 }
 WITHOUT_TABLES = {"quickstart", "init", "config show", "model build"}
 WITHOUT_TABLES |= {"model verify", "model tune", "model check"}

@@ -25,8 +25,8 @@ def test_killed_at_every_transaction_a_day_ends_as_if_it_had_not(night, point):
         night.check(ended)
         night.finish()
     assert exit_code == 0, ended.err
-    # It survives neither the two of its opening nor its two chunks, their broken files, its closing, its late images.
-    assert number == 2 + 2 + 1 + 1 + 1 + 1
+    # It survives neither the two of its opening nor its two chunks, their broken files, its closing.
+    assert number == 2 + 2 + 1 + 1 + 1
 
 
 @pytest.mark.always

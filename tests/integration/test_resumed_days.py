@@ -6,7 +6,9 @@ from pathlib import Path
 from PIL import Image
 
 from infer_app.database.results.runs import RunModel, RunStore
+from infer_app.database.results.sink import Sink
 from infer_app.day import Day
+from infer_app.domain import ChunkResult, Output, Prediction
 from infer_app.pipeline.job import choose_artifacts, open_job
 from infer_app.pipeline.run_day import run_day
 from infer_app.pipeline.stop import Stop
@@ -26,23 +28,27 @@ def test_each_resumed_day_closes_its_executor(project):
     for day in DAYS:
         folder = project.photos / str(day)
         folder.mkdir()
-        Image.new("RGB", (20, 20), "red").save(folder / "red.jpg")
+        for colour in ("red", "blue"):
+            Image.new("RGB", (20, 20), colour).save(folder / f"{colour}.jpg")
         project.add(f"photos/{day}", date=str(day))
     loaded = load_settings(project.folder / "infer.toml", {"run": {"executor": "cuda", "workers": 1}})
     before, during = num_rings(), []
     with open_job(loaded, choose_artifacts(loaded)) as job:
         (model,) = job.models
         other = RunModel(model.name, model.model_id, FP32 if model.variant == TORCHSCRIPT else TORCHSCRIPT, {})
+        database, source = job.project.database, job.project.source
         for day in DAYS:
-            RunStore(job.project.database).open_run(day, other, "cpu", "cpu")
-        project.write("UPDATE infer_runs SET predicted = 1, state = 'done'")
+            run_id = RunStore(database).open_run(day, other, "cpu", "cpu")
+            first = Prediction(next(iter(source.select_new(day, model.model_id))), Output())
+            Sink(database, model.model_id, other.variant, run_id).commit_chunk(ChunkResult(0, (first,), ()))
+        project.write("UPDATE infer_runs SET state = 'done'")
         with Stop(None) as stop:
             for day in DAYS:
                 with job.for_day(day) as resumed:
                     assert resumed is not job
                     during.append(num_rings() - before)
                 (report,) = run_day(job, day, stop, Progress(quiet=True))
-                assert (report.predicted, report.day.pending, report.variant) == (1, 0, other.variant)
+                assert (report.day.predicted, report.day.pending, report.variant) == (2, 0, other.variant)
                 during.append(num_rings() - before)
     assert during == [2, 1] * len(DAYS)
     assert num_rings() == before
