@@ -81,7 +81,7 @@ def _read_photo(image: PredictedImage, limits: ReadLimits) -> tuple[str, ImageBy
 def _copy(photo: ImageBytes, path: Path) -> Path:
     """Write a copy and return its path: with a checksum in its name where that of another photo is taken.
 
-    It may be read by nobody who may not read the photo, as far as permissions tell.
+    It may be read by no user who may not read the photo, as far as permissions tell.
     """
     if path.exists() and path.read_bytes() != photo.data:
         path = path.with_name(f"{path.stem}-{hashlib.sha256(photo.data).hexdigest()[:8]}{path.suffix}")

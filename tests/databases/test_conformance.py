@@ -917,7 +917,7 @@ def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, m
 
 
 def look_together(monkeypatch, both_looked):
-    """Let whoever has looked whether a run holds the day wait for another who looks."""
+    """Let a transaction that has looked for a run of the day wait for another one that looks."""
     take_over = run_rows._take_over
 
     def look(*given):

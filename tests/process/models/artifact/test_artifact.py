@@ -235,7 +235,7 @@ def test_whoever_the_umask_lets_may_read_the_artifact(artifact):
 
 @pytest.mark.parametrize("dies_in", ["write_file", "save_manifest"])
 def test_a_variant_is_replaced_whole_or_not_at_all(artifact, monkeypatch, dies_in):
-    """Whoever is killed in between leaves the former one, which can be used; the next build replaces it."""
+    """A process that is killed in between leaves the former one, which can be used; the next build replaces it."""
     once = record_variant(artifact, "v", {}, {"a": b"1", "b": b"1"})
     write = artifact_module.write_file
 
