@@ -103,7 +103,7 @@ def measure(database: Database, num_rows: int, rounds: int) -> dict[str, Any]:
 def write_rows(database: Database, num_rows: int, chunk_size: int) -> Rates:
     """Write the rows into empty tables, twice, and return the rates."""
     empty(database)
-    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL)
     sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
     chunks = [
         ChunkResult(0, tuple(prediction(number) for number in range(first, min(first + chunk_size, num_rows))), ())
@@ -154,7 +154,7 @@ def select_rows(database: Database, num_rows: int) -> float:
         for first in range(0, num_rows, 10_000):
             connection.execute(insert(images), rows[first : first + 10_000])
     source = Source(database, SourceSettings())
-    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL)
     done = list(source.select_new(DAY, MODEL.model_id))[::2]
     sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
     sink.commit_chunk(ChunkResult(0, tuple(Prediction(ref, Output()) for ref in done), ()))

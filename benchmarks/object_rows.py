@@ -98,7 +98,7 @@ def write(database: Database, chunks: list[ChunkResult]) -> list[float]:
     Return images per second of each time, and per second of this process's CPU time over both.
     """
     empty(database)
-    sink = Sink(database, MODEL.model_id, MODEL.variant, RunStore(database).open_run(DAY, MODEL, "cpu", "cpu"))
+    sink = Sink(database, MODEL.model_id, MODEL.variant, RunStore(database).open_run(DAY, MODEL))
     num_images, rates, cpu = sum(len(chunk.predictions) for chunk in chunks), [], time.process_time()
     for _ in range(2):
         start = time.perf_counter()

@@ -238,10 +238,8 @@ def continue_runs(job: Job, held: Sequence[ModelRun]) -> list[ModelRun]:
 
 
 def _continued(job: Job, held: ModelRun, model: RunModel) -> ModelRun:
-    if model == held.model:
-        return held
-    change = partial(job.project.run_store.change_variant, held.run_id, model, job.executor.name, job.executor.device)
-    job.project.database.with_reconnect(change)
+    start = partial(job.project.run_store.start_run, held.run_id, model, job.executor.name, job.executor.device)
+    job.project.database.with_reconnect(start)
     return ModelRun(held.number, model, held.run_id, job.project.database, held.budget)
 
 
@@ -250,8 +248,7 @@ def _open_run(job: Job, day: Day, model: RunModel, stop: Stop) -> str:
     is_logged, run_id = False, new_run_id()
     source = job.project.source
     source_id = record_source(job.project.database, SourceIdentity.of(source, job.project.database), source.base)
-    where = job.executor.name, job.executor.device
-    open_run = partial(job.project.run_store.open_run, day, model, *where, run_id, source_id)
+    open_run = partial(job.project.run_store.open_run, day, model, run_id, source_id)
     while True:
         try:
             return job.project.database.with_reconnect(open_run)

@@ -91,9 +91,7 @@ def dry_run(
     job = job.probed(days)
     with open_dry_run_database(job.project.database) as dry_run_database:
         if dry_run_database.is_sqlite:  # each commit updates the run's row, which costs a page
-            RunStore(dry_run_database).open_run(
-                days[-1], job.models[0], job.executor.name, job.executor.device, DRY_RUN_ID
-            )
+            RunStore(dry_run_database).open_run(days[-1], job.models[0], DRY_RUN_ID)
         model_runs = [
             ModelRun(number, model, DRY_RUN_ID, dry_run_database, FailureBudget(job.max_rejected))
             for number, model in enumerate(job.models)

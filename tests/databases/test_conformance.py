@@ -175,7 +175,7 @@ def test_the_view_shows_the_version_in_use_and_so_do_the_books(database, registe
         model = model_version(number)
         if number == 2:
             switch_version(database, model.name, model.model_id, model.manifest)
-        run_store.open_run(DAY, model, "cpu", "cpu")
+        run_store.open_run(DAY, model)
         commit(database, predicted(*seen), model_id=model.model_id)
     with database.read() as connection:
         found = connection.execute(text("SELECT image_id, model_id FROM infer_current_predictions ORDER BY image_id"))
@@ -188,7 +188,7 @@ def test_a_switch_puts_one_version_in_use_and_a_run_none(database):
     """Whatever the clock said: here version 2 was put in use in the year 2099, and the others within one tick."""
     run_store, day_queries = RunStore(database), DayQueries(database, Source(database, SourceSettings()))
     for number in "213":
-        run_store.open_run(DAY, model_version(number), "cpu", "cpu")
+        run_store.open_run(DAY, model_version(number))
         commit(database, predicted("1"), model_id=number * 16)
     assert day_queries.ids_in_use() == {"2" * 16}
     with database.write() as connection:
@@ -199,7 +199,7 @@ def test_a_switch_puts_one_version_in_use_and_a_run_none(database):
         former = switch_version(database, model.name, model.model_id, model.manifest)
         assert former.model_id == before * 16
         before = number
-        run_store.open_run(DAY.before(days_ago), model_version("3"), "cpu", "cpu")
+        run_store.open_run(DAY.before(days_ago), model_version("3"))
         with database.read() as connection:
             shown = connection.execute(text("SELECT model_id FROM infer_current_predictions")).scalars().all()
         assert day_queries.ids_in_use() == {number * 16}
@@ -227,7 +227,7 @@ def test_a_first_run_and_a_switch_at_once_leave_one_version_in_use(database):
             if number % 2:
                 switch_version(own, name, model.model_id, model.manifest)
             else:
-                RunStore(own).open_run(DAY.before(number), replace(model, name=name), "cpu", "cpu")
+                RunStore(own).open_run(DAY.before(number), replace(model, name=name))
 
     with ThreadPoolExecutor(2) as threads:
         list(threads.map(start, range(20)))
@@ -793,7 +793,7 @@ def test_two_models_have_each_their_own_new_images(database, register):
 def test_the_books_are_counted_from_rows(tables, database, register):
     register(*[f"/{number}.jpg" for number in range(10)])
     ids = [ref.image_id for ref in select_new(database)]
-    run_id = tables.run_store.open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = tables.run_store.open_run(DAY, MODEL)
     commit(database, predicted(*ids[:3]), broken(ids[3]), run_id)
     commit(database, (), broken(ids[4], reason=Reason.READ_ERROR), run_id)
     day_queries = tables.day_queries
@@ -871,7 +871,7 @@ def test_of_runs_that_start_at_once_one_gets_the_day(url, database):
         with Database(url) as own, own.read():
             ready.wait()
             try:
-                return own.with_reconnect(lambda: RunStore(own).open_run(DAY, model, "cpu", "cpu"))
+                return own.with_reconnect(lambda: RunStore(own).open_run(DAY, model))
             except DayHeld:
                 return None
 
@@ -896,14 +896,14 @@ def test_a_start_can_not_look_at_the_day_while_another_takes_it(url, database, m
     both_looked = threading.Barrier(2)
     if is_registered:
         for model in starts:
-            RunStore(database).fail_run(RunStore(database).open_run(DAY, model, "cpu", "cpu"), 1, "")
+            RunStore(database).fail_run(RunStore(database).open_run(DAY, model), 1, "")
         monkeypatch.setattr(RunStore, "_register_model", lambda *_: None)  # what it locks is not what is relied on
     look_together(monkeypatch, both_looked)
 
     def start(model):
         with Database(url) as own:
             try:
-                return own.with_reconnect(lambda: RunStore(own).open_run(DAY, model, "cpu", "cpu"))
+                return own.with_reconnect(lambda: RunStore(own).open_run(DAY, model))
             except DayHeld as held:
                 return str(held)
 
@@ -930,7 +930,7 @@ def look_together(monkeypatch, both_looked):
 
 def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database, monkeypatch):
     """The run would select the image after the look of the retry, and write objects amid its deletions."""
-    RunStore(database).fail_run(RunStore(database).open_run(DAY, MODEL, "cpu", "cpu"), 1, "")
+    RunStore(database).fail_run(RunStore(database).open_run(DAY, MODEL), 1, "")
     commit(database, predicted("1"))
     monkeypatch.setattr(RunStore, "_register_model", lambda *_: None)  # what it locks is not what is relied on
     both_looked = threading.Barrier(2)
@@ -944,7 +944,7 @@ def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database, mon
         run_id, forgotten = threads.map(
             attempt,
             [
-                lambda own: RunStore(own).open_run(DAY, MODEL, "cpu", "cpu"),
+                lambda own: RunStore(own).open_run(DAY, MODEL),
                 lambda own: forget_results(own, ["1"], [DAY.date], [(MODEL.name, ID)]),
             ],
         )
@@ -955,7 +955,7 @@ def test_a_start_and_a_retry_can_not_look_at_the_day_together(url, database, mon
 
 def test_nothing_is_forgotten_of_a_day_that_a_run_holds(database):
     """The run may have read the image before, and would write what it found in it afterwards."""
-    run_id, this = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu"), (MODEL.name, ID)
+    run_id, this = RunStore(database).open_run(DAY, MODEL), (MODEL.name, ID)
     commit(database, predicted("1", objects=(DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)), run_id=run_id)
     before = DAY.before(1).date
     with pytest.raises(DayHeld, match=f"2026-11-20 with model stub is held by run {run_id}"):
@@ -968,20 +968,20 @@ def test_nothing_is_forgotten_of_a_day_that_a_run_holds(database):
 def test_a_start_that_is_refused_puts_no_version_in_use(database):
     """As of a model that runs by another name, under which it was never run before."""
     run_store = RunStore(database)
-    run_store.open_run(DAY, MODEL, "cpu", "cpu")
+    run_store.open_run(DAY, MODEL)
     with pytest.raises(DayHeld):
-        run_store.open_run(DAY, replace(MODEL, name="other"), "cpu", "cpu")
+        run_store.open_run(DAY, replace(MODEL, name="other"))
     day_queries = DayQueries(database, Source(database, SourceSettings()))
     assert day_queries.models_in_use() == [(MODEL.name, MODEL.model_id)]
 
 
 def test_a_row_that_a_dead_run_left_is_closed_by_the_next(database):
     run_store = RunStore(database)
-    dead = run_store.open_run(DAY, MODEL, "cpu", "cpu")
+    dead = run_store.open_run(DAY, MODEL)
     with database.write() as connection:
         pid, _, where = process_identity(os.getpid()).split("@")
         connection.execute(update(runs).values(process=f"{pid}@0@{where}"))
-    run_store.open_run(DAY, MODEL, "cpu", "cpu")
+    run_store.open_run(DAY, MODEL)
     with database.read() as connection:
         assert connection.scalar(select(runs.c.state).where(runs.c.id == dead)) == "failed"
 
@@ -989,7 +989,7 @@ def test_a_row_that_a_dead_run_left_is_closed_by_the_next(database):
 def test_a_lease_runs_out_by_the_databases_clock_and_its_late_owner_writes_nothing(database):
     """All servers run in other zones than UTC here."""
     run_store = RunStore(database)
-    asleep = run_store.open_run(DAY, MODEL, "cpu", "cpu")
+    asleep = run_store.open_run(DAY, MODEL)
     for age_s, is_held in ((LEASE_S - 30, True), (LEASE_S + 5, False)):
         with database.write() as connection:
             now = connection.execute(select(UtcNow())).scalar_one()
@@ -997,15 +997,15 @@ def test_a_lease_runs_out_by_the_databases_clock_and_its_late_owner_writes_nothi
             connection.execute(update(runs).values(host="elsewhere", heartbeat_at=now - timedelta(seconds=age_s)))
         if is_held:
             with pytest.raises(DayHeld):
-                run_store.open_run(DAY, MODEL, "cpu", "cpu")
-    run_store.open_run(DAY, MODEL, "cpu", "cpu")
+                run_store.open_run(DAY, MODEL)
+    run_store.open_run(DAY, MODEL)
     with pytest.raises(DayHeld, match="sent no heartbeat"):
         commit(database, predicted("1"), run_id=asleep)
     assert stored(database, predictions) == {}
 
 
 def test_a_commit_whose_answer_was_lost_is_counted_once(database, monkeypatch):
-    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL)
     once = database.transact
     monkeypatch.setattr(database, "transact", lambda work: (once(work), once(work)))
     commit(database, predicted("1", "2"), broken("3"), run_id)
@@ -1086,7 +1086,7 @@ def test_a_role_that_only_reads_is_no_bug(url, database, kind):
     with by_role(database, url, MAY_WRITE, only_reads) as limited:
         check_schema(limited)
         with pytest.raises(DatabaseUnavailable, match="cannot execute INSERT in a read-only transaction"):
-            RunStore(limited).open_run(DAY, MODEL, "cpu", "cpu")
+            RunStore(limited).open_run(DAY, MODEL)
         with pytest.raises(DatabaseUnavailable, match="not even a rejection can be written: .*read-only"):
             commit(limited, good=predicted("a"))
 

@@ -110,7 +110,7 @@ EARLIER = [(str(n), f"/{n}.jpg", NOON - timedelta(days=1 + n % 5)) for n in rang
 
 def write_a_night(database):
     """Results of every kind that a report, a comparison and an audit look for, right and wrong ones."""
-    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL)
     ids = [row[0] for row in A_NIGHT]
     for number, label in enumerate(("cat", "dog", "cat", "owl")):
         commit(database, predicted(*ids[5 * number : 5 * number + 5], label=label), run_id=run_id)

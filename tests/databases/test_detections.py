@@ -116,7 +116,7 @@ def test_the_objects_of_two_models_are_matched_by_label_and_box(database, regist
 
 def test_shown_objects_and_labels_are_counted_and_labels_read_back(database, register):
     register("/1.jpg", "/2.jpg", "/3.jpg")
-    RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    RunStore(database).open_run(DAY, MODEL)
     labels = [{"label": "Fox", "score": 0.9}, {"label": "fox", "score": 0.2}, {"label": "\u00e4 ", "score": 0.1}]
     several = predicted("2", label="Fox", details=json.dumps({"labels": labels, "threshold": 0.1}))
     elsewhere = of_objects("99", at("cow", 0.9, 0.0))  # of no image of the day

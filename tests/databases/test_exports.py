@@ -173,7 +173,7 @@ def test_no_number_of_an_image_or_a_class_ever_moves(database, execute, tmp_path
     def predict(model_id, **labels_by_image):
         manifest = {"output": {"kind": "detection"}, "labels": labels[model_id]}
         model = RunModel("animals", model_id, "v", manifest)
-        run_id = project.run_store.open_run(DAY, model, "cpu", "cpu")
+        run_id = project.run_store.open_run(DAY, model)
         project.run_store.fail_run(run_id, 1, "")
         for image, label in labels_by_image.items():
             at = datetime(2026, 11, 21 if image == "late" else 20, 12)

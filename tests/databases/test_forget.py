@@ -83,7 +83,7 @@ def run(loaded, day, model_id=ID):
         database, source = project.database, project.source
         number = record_source(database, SourceIdentity.of(source, database))
         model = replace(MODEL, model_id=model_id, may_be_put_in_use=True)
-        run_id = project.run_store.open_run(day, model, "cpu", "cpu", source_id=number)
+        run_id = project.run_store.open_run(day, model, source_id=number)
         refs = list(source.select_new(day, model_id))
         facts, found = FileFacts(7, 1.0, "ab" * 32), (DetectedObject("cat", 0, 0.9, 0, 0, 1, 1),)
         broken = [Broken(ref, Reason.CORRUPT, "", "decode", facts) for ref in refs if ref.location.endswith("2.jpg")]
@@ -265,7 +265,7 @@ def test_nothing_is_deleted_during_a_run_without_consent_or_without_a_terminal(l
         switch_version(project.database, "other", OTHER, {})
         with project.database.write() as connection:
             connection.exec_driver_sql("UPDATE infer_models SET in_use_since = NULL WHERE name = 'other'")
-        run_id = project.run_store.open_run(DAY, MODEL, "cpu", "cpu")
+        run_id = project.run_store.open_run(DAY, MODEL)
         for forget in asked:
             with pytest.raises(DayHeld, match=f"run {run_id} of {DAY} is active"):
                 forget(True, False, loaded.path)

@@ -44,7 +44,7 @@ def project(url, tmp_path, monkeypatch, database):
     for number, (name, found) in enumerate(seen.items()):
         version = f"{number}" * 16
         RunStore(database).open_run(
-            Day.of(NOON.date(), "UTC"), replace(MODEL, name=name, model_id=version, manifest=manifest), "", ""
+            Day.of(NOON.date(), "UTC"), replace(MODEL, name=name, model_id=version, manifest=manifest)
         )
         good = [one for image_id, objects in found.items() for one in prediction(image_id, objects)]
         commit(database, good, model_id=version, run_id=run_of(database, name))

@@ -91,7 +91,7 @@ def test_a_day_without_images_has_no_objects(figures):
 def test_the_figures_are_those_of_the_kind_of_output(database):
     source, run_store = Source(database, SourceSettings()), RunStore(database)
     for kind, model_id, wanted in (("detection", "1" * 16, True), ("classification", "2" * 16, False)):
-        run_store.open_run(DAY, type(MODEL)("m", model_id, "cpu", {"output": {"kind": kind}}), "cpu", "cpu")
+        run_store.open_run(DAY, type(MODEL)("m", model_id, "cpu", {"output": {"kind": kind}}))
         assert isinstance(open_figures(database, source, "m", model_id), ObjectFigures) is wanted
     assert not isinstance(open_figures(database, source, "m", "never ran"), ObjectFigures)
 

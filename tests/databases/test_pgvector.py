@@ -81,7 +81,7 @@ def test_the_database_finds_what_is_near_by_an_index(database, with_extension, r
     register(*[f"/{number}.jpg" for number in range(3)])
     store_vectors(database, "pgvector")
     ids = [ref.image_id for ref in Source(database, SourceSettings()).select_new(DAY, MODEL.model_id)]
-    RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    RunStore(database).open_run(DAY, MODEL)
     for place, (image_id, vector) in enumerate(zip(ids, [(1, 0), (0.9, 0.1), (0, 1)], strict=True)):
         (one,) = embedded([np.array(vector, np.float32)])
         commit(database, [Prediction(ImageRef(image_id, f"/{place}.jpg"), one.output)])
@@ -119,7 +119,7 @@ def test_a_rehearsal_writes_the_type_that_a_run_would(database, with_extension):
 
 
 def test_a_run_at_work_keeps_its_vectors_as_they_are(database, with_extension):
-    RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    RunStore(database).open_run(DAY, MODEL)
     with pytest.raises(DayHeld, match="a run is active"):
         store_vectors(database, "pgvector")
     with database.write() as connection:

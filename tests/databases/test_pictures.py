@@ -72,7 +72,7 @@ def run(database):
         source.base = base
         check_ids(database, source, day, [ID])
         number = record_source(database, SourceIdentity.of(source, database), base)
-        run_id = RunStore(database).open_run(day, MODEL, "cpu", "cpu", source_id=number)
+        run_id = RunStore(database).open_run(day, MODEL, source_id=number)
         refs = list(source.select_new(day, ID))
         good = [Prediction(ref, Output(ref.location, 0.9, objects=FOUND)) for ref in refs if ref.location not in bad]
         broken = [

@@ -88,7 +88,7 @@ def test_no_query_of_a_page_or_a_chunk_reads_a_whole_table(filled, kind):
     both = next(source.select_pages(DAY, MODEL.model_id, "another"))
     assert (len(first), len(second), len(both)) == (1000, 1000, 1000)
     refs = [new.ref for new in second[:64]]
-    run_id = RunStore(filled).open_run(DAY, replace(MODEL, model_id="written"), "cpu", "cpu")
+    run_id = RunStore(filled).open_run(DAY, replace(MODEL, model_id="written"))
     good = tuple(Prediction(ref, Output(objects=FOUND)) for ref in refs[:40])
     bad = tuple(Broken(ref, Reason.CORRUPT, "", "read") for ref in refs[40:])
     Sink(filled, "written", MODEL.variant, run_id).commit_chunk(ChunkResult(0, good, bad))
@@ -158,7 +158,7 @@ def test_where_locations_are_compared_results_are_found_by_key(filled, own_numbe
 def test_the_objects_of_a_day_are_read_and_deleted_by_key(filled):
     """These may sort the day, whose images MariaDB finds by reading all: here they are a tenth of the table."""
     source, other = Source(filled, SourceSettings()), "another"
-    RunStore(filled).open_run(DAY, replace(MODEL, name="detector"), "cpu", "cpu")
+    RunStore(filled).open_run(DAY, replace(MODEL, name="detector"))
     statements = recorded(filled)
     found = list(read_predicted_images(filled, source, DAY, MODEL.model_id))
     assert (len(found), {one.objects for one in found}) == (5000, {FOUND})

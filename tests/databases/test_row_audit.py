@@ -44,7 +44,7 @@ def stored(database):
     store = RunStore(database)
     for name, manifest in MANIFESTS.items():
         model = RunModel(name, name[:8] * 2, "cpu-torchscript", manifest, variant_sha256=64 * "e")
-        run_id = store.open_run(DAY, model, "cpu", "cpu", name)
+        run_id = store.open_run(DAY, model, name)
         found = {"1": OUTPUTS[name]} | ({"2": Output(None, None, objects=())} if name == "detector" else {})
         good = tuple(Prediction(ImageRef(one, f"/{one}.jpg"), output, FILE) for one, output in found.items())
         broken = (Broken(ImageRef("3", "/3.jpg"), Reason.CORRUPT, "", "decode", FILE),)

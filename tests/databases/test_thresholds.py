@@ -44,7 +44,7 @@ def of_labels(image_id, *labels):
 def used(database, *names, model_id=MODEL.model_id):
     """The model is in use by these names."""
     for name in names:
-        RunStore(database).open_run(DAY, replace(MODEL, name=name, model_id=model_id), "cpu", "cpu")
+        RunStore(database).open_run(DAY, replace(MODEL, name=name, model_id=model_id))
 
 
 @contextmanager

@@ -20,8 +20,8 @@ def test_runs_tell_which_files_of_a_variant_predicted(url):
         upgrade(database)
         run_store = RunStore(database)
         for sha256, day in (("a", DAY), ("b", DAY.before(1)), ("a", DAY.before(2)), (None, DAY.before(3))):
-            run_id = run_store.open_run(day, MODEL, "cpu", "cpu")
-            run_store.change_variant(run_id, replace(MODEL, variant_sha256=sha256), "cpu", "cpu")
+            run_id = run_store.open_run(day, MODEL)
+            run_store.start_run(run_id, replace(MODEL, variant_sha256=sha256), "cpu", "cpu")
             with database.write() as connection:
                 connection.execute(update(runs).where(runs.c.id == run_id).values(predicted=3, state="done"))
         of_model = MODEL.model_id, MODEL.variant

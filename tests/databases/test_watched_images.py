@@ -46,7 +46,7 @@ def walk(database, files, hash_files=None):
 def run(database, sizes, bad=()):
     """Predict what is new of the day, or reject it; the files have these sizes, and checksums that tell these."""
     source = Source(database, SourceSettings())
-    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL)
     good, broken = [], []
     for ref in source.select_new(DAY, ID):
         facts = FileFacts(sizes[ref.location], None, f"{sizes[ref.location]:064}")
@@ -122,7 +122,7 @@ def test_a_predicted_photo_that_was_missing_for_a_while_is_not_queued(database):
 def test_no_folder_moves_during_a_run(database):
     walk(database, [ImageFile("/a/photos/1.jpg")])
     elsewhere, runs_ = RegisteredElsewhere(database, ["/b/photos/"]), RunStore(database)
-    run_id = runs_.open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = runs_.open_run(DAY, MODEL)
     with pytest.raises(DayHeld, match=run_id):
         elsewhere.move("/a/photos/", "/b/photos/")
     assert has_images_in(database, "/a/photos/")

@@ -38,7 +38,7 @@ def test_each_resumed_day_closes_its_executor(project):
         other = RunModel(model.name, model.model_id, FP32 if model.variant == TORCHSCRIPT else TORCHSCRIPT, {})
         database, source = job.project.database, job.project.source
         for day in DAYS:
-            run_id = RunStore(database).open_run(day, other, "cpu", "cpu")
+            run_id = RunStore(database).open_run(day, other)
             first = Prediction(next(iter(source.select_new(day, model.model_id))), Output())
             Sink(database, model.model_id, other.variant, run_id).commit_chunk(ChunkResult(0, (first,), ()))
         project.write("UPDATE infer_runs SET state = 'done'")

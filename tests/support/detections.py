@@ -34,6 +34,6 @@ def write_detections(project: Project, found: Mapping[str, Sequence[DetectedObje
         facts = FileFacts(sha256=sha256(Path(location).read_bytes()).hexdigest(), picture=size)
         good.append(Prediction(ImageRef(image_id, location), output, facts))
     with Database(f"sqlite:///{project.folder / 'infer.db'}") as database:
-        run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS, "cpu", "cpu")
+        run_id = RunStore(database).open_run(Day.of(date.fromisoformat(DATE), "UTC"), ANIMALS)
         Sink(database, ANIMALS.model_id, ANIMALS.variant, run_id).commit_chunk(ChunkResult(0, tuple(good), ()))
     project.write("UPDATE infer_runs SET state = 'done', exit_code = 0 WHERE id = ?", run_id)

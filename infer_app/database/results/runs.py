@@ -73,18 +73,11 @@ class RunStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def open_run(
-        self,
-        day: Day,
-        model: RunModel,
-        executor: str,
-        device: str,
-        run_id: str | None = None,
-        source_id: int | None = None,
-    ) -> str:
+    def open_run(self, day: Day, model: RunModel, run_id: str | None = None, source_id: int | None = None) -> str:
         """Acquire the day for this model and return the id of the new run. Raises DayHeld if an active run holds it.
 
-        A repeated call with the same `run_id` changes nothing: the answer to the first one may have been lost.
+        The variant is that of a new day until `start_run` records how the run goes on. A repeated call with the same
+        `run_id` changes nothing: the answer to the first one may have been lost.
         """
         run_id = run_id or new_run_id()
         ensure_row(self._database, model.name, model.model_id, model.manifest)
@@ -105,8 +98,8 @@ class RunStore:
                 "model_id": model.model_id,
                 "variant": model.variant,
                 "variant_sha256": model.variant_sha256,
-                "executor": executor,
-                "device": device,
+                "executor": "",
+                "device": "",
                 "host": socket.gethostname(),
                 "process": process_identity(os.getpid()),
                 "throughput": {"passed_over": model.passed_over},
@@ -119,8 +112,8 @@ class RunStore:
             connection.execute(insert(runs), row)
         return run_id
 
-    def change_variant(self, run_id: str, model: RunModel, executor: str, device: str) -> None:
-        """Record that the run continues its day in another variant, the one that the day was begun in."""
+    def start_run(self, run_id: str, model: RunModel, executor: str, device: str) -> None:
+        """Record in which variant the run predicts its day, and where: both are decided once the day is held."""
         row = {
             "variant": model.variant,
             "variant_sha256": model.variant_sha256,

@@ -69,7 +69,7 @@ def test_the_ids_are_checked_again_once_the_day_is_held(database, register, monk
     @contextmanager
     def wait_for_day(job, day, stop):
         number = record_source(database, SourceIdentity.of(shots, database))
-        run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu", source_id=number)
+        run_id = RunStore(database).open_run(DAY, MODEL, source_id=number)
         its = Prediction(ImageRef("1", "/shots/1.jpg"), Output("cat", 0.9))
         Sink(database, MODEL.model_id, "cpu", run_id).commit_chunk(ChunkResult(0, (its,), ()))
         yield []

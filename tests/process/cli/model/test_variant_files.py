@@ -39,7 +39,7 @@ def run(database, artifact, variant=OPENVINO_INT8, **values):
     """Open a run that predicted three images with `variant`, and give its row these values."""
     manifest = artifact.manifest
     model = RunModel(manifest.name, manifest.model_id, variant, {}, variant_sha256=manifest.variant_sha256(variant))
-    run_id = RunStore(database).open_run(DAY, model, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, model)
     with database.write() as connection:
         connection.execute(update(runs).where(runs.c.id == run_id).values(predicted=3, **values))
     return run_id

@@ -32,9 +32,7 @@ def in_project(database, tmp_path):
 
 def run(database, artifact, **changes):
     manifest = artifact.manifest
-    return RunStore(database).open_run(
-        DAY, RunModel(manifest.name, manifest.model_id, "v", {}, **changes), "cpu", "cpu"
-    )
+    return RunStore(database).open_run(DAY, RunModel(manifest.name, manifest.model_id, "v", {}, **changes))
 
 
 def short(artifact):

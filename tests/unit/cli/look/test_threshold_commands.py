@@ -28,7 +28,7 @@ def cats(database, register, monkeypatch, tmp_path):
     (tmp_path / "infer.toml").touch()
     register("/1.jpg", at=datetime.now(UTC).replace(tzinfo=None, hour=0))
     register("/2.jpg", at=datetime(2026, 1, 1))
-    RunStore(database).open_run(DAY, replace(MODEL, name="cats", manifest=DETECTION), "cpu", "cpu")
+    RunStore(database).open_run(DAY, replace(MODEL, name="cats", manifest=DETECTION))
     found = [("cat", 0.9), ("Cat", 0.8), ("cat ", 0.7), ("a=b", 0.6), ("wild cat", 0.5)]
     objects = tuple(DetectedObject(label, 0, score, *BOX) for label, score in found)
     commit(database, [*predicted("1", "2", objects=objects)])
@@ -169,7 +169,7 @@ def test_labels_of_a_version_that_is_not_here_are_known_from_its_last_run(cats, 
     (tmp_path / "labels.txt").write_text("red\ngreen\nblue\n")
     built_colors(tmp_path, output=OutputSpec(activation="sigmoid"), labels=tmp_path / "labels.txt")
     manifest = DETECTION | {"labels": ["red", "fox"]}
-    RunStore(database).open_run(DAY, replace(MODEL, name="colors", model_id="gone", manifest=manifest), "cpu", "cpu")
+    RunStore(database).open_run(DAY, replace(MODEL, name="colors", model_id="gone", manifest=manifest))
     assert changed(capsys, "colors", "fox=0.6", "blue=0.5")["labels"] == {"blue": 0.5, "fox": 0.6}
     with pytest.raises(UsageError, match="colors has no label 'cow'"):
         changed(capsys, "colors", "cow=0.5")

@@ -27,7 +27,7 @@ def day_queries(tables):
 
 @pytest.fixture
 def run_id(tables):
-    return tables.run_store.open_run(DAY, MODEL, "cpu", "cpu")
+    return tables.run_store.open_run(DAY, MODEL)
 
 
 @pytest.fixture
@@ -250,8 +250,8 @@ def test_a_users_own_table_is_joined_by_its_own_columns(database, write):
 def test_models_are_told_in_the_order_of_use(day_queries, tables):
     assert day_queries.models_of() == []
     for name in ("a", "b", "c"):
-        tables.run_store.open_run(DAY, replace(MODEL, model_id=name), "cpu", "cpu")
-    tables.run_store.open_run(DAY, replace(MODEL, name="other", model_id="d"), "cpu", "cpu")
+        tables.run_store.open_run(DAY, replace(MODEL, model_id=name))
+    tables.run_store.open_run(DAY, replace(MODEL, name="other", model_id="d"))
     assert day_queries.models_of("stub") == [("stub", "a"), ("stub", "c"), ("stub", "b")]
     assert day_queries.models_in_use() == [("other", "d"), ("stub", "a")]
     assert day_queries.models_of()[0] == ("other", "d")
@@ -274,7 +274,7 @@ def test_an_id_that_is_no_number_is_counted_as_it_is(database, day_queries, regi
 
 def run_again(tables, model_id, day=DAY, **changes):
     model = replace(MODEL, model_id=model_id, **changes)
-    run_id = tables.run_store.open_run(day, model, "cpu", "cpu")
+    run_id = tables.run_store.open_run(day, model)
     with tables.database.write() as connection:
         connection.execute(update(runs).where(runs.c.id == run_id).values(state="done"))
 

@@ -114,7 +114,7 @@ def test_an_unusual_number_of_images(num_images, before, unusual):
 def test_pending_images_of_earlier_days_are_counted_once_whichever_version_of_the_name_predicted_them(tables, register):
     register("/a.jpg", "/b.jpg", at=datetime(2026, 11, 1))
     register("/c.jpg", at=datetime(2026, 11, 18))
-    tables.run_store.open_run(DAY, MODEL, "cpu", "cpu")
+    tables.run_store.open_run(DAY, MODEL)
     one_by_one = DayStates(tables.day_queries, tables.run_store, "5%")
     found = [
         one_by_one.count_older_pending(day, MODEL.name, MODEL.model_id)

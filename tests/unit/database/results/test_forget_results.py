@@ -12,7 +12,7 @@ ID = MODEL.model_id
 @pytest.fixture
 def write(tables, database):
     """write(good=["1"], bad=["2"]) writes predictions and rejections."""
-    run_id = tables.run_store.open_run(DAY.before(1), MODEL, "cpu", "cpu")
+    run_id = tables.run_store.open_run(DAY.before(1), MODEL)
 
     def write_results(good=(), bad=(), model_id=ID):
         predicted = tuple(Prediction(ImageRef(i, f"/{i}.jpg"), Output("cat", 0.5)) for i in good)

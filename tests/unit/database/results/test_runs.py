@@ -27,7 +27,7 @@ def run_store(database):
 
 
 def open_run(run_store, model=MODEL, day=DAY):
-    return run_store.open_run(day, model, "cpu", "cpu")
+    return run_store.open_run(day, model)
 
 
 def row_of(database, run_id):
@@ -185,7 +185,7 @@ def test_a_closed_run_frees_its_day_and_keeps_what_it_did(database, run_store):
 
 def test_a_run_is_opened_once_however_often_it_is_asked_for(database, run_store):
     for _ in range(2):
-        assert run_store.open_run(DAY, MODEL, "cpu", "cpu", "run 1") == "run 1"
+        assert run_store.open_run(DAY, MODEL, "run 1") == "run 1"
     with database.read() as connection:
         assert connection.scalars(select(runs.c.id)).all() == ["run 1"]
 

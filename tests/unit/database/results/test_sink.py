@@ -145,7 +145,7 @@ def test_a_label_is_stored_as_the_text_it_is(database):
 
 
 def test_a_commit_whose_answer_was_lost_is_not_counted_twice(database, monkeypatch):
-    run_id = RunStore(database).open_run(DAY, MODEL, "cpu", "cpu")
+    run_id = RunStore(database).open_run(DAY, MODEL)
     sink = Sink(database, MODEL.model_id, MODEL.variant, run_id)
     sink.commit_chunk(chunk(predicted("p")))
     once = database.transact
