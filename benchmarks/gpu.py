@@ -30,12 +30,12 @@ from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.images.transform.to_pixels import transform
+from infer_app.model_variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_local_executor
 from infer_app.recipe import Recipe, Size
 from infer_app.workers.shared_ring import Ring

@@ -61,7 +61,7 @@ class PixelsChanged(ModelError):
 
 
 class PrecisionUnavailable(ModelError):
-    """The precision that a day was begun in can't run here; the day is never finished in another one."""
+    """The dtype that a day was begun in can't run here; the day is never finished in another one."""
 
 
 class NoAnswer(ModelError):

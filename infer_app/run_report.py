@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any
 
+from infer_app.model_variants import VariantTrial, variant_facts, variant_of
+
 
 @dataclass(frozen=True, slots=True)
 class DayCounts:
@@ -36,32 +38,11 @@ class DayState:
 
 
 def precision_name(variant: str) -> str:
-    """Return the precision of a variant by its name, as --precision names it: full, half or int8.
-
-    Any name gives one, since rows may have variants of another version of this program.
-    """
-    return {"int8": "int8", "fp16": "half", "bf16": "half"}.get(variant.rpartition("-")[2], "full")
+    return variant_of(variant).precision
 
 
 def with_precision(variant: str) -> str:
-    """Return a variant with its precision, as text: `cpu-openvino-bf16 (half precision)`."""
-    return f"{variant} ({precision_name(variant)} precision)"
-
-
-@dataclass(frozen=True, slots=True)
-class PrecisionTrial:
-    """How much another precision changes in the outputs of the present variant, on images of the day."""
-
-    precision: str  # half or int8
-    variant: str
-    num_images: int
-    label_agreement: float | None  # share of the labels that stay, 0-1; None unless it is a classification
-    cosine: float  # of the worst image
-    p99_score_difference: float | None
-    worst_score_difference: float | None
-    min_agreement: float  # of the labels or objects, or of the cosine
-    meets_min_agreement: bool
-    object_agreement: float | None = None  # share of the objects that stay; None unless there are any
+    return str(variant_of(variant))
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +54,7 @@ class Alternative:
     ms: float  # CPU milliseconds per image of these stages with it
     instead_of: float  # CPU milliseconds per image without it, measured at the same time
     precision: str | None = None  # half or int8, if it is another precision
-    trial: PrecisionTrial | None = None  # on images of the day
+    trial: VariantTrial | None = None  # on images of the day
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +64,7 @@ class Speedup:
     what: str
     speedup: float  # of the whole run's rate limit
     is_advised: bool  # it is faster by more than the measurement varies, and changes no more than is allowed
-    trial: PrecisionTrial | None = None
+    trial: VariantTrial | None = None
 
     def __str__(self) -> str:
         return f"{self.speedup:.1f} × faster overall with {self.what}"
@@ -135,4 +116,4 @@ class RunReport:
         return {"date": self.date.isoformat(), "day": asdict(self.day)} | {name: getattr(self, name) for name in names}
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self) | {"date": self.date.isoformat(), "precision": precision_name(self.variant)}
+        return asdict(self) | {"date": self.date.isoformat()} | variant_facts(self.variant)

@@ -12,18 +12,19 @@ from typing import Any
 from infer_app.database.results.runs import BegunVariant
 from infer_app.errors import ModelError, UsageError
 from infer_app.machine import cap_by_memory, usable_cores
+from infer_app.model_variants import OPENVINO_BF16, variant_of
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.runtimes.variants import OPENVINO_BF16, PRECISIONS, is_tensorrt, missing_for, runnable
+from infer_app.models.runtimes.gpu_probe import missing_for, runnable
 from infer_app.models.selection.tuning import Layout, Tuning, load_tuning, new_tuning, save_tuning
 from infer_app.models.selection.variant_selection import (
     AUTO,
     VariantRequest,
     VariantSelection,
     choose_variant,
-    requested_precision,
+    requested_dtype,
 )
 from infer_app.plurals import counted
-from infer_app.run_report import Alternative, precision_name
+from infer_app.run_report import Alternative
 from infer_app.settings.load import LoadedSettings
 from infer_app.settings.removed import DECODE_GPU, REMOVED
 from infer_app.workers.isolated_call import run_in_process
@@ -68,7 +69,8 @@ def plan_run(
     plan = plan_execution(artifact, request, 0 if run.executor == "ray" else run.workers)
     if plan.variant == OPENVINO_BF16 and "calibration" not in artifact.manifest.variants[OPENVINO_BF16]:
         name = shlex.quote(artifact.manifest.name)
-        log.warning("half precision was never compared on your images: `infer model judge %s` does that", name)
+        words = variant_of(plan.variant).words
+        log.warning("%s was never compared on your images: `infer model judge %s` does that", words, name)
     return replace(plan, workers=run.workers) if run.executor == "ray" else plan  # each node has its own cores
 
 
@@ -117,7 +119,7 @@ def plan_execution(artifact: Artifact, request: VariantRequest, num_workers: int
 def missing_or_broken(variant: str, requires: Mapping[str, Any]) -> str | None:
     """Return why the variant can't run here, None if it can; for TensorRT also whether torch-tensorrt really loads."""
     why = missing_for(variant, requires)
-    if why is not None or not is_tensorrt(variant) or (broken := broken_tensorrt()) is None:
+    if why is not None or variant_of(variant).runtime != "tensorrt" or (broken := broken_tensorrt()) is None:
         return why
     return "; ".join(broken)
 
@@ -160,8 +162,8 @@ def measure_speeds_here(artifact: Artifact) -> None:
 def _measure_if_needed(artifact: Artifact, request: VariantRequest, num_cores: int) -> Tuning:
     """Measure the variants, unless there is only one to choose."""
     manifest = artifact.manifest
-    precision = requested_precision(request)
-    candidates = [variant for variant in runnable(manifest) if PRECISIONS[variant] == precision]
+    dtype = requested_dtype(request)
+    candidates = [variant for variant in runnable(manifest) if variant_of(variant).dtype == dtype]
     if request.variant != AUTO or len(candidates) < 2:
         return new_tuning(num_cores, {})
     log.info("%s has not been measured on this machine yet: measuring its variants once", manifest.name)
@@ -179,9 +181,9 @@ def keep_tuning(artifact: Artifact, tuning: Tuning, num_cores: int) -> None:
 
 
 def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[Alternative]:
-    """Yield the other precisions that agree enough and were measured here, if a lower one than the variant's."""
+    """Yield the variants that round, agree enough and were measured here, in place of one that does not."""
     for other, details in artifact.manifest.variants.items():
-        if PRECISIONS[variant] != "fp32" or PRECISIONS.get(other, "fp32") == "fp32" or not details.get("meets_bar"):
+        if variant_of(other).is_exact or not variant_of(variant).is_exact or not details.get("meets_bar"):
             continue
         if other in tuning.speeds and variant in tuning.speeds:
             is_detector = artifact.manifest.output.detection is not None
@@ -190,11 +192,10 @@ def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[
             command = f"`infer model judge {shlex.quote(artifact.manifest.name)} --date DATE`"
             judge = f"{command} compares it on the images of a day"
             what = f"kept {kept:.1%} of the {things} where it was compared" if kept else judge
-            precision = precision_name(other)
             yield Alternative(
-                f"--precision {precision} ({what})",
+                f"{variant_of(other).option} ({what})",
                 ("model",),
                 tuning.speeds[other].ms_per_image,
                 tuning.speeds[variant].ms_per_image,
-                precision,
+                variant_of(other).precision,
             )

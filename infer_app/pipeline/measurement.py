@@ -1,4 +1,4 @@
-"""Measurements on this machine: numbers of workers and threads by the real worker pool, scaled decoding, precisions."""
+"""Measurements on this machine: numbers of workers and threads by the real worker pool, scaled decoding, dtypes."""
 
 from __future__ import annotations
 
@@ -17,21 +17,16 @@ from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import cap_by_memory, usable_cores
+from infer_app.model_variants import CPU_DTYPES, OPENVINO_BF16, OPENVINO_INT8, VariantTrial, variant_of
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.artifact.manifest import Manifest, stored_variant
-from infer_app.models.runtimes.variants import (
-    OPENVINO_BF16,
-    OPENVINO_INT8,
-    PRECISIONS,
-    device_of,
-    missing_for,
-)
+from infer_app.models.artifact.manifest import Manifest
+from infer_app.models.runtimes.gpu_probe import missing_for
 from infer_app.models.selection.tuning import Layout, Speed, Tuning, load_tuning
-from infer_app.models.selection.variant_selection import CPU_PRECISIONS, VariantRequest, choose_variant
+from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
 from infer_app.pipeline.execution_plan import keep_tuning
 from infer_app.pipeline.executors import open_cpu_pool
 from infer_app.plurals import counted
-from infer_app.run_report import Alternative, PrecisionTrial, precision_name
+from infer_app.run_report import Alternative
 from infer_app.workers.isolated_call import run_in_process
 
 if TYPE_CHECKING:
@@ -43,7 +38,7 @@ LAYOUT_S = 2.0  # of steady work measured, for each layout
 CHUNK_SIZE = 8  # images
 NO_LIMIT = 1 << 40  # bytes and pixels: the golden images were checked when the model was built
 TIMEOUT_S = 60.0
-TRIAL_S = 10.0  # for decoding a sample and computing it in each precision
+TRIAL_S = 10.0  # for decoding a sample and computing it by each variant
 
 
 def measure_layouts(artifact: Artifact, tuning: Tuning, report_progress: Callable[[str], None]) -> Tuning:
@@ -82,11 +77,11 @@ def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alter
 
 
 def probe_precisions(artifact: Artifact, handler: HandlerSpec, locations: Sequence[str]) -> list[Alternative]:
-    """Measure the lower precisions that can run here beside the present one, on these images and in some seconds."""
+    """Measure the variants that round and can run here beside the present one, on these images, in some seconds."""
     from infer_app.models.build.judge_variants import try_variants
 
     spec, manifest = handler.models[0], artifact.manifest
-    others = _other_precisions(manifest, spec.variant)
+    others = _others(manifest, spec.variant)
     if not others:
         return []
     tuning = load_tuning(artifact.folder, usable_cores())
@@ -96,22 +91,22 @@ def probe_precisions(artifact: Artifact, handler: HandlerSpec, locations: Sequen
     try:
         trials = run_in_process(try_variants, *given, timeout_s=TIMEOUT_S)
     except ModelError as error:
-        log.info("other precisions were not measured: %s (%s)", error, error.hint)
+        log.info("other variants were not measured: %s (%s)", error, error.hint)
         return []
     return [_alternative(manifest, variant, trial) for variant, trial in trials.items()]
 
 
-def _other_precisions(manifest: Manifest, variant: str) -> list[str]:
-    """Return half precision and int8 if they can run here in place of a variant in full precision of the CPU.
+def _others(manifest: Manifest, variant: str) -> list[str]:
+    """Return bf16 and int8 if they can run here in place of a variant of the CPU that does not round.
 
     bf16 needs only the graph of fp32. What was judged before to change too much is left out.
     """
-    if device_of(variant) != "cpu" or PRECISIONS[variant] != "fp32":
+    if variant_of(variant).device != "cpu" or not variant_of(variant).is_exact:
         return []
     return [
         other
         for other in (OPENVINO_BF16, OPENVINO_INT8)
-        if stored_variant(other) in manifest.variants
+        if variant_of(other).stored_as in manifest.variants
         and missing_for(other) is None
         and manifest.variants.get(other, {}).get("meets_bar", True)
     ]
@@ -123,8 +118,8 @@ def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
 
     parity, known = trial.parity, manifest.variants.get(variant)
     min_agreement = (known or {}).get("min_agreement", MIN_AGREEMENT)
-    found = PrecisionTrial(
-        precision_name(variant),
+    found = VariantTrial(
+        variant_of(variant).precision,
         variant,
         parity.num_images,
         parity.label_agreement if manifest.output.kind == "classification" else None,
@@ -137,14 +132,14 @@ def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
     )
     measured = f"{describe_kept(manifest, parity)}, measured on {parity.num_images:,} of your images"
     to_add = "" if known else f"; `infer model judge {shlex.quote(manifest.name)}` adds it to the model"
-    what = f"--precision {found.precision} ({measured}{to_add})"
+    what = f"{variant_of(variant).option} ({measured}{to_add})"
     return Alternative(what, ("model",), trial.ms, trial.instead_of, found.precision, found)
 
 
 def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:
-    """Return the variant that `auto` chooses in each precision."""
+    """Return the variant that `auto` chooses for each dtype."""
     chosen = []
-    for precision in CPU_PRECISIONS:
+    for precision in CPU_DTYPES:
         with suppress(ModelError):  # the model has no such variant, or this CPU can't run it
             request = VariantRequest(device="cpu", precision=precision)
             chosen.append(choose_variant(artifact.manifest, tuning.speeds, request).variant)

@@ -7,17 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infer_app.boxes import match_objects
 from infer_app.database.queries.image_history import ModelHistory
 from infer_app.domain import Broken, ImageRef, Prediction
 from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.model_names import Version, short_name
+from infer_app.model_variants import TORCHSCRIPT, variant_facts
 from infer_app.models.artifact.artifact import Artifact, scan_artifacts
+from infer_app.models.detection.boxes import match_objects
 from infer_app.pipeline.chunking import chunks_of
 from infer_app.pipeline.execution_plan import ExecutionPlan, plan_run
 from infer_app.pipeline.executors import open_executor
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
-from infer_app.run_report import precision_name
 from infer_app.settings.load import LoadedSettings
 
 SAME_BOX = 0.9  # intersection over union of an object that was found again
@@ -90,7 +90,7 @@ class PlanAgain:
 
 
 def plan_again(loaded: LoadedSettings, artifact: Artifact, stored: str | None, workers: int) -> PlanAgain:
-    """Plan to run the stored variant, or, if it can't run here, another of its precision or of full precision.
+    """Plan to run the stored variant, or, if it can't run here, another that computes alike, or in fp32.
 
     None: plan as a run does. Raises ModelError if none can run here.
     """
@@ -101,10 +101,10 @@ def plan_again(loaded: LoadedSettings, artifact: Artifact, stored: str | None, w
         return PlanAgain(artifact, wanted, plan_run(wanted, artifact), None, None)
     except (ModelError, UsageError) as error:
         why = error.message
-    similar = _changed(wanted, variant="auto", precision=precision_name(stored))
+    similar = _changed(wanted, variant="auto", **variant_facts(stored))
     with suppress(ModelError):
         return PlanAgain(artifact, similar, plan_run(similar, artifact), stored, why)
-    full = _changed(similar, precision="full")
+    full = _changed(similar, **variant_facts(TORCHSCRIPT))
     return PlanAgain(artifact, full, plan_run(full, artifact), stored, why)
 
 

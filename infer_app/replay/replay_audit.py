@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from infer_app.boxes import match_objects
 from infer_app.database.listing.source import find_locations
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.image_history import ModelHistory, read_history
@@ -25,12 +24,13 @@ from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import Version
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE
+from infer_app.models.detection.boxes import match_objects
 from infer_app.replay.predict_again import SAME_BOX, PlanAgain, find_version, plan_again, reason_of
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.settings.load import LoadedSettings
 from infer_app.versions import recorded_versions
 
-SAME_SCORE = 0.01  # largest difference of a score in full precision
+SAME_SCORE = 0.01  # largest difference of a score in fp32
 SAME_VECTOR = 0.999  # cosine; pixels of another machine may differ by two levels
 ROWS_AT_ONCE = 5_000  # in memory, with their vectors and objects
 CONFIDENCE = 0.99  # that the sample would have had a wrong row

@@ -21,13 +21,14 @@ from infer_app.database.queries.object_figures import ImageObjects
 from infer_app.database.queries.thresholds import ALL_LABELS
 from infer_app.domain import Reason
 from infer_app.locations import shown as shown_location
+from infer_app.model_variants import variant_of
 from infer_app.plurals import counted
 from infer_app.reporting import charts
 from infer_app.reporting.drawn_boxes import overlay
 from infer_app.reporting.report_data import DayReport
 from infer_app.reporting.run_figures import RunFigures
 from infer_app.reporting.thumbnails import NOT_SHOWN, Thumbnail
-from infer_app.run_report import DayCounts, with_precision
+from infer_app.run_report import DayCounts
 from infer_app.telemetry.bottleneck import display_name, taken_by_others
 from infer_app.telemetry.printable import one_line, percent
 from infer_app.telemetry.printed_options import printed_options
@@ -209,7 +210,7 @@ def _environment(report: DayReport) -> dict[str, str]:
     known = {"model": f"{report.model} {report.model_id}", "day": f"{report.date} in {report.time_zone}"}
     if (run := report.run) and (speed := report.speed):
         known |= {"run": run.run_id, "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC", "host": run.host}
-        known |= {"variant": with_precision(run.variant), "executor": f"{run.executor} on {run.device}"}
+        known |= {"variant": str(variant_of(run.variant)), "executor": f"{run.executor} on {run.device}"}
         known |= {"workers": f"{speed.num_workers} on {counted(speed.num_cores, 'core')}"} if speed.num_workers else {}
         known |= {f"node {node}": costs for node, costs in node_costs(speed).items()}
         known |= run.versions

@@ -17,11 +17,12 @@ from infer_app.database.queries.figures import Figures, RejectedImage, ScoredIma
 from infer_app.database.queries.object_figures import ImageObjects, ObjectCounts, ObjectFigures
 from infer_app.day import Day
 from infer_app.locations import shown
+from infer_app.model_variants import variant_facts
 from infer_app.reporting.advice import Before, Change, Situation, Step, changes, steps
 from infer_app.reporting.drift import Drift, MovedLabel, drift, moved_labels
 from infer_app.reporting.run_figures import RunFigures, count_nearly_black, day_summary_line, run_figures, run_report
 from infer_app.reporting.timeline import Timeline
-from infer_app.run_report import DayCounts, DayState, RunReport, precision_name
+from infer_app.run_report import DayCounts, DayState, RunReport
 
 NUM_RUNS = 30
 NUM_LABELS = 200  # kept per day; the page shows fewer
@@ -126,7 +127,7 @@ class DayReport:
             if "objects" in image:
                 image["objects"] = [one._asdict() for one in image["objects"]]
         for run in filter(None, (found["run"], found["speed"], *found["runs"])):
-            run["precision"] = precision_name(run["variant"])
+            run |= variant_facts(run["variant"])
         return found
 
 

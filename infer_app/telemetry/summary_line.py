@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass
 from datetime import date, datetime, timedelta
 
+from infer_app.model_variants import variant_of
 from infer_app.plurals import counted
-from infer_app.run_report import DayCounts, DayState, RunReport, precision_name
+from infer_app.run_report import DayCounts, DayState, RunReport
 from infer_app.telemetry.bottleneck import MIN_TAKEN, display_name, taken_by_others
 from infer_app.telemetry.printed_options import printed_options
 
@@ -18,14 +19,14 @@ def summary_line(report: RunReport) -> str:
     """Return the last line of a run.
 
     `19 Nov: 41,203 = 41,188 predicted + 15 rejected + 0 pending · 46 min · 94 % of the limit; bottleneck: model`,
-    and with another precision than the full one `… + 0 pending · half precision · 46 min …`.
+    and after `pending` what it was computed in unless that is fp32.
     """
     parts = [f"{short_date(report.date)}: {balance(report.day)}"]
     if not report.selected:
         nothing = "no images" if not report.day.eligible else "nothing done" if report.day.pending else "nothing new"
         return " · ".join([*parts, nothing])
-    precision = precision_name(report.variant)
-    parts += [] if precision == "full" else [f"{precision} precision"]
+    variant = variant_of(report.variant)
+    parts += [] if variant.is_exact else [variant.words]
     parts.append(duration(report.seconds))
     return " · ".join([*parts, speed(report)])
 

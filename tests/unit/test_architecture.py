@@ -21,8 +21,8 @@ SHARED = [
     "day",
     "recipe",
     "domain",
+    "model_variants",
     "run_report",
-    "boxes",
     "model_names",
     "versions",
 ]

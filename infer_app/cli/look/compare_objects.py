@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from infer_app.boxes import match_objects
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.queries.detections import PredictedImage
 from infer_app.domain import DetectedObject
 from infer_app.locations import shown as shown_location
+from infer_app.models.detection.boxes import match_objects
 from infer_app.plurals import counted
 
 MIN_IOU = 0.5

@@ -18,6 +18,7 @@ from infer_app.day import Day, parse_date
 from infer_app.domain import DetectedObject, FileFacts
 from infer_app.errors import UsageError, most_severe
 from infer_app.locations import shown as shown_location
+from infer_app.model_variants import variant_facts, variant_of
 from infer_app.pipeline.executors import read_limits
 from infer_app.plurals import counted
 from infer_app.replay.predict_again import Replay, replay
@@ -25,7 +26,6 @@ from infer_app.reporting.drawn_boxes import svg_file
 from infer_app.reporting.image_report import Explanation, FileNow, explain, is_same_file
 from infer_app.reporting.missing_prediction import retry_command
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
-from infer_app.run_report import precision_name, with_precision
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 
@@ -134,12 +134,12 @@ def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]
 
 
 def _prediction(row: dict[str, Any] | None) -> dict[str, Any] | None:
-    """Return the row with its precision, and without its vector, which is bytes; vector_dim has its length."""
+    """Return the row with facts of its variant, and without its vector, which is bytes; vector_dim has its length."""
     if row is None:
         return None
     found = None if row["objects"] is None else [_object(row, one) for one in row["objects"]]
     kept = {key: value for key, value in row.items() if key != "vector"}
-    return kept | {"precision": precision_name(row["variant"]), "objects": found}
+    return kept | variant_facts(row["variant"]) | {"objects": found}
 
 
 def _object(row: dict[str, Any], one: StoredObject) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
             yield f"picture   {row['width']}x{row['height']} pixels"
         yield f"output    {json.dumps(row['output'], ensure_ascii=False)}"
         yield f"file then sha256 {row['sha256'] or 'not recorded'}{_same(is_same_file(file, history))}"
-        yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC in variant {with_precision(row['variant'])}"
+        yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC in variant {variant_of(row['variant'])}"
     if (row := history.rejection) is not None:
         yield f"rejected  {row['reason']} in {row['stage']}, attempt {row['attempts']}: {row['detail']}"
         then = FileFacts(row["size"], row["modified"], row["sha256"])
@@ -211,7 +211,7 @@ def _result_lines(file: FileNow | None, history: ModelHistory) -> Iterator[str]:
         yield f"made      {row['created_at']:%Y-%m-%d %H:%M:%S} UTC"
     if (run := history.run) is not None:
         versions = ", ".join(f"{name} {version}" for name, version in run["versions"].items())
-        variant = with_precision(run["variant"])
+        variant = variant_of(run["variant"])
         yield f"run       {run['id']} on {run['host']}: {variant} by {run['executor']} on {run['device']}"
         yield f"with      {versions}"
 

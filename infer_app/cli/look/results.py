@@ -22,11 +22,11 @@ from infer_app.export.tables import csv_line
 from infer_app.locations import as_location
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import short_name
+from infer_app.model_variants import variant_facts, words_of
 from infer_app.pipeline.changed_files import compare_replaced, find_changed
 from infer_app.plurals import counted
 from infer_app.reporting.image_report import find_place
 from infer_app.reporting.missing_prediction import NextRun
-from infer_app.run_report import precision_name
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printed_options import printed_options
 
@@ -43,7 +43,7 @@ PREDICTION_FIELDS = (
     "sha256",
     "created_at",
     "date",
-    "precision",
+    *variant_facts(""),
     "width",
     "height",
     "num_objects",
@@ -61,7 +61,7 @@ def show_predictions(
     with open_project_database(loaded, read_only=True) as project:
         versions = project.day_queries.models_in_use(model)
         rows = (
-            {"date": str(day), "precision": precision_name(row["variant"])} | shown(row)
+            {"date": str(day)} | variant_facts(row["variant"]) | shown(row)
             for day in (Day.of(one, first.zone) for one in dates)
             for row in project.day_queries.read_current_predictions(day, versions)
         )
@@ -212,8 +212,7 @@ def _print_predictions(rows: Iterator[dict[str, Any]], days: str) -> None:
         )
         for row in shown
     ]
-    precisions = sorted({row["precision"] for row in shown})
-    title = f"{days}, {' and '.join(precisions)} precision"
+    title = f"{days}, {words_of(row['variant'] for row in shown)}"
     objects = ["objects stored"] if of_objects else []
     show_table(("id", "image", "model", "version", "label", "score", *objects), cells, title)
     if more:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.day_state import DayFacts, DayStates, judge_day
 from infer_app.day import Day, parse_date
 from infer_app.model_names import SHOWN_ID
+from infer_app.model_variants import variant_facts
 from infer_app.plurals import counted
-from infer_app.run_report import DayCounts, DayState, precision_name
+from infer_app.run_report import DayCounts, DayState
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.summary_line import describe_missing, describe_replaced
 
@@ -45,7 +47,7 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                 facts = states.read_facts(day, name, model_id)
                 last = next(iter(facts.runs), None)
                 if facts.counts.eligible or last:
-                    rows.append((day, name, model_id, facts, last, judge_day(facts), _precision(facts)))
+                    rows.append((day, name, model_id, facts, last, judge_day(facts), _begun_in(facts)))
         rows.reverse()  # the newest day first
         gap = project.day_queries.find_gap(today.before(1))
         changed = project.day_queries.count_changed(sorted(in_use))
@@ -61,11 +63,11 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
                 "in_use": model_id in in_use,
                 "state": state.state,
                 **asdict(facts.counts),
-                "precision": precision,
+                **begun_in,
                 "last_run": None if last is None else shown(last),
                 "day_state": asdict(state),
             }
-            for day, name, model_id, facts, last, state, precision in rows
+            for day, name, model_id, facts, last, state, begun_in in rows
         ]
         print(json.dumps({"days": found, "attention": attention} | asdict(changed)))
         return
@@ -83,10 +85,10 @@ def show_status(days: int, as_json: bool, config: Path | None) -> None:
         print(f"attention: {text}")
 
 
-def _precision(facts: DayFacts) -> str | None:
-    """Return the precision that the day was begun in, None before any prediction."""
+def _begun_in(facts: DayFacts) -> Mapping[str, str | None]:
+    """Return what is told of the variant that the day was begun in, each None before any prediction."""
     begun = next((run for run in reversed(facts.runs) if run["predicted"]), None)
-    return precision_name(begun["variant"]) if begun else None
+    return variant_facts(begun["variant"]) if begun else dict.fromkeys(variant_facts(""))
 
 
 def _shown_state(state: DayState, counts: DayCounts, is_in_use: bool, model_id: str) -> Text:

@@ -26,6 +26,7 @@ from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.decode.depth import parse_depth
 from infer_app.machine import usable_cores
+from infer_app.model_variants import OPENVINO_INT8
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import WITH_LABELS, DetectionSpec, OutputSpec
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants, check_gpu_variants
@@ -35,7 +36,6 @@ from infer_app.models.build.model_source import find_source
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
-from infer_app.models.runtimes.variants import OPENVINO_INT8
 from infer_app.models.selection.tuning import load_tuning
 from infer_app.models.sources.source_facts import Fact, describe
 from infer_app.pipeline.execution_plan import measure_speeds

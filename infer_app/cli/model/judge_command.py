@@ -1,4 +1,4 @@
-"""`infer model judge`: how many labels or objects half precision and int8 keep on the images of a day."""
+"""`infer model judge`: how many labels or objects the variants that round keep on the images of a day."""
 
 from __future__ import annotations
 

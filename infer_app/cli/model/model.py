@@ -10,6 +10,7 @@ from pathlib import Path
 from infer_app.cli.model.variant_tables import show_decoding, show_requirements, show_tuning, show_variants
 from infer_app.database.project_database import read_in_use
 from infer_app.errors import InferError
+from infer_app.model_variants import variant_facts
 from infer_app.models.artifact.artifact import Artifact, find_artifact
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import DetectionSpec
@@ -17,7 +18,6 @@ from infer_app.models.selection.tuning import load_all
 from infer_app.pipeline.execution_plan import measure_speeds
 from infer_app.pipeline.measurement import measure_layouts
 from infer_app.plurals import counted
-from infer_app.run_report import precision_name
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.telemetry.printable import one_line
 
@@ -28,7 +28,7 @@ def show(name: str, as_json: bool, config: Path | None) -> None:
     if as_json:
         found = json.loads(manifest.to_json()) | {"tuning": [asdict(tuning) for tuning in tunings]}
         for variant, details in found["variants"].items():
-            details["precision"] = precision_name(variant)
+            details |= variant_facts(variant)
         print(json.dumps(found, indent=2))
         return
     print(f"{manifest.name} {manifest.model_id}, built {manifest.created_at} from {manifest.source}")

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from PIL import Image
 
-from infer_app.boxes import corners
 from infer_app.images.decode.decoder import open_image, rgb_of
 from infer_app.images.decode.formats import sniff
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.build.model_source import LibrarySource, find_source
+from infer_app.models.detection.boxes import corners
 from infer_app.models.runtimes.fixed_batch import as_rows
 from infer_app.models.runtimes.source_kinds import load_source
 from infer_app.models.runtimes.torchscript import run_source

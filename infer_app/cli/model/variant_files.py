@@ -21,8 +21,9 @@ from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.model_names import short_name
+from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact, list_artifacts
-from infer_app.models.runtimes.variants import is_fitted, runnable
+from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
@@ -84,7 +85,9 @@ def check_replaceable(artifact: Artifact, variants: Iterable[str], config: Path 
     with open_project_database(loaded, read_only=True) as project:
         with project.database.read() as connection:
             check_not_running(connection, manifest.model_id, project.run_store.living_runs())
-        for variant in filter(is_fitted, present):  # a day goes on with any build of another one
+        for variant in present:
+            if not variant_of(variant).is_fitted:
+                continue  # a day goes on with any build of it
             for one in project.run_store.dates_of_variant(manifest.model_id, variant):
                 counts = project.day_queries.count_day(Day.of(one, loaded.run.time_zone), manifest.model_id)
                 if counts.predicted and counts.pending:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from infer_app.cli.terminal.output import show_table
+from infer_app.model_variants import variant_of
 from infer_app.models.artifact.activation import doubt_activation
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.build.decoding_agreement import describe_agreement
-from infer_app.models.runtimes.variants import first_variant
+from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.selection.tuning import Tuning
 from infer_app.models.verification.golden import Parity, golden_classes
 from infer_app.models.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT, compared_score
 from infer_app.plurals import counted
-from infer_app.run_report import precision_name
 
 _LABEL_FIGURES = (
     "The best label's score differs by no more than the first figure on 99 % of the images, and by the second at worst."
@@ -31,7 +31,7 @@ def show_variants(manifest: Manifest) -> None:
     rows = [
         (
             variant,
-            precision_name(variant),
+            variant_of(variant).precision,
             *_parity_cells("golden" if images == "parity" else "judged", details[images], manifest.output.kind),
         )
         for variant, details in manifest.variants.items()

@@ -25,6 +25,7 @@ from infer_app.database.results.model_versions import (
 from infer_app.database.results.runs import RunStore
 from infer_app.errors import InferError, ModelError, UsageError
 from infer_app.model_names import plain_name, short_name
+from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import (
     Artifact,
     find_artifact,
@@ -35,7 +36,6 @@ from infer_app.models.artifact.artifact import (
     versions_of,
 )
 from infer_app.models.artifact.manifest import Manifest
-from infer_app.run_report import precision_name
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import one_line
 from infer_app.telemetry.printed_options import printed_options, with_config
@@ -158,7 +158,7 @@ def list_models(as_json: bool, config: Path | None) -> None:
 
 
 def _precisions(manifest: Manifest) -> list[str]:
-    return list(dict.fromkeys(map(precision_name, manifest.variants)))
+    return list(dict.fromkeys(variant_of(name).precision for name in manifest.variants))
 
 
 def use(wanted: str, as_json: bool, config: Path | None) -> None:

@@ -33,7 +33,7 @@ from infer_app.domain import Reason
 from infer_app.plurals import counted
 
 NUM_EXAMPLES = 3
-ROUNDING = 1e-3  # of scores and of boxes' edges, as shares: half precision, and a sum of several numbers
+ROUNDING = 1e-3  # of scores and of boxes' edges, as shares: fp16, and a sum of several numbers
 STATES = ("running", "done", "failed")
 
 

@@ -29,7 +29,7 @@ JSON = Element("json", 114, str.encode)
 BYTES = Element("bytea", 17, bytes)
 INTEGER = Element("integer", 23, struct.Struct(">i").pack, "i")
 BIGINT = Element("bigint", 20, struct.Struct(">q").pack, "q")
-DOUBLE = Element("double precision", 701, struct.Struct(">d").pack, "d")
+DOUBLE = Element("float8", 701, struct.Struct(">d").pack, "d")
 
 
 class BinaryArray(bytes):

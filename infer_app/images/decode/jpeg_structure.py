@@ -35,7 +35,7 @@ class JpegHeader:
 
     width: int  # pixels, as stored: before the orientation is applied
     height: int
-    precision: int  # bits per sample
+    bit_depth: int  # of a sample
     sof: int  # the frame's marker byte: 0xC0 baseline, 0xC2 progressive, …
     num_components: int
     num_scan_components_first: int  # how many of them the first scan holds
@@ -83,7 +83,7 @@ def parse_jpeg_header(data: bytes) -> JpegHeader:
             return JpegHeader(
                 width=int.from_bytes(frame[3:5], "big"),
                 height=int.from_bytes(frame[1:3], "big"),
-                precision=frame[0] if frame else 0,
+                bit_depth=frame[0] if frame else 0,
                 sof=sof,
                 num_components=frame[5] if frame else 0,
                 num_scan_components_first=_checked_scan(payload, frame),

@@ -7,7 +7,7 @@ from torch import Tensor
 from infer_app.domain import MULTI_LABEL
 from infer_app.errors import ModelError
 
-ROUNDING = 1e-3  # of a score: half precision and a sum over many classes
+ROUNDING = 1e-3  # of a score: fp16 and a sum over many classes
 ROUNDING_8_BITS = 0.02  # of the sum of a softmax that is quantised inside the network
 # Numbers that are all between 0 and 1 and are no logits. A class has about the same logit on all synthetic images, and
 # one output has no more than ten numbers; from two on, those of a trained network are of both signs.

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from infer_app.errors import ModelChanged, ModelError, UsageError
+from infer_app.model_variants import variant_of
 from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance, floats3
 from infer_app.recipe import Recipe
 
@@ -94,7 +95,7 @@ class Manifest:
     def files_of(self, variant: str) -> dict[str, str]:
         """Return the checksums of all files that decide a variant's numbers: the network's, and the variant's own."""
         of_network = {*self.model_files, LABELS_FILE, PREPROCESS_FILE, HEAD_FILE}
-        own = f"variants/{stored_variant(variant)}/"
+        own = f"variants/{variant_of(variant).stored_as}/"
         return {path: value for path, value in self.files.items() if path in of_network or path.startswith(own)}
 
     def variant_sha256(self, variant: str) -> str:
@@ -107,7 +108,7 @@ class Manifest:
 
     def find_file(self, variant: str, name: str) -> str:
         """Return the path of a variant's file: replaced ones lie in a folder of their own. Raises ModelError."""
-        folder = f"variants/{stored_variant(variant)}/"
+        folder = f"variants/{variant_of(variant).stored_as}/"
         for path in self.files:
             if path.startswith(folder) and path.endswith(f"/{name}"):
                 return path
@@ -136,11 +137,6 @@ class Manifest:
             return _from_dict(data)
         except (TypeError, ValueError, KeyError, AttributeError, UsageError) as error:
             raise ModelChanged(f"{where}: {error}", _REBUILD) from error
-
-
-def stored_variant(variant: str) -> str:
-    """Return the variant whose files a variant uses, most often its own: bf16 is the fp32 graph, computed otherwise."""
-    return {"cpu-openvino-bf16": "cpu-openvino-fp32"}.get(variant, variant)
 
 
 def model_files_of(source_kind: str) -> tuple[str, ...]:

@@ -11,21 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from infer_app.errors import ModelError, UsageError
+from infer_app.model_variants import GPU_VARIANTS, full_name, variant_of
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.models.artifact.specs import InputSpec, Tolerance
 from infer_app.models.build.calibration import Calibration, load_calibration
 from infer_app.models.build.openvino_variants import judge_on, judgement
 from infer_app.models.runtimes import tensorrt
-from infer_app.models.runtimes.gpu_probe import Host, describe_host
+from infer_app.models.runtimes.gpu_probe import Host, describe_host, missing_here
 from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
 from infer_app.models.runtimes.torchscript import load_torchscript, trace_module
-from infer_app.models.runtimes.variants import GPU_VARIANTS, full_name, is_tensorrt, missing_here, precision_of
 from infer_app.models.verification.golden import Parity, golden_parity, golden_pixels, predict_all
 from infer_app.plurals import counted
 from infer_app.recipe import Size
 from infer_app.workers.isolated_call import run_in_process
 
-MIN_COSINE = 0.999  # minimum of each golden image: half precision keeps about three digits
+MIN_COSINE = 0.999  # minimum of each golden image: fp16 keeps about three digits
 MIN_ROOM = 0.02  # minimum tolerance, relative to the largest output
 DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 SOURCES_WITHOUT_GPU = ("onnx", "openvino")
@@ -76,7 +76,7 @@ def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> li
             raise ModelError(
                 f"{variant} can't be built here: {why}", "nothing was published; build it where it will run"
             )
-        if is_tensorrt(variant) and source_kind != "callable":
+        if variant_of(variant).runtime == "tensorrt" and source_kind != "callable":
             raise ModelError(
                 f"{variant} can't be built from a TorchScript file: torch.export takes no TorchScript",
                 "give the Python callable that makes the module: `infer model build package.module:function "
@@ -134,13 +134,14 @@ def measure_built(
 
 def _build(artifact: Artifact, variant: str, make_module: MakeModule | None, target: BuildTarget) -> BuiltVariant:
     manifest, device = artifact.manifest, target.device
-    if make_module is None or not is_tensorrt(variant):
+    is_plan = variant_of(variant).runtime == "tensorrt"
+    if make_module is None or not is_plan:
         source: nn.Module = load_torchscript(artifact.read(manifest.model_file))
     else:
         source = make_module()
     pixels = golden_pixels(artifact)[:2].to(device)
-    model = make_half(source.to(device), manifest.input_spec, precision_of(variant), pixels)
-    if is_tensorrt(variant):
+    model = make_half(source.to(device), manifest.input_spec, variant_of(variant).dtype, pixels)
+    if is_plan:
         return _build_plan(model, manifest.recipe.size, target)
     return BuiltVariant({tensorrt.MODULE_FILE: trace_module(model, pixels)}, {"requires": _requires_cuda(target.host)})
 
@@ -186,10 +187,10 @@ def _tolerance(parity: Parity) -> Tolerance:
 
 
 class HalfModel(nn.Module):
-    """A source in half precision that takes (n, H, W, 3) uint8 and returns (n, D) float32.
+    """A source in fp16 or bf16 that takes (n, H, W, 3) uint8 and returns (n, D) float32.
 
     Pixels become float32 before anything else, because TensorRT accepts uint8 only as an input. Normalising in float32
-    loses nothing; only the source itself runs in half precision.
+    loses nothing; only the source itself runs in it.
     """
 
     mean: Tensor
@@ -211,20 +212,20 @@ class HalfModel(nn.Module):
         return _rows(self.source(((pictures - self.mean) / self.std).to(self.dtype)))
 
 
-def make_half(source: nn.Module, spec: InputSpec, precision: str, pixels: Tensor) -> HalfModel:
-    """Convert a source to `precision` (fp16 or bf16) and try it on (n, H, W, 3) `pixels`, on their device.
+def make_half(source: nn.Module, spec: InputSpec, dtype: str, pixels: Tensor) -> HalfModel:
+    """Convert a source to `dtype` (fp16 or bf16) and try it on (n, H, W, 3) `pixels`, on their device.
 
-    The source itself is changed. Raises ModelError if it mixes precisions: what it casts inside can't be changed from
+    The source itself is changed. Raises ModelError if it mixes dtypes: what it casts inside can't be changed from
     outside.
     """
-    model = HalfModel(source, spec, DTYPES[precision]).eval().to(pixels.device)
+    model = HalfModel(source, spec, DTYPES[dtype]).eval().to(pixels.device)
     try:
         with torch.no_grad():  # not inference_mode, whose tensors can't be exported if the module keeps one
             model(pixels)
     except Exception as error:  # the user's code runs here
         lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
-            f"the module can't run in {precision}: {lines[-1][:300]}",
+            f"the module can't run in {dtype}: {lines[-1][:300]}",
             "if it casts to float32 or makes tensors of a fixed type, use x.to(self.weight.dtype) there",
         ) from error
     return model

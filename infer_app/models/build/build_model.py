@@ -52,8 +52,8 @@ from infer_app.models.build.model_source import SourceFiles, find_source
 from infer_app.models.build.validate_source import SourceOutputs, check_meaning, source_rows, try_source
 from infer_app.models.detection.heads import OwnHead
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
+from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.runtimes.source_kinds import SOURCE_KINDS, make_first_variant
-from infer_app.models.runtimes.variants import first_variant
 from infer_app.models.verification.golden import (
     CHECK_BATCH,
     check_golden,

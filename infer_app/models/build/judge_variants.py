@@ -1,4 +1,4 @@
-"""Compare half precision and int8 with the source on the user's images; record how many labels or objects stay."""
+"""Compare the variants that round with the source on the user's images; record how many labels or objects stay."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from torch import Tensor
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.build.calibration import MIN_IMAGES, CalibrationImages, expected_outputs
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.build.openvino_variants import add_variants, agreement_score, judge_on, judgement
+from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import precision_of, runnable
 from infer_app.models.selection.measure import one_thread
 from infer_app.models.verification.golden import Parity, measure_parity, predict_all
 from infer_app.plurals import counted
@@ -29,7 +30,7 @@ GROUP = 8  # images that each variant computes in its turn; every batch size tha
 
 
 class Judged(NamedTuple):
-    """What another precision keeps of the outputs on the user's images."""
+    """What another variant keeps of the outputs on the user's images."""
 
     parity: Parity
     meets_bar: bool
@@ -49,7 +50,7 @@ class Trial:
 def judge_variants(
     folder: Path, limits: ReadLimits, locations: Sequence[str], min_agreement: float, keep_better: bool = False
 ) -> dict[str, Judged]:
-    """Return the agreement of each other precision by variant, and whether it reaches the minimum; both are recorded.
+    """Return the agreement of each variant that rounds, and whether it reaches the minimum; both are recorded.
 
     With `keep_better` an agreement that is recorded already, on more images than these, is kept and returned. It loads
     torch, so call it in another process. On a CPU that computes bf16, a model that was built without it gains that
@@ -59,7 +60,7 @@ def judge_variants(
     images = _load(artifact, limits, locations)
     judged = {}
     for variant in [*runnable(artifact.manifest), *runnable(artifact.manifest, "cuda")]:
-        if precision_of(variant) == "fp32":
+        if variant_of(variant).is_exact:
             continue
         parity = judge_on(artifact, open_variant(artifact, variant), images)
         num_images, before = parity.num_images, artifact.manifest.variants[variant].get("calibration")
@@ -114,7 +115,7 @@ def try_variants(
 
 
 def describe_kept(manifest: Manifest, parity: Parity) -> str:
-    """Describe how much of the outputs another precision keeps."""
+    """Describe how much of the outputs another variant keeps."""
     if manifest.output.kind == "classification":
         return f"keeps {parity.label_agreement:.1%} of the labels"
     if manifest.output.kind == "detection":

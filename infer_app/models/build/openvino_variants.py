@@ -10,21 +10,16 @@ import torch
 
 from infer_app.errors import ModelError
 from infer_app.machine import computes_bf16
+from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, variant_of
 from infer_app.models.artifact.artifact import Artifact, record_variant
 from infer_app.models.artifact.specs import Tolerance
 from infer_app.models.build.calibration import MIN_AGREEMENT, Calibration, CalibrationImages, load_calibration
 from infer_app.models.build.decoding_agreement import decoding_agreement
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.source_kinds import make_graph
-from infer_app.models.runtimes.variants import (
-    OPENVINO_BF16,
-    OPENVINO_FP32,
-    OPENVINO_INT8,
-    PRECISIONS,
-    first_variant,
-)
 from infer_app.models.selection.measure import measure_models, one_thread
 from infer_app.models.verification.golden import Parity, golden_parity, golden_pixels, measure_parity, predict_all
 from infer_app.models.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
@@ -102,7 +97,7 @@ def _add_bf16(
     artifact: Artifact, graph: Any, images: CalibrationImages | None, min_agreement: float, report: Report
 ) -> Artifact:
     """Record the variant that computes the fp32 graph in bf16; its labels are judged only on the user's images."""
-    model = openvino.compile_graph(graph, artifact.manifest.recipe.size, precision="bf16")
+    model = openvino.compile_graph(graph, artifact.manifest.recipe.size, dtype="bf16")
     judged = None
     if images is not None:
         judged = judge_on(artifact, model, images)
@@ -118,7 +113,7 @@ def _judged_details(
     min_agreement: float,
     report: Report,
 ) -> dict[str, Any]:
-    """Return the manifest's entry of a variant of another precision: how exact it is, and how fast on this machine."""
+    """Return the manifest's entry of a variant of another dtype: how exact it is, and how fast on this machine."""
     golden = _golden_parity(artifact, model)
     with one_thread():
         fp32 = {
@@ -133,7 +128,7 @@ def _judged_details(
         "parity": golden.to_json(),
         "tolerance": asdict(_tolerance(golden)),
         **(unjudged if judged is None else judgement(artifact, variant, judged, min_agreement, report)),
-        "ms_when_built": {PRECISIONS[variant]: own_ms, "fp32": fp32_ms},
+        "ms_when_built": {variant_of(variant).dtype: own_ms, "fp32": fp32_ms},
         "is_faster": own_ms < fp32_ms,
     }
 
@@ -211,7 +206,7 @@ def agreement_score(artifact: Artifact, parity: Parity) -> float:
 
 
 def _parities(artifact: Artifact, model: FixedBatch, images: CalibrationImages | None) -> dict[str, Any]:
-    """Compare a variant in full precision."""
+    """Compare a variant in fp32."""
     details = {"parity": _golden_parity(artifact, model, EXACT_OBJECT).to_json()}
     if images is not None:
         details["calibration"] = judge_on(artifact, model, images, EXACT_OBJECT).to_json()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from infer_app.boxes import intersection_over_union
+from infer_app.models.detection.boxes import intersection_over_union
 
 BLOCK = 64  # objects whose overlaps with all others are computed at once
 

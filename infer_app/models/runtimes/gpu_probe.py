@@ -1,18 +1,28 @@
-"""Describe what this machine has for a model on a GPU, from the driver and package metadata; load no large library."""
+"""Describe what this machine has for a model on a GPU, and what it lacks for a variant; load no large library."""
 
 from __future__ import annotations
 
 import ctypes
 import platform
 import re
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from infer_app.machine import computes_bf16
+from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT, variant_of
 from infer_app.versions import TENSORRT, installed_version
 
+if TYPE_CHECKING:
+    from infer_app.models.artifact.manifest import Manifest
+
+UNKNOWN = "this version of infer_app does not know it"
+
+_REBUILD = "build it here: `infer model build SOURCE --name NAME --variant trt`"
 # Serialization format of torch-tensorrt's embedded plans, compared with == when one is loaded (core/runtime/runtime.h).
 _ABI = {"2.9": "7", "2.10": "7", "2.11": "8", "2.12": "9", "2.13": "9", "2.14": "10"}
 _MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_… (cuda.h)
@@ -95,4 +105,58 @@ def _cuda_of_torch() -> str | None:
         text = Path(spec.origin).with_name("version.py").read_text() if spec and spec.origin else ""
         found = re.search(r"^cuda\b[^=]*=\s*['\"]([\d.]+)['\"]", text, re.MULTILINE)
         return found[1] if found else None
+    return None
+
+
+def missing_for(variant: str, requires: Mapping[str, Any] | None = None, host: Host | None = None) -> str | None:
+    """Return what this machine lacks to run a variant, as text; None if it lacks nothing. It loads no large library.
+
+    `requires` is the manifest's entry about the machine that a plan was built on.
+    """
+    wanted = variant_of(variant)
+    if not wanted.is_known:
+        return UNKNOWN
+    if wanted.device == "cuda":
+        host = host or describe_host()
+        other = _other_machine(requires or {}, host) if wanted.runtime == "tensorrt" else None
+        return missing_here(variant, host) or other
+    if wanted.dtype == "bf16" and not computes_bf16():
+        return "this CPU does not compute bf16: that takes AMX, AVX512-BF16 or ARM's bf16"
+    return None
+
+
+def missing_here(variant: str, host: Host) -> str | None:
+    """Return what a machine lacks for any GPU variant of this kind, wherever it was built; None if it lacks nothing."""
+    if host.gpu is None:
+        return "no NVIDIA GPU is found: nvidia-smi must show one, and a container be started with it"
+    if host.cuda is None:
+        return f"torch {host.torch} is built without CUDA: install torch's CUDA build"
+    if variant_of(variant).runtime == "tensorrt" and host.torch_tensorrt is None:
+        return "torch-tensorrt is not installed: pip install 'infer_app[trt]'"
+    return None
+
+
+def first_variant(manifest: Manifest) -> str:
+    """Return the variant that every model of its kind of source has, and that is as exact as the source."""
+    return TORCHSCRIPT if manifest.has_torchscript else OPENVINO_FP32
+
+
+def runnable(manifest: Manifest, device: str = "cpu") -> list[str]:
+    """List the variants for a device that this machine can run."""
+    return [
+        variant
+        for variant, details in manifest.variants.items()
+        if variant_of(variant).device == device and missing_for(variant, details.get("requires")) is None
+    ]
+
+
+def _other_machine(requires: Mapping[str, Any], host: Host) -> str | None:
+    """Return how this machine differs from the one that a plan was built on; None if it does not.
+
+    The ABI may differ: the plan is embedded again.
+    """
+    here = host.requirements()
+    for key, what in (("platform", "platform"), ("compute_capability", "compute capability"), ("tensorrt", "TensorRT")):
+        if key in requires and requires[key] != here.get(key):
+            return f"built for {what} {requires[key]}, this machine has {here.get(key, 'none')}: {_REBUILD}"
     return None

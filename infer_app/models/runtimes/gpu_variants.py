@@ -1,4 +1,4 @@
-"""Open the GPU variants: a TorchScript module in half precision, or one that embeds a TensorRT plan."""
+"""Open the GPU variants: a TorchScript module in fp16 or bf16, or one that embeds a TensorRT plan."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from infer_app.errors import ModelError, first_line
+from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import load_frozen
-from infer_app.models.runtimes.variants import is_tensorrt
 from infer_app.recipe import Size
 
 WARM_UP_RUNS = 3  # the first is profiled, the second compiles, the third runs what was compiled
@@ -52,7 +52,11 @@ def run_fixed(module: Any, size: Size, batch_size: int, device: torch.device) ->
 
 def load_module(variant: str, module: bytes, device: torch.device) -> Any:
     """Load the bytes of model.ts as a callable module. Raises ModelError."""
-    return tensorrt.load_embedded(module, device) if is_tensorrt(variant) else load_frozen(module, device)
+    return (
+        tensorrt.load_embedded(module, device)
+        if variant_of(variant).runtime == "tensorrt"
+        else load_frozen(module, device)
+    )
 
 
 def best_batch(details: dict[str, Any]) -> int:
@@ -62,7 +66,8 @@ def best_batch(details: dict[str, Any]) -> int:
 
 def _load(artifact: Artifact, variant: str, details: dict[str, Any], device: torch.device) -> Any:
     find = partial(artifact.manifest.find_file, variant)
-    if is_tensorrt(variant) and details.get("requires", {}).get("abi") != tensorrt.runtime_abi():
+    is_plan = variant_of(variant).runtime == "tensorrt"
+    if is_plan and details.get("requires", {}).get("abi") != tensorrt.runtime_abi():
         plan = artifact.read(find(tensorrt.PLAN_FILE))
         return tensorrt.embed(plan, tensorrt.Bindings.from_json(details["bindings"]), device)
     return load_module(variant, artifact.read(find(tensorrt.MODULE_FILE)), device)

@@ -7,12 +7,13 @@ import socket
 import torch
 
 from infer_app.errors import ModelError
+from infer_app.model_variants import TORCHSCRIPT, known_variant
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.gpu_probe import missing_for
 from infer_app.models.runtimes.gpu_variants import open_gpu_variant
 from infer_app.models.runtimes.openvino import build_openvino_variant
 from infer_app.models.runtimes.torchscript import build_cpu_variant
-from infer_app.models.runtimes.variants import TORCHSCRIPT, device_of, missing_for, precision_of
 
 
 def open_variant(
@@ -28,9 +29,9 @@ def open_variant(
     their outputs on their own.
     """
     given = {} if batch_size is None else {"batch_size": batch_size}
-    if precision_of(variant) and variant == TORCHSCRIPT:
+    if variant == TORCHSCRIPT:
         return build_cpu_variant(artifact, **given)
-    if device_of(variant) == "cuda":
+    if known_variant(variant).device == "cuda":
         return open_gpu_variant(artifact, variant, batch_size, device or "cuda")
     if why := missing_for(variant):  # a node of a cluster may differ from the machine that planned the run
         raise ModelError(f"{variant} can't run on {socket.gethostname()}: {why}", "leave such machines out of the run")

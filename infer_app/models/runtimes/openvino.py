@@ -19,11 +19,11 @@ import torch
 from torch import Tensor
 
 from infer_app.errors import ModelError, UsageError
+from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import InputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import trace_normalised
-from infer_app.models.runtimes.variants import OPENVINO_BF16
 from infer_app.recipe import Size
 
 MODEL_XML, MODEL_BIN = "model.xml", "model.bin"  # in variants/<variant>/
@@ -260,24 +260,23 @@ def build_openvino_variant(
         graph = _core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
     except RuntimeError as error:
         raise ModelError(f"{variant}: OpenVINO {openvino.__version__} can't read it: {_last_line(error)}") from error
-    precision = "bf16" if variant == OPENVINO_BF16 else "f32"
-    return compile_graph(graph, artifact.manifest.recipe.size, batch_size, num_threads, precision)
+    return compile_graph(graph, artifact.manifest.recipe.size, batch_size, num_threads, variant_of(variant).dtype)
 
 
 def compile_graph(
-    graph: Any, size: Size, batch_size: int = BATCH_SIZE, num_threads: int = 1, precision: str = "f32"
+    graph: Any, size: Size, batch_size: int = BATCH_SIZE, num_threads: int = 1, dtype: str = "fp32"
 ) -> FixedBatch:
     """Compile the graph for one batch size, to run on `num_threads` threads of the CPU.
 
-    `precision`, f32 or bf16, is always requested, because the default depends on the processor. Threads are not pinned
-    to cores, because two processes would both be pinned to the first core.
+    `dtype` is that of the variant; whether sums are of f32 or bf16 is always requested, because the default depends on
+    the processor. Threads are not pinned to cores, because two processes would both be pinned to the first core.
     """
     graph = graph.clone()
     own_batch = _batch_of(graph)
     if own_batch is None:
         graph.reshape([batch_size, *size.shape])
     options = {
-        "INFERENCE_PRECISION_HINT": precision,
+        "INFERENCE_PRECISION_HINT": "bf16" if dtype == "bf16" else "f32",
         "ENABLE_CPU_PINNING": False,
         "INFERENCE_NUM_THREADS": num_threads,
         "NUM_STREAMS": 1,

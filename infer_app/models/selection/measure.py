@@ -14,8 +14,8 @@ from torch import Tensor
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact, open_artifact
 from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import runnable
 from infer_app.models.selection.tuning import Speed
 from infer_app.models.verification.golden import golden_pixels
 

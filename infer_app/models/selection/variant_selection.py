@@ -7,23 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
-from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.artifact.specs import Tolerance
-from infer_app.models.runtimes.variants import (
+from infer_app.model_variants import (
+    CPU_DTYPES,
     GPU_VARIANTS,
     OPENVINO_BF16,
     OPENVINO_INT8,
-    PRECISIONS,
-    device_of,
     full_name,
-    missing_for,
-    precision_of,
+    known_variant,
+    variant_of,
 )
+from infer_app.models.artifact.manifest import Manifest
+from infer_app.models.artifact.specs import Tolerance
+from infer_app.models.runtimes.gpu_probe import missing_for
 from infer_app.models.selection.tuning import Speed
-from infer_app.run_report import precision_name
 
 AUTO = "auto"
-CPU_PRECISIONS = {"full": "fp32", "half": "bf16", "int8": "int8"}
 CHANGES_TOO_MUCH = "it changes too much"
 OTHER_FILES = "its files are not those that the day was begun with: it was built anew since"
 
@@ -51,7 +49,7 @@ class VariantSelection:
     @property
     def device(self) -> str:
         """Return cpu or cuda."""
-        return device_of(self.variant)
+        return variant_of(self.variant).device
 
 
 def choose_variant(
@@ -77,11 +75,11 @@ def choose_variant(
     return _best(usable, speeds, passed_over)
 
 
-def requested_precision(request: VariantRequest) -> str:
-    """Return the precision of a CPU variant: that of the variant a day began with, or else the requested one."""
+def requested_dtype(request: VariantRequest) -> str:
+    """Return the dtype of a CPU variant: that of the variant a day began with, or else the requested one."""
     if request.resume_variant:
-        return precision_of(request.resume_variant)
-    return CPU_PRECISIONS[request.precision or "full"]
+        return known_variant(request.resume_variant).dtype
+    return CPU_DTYPES[request.precision or "full"]
 
 
 def _best(usable: list[str], speeds: Mapping[str, Speed], passed_over: dict[str, str]) -> VariantSelection:
@@ -99,37 +97,37 @@ def _best(usable: list[str], speeds: Mapping[str, Speed], passed_over: dict[str,
 def _no_usable_variant(manifest: Manifest, request: VariantRequest, passed_over: Mapping[str, str]) -> ModelError:
     reasons = "; ".join(f"{variant}: {why}" for variant, why in passed_over.items())
     if request.device == "cuda":
-        has_some = any(device_of(variant) == "cuda" for variant in manifest.variants)
+        has_some = any(variant_of(variant).device == "cuda" for variant in manifest.variants)
         return ModelError(
             f"{manifest.name}: no variant can run on a GPU here ({reasons})",
             "fix that, or let --device auto take the CPU" if has_some else _how_to_make(manifest, "trt"),
         )
-    precision, name = requested_precision(request), manifest.name
+    dtype, name = requested_dtype(request), manifest.name
     if request.resume_variant:
-        return _no_variant_to_resume(manifest, request.resume_variant, precision, passed_over)
+        return _no_variant_to_resume(manifest, request.resume_variant, dtype, passed_over)
     hints = {
         "bf16": f"`infer model judge {name}` adds it on a CPU that computes bf16; or take --precision full",
         "int8": f"`infer model build SOURCE --name {name} --calibrate PATH` makes it; or take --precision full",
     }
-    is_made = any(precision_of(variant) == precision for variant in manifest.variants if variant in PRECISIONS)
+    is_made = any(variant_of(variant).dtype == dtype for variant in manifest.variants)
     hint = "fix that, or choose the other precision yourself with --variant"
     if not is_made:
-        hint = hints.get(precision, hint)
+        hint = hints.get(dtype, hint)
     elif request.precision in ("half", "int8"):
         is_unfit = CHANGES_TOO_MUCH in passed_over.values()
         show = f"`infer model show {name}` prints what it changes; take --precision full, or choose it with --variant"
         hint = show if is_unfit else "run it on a machine that can; or take --precision full for days not begun yet"
-    return ModelError(f"{manifest.name}: no {precision} variant can run here ({reasons})", hint)
+    return ModelError(f"{manifest.name}: no {dtype} variant can run here ({reasons})", hint)
 
 
 def _no_variant_to_resume(
-    manifest: Manifest, variant: str, precision: str, passed_over: Mapping[str, str]
+    manifest: Manifest, variant: str, dtype: str, passed_over: Mapping[str, str]
 ) -> PrecisionUnavailable:
     why = passed_over.get(variant, "the model here does not have it")
     is_ready = why in (CHANGES_TOO_MUCH, OTHER_FILES)
     return PrecisionUnavailable(
-        f"{manifest.name}: the day was begun in {precision_name(variant)} precision, which it keeps, and no "
-        f"{precision} variant can run here ({variant}: {why})",
+        f"{manifest.name}: the day was begun in {variant_of(variant).words}, which it keeps, and no "
+        f"{dtype} variant can run here ({variant}: {why})",
         f"--variant {variant} finishes it nevertheless"
         if is_ready
         else f"finish it by the same command on a machine that runs {variant}; its images stay pending until then",
@@ -157,7 +155,7 @@ def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Mis
         raise UsageError(
             f"{manifest.name} has no variant {variant!r}", f"it has {', '.join(manifest.variants)}; or auto"
         )
-    if request.device not in (AUTO, device_of(variant)):
+    if request.device not in (AUTO, variant_of(variant).device):
         raise UsageError(f"{variant} does not run on {request.device}", "leave out --device, or --variant")
     if why := missing(variant, _requires(manifest, variant)):
         raise ModelError(f"{variant} can't run here: {why}", "fix that, or leave the choice to --variant auto")
@@ -165,14 +163,14 @@ def _requested_variant(manifest: Manifest, request: VariantRequest, missing: Mis
 
 
 def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing: Missing) -> str | None:
-    if request.device not in (AUTO, device_of(variant)):
+    if request.device not in (AUTO, variant_of(variant).device):
         return f"the device is {request.device}"
     if why := missing(variant, _requires(manifest, variant)):
         return why
     if variant == request.resume_variant and request.resume_sha256 not in (None, manifest.variant_sha256(variant)):
         return OTHER_FILES
     details = manifest.variants[variant]
-    if why := _other_precision(variant, request):
+    if why := _other_dtype(variant, request):
         return why
     if variant in (OPENVINO_BF16, OPENVINO_INT8):
         return None if details.get("meets_bar") else CHANGES_TOO_MUCH
@@ -181,15 +179,15 @@ def _why_not(manifest: Manifest, variant: str, request: VariantRequest, missing:
     return _differs(details.get("parity", {}), manifest.tolerance_of(variant))
 
 
-def _other_precision(variant: str, request: VariantRequest) -> str | None:
-    """Return why a precision is not allowed; half precision is allowed unless the day began with another one."""
-    own, precision = precision_of(variant), requested_precision(request)
-    is_half_on_gpu = device_of(variant) == "cuda" and request.precision in (None, "half")
-    if own == precision or (is_half_on_gpu and request.resume_variant is None):
+def _other_dtype(variant: str, request: VariantRequest) -> str | None:
+    """Return why a dtype is not allowed; half of a GPU is allowed unless the day began with another one."""
+    own, wanted = variant_of(variant).dtype, requested_dtype(request)
+    is_half_on_gpu = variant_of(variant).device == "cuda" and request.precision in (None, "half")
+    if own == wanted or (is_half_on_gpu and request.resume_variant is None):
         return None
     if request.resume_variant or own == "fp32":
-        return f"{precision} is chosen"
-    return f"{own} is not chosen: --precision {'int8' if own == 'int8' else 'half'}"
+        return f"{wanted} is chosen"
+    return f"{own} is not chosen: {variant_of(variant).option}"
 
 
 def _requires(manifest: Manifest, variant: str) -> Mapping[str, Any]:

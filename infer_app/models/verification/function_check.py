@@ -16,7 +16,7 @@ from infer_app.plurals import counted
 
 Answer = TypeVar("Answer")
 
-ROUNDING = 0.01  # of probabilities that were computed in half precision, or printed
+ROUNDING = 0.01  # of probabilities that were computed in fp16, or printed
 ENOUGH_FOR_A_RATE = 200  # timed images; fewer are no measure of speed
 
 

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.images.read.bad_image import BadImage
+from infer_app.model_variants import variant_of
 from infer_app.models.artifact.activation import check_activation, class_scores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
@@ -29,14 +30,13 @@ from infer_app.models.verification.object_parity import (
     measure_agreement,
 )
 from infer_app.models.verification.outputs import decode_outputs
-from infer_app.run_report import precision_name
 
 CHECK_BATCH = 4  # images
 LABEL_MARGIN = 0.05  # relative to the largest output: 2 levels of a pixel may swap two classes that are closer
-OBJECT_SCORE = 0.01  # largest difference of an object's score in full precision, for the same pixels
+OBJECT_SCORE = 0.01  # largest difference of an object's score in fp32, for the same pixels
 BEST_OBJECTS = 10  # of an image, whose boxes are compared whatever their scores
 FEWEST_BEST = 5  # of all golden images; of fewer, one whose score is at the network's own minimum decides
-# How much less of them than at the build may be found, in full precision and in another: close scores may swap.
+# How much less of them than at the build may be found, in fp32 and in another dtype: close scores may swap.
 BEST_LOST, BEST_LOST_ROUNDED = 0.2, 0.5
 LOWEST_SCORE = 1e-3  # of these; rows with less fill up the outputs
 _SMALLEST_SCALE = 0.01  # of a part of a detector's outputs; lower scores than this are never stored
@@ -177,7 +177,7 @@ def check_golden(
         check_activation(classes, "none")  # an earlier release took it for a softmax, under the same id
     actual = predict_all(predict, expected_pixels, batch_size)
     _check_outputs(expected, actual, output, tolerance)
-    is_exact = precision_name(variant or "") == "full"
+    is_exact = variant_of(variant or "").is_exact
     if is_detector and is_exact:
         _check_objects(artifact, expected, actual, OBJECT_SCORE, ModelChanged, is_exact=True)
     if _compares_best_objects(output):
@@ -312,7 +312,7 @@ def _check_best_objects(
 
     Golden images without any object still have boxes of low scores, which tell other coordinates or classes. Where
     scores are that close, rounding may choose another box, so a few may be missing. A variant of which the build
-    measured no share is compared in full precision only.
+    measured no share is compared in fp32 only.
     """
     found, num_best = _count_best_objects(artifact, expected, actual, is_exact=is_exact)
     parity = artifact.manifest.variants.get(variant or "", {}).get("parity", {})

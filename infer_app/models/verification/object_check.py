@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from infer_app.boxes import corners, intersection_over_union, match_rows
 from infer_app.domain import Broken, Prediction
 from infer_app.models.artifact.specs import DetectionSpec
+from infer_app.models.detection.boxes import corners, intersection_over_union, match_rows
 from infer_app.models.verification.function_check import (
     CheckReport,
     DifferentObject,

@@ -9,14 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.boxes import Match, intersection_over_union, match_rows
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import DetectionSpec
+from infer_app.models.detection.boxes import Match, intersection_over_union, match_rows
 from infer_app.models.detection.object_decoder import ObjectDecoder
 
 COMPARED_SCORE = 0.25  # objects with at least this score must be found again; it is a usual threshold of detectors
-SAME_OBJECT = 0.5  # overlap (IoU) of an object in half precision or int8 with the same object in full precision
-EXACT_OBJECT = 0.9  # overlap of the same object in two variants of full precision
+SAME_OBJECT = 0.5  # overlap (IoU) of an object in fp16, bf16 or int8 with the same object in fp32
+EXACT_OBJECT = 0.9  # overlap of the same object in two variants of fp32
 
 Objects = np.ndarray  # (k, 6): x1 y1 x2 y2 score class
 

@@ -18,10 +18,10 @@ from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.handlers.predictor import LoadedModel
 from infer_app.images.read.read_image import ReadLimits
+from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch
 from infer_app.models.runtimes.torchscript import BATCH_SIZE
-from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
 from infer_app.workers.heartbeat import Heartbeat

@@ -6,8 +6,8 @@ import pytest
 
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import ModelSpec
+from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import record_variant, save_manifest
-from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from tests.support.networks import built, built_colors
 
 

@@ -13,7 +13,7 @@ from infer_app.domain import Chunk, ImageRef, Reason
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
-from infer_app.models.runtimes.variants import TORCHSCRIPT
+from infer_app.model_variants import TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_local_executor, open_ray_executor
 from infer_app.recipe import Size
 from tests.support.networks import ChannelMeans, NotANumberForWhite, built_colors

@@ -11,8 +11,8 @@ from infer_app.database.results.schema import images, predictions, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import ChunkResult, ImageRef, Output, Prediction
 from infer_app.errors import DayHeld, UsageError
+from infer_app.model_variants import OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import record_variant
-from infer_app.models.runtimes.variants import OPENVINO_INT8, TORCHSCRIPT
 from tests.conftest import DAY
 from tests.support.networks import built
 

@@ -7,6 +7,7 @@ import torch
 
 from infer_app.errors import DayHeld, ModelError
 from infer_app.images.read.read_image import ReadLimits
+from infer_app.model_variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.build import judge_variants as judge_variants_module
@@ -14,10 +15,9 @@ from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variant
 from infer_app.models.build.calibration import Calibration
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.build.judge_variants import judge_variants
-from infer_app.models.runtimes.gpu_probe import Gpu, Host
+from infer_app.models.runtimes.gpu_probe import Gpu, Host, runnable
 from infer_app.models.runtimes.gpu_variants import run_fixed
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT, runnable
 from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
 from infer_app.models.verification.golden import check_golden
 from infer_app.recipe import Size

@@ -1,14 +1,14 @@
 import pytest
 
 from infer_app.errors import ModelError
+from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.bundle import pack, unpack
 from infer_app.models.build import openvino_variants
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.build.openvino_variants import add_variants
-from infer_app.models.runtimes import variants
+from infer_app.models.runtimes import gpu_probe
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.selection import measure
 from infer_app.models.verification.golden import check_golden
 from tests.support.networks import Network, built
@@ -17,7 +17,7 @@ from tests.support.networks import Network, built
 @pytest.fixture(autouse=True)
 def _cpu_with_bf16(monkeypatch):
     monkeypatch.setattr(openvino_variants, "computes_bf16", lambda: True)
-    monkeypatch.setattr(variants, "computes_bf16", lambda: True)
+    monkeypatch.setattr(gpu_probe, "computes_bf16", lambda: True)
     monkeypatch.setattr(measure, "ROUND_S", 0.001)
 
 
@@ -43,7 +43,7 @@ def test_the_variant_passes_the_golden_check_with_its_own_tolerance(tmp_path):
 def test_a_machine_without_bf16_does_not_open_it_as_something_else(tmp_path, monkeypatch):
     """OpenVINO itself would compute in fp32 there; a node of a cluster opens what another machine has planned."""
     artifact = add_variants(built(tmp_path, Network(), labels=None), None, print)
-    monkeypatch.setattr(variants, "computes_bf16", lambda: False)
+    monkeypatch.setattr(gpu_probe, "computes_bf16", lambda: False)
     with pytest.raises(ModelError, match=r"cpu-openvino-bf16 can't run on .*: this CPU does not compute bf16"):
         open_variant(artifact, OPENVINO_BF16)
 

@@ -10,12 +10,12 @@ from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import decode_image
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.images.transform.to_pixels import transform
+from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.artifact.manifest import model_id
 from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.build.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant
-from infer_app.models.runtimes.variants import TORCHSCRIPT
 from infer_app.models.verification.golden import Parity, check_golden
 from infer_app.pipeline.measurement import probe_decoding
 from infer_app.recipe import Recipe

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from infer_app.errors import ModelError, UsageError
+from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import OPENVINO_FP32, TORCHSCRIPT
 from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.recipe import Recipe, Size
 from tests.conftest import need

@@ -7,6 +7,7 @@ from PIL import Image
 from infer_app.cli.model.variant_tables import show_decoding, show_variants
 from infer_app.errors import UsageError
 from infer_app.images.read.read_image import ReadLimits
+from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
@@ -15,7 +16,6 @@ from infer_app.models.build.decoding_agreement import decoding_agreement, descri
 from infer_app.models.build.judge_variants import describe_kept, judge_variants, try_variants
 from infer_app.models.build.openvino_variants import add_variants, agreement_score, judge_on, judgement
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
 from infer_app.models.verification.golden import Parity, predict_all
 from infer_app.recipe import Recipe

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from infer_app.errors import DayHeld, ModelError, UsageError
+from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build import openvino_variants as add_variants_module
@@ -12,7 +13,6 @@ from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.build.openvino_variants import add_variants, agreement_score
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.models.runtimes.variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.selection import measure
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, measure_parity
 from tests.conftest import need

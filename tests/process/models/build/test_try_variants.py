@@ -4,18 +4,17 @@ import pytest
 
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.read.read_image import ReadLimits
+from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build import openvino_variants
 from infer_app.models.build.judge_variants import Trial, try_variants
 from infer_app.models.build.openvino_variants import add_variants
-from infer_app.models.runtimes import variants
-from infer_app.models.runtimes.variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT
+from infer_app.models.runtimes import gpu_probe
 from infer_app.models.selection import measure
 from infer_app.models.verification.golden import Parity
 from infer_app.pipeline import measurement
 from infer_app.pipeline.measurement import probe_precisions
-from infer_app.run_report import PrecisionTrial
 from tests.support.networks import Network, built, save_photos
 
 KINDS = {
@@ -30,7 +29,7 @@ ALIKE, DIFFERENT = Trial(PARITY, 0.995, 3.0, 6.5), Trial(PARITY, 0.95, 3.0, 6.5)
 @pytest.fixture(autouse=True)
 def _cpu_with_bf16(monkeypatch):
     monkeypatch.setattr(openvino_variants, "computes_bf16", lambda: True)
-    monkeypatch.setattr(variants, "computes_bf16", lambda: True)
+    monkeypatch.setattr(gpu_probe, "computes_bf16", lambda: True)
     monkeypatch.setattr(measure, "ROUND_S", 0.001)
 
 
@@ -74,7 +73,7 @@ def test_a_dry_run_offers_what_was_measured(tmp_path, photos, monkeypatch):
     (offer,) = probe_precisions(artifact, handler_of(artifact, photos[0]), photos[1])
     assert offer.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
     assert (offer.stages, offer.ms, offer.instead_of, offer.precision) == (("model",), 3.0, 6.5, "half")
-    assert offer.trial == PrecisionTrial("half", OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, 0.97, True)
+    assert offer.trial == VariantTrial("half", OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, 0.97, True)
 
 
 def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch):
@@ -100,7 +99,7 @@ def test_a_model_that_was_built_where_there_is_no_bf16_is_told_what_adds_it(tmp_
 def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, monkeypatch, case):
     artifact, variant = make(tmp_path), OPENVINO_FP32
     if case == "no bf16":
-        monkeypatch.setattr(variants, "computes_bf16", lambda: False)
+        monkeypatch.setattr(gpu_probe, "computes_bf16", lambda: False)
     elif case == "half already":
         variant = OPENVINO_BF16
     elif case == "no graph":

@@ -25,7 +25,7 @@ def some(element, chance, count):
         "bytea": lambda: chance.randbytes(chance.randrange(300)),
         "integer": lambda: chance.choice([0, -1, 2**31 - 1, -(2**31), chance.randrange(10**6)]),
         "bigint": lambda: chance.choice([0, -1, 2**63 - 1, -(2**63), chance.randrange(10**12)]),
-        "double precision": lambda: chance.choice([0.0, -0.0, 1e-320, 1.7e308, float("inf"), 3, chance.random()]),
+        "float8": lambda: chance.choice([0.0, -0.0, 1e-320, 1.7e308, float("inf"), 3, chance.random()]),
     }
     return [value[element.name]() for _ in range(count)]
 

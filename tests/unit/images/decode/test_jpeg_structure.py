@@ -27,8 +27,8 @@ def segment(marker: int, payload: bytes) -> bytes:
     return bytes((0xFF, marker)) + struct.pack(">H", len(payload) + 2) + payload
 
 
-def frame(sof: int = 0xC0, width: int = 640, height: int = 480, precision: int = 8, components: int = 3) -> bytes:
-    return segment(sof, struct.pack(">BHHB", precision, height, width, components) + b"\1\x11\0" * components)
+def frame(sof: int = 0xC0, width: int = 640, height: int = 480, bit_depth: int = 8, components: int = 3) -> bytes:
+    return segment(sof, struct.pack(">BHHB", bit_depth, height, width, components) + b"\1\x11\0" * components)
 
 
 def scan(components: int = 3) -> bytes:
@@ -36,7 +36,7 @@ def scan(components: int = 3) -> bytes:
 
 
 def header(**changes: int | None) -> JpegHeader:
-    usual = {"width": 640, "height": 480, "precision": 8, "sof": 0xC0, "num_components": 3}
+    usual = {"width": 640, "height": 480, "bit_depth": 8, "sof": 0xC0, "num_components": 3}
     usual |= {"num_scan_components_first": 3, "orientation": 1}
     return JpegHeader(**usual | changes)
 
@@ -74,7 +74,7 @@ def test_lossless_and_hierarchical_frames_are_unsupported(sof: int):
     assert refusal(parse_jpeg_header, SOI + frame(sof) + scan()).reason is Reason.UNSUPPORTED_FORMAT
 
 
-@pytest.mark.parametrize("changes", [{"precision": 12}, {"precision": 16}, {"components": 2}, {"height": 0}], ids=str)
+@pytest.mark.parametrize("changes", [{"bit_depth": 12}, {"bit_depth": 16}, {"components": 2}, {"height": 0}], ids=str)
 def test_frames_that_cannot_become_eight_bit_colours_are_unsupported(changes: dict[str, int]):
     assert refusal(parse_jpeg_header, SOI + frame(**changes) + scan()).reason is Reason.UNSUPPORTED_FORMAT
 

@@ -3,9 +3,7 @@
 import pytest
 
 from infer_app.errors import ModelError, PrecisionUnavailable, UsageError
-from infer_app.models.artifact.manifest import Manifest
-from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
-from infer_app.models.runtimes.variants import (
+from infer_app.model_variants import (
     CUDA_FP16,
     OPENVINO_BF16,
     OPENVINO_FP32,
@@ -13,8 +11,10 @@ from infer_app.models.runtimes.variants import (
     TORCHSCRIPT,
     TRT_BF16,
     TRT_FP16,
-    UNKNOWN,
 )
+from infer_app.models.artifact.manifest import Manifest
+from infer_app.models.artifact.specs import InputSpec, OutputSpec, Tolerance
+from infer_app.models.runtimes.gpu_probe import UNKNOWN
 from infer_app.models.selection.tuning import Speed
 from infer_app.models.selection.variant_selection import (
     VariantRequest,

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from infer_app.boxes import intersection_over_union, match_objects, match_rows
 from infer_app.domain import DetectedObject
+from infer_app.models.detection.boxes import intersection_over_union, match_objects, match_rows
 
 SQUARE = [0.0, 0, 10, 10]
 
