@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from machine import describe_machine
@@ -32,11 +33,15 @@ from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.database.results.schema import images
 from infer_app.day import Day
 from infer_app.domain import Chunk, ChunkResult, FileFacts, Output, Prediction
+from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.read.read_image import ReadLimits
-from infer_app.locations import NO_MAPPING, NOTHING_REMOTE
-from infer_app.pipeline.job import Job
+from infer_app.pipeline.executors import Executor
+from infer_app.pipeline.flow.observer import Display
+from infer_app.pipeline.group_run import GroupRun
+from infer_app.pipeline.planning.run_plan import RunPlan
 from infer_app.pipeline.run_day import run_day
 from infer_app.pipeline.stop import Stop
+from infer_app.settings.load import load_settings
 from infer_app.settings.sections import SourceSettings
 from infer_app.telemetry.progress import Progress
 
@@ -47,11 +52,8 @@ TOP5 = json.dumps({"top": [{"label": f"a label of the usual length {n}", "score"
 MIB = 1 << 20
 
 
-class StubExecutor:
-    """An executor that predicts immediately and samples the memory of the process."""
-
-    name, device, device_stages, chunk_size = "stub", "cpu", frozenset[str](), None
-    num_cores = num_workers = num_predictors = num_threads = 1
+class StubPool:
+    """A pool that predicts immediately and samples the memory of the process."""
 
     def __init__(self, num_images: int) -> None:
         self._marks = [num_images * tenth // 10 for tenth in range(1, 11)]
@@ -76,22 +78,28 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="infer-bench-") as folder, Database(f"sqlite:///{folder}/b.db") as database:
         upgrade(database)
         fill(database, flags.num_images)
-        figures = measure(database, flags.num_images, flags.chunk_size)
+        config = Path(folder, "infer.toml")
+        config.write_text('[database]\nurl = "sqlite:///b.db"\n')
+        figures = measure(database, config, flags.num_images, flags.chunk_size)
     print(json.dumps(figures, indent=2))
     if flags.save:
         file = RESULTS / f"{date.today().isoformat()}-coordinator.json"
         file.write_text(json.dumps({"machine": describe_machine(), **figures}, indent=2) + "\n")
 
 
-def measure(database: Database, num_images: int, chunk_size: int) -> dict[str, Any]:
-    executor = StubExecutor(num_images)
+def measure(database: Database, config: Path, num_images: int, chunk_size: int) -> dict[str, Any]:
+    pool = StubPool(num_images)
+    handler = HandlerSpec((), ReadLimits((), 0), 0, num_threads=1)
+    executor = Executor("stub", "cpu", handler, pool, num_cores=1, num_workers=1, num_predictors=1)  # type: ignore[arg-type]
     source = Source(database, SourceSettings())
-    read = ReadLimits((Path("/photos"),), 1 << 28, NOTHING_REMOTE, NO_MAPPING)
     project = ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
-    job = Job(project, (MODEL,), executor, read, chunk_size, "1%")  # type: ignore[arg-type]
+    settings = {"images": {"roots": ["/photos"]}, "run": {"chunk_size": chunk_size, "max_rejected": "1%"}}
+    loaded, plan = load_settings(config, settings), RunPlan((), (), (MODEL,))
+    executors = SimpleNamespace(open=lambda _: executor)
     before, cpu, start = resident_bytes(), time.process_time(), time.perf_counter()
     with Stop() as stop:
-        (report,) = run_day(job, DAY, stop, Progress(quiet=True))
+        group = GroupRun(loaded, project, plan, executors, stop, Display(Progress(quiet=True)))  # type: ignore[arg-type]
+        (report,) = run_day(group, DAY)
     seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
     assert report.day.predicted == num_images, report.day
     return {
@@ -99,9 +107,9 @@ def measure(database: Database, num_images: int, chunk_size: int) -> dict[str, A
         "chunk_size": chunk_size,
         "images_per_second": round(num_images / seconds),
         "images_per_cpu_second": round(num_images / cpu),
-        "first_chunk_committed_s": round((executor.first_result_at or start) - start, 3),
+        "first_chunk_committed_s": round((pool.first_result_at or start) - start, 3),
         "mib_before": round(before / MIB),
-        "mib_at_each_tenth": [round(size / MIB) for size in executor.memory],
+        "mib_at_each_tenth": [round(size / MIB) for size in pool.memory],
     }
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sized
 
 from infer_app.domain import Chunk, ImageRef
 from infer_app.models.runtimes.open_variant import open_variant
-from infer_app.pipeline.execution_plan import plan_run
 from infer_app.pipeline.executors import open_executor
+from infer_app.pipeline.planning.execution_plan import plan_run
 from infer_app.workers.pool import Stage, WorkerPool
 from loading_strategies import dataloaders
 from loading_strategies.decode_handler import OpenHandler

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.known_database import check_known, is_missing, known_id, remember
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.recorded_sources import SourceIdentity, number_among_others, read_forgotten_before
+from infer_app.database.listing.row_images import RowReader
 from infer_app.database.listing.source import Source
 from infer_app.database.listing.source_checks import check_source
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.results.migrate import check_schema, upgrade
 from infer_app.database.results.model_versions import all_in_use, read_versions
 from infer_app.database.results.runs import RunStore
+from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable
+from infer_app.images.read.read_image import ReadLimits
 from infer_app.settings.load import LoadedSettings
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +35,14 @@ class ProjectDatabase:
     source: Source
     day_queries: DayQueries
     run_store: RunStore
+
+    def ask(self, question: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function that opens its own connections, again while the database is away for a moment."""
+        return self.database.with_reconnect(lambda: question(*args, **kwargs))
+
+    def count_new(self, days: Sequence[Day], model_ids: Sequence[str]) -> int:
+        """Return the number of images of the days that are new for at least one of the models."""
+        return sum(self.ask(self.day_queries.count_new, day, *model_ids) for day in days)
 
 
 @contextmanager
@@ -108,3 +123,9 @@ def open_source(loaded: LoadedSettings, results: Database) -> Iterator[Source]:
         source.base = None if loaded.base is None else str(loaded.base)
         source.forgotten_before = read_forgotten_before(results, identity)
         yield source
+
+
+def read_limits(loaded: LoadedSettings) -> ReadLimits:
+    """Return the limits of the settings for reading the source's images."""
+    rows = RowReader(loaded.source_url, loaded.source) if loaded.source.bytes is not None else None
+    return ReadLimits(loaded.roots, loaded.images.max_bytes, loaded.remote_access, loaded.path_map, rows)

@@ -8,22 +8,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from infer_app.database.listing.row_images import RowReader
-from infer_app.domain import Chunk, ChunkResult
+from infer_app.database.project_database import read_limits
 from infer_app.errors import UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler, OpenLoadHandler, OpenPredictHandler
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.pipeline.execution_plan import ExecutionPlan
+from infer_app.pipeline.flow.flow import Pool
+from infer_app.pipeline.planning.execution_plan import ExecutionPlan
+from infer_app.pipeline.planning.run_plan import RunPlan
 from infer_app.recipe import Size
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.pool import Stage, WorkerPool, slots_for
@@ -34,18 +35,6 @@ if TYPE_CHECKING:
 
 SLOT_IMAGES = 64  # in a slot of the ring, in a chunk and in a batch
 DEVICE_STAGES = frozenset({"model", "outputs"})  # sequential in one process; copies run in parallel
-
-
-class Pool(Protocol):
-    """Processes that are started when there is work, and kept between runs."""
-
-    def run(self, chunks: Iterable[Chunk]) -> Generator[ChunkResult, None, None]:
-        """Yield results in any order, with every ref of every chunk in exactly one of them."""
-
-    def pids(self) -> list[int]: ...
-
-    def close(self) -> None:
-        """End the processes; the next run starts others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +56,10 @@ class Executor:
     def num_threads(self) -> int:
         """Return the number of threads of a worker's model."""
         return self.handler.num_threads
+
+    def limit_chunk(self, wanted: int) -> int:
+        """Return the number of images of a chunk; 0: found while it runs. The setting can only lower the maximum."""
+        return min(wanted or self.chunk_size, self.chunk_size) if self.chunk_size else wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +136,34 @@ def open_ray_executor(
         )
 
 
+class Executors:
+    """Keeps the executor of the last plan open. Another plan closes it first: two would need twice the memory."""
+
+    def __init__(self, loaded: LoadedSettings, *, trace: bool = False) -> None:
+        self._loaded = loaded
+        self._trace = trace
+        self._opened: tuple[Sequence[ExecutionPlan], Executor] | None = None
+        self._closing = ExitStack()
+
+    def open(self, plan: RunPlan) -> Executor:
+        """Return the executor of a plan. Raises what `open_executor` raises."""
+        if self._opened is None or self._opened[0] != plan.executions:
+            self.close()
+            opening = open_executor(self._loaded, plan.artifacts, plan.executions, trace=self._trace)
+            self._opened = plan.executions, self._closing.enter_context(opening)
+        return self._opened[1]
+
+    def close(self) -> None:
+        self._opened = None
+        self._closing.close()
+
+    def __enter__(self) -> Executors:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
 def open_executor(
     loaded: LoadedSettings,
     artifacts: Sequence[Artifact],
@@ -195,9 +216,3 @@ def check_nodes(loaded: LoadedSettings, num_nodes: int) -> None:
             f"SQLite together with a Ray cluster of {num_nodes} nodes: its file is on this machine",
             'use PostgreSQL or MariaDB, or [ray] address = "local"',
         )
-
-
-def read_limits(loaded: LoadedSettings) -> ReadLimits:
-    """Return the limits of the settings for reading the source's images."""
-    rows = RowReader(loaded.source_url, loaded.source) if loaded.source.bytes is not None else None
-    return ReadLimits(loaded.roots, loaded.images.max_bytes, loaded.remote_access, loaded.path_map, rows)

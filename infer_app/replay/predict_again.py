@@ -14,9 +14,9 @@ from infer_app.model_names import Version, short_name
 from infer_app.model_variants import TORCHSCRIPT, variant_facts
 from infer_app.models.artifact.artifact import Artifact, scan_artifacts
 from infer_app.models.detection.boxes import match_objects
-from infer_app.pipeline.chunking import chunks_of
-from infer_app.pipeline.execution_plan import ExecutionPlan, plan_run
 from infer_app.pipeline.executors import open_executor
+from infer_app.pipeline.flow.chunking import chunks_of
+from infer_app.pipeline.planning.execution_plan import ExecutionPlan, plan_run
 from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.settings.load import LoadedSettings
 

@@ -9,7 +9,7 @@ from datetime import date, datetime
 
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.listing.source import find_by_id, find_similar
-from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.project_database import ProjectDatabase, read_limits
 from infer_app.database.queries.day_queries import StoredFailure
 from infer_app.database.queries.image_history import ModelHistory, read_history
 from infer_app.day import Day, find_zone
@@ -20,7 +20,6 @@ from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.locations import is_local
 from infer_app.locations import shown as shown_location
 from infer_app.models.artifact.artifact import find_artifact
-from infer_app.pipeline.executors import read_limits
 from infer_app.reporting.missing_prediction import (
     Cause,
     NextRun,

@@ -13,22 +13,20 @@ from datetime import date, timedelta
 from enum import StrEnum
 from itertools import islice
 
-from infer_app.database.project_database import ProjectDatabase, read_in_use
+from infer_app.database.project_database import ProjectDatabase, read_in_use, read_limits
 from infer_app.database.queries.day_queries import PendingDays, PendingImage, StoredFailure
 from infer_app.database.queries.late_days import find_late_days
 from infer_app.day import MAX_DAYS, MAX_YEAR, Day, parse_date
 from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, ImageRef, Reason
 from infer_app.errors import InferError, StorageUnavailable
 from infer_app.images.read.read_image import ReadLimits, refused_among
+from infer_app.images.read.refusals import how_to_allow
 from infer_app.model_names import Version
-from infer_app.pipeline.changed_files import STAT_TIMEOUT_S
-from infer_app.pipeline.executors import read_limits
-from infer_app.pipeline.job import choose_artifacts
-from infer_app.pipeline.outage_guard import how_to_allow
+from infer_app.pipeline.planning.choose_models import choose_artifacts
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printed_options import printed_options, with_config
 from infer_app.versions import retried_reasons
-from infer_app.workers.isolated_call import run_in_process
+from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process
 
 _IMAGES_AT_ONCE = 5000  # whose locations one process checks
 
@@ -292,7 +290,7 @@ def find_refusals(refs: Sequence[ImageRef], limits: ReadLimits) -> dict[str, Ref
     Another process resolves the links, because that can hang. Raises StorageUnavailable if it does.
     """
     try:
-        refused = run_in_process(refused_among, refs, limits, timeout_s=STAT_TIMEOUT_S)
+        refused = run_in_process(refused_among, refs, limits, timeout_s=STORAGE_TIMEOUT_S)
     except InferError as error:
         raise StorageUnavailable(error.message, "is the image storage mounted?") from None
     return {broken.ref.image_id: refusal_of(broken, limits) for broken in refused}

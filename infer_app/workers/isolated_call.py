@@ -15,6 +15,7 @@ from infer_app.errors import ModelError, NoAnswer
 from infer_app.workers.fork_server import context, die_with_parent, end_process, silence_output, start_process
 
 TIMEOUT_S = 1800.0  # measuring the largest models takes minutes
+STORAGE_TIMEOUT_S = 30.0  # without an answer of an image storage, which may be slow
 CHECK_EVERY_S = 0.25
 
 Args = TypeVarTuple("Args")

@@ -18,7 +18,7 @@ from infer_app.cli.look.status import show_status
 from infer_app.cli.look.verify import verify
 from infer_app.cli.model.version_commands import list_models, use
 from infer_app.errors import ModelError, UsageError
-from infer_app.pipeline.job import choose_artifacts
+from infer_app.pipeline.planning.choose_models import choose_artifacts
 from infer_app.settings.load import load_settings
 from tests.databases.conftest import ServerProject
 

@@ -13,7 +13,7 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.watched_images import ChangedImage
 from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, find_zone, parse_date
-from infer_app.pipeline.changed_files import find_changed
+from infer_app.pipeline.files.changed_files import find_changed
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printed_options import printed_options
 

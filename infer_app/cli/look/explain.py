@@ -12,14 +12,13 @@ from typing import Any
 from infer_app.atomic_file import replace_file
 from infer_app.cli.look.pending import what_to_do
 from infer_app.cli.look.results import shown
-from infer_app.database.project_database import open_project_database
+from infer_app.database.project_database import open_project_database, read_limits
 from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.day import Day, parse_date
 from infer_app.domain import DetectedObject, FileFacts
 from infer_app.errors import UsageError, most_severe
 from infer_app.locations import shown as shown_location
 from infer_app.model_variants import variant_facts, variant_of
-from infer_app.pipeline.executors import read_limits
 from infer_app.plurals import counted
 from infer_app.replay.predict_again import Replay, replay
 from infer_app.reporting.drawn_boxes import svg_file

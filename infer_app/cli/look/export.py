@@ -80,7 +80,7 @@ def export_sample(options: SampleOptions) -> None:
         if options.copy_to is None:
             chosen = choose(lambda _: True)
         else:
-            from infer_app.pipeline.executors import read_limits
+            from infer_app.database.project_database import read_limits
 
             chosen, not_copied = copy_photos(choose, options.copy_to, read_limits(loaded))
     export = Export(model, thresholds, paths, lambda: chosen, tuple)

@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.atomic_file import replace_file
-from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.project_database import ProjectDatabase, open_project_database, read_limits
 from infer_app.database.queries.day_state import DayStates
 from infer_app.database.queries.figures import days_run
 from infer_app.database.queries.object_figures import open_figures
 from infer_app.day import Day, parse_date
 from infer_app.errors import SIGNALLED, InferError, UsageError
 from infer_app.model_names import SHOWN_ID
-from infer_app.pipeline.executors import read_limits
 from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
 from infer_app.reporting.report_data import DayReport, gather
 from infer_app.reporting.thumbnails import MAX_BYTES, SIZE_WITH_BOXES, ThumbnailLimits, make_thumbnails

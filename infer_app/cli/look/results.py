@@ -23,7 +23,7 @@ from infer_app.locations import as_location
 from infer_app.locations import shown as shown_location
 from infer_app.model_names import short_name
 from infer_app.model_variants import variant_facts, words_of
-from infer_app.pipeline.changed_files import compare_replaced, find_changed
+from infer_app.pipeline.files.changed_files import compare_replaced, find_changed
 from infer_app.plurals import counted
 from infer_app.reporting.image_report import find_place
 from infer_app.reporting.missing_prediction import NextRun

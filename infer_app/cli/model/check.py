@@ -27,9 +27,9 @@ from infer_app.models.build.callables import resolve_callable
 from infer_app.models.verification.function_check import CheckReport, TimedBlock, compare_answers
 from infer_app.models.verification.golden import LABEL_MARGIN
 from infer_app.models.verification.object_check import compare_object_answers
-from infer_app.pipeline.chunking import FEW_IMAGES, chunks_of
-from infer_app.pipeline.execution_plan import ExecutionPlan, plan_run
 from infer_app.pipeline.executors import Executor, open_executor
+from infer_app.pipeline.flow.chunking import FEW_IMAGES, chunks_of
+from infer_app.pipeline.planning.execution_plan import ExecutionPlan, plan_run
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.bottleneck import lost_share

@@ -10,12 +10,11 @@ from infer_app.cli.model.build import parse_share
 from infer_app.cli.model.model import find_model, print_progress
 from infer_app.cli.model.variant_tables import show_variants
 from infer_app.cli.terminal.model_options import JudgeOptions
-from infer_app.database.project_database import open_project_database
+from infer_app.database.project_database import open_project_database, read_limits
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.build.judge_variants import judge_variants
-from infer_app.pipeline.executors import read_limits
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.workers.isolated_call import run_in_process

@@ -15,8 +15,8 @@ from infer_app.models.artifact.artifact import Artifact, find_artifact
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.selection.tuning import load_all
-from infer_app.pipeline.execution_plan import measure_speeds
-from infer_app.pipeline.measurement import measure_layouts
+from infer_app.pipeline.planning.execution_plan import measure_speeds
+from infer_app.pipeline.planning.measurement import measure_layouts
 from infer_app.plurals import counted
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.telemetry.printable import one_line

@@ -22,7 +22,7 @@ from infer_app.database.known_database import describe_known
 from infer_app.database.listing.image_registry import count_images
 from infer_app.database.listing.left_out import NEEDED
 from infer_app.database.listing.source import Source
-from infer_app.database.project_database import open_project_database, open_results_database, open_source
+from infer_app.database.project_database import open_project_database, open_results_database, open_source, read_limits
 from infer_app.database.results.dry_run_database import RolledBack, find_unwritable
 from infer_app.database.results.schema import database_id, images, metadata, thresholds
 from infer_app.day import Day, parse_date
@@ -32,15 +32,16 @@ from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.images.read.read_image import ReadLimits, refused_among
+from infer_app.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import find_artifact
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.sources.library import require_library
-from infer_app.pipeline.execution_plan import broken_tensorrt, plan_run
-from infer_app.pipeline.executors import check_nodes, read_limits
-from infer_app.pipeline.job import choose_artifacts, choose_names
-from infer_app.pipeline.outage_guard import MAX_FAILED_READS, describe_refusal, how_to_allow, nothing_allowed
-from infer_app.pipeline.registration import follow_moved
+from infer_app.pipeline.executors import check_nodes
+from infer_app.pipeline.files.registration import follow_moved
+from infer_app.pipeline.flow.outage_guard import MAX_FAILED_READS
+from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names
+from infer_app.pipeline.planning.execution_plan import broken_tensorrt, plan_run
 from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import time_column
 from infer_app.settings.load import LoadedSettings, load_settings

@@ -28,7 +28,7 @@ from infer_app.database.results.runs import refuse_during_runs
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.model_names import short_name, versions_named
-from infer_app.pipeline.changed_files import are_missing
+from infer_app.pipeline.files.changed_files import are_missing
 from infer_app.plurals import counted
 from infer_app.settings.load import load_settings
 

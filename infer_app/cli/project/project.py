@@ -28,7 +28,7 @@ from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.images.read.folder_scan import find_images, may_be_image
 from infer_app.images.read.read_image import ReadLimits, hash_files
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
-from infer_app.pipeline.registration import follow_moved
+from infer_app.pipeline.files.registration import follow_moved
 from infer_app.plurals import counted
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable

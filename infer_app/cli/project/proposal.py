@@ -20,8 +20,8 @@ from infer_app.database.listing.propose_mapping import Proposal, TimeColumn, pro
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import local_path
+from infer_app.images.read.refusals import SET_BASE
 from infer_app.locations import PathMapping, is_local, is_relative, storage_of
-from infer_app.pipeline.outage_guard import SET_BASE
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, variable
 from infer_app.settings.masks import has_password, mask_url_text
 from infer_app.settings.sections import DatabaseSettings, SourceSettings

@@ -18,7 +18,7 @@ from infer_app.errors import InferError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.openvino_variants import add_variants
-from infer_app.pipeline.execution_plan import measure_speeds_here
+from infer_app.pipeline.planning.execution_plan import measure_speeds_here
 from infer_app.recipe import Recipe, Size
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 

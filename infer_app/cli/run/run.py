@@ -21,9 +21,10 @@ from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import ModelError, TimeIsOver, most_severe
 from infer_app.model_names import plain_name
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.pipeline.job import choose_artifacts, choose_names
-from infer_app.pipeline.registration import register_new
-from infer_app.pipeline.run_days import RunLimits, dry_run_days, run_days
+from infer_app.pipeline.files.registration import register_new
+from infer_app.pipeline.flow.observer import Display
+from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names
+from infer_app.pipeline.run_days import RunLimits, RunRequest, dry_run_days, run_days
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.log import bind_models, log_to_stderr
 from infer_app.telemetry.progress import Progress
@@ -76,11 +77,11 @@ def _run_days(
     artifacts = choose_artifacts(loaded, failures=not_found)
     models = [(artifact.manifest.name, artifact.manifest.model_id) for artifact in artifacts]
     session.start(days, [*models, *((name, "") for name in not_found)], loaded.shown_url)
-    limits, progress = _limits(options), Progress(options.quiet)
     with_late = isinstance(options, RunOptions) and _takes_late(loaded, days[-1], options, artifacts)
-    with limits.stop() as stop:
+    request = RunRequest(loaded, artifacts, days, _limits(options), with_late, not_found)
+    with request.limits.stop() as stop:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT))
-        summary = run_days(loaded, artifacts, days, limits, stop, progress, trace, not_found, with_late=with_late)
+        summary = run_days(request, stop, Display(Progress(options.quiet), trace))
     output = RunOutput(summary, days, options, registration)
     session.end(output.to_json(), summary.outcomes, summary.exit_code)
     bind_models(models)
@@ -91,11 +92,11 @@ def _run_days(
 
 def _dry_run(loaded: LoadedSettings, days: Sequence[Day], options: RunOptions, trace: Trace | None) -> int:
     artifacts = choose_artifacts(loaded)
-    limits, progress = _limits(options), Progress(options.quiet)
+    limits = _limits(options)
     with limits.stop() as stop, _with_database(loaded, options) as loaded:
         registration = register_new(loaded, days, partial(stop.check, NO_TIME_LEFT), dry_run=True)
-        late = _takes_late(loaded, days[-1], options, artifacts)
-        measured = dry_run_days(loaded, artifacts, days, limits, stop, progress, trace, registration, with_late=late)
+        request = RunRequest(loaded, artifacts, days, limits, _takes_late(loaded, days[-1], options, artifacts))
+        measured = dry_run_days(request, stop, Display(Progress(options.quiet), trace), registration)
     exit_code = most_severe([report.exit_code for reports, _ in measured for report in reports])
     print_dry_run_summary(measured, exit_code, options.as_json, registration)
     return exit_code

@@ -11,8 +11,8 @@ from typing import Any
 
 from infer_app.cli.terminal.options import DaysOptions, RunOptions
 from infer_app.day import Day
-from infer_app.pipeline.registration import Registration, describe
-from infer_app.pipeline.run_days import ModelResult, RunSummary
+from infer_app.pipeline.files.registration import Registration, describe
+from infer_app.pipeline.run_result import ModelResult, RunSummary
 from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import backfill_command
 from infer_app.run_report import RunReport

@@ -6,91 +6,87 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer_app.database.listing.watched_images import UNCHANGED
 from infer_app.day import Day
 from infer_app.errors import OF_ONE_DAY, Interrupted, NothingAllowed, StorageUnavailable
 from infer_app.pipeline import run_days
+from infer_app.pipeline.run_days import RunLimits, RunRequest, run_group
+from tests.conftest import MODEL
 
 DAYS = [Day.of(date(2026, 11, number), "UTC") for number in (18, 19, 20)]
+LATE = [DAYS[0].before(number) for number in (30, 20, 10)]
+NO_LIMITS = RunLimits(None, None, None)
+
+
+@pytest.fixture
+def group(monkeypatch):
+    """A run of one model over days each of which has two images, and over late days."""
+    result = lambda _group, _days, ran, left_out, ended_early: (list(ran), left_out, ended_early)  # noqa: E731
+    monkeypatch.setattr(run_days, "_result", result)
+    monkeypatch.setattr(run_days, "_find_late", lambda *_: LATE)
+    return SimpleNamespace(plan=SimpleNamespace(models=[MODEL]), stop=SimpleNamespace(exit_code=0))
+
+
+@pytest.fixture
+def fail(monkeypatch):
+    """fail(day, error) makes this day raise it."""
+    failures, ran = {}, []
+
+    def run_day(_group, day, _limit):
+        if day in failures:
+            raise failures[day]
+        ran.append(day)
+        return [SimpleNamespace(selected=2)]
+
+    monkeypatch.setattr(run_days, "run_day", run_day)
+    failures["ran"] = ran
+    return failures
 
 
 @pytest.mark.parametrize("error", OF_ONE_DAY)
-def test_a_day_that_can_not_be_run_is_left_out_alone_and_gives_its_exit_code(error, monkeypatch):
-    reports = {day: SimpleNamespace(selected=1) for day in DAYS[1:]}
-
-    def run_day(_job, day, *_):
-        if day not in reports:
-            raise error("no")
-        return [reports[day]]
-
-    monkeypatch.setattr(run_days, "run_day", run_day)
-    monkeypatch.setattr(run_days, "_result", lambda _job, _days, ran, left_out, _ended_early: (ran, left_out))
-    limits, go_on, job = run_days.RunLimits(None, None, None), SimpleNamespace(exit_code=0), SimpleNamespace(models=[0])
-    (result,) = run_days._run_job(job, DAYS, limits, go_on, None, None, with_late=False)
-    ran, (left_out,) = result
-    assert (ran, type(left_out)) == (reports, error)
+def test_a_day_that_can_not_be_run_is_left_out_alone_and_gives_its_exit_code(group, fail, error):
+    fail[DAYS[0]] = error("no")
+    assert run_group(group, DAYS, NO_LIMITS, with_late=False) == [(DAYS[1:], [fail[DAYS[0]]], False)]
 
 
-def test_late_days_wait_for_the_next_run_once_the_limit_is_reached(monkeypatch):
-    late = [DAYS[0].before(number) for number in (30, 20, 10)]
-    database = SimpleNamespace(with_reconnect=lambda call: call())
-    project = SimpleNamespace(database=database, source=None)
-    job = SimpleNamespace(models=[0], model_ids=["a"], project=project)
-    monkeypatch.setattr(run_days, "find_late_days", lambda *_: late)
-    monkeypatch.setattr(run_days, "run_day", lambda *_: [SimpleNamespace(selected=2)])
-    monkeypatch.setattr(run_days, "_result", lambda _job, _days, ran, _left_out, ended_early: (list(ran), ended_early))
-    limits, go_on = run_days.RunLimits(8, None, None), SimpleNamespace(exit_code=0)
-    (result,) = run_days._run_job(job, DAYS, limits, go_on, None, None, with_late=True)
-    assert result == ([*DAYS, late[0]], True)
+def test_late_days_wait_for_the_next_run_once_the_limit_is_reached(group, fail):
+    limits = RunLimits(8, None, None)
+    assert run_group(group, DAYS, limits, with_late=True) == [([*DAYS, LATE[0]], [], True)]
 
 
-def test_a_last_day_that_can_not_be_run_keeps_no_late_day_from_its_run(monkeypatch):
-    late, ran = DAYS[0].before(30), []
-
-    def run_day(_job, day, *_):
-        if day is DAYS[-1]:
-            raise NothingAllowed("no")
-        ran.append(day)
-        return [SimpleNamespace(selected=1)]
-
-    database = SimpleNamespace(with_reconnect=lambda call: call())
-    job = SimpleNamespace(models=[0], model_ids=["a"], project=SimpleNamespace(database=database, source=None))
-    monkeypatch.setattr(run_days, "find_late_days", lambda *_: [late])
-    monkeypatch.setattr(run_days, "run_day", run_day)
-    limits, go_on = run_days.RunLimits(None, None, None), SimpleNamespace(exit_code=0)
+def test_a_last_day_that_can_not_be_run_keeps_no_late_day_from_its_run(group, fail):
+    fail[DAYS[-1]] = NothingAllowed("no")
     with pytest.raises(NothingAllowed):
-        run_days._run_job(job, DAYS, limits, go_on, None, None, with_late=True)
-    assert ran == [*DAYS[:-1], late]
-    go_on.exit_code = 143
+        run_group(group, DAYS, NO_LIMITS, with_late=True)
+    assert fail["ran"] == [*DAYS[:-1], *LATE]
+    group.stop.exit_code = 143
     with pytest.raises(Interrupted):
-        run_days._run_job(job, DAYS, limits, go_on, None, None, with_late=True)
+        run_group(group, DAYS, NO_LIMITS, with_late=True)
 
 
 def test_a_last_day_that_can_not_be_run_stops_no_other_model(monkeypatch):
     first, second = (SimpleNamespace(manifest=SimpleNamespace(name=name, model_id=name)) for name in ("a", "b"))
     done = SimpleNamespace(last=SimpleNamespace(day=SimpleNamespace(eligible=1)), outcome="done", exit_code=0)
 
-    def run_job(group, *_):
-        if group == [first]:
+    def run_one(group, *_, **__):
+        if group.artifacts == [first]:
             raise StorageUnavailable("no")
         return [done]
 
+    opened = lambda _loaded, artifacts, *_: nullcontext(SimpleNamespace(artifacts=artifacts, project=None))  # noqa: E731
     monkeypatch.setattr(run_days, "group_by_pixels", lambda artifacts: [[one] for one in artifacts])
-    monkeypatch.setattr(run_days, "open_job", lambda _loaded, group, trace: nullcontext(group))
-    monkeypatch.setattr(run_days, "_run_job", run_job)
-    go_on = SimpleNamespace(exit_code=0)
-    summary = run_days.run_days(None, [first, second], DAYS, run_days.RunLimits(None, None, None), go_on, None)
+    monkeypatch.setattr(run_days, "open_group", opened)
+    monkeypatch.setattr(run_days, "run_group", run_one)
+    request = RunRequest(None, [first, second], DAYS, NO_LIMITS)
+    summary = run_days.run_days(request, SimpleNamespace(exit_code=0), None)
     assert summary.results == [done]
     assert (summary.exit_code, [one.name for one in summary.failures]) == (StorageUnavailable.exit_code, ["a"])
 
 
-def test_the_forecast_of_what_is_left_counts_a_day_that_was_left_out(monkeypatch):
-    report = SimpleNamespace(model_id="a", model="a", day=DAYS[1], exit_code=0, stopped="a time limit")
-    queries = SimpleNamespace(find_older_pending=lambda *_: None, count_changed=lambda *_: UNCHANGED)
-    database = SimpleNamespace(with_reconnect=lambda call: call())
-    project = SimpleNamespace(database=database, day_queries=queries, run_store=None)
+def test_the_forecast_of_what_is_left_counts_a_day_that_was_left_out(monkeypatch, tables):
+    report = SimpleNamespace(model_id="a", model="a", day=None, exit_code=0, stopped="a time limit")
     counted = []
-    job = SimpleNamespace(project=project, max_rejected="5%", count_new=lambda days, _: counted.extend(days))
+    monkeypatch.setattr(run_days, "_forecast_rest", lambda _group, days, _reports: counted.extend(days))
     monkeypatch.setattr(run_days, "DayStates", lambda *_: SimpleNamespace(read=lambda *_: None))
-    run_days._result(job, DAYS, {DAYS[1]: report}, [StorageUnavailable("no")], ended_early=True)
+    group = SimpleNamespace(project=tables, loaded=SimpleNamespace(run=SimpleNamespace(max_rejected="5%")))
+    run_days._result(group, DAYS, {DAYS[1]: report}, [StorageUnavailable("no")], ended_early=True)
     assert counted == DAYS

@@ -9,7 +9,7 @@ from infer_app.cli.model.model import find_model
 from infer_app.cli.model.version_commands import RunAfterBuild, list_models, put_in_use, remove, use
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.errors import DatabaseUnavailable, DayHeld, ModelError, UsageError
-from infer_app.pipeline.job import choose_artifacts
+from infer_app.pipeline.planning.choose_models import choose_artifacts
 from infer_app.recipe import Recipe
 from infer_app.settings.load import load_settings
 from tests.conftest import DAY

@@ -13,8 +13,8 @@ from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import gpu_probe
 from infer_app.models.selection import measure
 from infer_app.models.verification.golden import Parity
-from infer_app.pipeline import measurement
-from infer_app.pipeline.measurement import probe_precisions
+from infer_app.pipeline.planning import measurement
+from infer_app.pipeline.planning.measurement import probe_precisions
 from tests.support.networks import Network, built, save_photos
 
 KINDS = {

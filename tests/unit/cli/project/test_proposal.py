@@ -7,11 +7,10 @@ import pytest
 from infer_app.cli.project.doctor import examine
 from infer_app.cli.project.project import upgrade, write_config
 from infer_app.cli.project.proposal import init_from
-from infer_app.database.project_database import open_project_database
+from infer_app.database.project_database import open_project_database, read_limits
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.images.read.read_image import read_image
-from infer_app.pipeline.executors import read_limits
-from infer_app.pipeline.outage_guard import SET_BASE
+from infer_app.images.read.refusals import SET_BASE
 from infer_app.settings.load import load_settings
 from tests.conftest import DAY
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
-from infer_app.pipeline.model_run import FEW_ALIKE, FEW_FAILURES, PROBATION_IMAGES, FailureBudget
+from infer_app.pipeline.flow.failure_budget import FEW_ALIKE, FEW_FAILURES, PROBATION_IMAGES, FailureBudget
 
 CHUNK = 10
 

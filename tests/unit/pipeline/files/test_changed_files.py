@@ -1,4 +1,4 @@
-"""Which watched folders are taken for folders whose images are registered elsewhere."""
+"""Which watched folders are taken for folders whose images are registered elsewhere, and which files have changed."""
 
 import hashlib
 import os
@@ -7,15 +7,27 @@ from datetime import datetime
 from functools import partial
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import insert, update
 
 from infer_app.cli.project.project import watching, write_config
+from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import DatedImage, register
+from infer_app.database.listing.source import Source
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.results.migrate import upgrade
+from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images
+from infer_app.database.results.sink import Sink
+from infer_app.domain import Broken, ChunkResult, FileFacts, ImageRef, Reason
+from infer_app.errors import ModelError
 from infer_app.images.read.folder_scan import FolderScan
-from infer_app.pipeline import changed_files
-from infer_app.pipeline.changed_files import find_moved
+from infer_app.locations import NO_MAPPING
+from infer_app.pipeline.files import changed_files
+from infer_app.pipeline.files.changed_files import find_moved
 from infer_app.settings.load import load_settings
+from infer_app.settings.sections import SourceSettings
+from tests.conftest import DAY, MODEL, make_users_file
 
 NUM_PHOTOS = 10
 
@@ -110,3 +122,30 @@ def test_a_copy_of_a_folder_that_is_watched_too_is_another_folder(database, tmp_
     old = known_folder(database, tmp_path / "project/photos")
     shutil.copytree(old, tmp_path / "project/backup")
     assert moved(database, tmp_path / "project", *watched) == []
+
+
+def test_what_had_changed_is_pending_again_though_the_storage_then_stopped_answering(tmp_path, monkeypatch):
+    """The read that lists the rejected ones has ended by then: it would keep writes out of the file."""
+    make_users_file(tmp_path / "lab.db")
+    looks = iter([[FileFacts(2, 2.0, None)], [FileFacts(1, 1.0, None)]])
+
+    def look(*_, **__):
+        try:
+            return next(looks)
+        except StopIteration:
+            raise ModelError("no answer within 30 s") from None
+
+    monkeypatch.setattr(changed_files, "FILES_AT_ONCE", 1)
+    monkeypatch.setattr(changed_files, "_ask", look)
+    with Database(f"sqlite:///{tmp_path / 'lab.db'}") as database:
+        upgrade(database)
+        refs = [ImageRef(str(number), str(tmp_path / f"{number}.jpg")) for number in (1, 2, 3)]
+        with database.write() as connection:
+            rows = [{"location": ref.location, "added_at": datetime(2026, 11, 20, 12)} for ref in refs]
+            connection.execute(insert(images), rows)
+        broken = tuple(Broken(ref, Reason.CORRUPT, "", "decode", FileFacts(1, 1.0, "ab" * 32)) for ref in refs)
+        Sink(database, MODEL.model_id, MODEL.variant, "a run").commit_chunk(ChunkResult(0, (), broken))
+        source = Source(database, SourceSettings())
+        project = ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
+        assert changed_files.reset_changed_rejections(project, NO_MAPPING, DAY, MODEL.model_id) == 1
+        assert [one.image_id for one in project.day_queries.final_rejections(DAY, MODEL.model_id)] == ["2", "3"]

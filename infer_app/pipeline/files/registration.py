@@ -16,7 +16,7 @@ from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import DatedImage, RegisteredBatch, register
 from infer_app.database.listing.watched_images import SeenImages, has_images_in, mark_missing
-from infer_app.database.project_database import open_results_database
+from infer_app.database.project_database import open_results_database, read_limits
 from infer_app.day import Day, find_zone
 from infer_app.domain import FileFacts, ImageFile, ImageRef
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
@@ -24,12 +24,11 @@ from infer_app.images.read.folder_scan import scan_folders, suffix_of
 from infer_app.images.read.read_image import are_gone, hash_files
 from infer_app.images.read.roots import look_at_folders
 from infer_app.locations import IMAGE_SUFFIXES
-from infer_app.pipeline.changed_files import FILES_AT_ONCE, STAT_TIMEOUT_S, find_moved
-from infer_app.pipeline.executors import read_limits
+from infer_app.pipeline.files.changed_files import FILES_AT_ONCE, find_moved
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printable import printable
-from infer_app.workers.isolated_call import iterate_in_process
+from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
 
 log = logging.getLogger(__name__)
 
@@ -159,10 +158,10 @@ def _check_folders(database: Database, loaded: LoadedSettings, check: Check) -> 
 def _ask_storage(function: Callable[..., Any], *args: object, loaded: LoadedSettings, check: Check) -> Iterator[Any]:
     """Yield what `function` yields in another process: one that waits for storage that doesn't answer can't be ended.
 
-    Raises StorageUnavailable if nothing comes for STAT_TIMEOUT_S.
+    Raises StorageUnavailable if nothing comes for STORAGE_TIMEOUT_S.
     """
     try:
-        yield from iterate_in_process(function, *args, timeout_s=STAT_TIMEOUT_S, check=check)
+        yield from iterate_in_process(function, *args, timeout_s=STORAGE_TIMEOUT_S, check=check)
     except NoAnswer:
         raise _unavailable(f"{' or '.join(map(str, loaded.watched))} does not answer") from None
 

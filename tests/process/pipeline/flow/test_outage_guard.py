@@ -4,7 +4,7 @@ from infer_app.domain import Reason
 from infer_app.errors import StorageUnavailable
 from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.support.web_server import web_server
-from tests.unit.pipeline.test_outage_guard import guard_against_outages, located, predicted, refs
+from tests.unit.pipeline.flow.test_outage_guard import guard_against_outages, located, predicted, refs
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from infer_app.domain import ImageFile
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.folder_scan import ScannedFiles
 from infer_app.locations import NO_MAPPING
-from infer_app.pipeline import registration
-from infer_app.pipeline.registration import Registration, describe
+from infer_app.pipeline.files import registration
+from infer_app.pipeline.files.registration import Registration, describe
 from infer_app.settings.sections import ImagesSettings, RunSettings
 
 NOW = datetime.now(UTC).replace(microsecond=0)

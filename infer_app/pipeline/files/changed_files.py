@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import register
 from infer_app.database.listing.watched_images import ChangedImage, RegisteredElsewhere, has_images_in
-from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.project_database import ProjectDatabase, read_limits
 from infer_app.database.results.forget_results import forget_rejections
 from infer_app.day import Day
 from infer_app.domain import ROW, FileFacts, ImageFile
@@ -24,38 +24,36 @@ from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageErro
 from infer_app.images.read.folder_scan import scan_folders
 from infer_app.images.read.read_image import are_gone, hash_files, stat_all
 from infer_app.images.read.roots import check_missing, check_root
-from infer_app.locations import NO_MAPPING, as_location, is_local
-from infer_app.pipeline.executors import read_limits
-from infer_app.pipeline.job import Job
+from infer_app.locations import NO_MAPPING, PathMapping, as_location, is_local
 from infer_app.settings.load import LoadedSettings
-from infer_app.workers.isolated_call import iterate_in_process, run_in_process
+from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process, run_in_process
 
 log = logging.getLogger(__name__)
 
 FILES_AT_ONCE = 5000  # rejected files that one process checks
-STAT_TIMEOUT_S = 30.0  # without an answer of the storage, which may be slow
 NUM_SAMPLED = 500  # files of a folder, to find where they are registered: most of them may be new
 NUM_FORMER = 3  # folders that they are most often registered in, to be compared
 NUM_COMPARED = 50  # images of such a folder
 NEAR_S = 2.0  # by which the times of one file differ on two file systems
 
 AskStorage = Callable[..., Iterator[Any]]  # what a function yields, in another process
-_ask: AskStorage = partial(iterate_in_process, timeout_s=STAT_TIMEOUT_S, check=lambda: None)
+_ask: AskStorage = partial(iterate_in_process, timeout_s=STORAGE_TIMEOUT_S, check=lambda: None)
 
 
-def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
+def reset_changed_rejections(project: ProjectDatabase, path_map: PathMapping, day: Day, model_id: str) -> int:
     """Delete the final rejections whose file has changed since; return their number.
 
     Another process checks the files: a process that waits for storage that does not answer can't be ended.
     """
-    day_queries = job.project.day_queries
     changed: list[str] = []
     try:
-        with closing(day_queries.final_rejections(day, model_id)) as stored:  # a server keeps a transaction open
+        with closing(
+            project.day_queries.final_rejections(day, model_id)
+        ) as stored:  # a server keeps a transaction open
             rejections = (one for one in stored if is_local(one.location))
             while some := list(islice(rejections, FILES_AT_ONCE)):
                 locations = [rejected.location for rejected in some]
-                files = _ask(stat_all, locations, job.read.path_map)
+                files = _ask(stat_all, locations, path_map)
                 changed += [
                     rejected.image_id
                     for rejected, now in zip(some, files, strict=True)
@@ -63,7 +61,7 @@ def reset_changed_rejections(job: Job, day: Day, model_id: str) -> int:
                 ]
     except ModelError:
         log.warning("rejected images of %s were not checked for changes: their storage does not answer", day)
-    return forget_rejections(job.project.database, changed, model_id)
+    return forget_rejections(project.database, changed, model_id)
 
 
 def find_changed(
@@ -134,7 +132,7 @@ def _compare(loaded: LoadedSettings, predicted: Sequence[_Predicted]) -> Iterato
         locations = [one.location for one in touched]
         gone = dict(zip(locations, _ask(are_gone, locations, loaded.path_map), strict=True))
         if missing := [location for location in locations if gone[location]]:
-            run_in_process(check_root, missing[0], limits, timeout_s=STAT_TIMEOUT_S)
+            run_in_process(check_root, missing[0], limits, timeout_s=STORAGE_TIMEOUT_S)
         for one, file in zip(touched, filter(None, _ask(hash_files, locations, limits)), strict=True):
             if gone[one.location] or file.sha256 not in (None, one.sha256):
                 yield one, gone[one.location]
@@ -147,7 +145,7 @@ def are_missing(loaded: LoadedSettings, locations: Sequence[str]) -> list[bool]:
     try:
         gone = list(_ask(are_gone, locations, loaded.path_map))
         if missing := [location for location, is_gone in zip(locations, gone, strict=True) if is_gone]:
-            run_in_process(check_missing, missing, read_limits(loaded), timeout_s=STAT_TIMEOUT_S)
+            run_in_process(check_missing, missing, read_limits(loaded), timeout_s=STORAGE_TIMEOUT_S)
         return gone
     except NoAnswer as error:
         raise StorageUnavailable(error.message, "is the image storage mounted?") from None

@@ -11,22 +11,17 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from infer_app.domain import NOT_READ, READ_FAILURES, Broken, ChunkResult, Reason
-from infer_app.errors import NothingAllowed, StorageUnavailable
-from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, local_path
-from infer_app.locations import PathMapping, find_allowed_prefix, is_relative, is_remote, shown, storage_of
+from infer_app.errors import StorageUnavailable
+from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.refusals import nothing_allowed, recorded_and_read
+from infer_app.locations import find_allowed_prefix, storage_of
 
 NO_ANSWER = frozenset({Reason.READ_TIMEOUT, Reason.READ_ERROR})  # the server may be down
 MAX_FAILED_READS = 200  # in a row; of missing files only if nothing else of their storage can be read
 MAX_MISSING = 10_000  # missing files in a row that are held in memory
 CHECK_INTERVAL_S = 30.0  # between two checks of a place that is available
-SET_BASE = (
-    'name the folder that relative locations start at in infer.toml, for example [source] base = "/srv/photos";'
-    " or make them absolute paths or URLs by [source] query"
-)
 
 
 def guard_against_outages(
@@ -111,7 +106,7 @@ class OutageGuard:
         count, last = sum(len(result.broken) for result in held), held[-1].broken[-1]
         is_gone = _num_failed(held) >= MAX_FAILED_READS
         if is_gone or (count >= MAX_FAILED_READS and not self._is_other_there(last.ref.location)):
-            where, location = f" from {storage}" if storage else "", _recorded_and_read(last, self._limits.path_map)
+            where, location = f" from {storage}" if storage else "", recorded_and_read(last, self._limits.path_map)
             raise StorageUnavailable(
                 f"{count} reads{where} failed in a row, the last with {last.reason}: {location}",
                 "is the image storage mounted and readable? nothing was rejected for it",
@@ -137,55 +132,6 @@ class OutageGuard:
         self._anything_allowed = self._is_any_done_allowed()
         if not self._anything_allowed:
             raise nothing_allowed(refused, self._limits)
-
-
-def nothing_allowed(refused: Sequence[Broken], limits: ReadLimits) -> NothingAllowed:
-    """Return the error for images none of which has an allowed location."""
-    allowed = ", ".join(map(str, (*limits.roots, *limits.remote.places))) or "nothing"
-    subject = f"none of {len(refused):,} images" if len(refused) > 1 else "no image"
-    example = next((broken for broken in refused if broken.ref.location), refused[0])
-    return NothingAllowed(
-        f"{subject} to predict has an allowed location (allowed: {allowed}), for example"
-        f" {describe_refusal(example, limits)}",
-        how_to_allow(example, limits),
-    )
-
-
-def describe_refusal(broken: Broken, limits: ReadLimits) -> str:
-    if not broken.ref.location:
-        return f"image {broken.ref.image_id} has no location"
-    why = f": {broken.detail}" if broken.detail else ""
-    return f"image {broken.ref.image_id}, {_recorded_and_read(broken, limits.path_map)}{why}"
-
-
-def how_to_allow(broken: Broken, limits: ReadLimits) -> str:
-    """Return a hint for an image whose location is not allowed."""
-    location, places = _path_read(broken.ref.location, limits.path_map), limits.remote.places
-    if not location:
-        return "give it one in the table, or exclude it by [source] query"
-    if place := find_allowed_prefix(location, places):
-        return f'if it is meant: [remote] allow_private_hosts = ["{place.root.host}"]'
-    if is_remote(location):
-        return f'allow its place in infer.toml: [remote] allow = ["{storage_of(location)}/"]'
-    if is_relative(location):
-        return SET_BASE
-    if ".." in Path(location).parts:
-        return "write the location without .. in the table, if what it leads to is meant"
-    return f'allow their folder in infer.toml: [images] roots = ["{Path(location).parent}"]'
-
-
-def _recorded_and_read(broken: Broken, path_map: PathMapping) -> str:
-    """Return a location as it is recorded and, if that differs, the path that is read for it."""
-    location, path = broken.ref.location, _path_read(broken.ref.location, path_map)
-    return shown(location) if path == location else f"{location}, read as {path}"
-
-
-def _path_read(location: str, path_map: PathMapping) -> str:
-    """Return the path that is read for a location, or the location itself if it is not on this machine."""
-    try:
-        return local_path(location, path_map)
-    except BadImage:
-        return location
 
 
 def _may_be_unavailable(failed: Broken) -> bool:

@@ -12,9 +12,9 @@ from infer_app.models.build import openvino_variants
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.selection.tuning import Layout, Speed, load_tuning, new_tuning, save_tuning
 from infer_app.models.selection.variant_selection import VariantRequest, VariantSelection
-from infer_app.pipeline import execution_plan, measurement
-from infer_app.pipeline.execution_plan import ExecutionPlan, measure_speeds, plan_execution
-from infer_app.pipeline.measurement import measure_layouts
+from infer_app.pipeline.planning import execution_plan, measurement
+from infer_app.pipeline.planning.execution_plan import ExecutionPlan, measure_speeds, plan_execution
+from infer_app.pipeline.planning.measurement import measure_layouts
 from infer_app.recipe import Recipe
 from infer_app.run_report import Alternative
 from infer_app.settings.removed import REMOVED

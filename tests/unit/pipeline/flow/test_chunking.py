@@ -3,7 +3,7 @@ from itertools import islice
 import pytest
 
 from infer_app.domain import Broken, Chunk, ChunkResult, ImageRef, NewImage, Reason
-from infer_app.pipeline.chunking import CHUNK_S, FEW_IMAGES, MAX_IMAGES, ChunkSize, chunks_of, cut_into_chunks
+from infer_app.pipeline.flow.chunking import CHUNK_S, FEW_IMAGES, MAX_IMAGES, ChunkSize, chunks_of, cut_into_chunks
 
 
 def refs(count):

@@ -6,8 +6,8 @@ from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, 
 from infer_app.errors import NothingAllowed, StorageUnavailable, UsageError
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.locations import NO_MAPPING, NOTHING_REMOTE, PathMapping
-from infer_app.pipeline import outage_guard
-from infer_app.pipeline.outage_guard import MAX_FAILED_READS
+from infer_app.pipeline.flow import outage_guard
+from infer_app.pipeline.flow.outage_guard import MAX_FAILED_READS
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from infer_app.domain import Chunk, ImageRef
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
+from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.model_variants import CPU_DTYPES, OPENVINO_BF16, OPENVINO_INT8, VariantTrial, variant_of
@@ -23,11 +24,11 @@ from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.runtimes.gpu_probe import missing_for
 from infer_app.models.selection.tuning import Layout, Speed, Tuning, load_tuning
 from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
-from infer_app.pipeline.execution_plan import keep_tuning
-from infer_app.pipeline.executors import open_cpu_pool
+from infer_app.pipeline.planning.execution_plan import keep_tuning
 from infer_app.plurals import counted
 from infer_app.run_report import Alternative
 from infer_app.workers.isolated_call import run_in_process
+from infer_app.workers.pool import Stage, WorkerPool
 
 if TYPE_CHECKING:
     from infer_app.models.build.judge_variants import Trial
@@ -158,7 +159,7 @@ def _measure_layout(artifact: Artifact, variant: str, speed: Speed, workers: int
     spec = HandlerSpec((model,), ReadLimits((artifact.folder,), NO_LIMIT), NO_LIMIT, threads)
     stop_at = [float("inf")]
     seen: list[tuple[float, int]] = []
-    with open_cpu_pool(spec, workers, TIMEOUT_S) as pool:
+    with WorkerPool([Stage("predict", OpenCpuHandler(spec), workers)], TIMEOUT_S) as pool:
         for result in pool.run(_golden_chunks(artifact, stop_at)):
             seen.append((time.monotonic(), result.num_images))
             if len(seen) == 2 * workers:  # all workers have started

@@ -1,0 +1,80 @@
+"""Measures a run on a sample of its images, without changing the database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+
+from infer_app.database.listing.former_pictures import check_ids
+from infer_app.database.results.dry_run_database import open_dry_run_database
+from infer_app.database.results.runs import RunStore
+from infer_app.day import Day
+from infer_app.domain import NewImage
+from infer_app.models.selection.variant_selection import AUTO
+from infer_app.pipeline.executors import Executor
+from infer_app.pipeline.flow.chunking import FEW_IMAGES
+from infer_app.pipeline.flow.failure_budget import FailureBudget
+from infer_app.pipeline.flow.model_run import ModelRun
+from infer_app.pipeline.group_run import GroupRun
+from infer_app.pipeline.planning.measurement import probe_decoding, probe_precisions
+from infer_app.pipeline.planning.run_plan import find_begun
+from infer_app.pipeline.run_day import find_left_out, predict, with_left_out
+from infer_app.pipeline.run_result import make_report
+from infer_app.run_report import Alternative, RunReport
+
+DRY_RUN_IMAGES = 256
+DRY_RUN_CHUNKS = 8  # for each worker, at least; the first is slow
+DRY_RUN_ID = "dry-run"
+PROBED_IMAGES = 12  # by which scaled decoding is measured
+TRIED_IMAGES = 256  # by which other precisions are measured
+
+
+def dry_run(
+    group: GroupRun, days: Sequence[Day], limit: int | None = None, unregistered: Sequence[NewImage] = ()
+) -> list[RunReport]:
+    """Run a sample of the days, oldest first, which begins with `unregistered`: images that a run would register first.
+
+    Results are written to a temporary database, since a forecast must include the cost of writing.
+    """
+    project, executor = group.project, group.executors.open(group.plan)
+    few = DRY_RUN_CHUNKS * (executor.limit_chunk(group.loaded.run.chunk_size) or FEW_IMAGES) * executor.num_workers
+    plan = replace(group.plan, max_images=limit or max(DRY_RUN_IMAGES, few))
+    left_out = "; ".join(filter(None, (find_left_out(project, day) for day in days)))
+    for day in days:
+        check_ids(project.database, project.source, day, plan.model_ids)
+
+    def pages() -> Iterator[Sequence[NewImage]]:
+        if unregistered:
+            yield unregistered
+        for day in days:
+            yield from project.source.select_pages(day, *plan.model_ids)
+
+    some = list(islice(chain.from_iterable(pages()), TRIED_IMAGES))
+    alternatives = find_alternatives(group, executor, days[-1], some)
+    with open_dry_run_database(project.database) as database:
+        if database.is_sqlite:  # each commit updates the run's row, which costs a page
+            RunStore(database).open_run(days[-1], plan.models[0], DRY_RUN_ID)
+        model_runs = [
+            ModelRun(number, model, DRY_RUN_ID, database, FailureBudget(group.loaded.run.max_rejected))
+            for number, model in enumerate(plan.models)
+        ]
+        tally = predict(group, plan, days, pages(), model_runs)
+        reports = [make_report(group, days[-1], executor, one, tally, alternatives) for one in model_runs]
+        return with_left_out(reports, left_out)
+
+
+def find_alternatives(group: GroupRun, executor: Executor, day: Day, images: Sequence[NewImage]) -> list[Alternative]:
+    """Return the cheaper ways through a stage, some of which are measured on the images.
+
+    Another precision is offered by what it changes in these images, unless the day was begun in one already.
+    """
+    plan, locations = group.plan, [new.ref.location for new in images]
+    found = list(plan.alternatives)
+    if any(find_begun(group.project, day, model) for model in plan.models):
+        found = [one for one in found if one.precision is None]
+    elif locations and group.loaded.run.variant == AUTO and len(plan.artifacts) == 1:
+        tried = probe_precisions(plan.artifacts[0], executor.handler, locations)
+        known = {one.precision for one in tried}
+        found = [one for one in found if one.precision not in known] + tried
+    return found + probe_decoding(executor.handler, locations[:PROBED_IMAGES])

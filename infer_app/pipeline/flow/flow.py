@@ -1,0 +1,57 @@
+"""The flow of images through a run: selection, chunks, worker pool, outage guard, failure budgets, sinks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from typing import Protocol
+
+from infer_app.domain import Chunk, ChunkResult, NewImage
+from infer_app.pipeline.flow.chunking import ChunkSize, cut_into_chunks
+from infer_app.pipeline.flow.model_run import ModelRun
+from infer_app.pipeline.flow.observer import FlowObserver
+
+Guard = Callable[[Iterable[ChunkResult]], Iterator[ChunkResult]]
+
+
+class Pool(Protocol):
+    """Processes that are started when there is work, and kept between runs."""
+
+    def run(self, chunks: Iterable[Chunk]) -> Generator[ChunkResult, None, None]:
+        """Yield results in any order, with every ref of every chunk in exactly one of them."""
+
+    def pids(self) -> list[int]: ...
+
+    def close(self) -> None:
+        """End the processes; the next run starts others."""
+
+
+def run_flow(
+    new: Iterable[NewImage],
+    pool: Pool,
+    guard: Guard,
+    model_runs: Sequence[ModelRun],
+    size: ChunkSize,
+    observer: FlowObserver,
+) -> None:
+    """Predict the new images and commit the results, chunk by chunk."""
+    chunks = cut_into_chunks(skip_stopped_models(new, model_runs), size)
+    with closing(pool.run(chunks)) as results:  # if this day fails, the workers must have none of its chunks left
+        for result in guard(results):
+            with observer.commit(result):
+                for model_run in model_runs:
+                    model_run.commit(result)
+            size.learn(result)
+    for model_run in model_runs:
+        model_run.settle()
+
+
+def skip_stopped_models(new: Iterable[NewImage], model_runs: Sequence[ModelRun]) -> Iterator[NewImage]:
+    """Skip the models whose failure budget is used up; `model_runs` are in the order of their numbers."""
+    for image in new:
+        wanted = tuple(number for number in image.model_indices if model_runs[number].stopped is None)
+        if wanted:
+            yield image if wanted == image.model_indices else replace(image, model_indices=wanted)
+        elif all(model_run.stopped is not None for model_run in model_runs):
+            return

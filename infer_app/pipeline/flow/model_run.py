@@ -1,0 +1,64 @@
+"""One model's part of a run over a day: its failure budget, its sink and its counts."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.results.runs import RunModel
+from infer_app.database.results.sink import Sink
+from infer_app.domain import ChunkResult
+from infer_app.pipeline.flow.failure_budget import FailureBudget
+from infer_app.telemetry.log import names_and_ids
+
+log = logging.getLogger(__name__)
+
+
+class ModelRun:
+    """Writes a model's results and counts its predictions and rejections."""
+
+    def __init__(self, number: int, model: RunModel, run_id: str, database: Database, budget: FailureBudget) -> None:
+        self.number = number  # of the model, among the job's
+        self.model = model
+        self.run_id = run_id
+        self.predicted = 0
+        self.nearly_black = 0
+        self.reasons: Counter[str] = Counter()
+        self._sink = Sink(database, model.model_id, model.variant, run_id)
+        self.budget = budget
+
+    @property
+    def rejected(self) -> int:
+        return self.reasons.total()
+
+    @property
+    def selected(self) -> int:
+        return self.predicted + self.rejected
+
+    @property
+    def stopped(self) -> str | None:
+        """Return the reason why no more of its images should be run, or None."""
+        return self.budget.stopped
+
+    def commit(self, result: ChunkResult) -> None:
+        """Write the part of the model's results of a chunk that the failure budget admits."""
+        own = result.of_model(self.number)
+        self.nearly_black += own.num_dim
+        self._write(self.budget.admit(own))
+
+    def settle(self) -> None:
+        """Write at the end of the day the results that were held until then."""
+        self._write(self.budget.settle())
+
+    def _write(self, admitted: Iterable[ChunkResult]) -> None:
+        was_stopped = self.stopped is not None
+        for result in admitted:
+            if result.num_images:
+                written = self._sink.commit_chunk(result)
+                self.predicted += len(written.predictions)
+                self.reasons.update(broken.reason.value for broken in written.broken)
+        if self.stopped and not was_stopped:
+            of_model = names_and_ids([(self.model.name, self.model.model_id)])
+            log.error("%s: %s", self.model.name, self.stopped, extra=of_model)

@@ -1,0 +1,41 @@
+"""What the days of a run share, for models that take the same pixels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.pipeline.executors import Executors
+from infer_app.pipeline.flow.observer import Display
+from infer_app.pipeline.planning.run_plan import RunPlan, plan_models
+from infer_app.pipeline.stop import Stop
+from infer_app.settings.load import LoadedSettings
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRun:
+    """The settings, the plan and what is open, while models run over several days."""
+
+    loaded: LoadedSettings
+    project: ProjectDatabase
+    plan: RunPlan  # of a day that no run has begun
+    executors: Executors
+    stop: Stop
+    display: Display
+
+
+@contextmanager
+def open_group(
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], stop: Stop, display: Display, *, read_only: bool = False
+) -> Iterator[GroupRun]:
+    """Open the database and plan a day that no run has begun, which shows whether the models can run here.
+
+    Raises what `open_project_database` and `plan_models` raise.
+    """
+    with open_project_database(loaded, read_only) as project:
+        plan = plan_models(loaded, artifacts)
+        with Executors(loaded, trace=display.trace is not None) as executors:
+            yield GroupRun(loaded, project, plan, executors, stop, display)

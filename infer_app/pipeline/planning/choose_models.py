@@ -1,0 +1,103 @@
+"""Chooses the models of a run, and which of them run together."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from infer_app.database.project_database import read_in_use
+from infer_app.errors import ModelError, UsageError
+from infer_app.model_names import short_name
+from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts, versions_of
+from infer_app.models.artifact.manifest import PREPROCESS_FILE
+from infer_app.recipe import Recipe
+from infer_app.settings.load import LoadedSettings
+
+log = logging.getLogger(__name__)
+
+
+def choose_names(loaded: LoadedSettings) -> list[str]:
+    """Return what the settings name, as NAME, NAME@ID or ID, else the names of all models.
+
+    Raises UsageError if there is no model.
+    """
+    if names := loaded.model_names:
+        return list(names)
+    artifacts, damaged = scan_artifacts(loaded.models_folder)
+    found = sorted({artifact.manifest.name for artifact in artifacts})
+    if damaged and not found:
+        raise damaged[0]
+    if not found:
+        raise UsageError(f"no model in {loaded.models_folder}", "make one with `infer model build SOURCE --name NAME`")
+    return found
+
+
+def choose_artifacts(
+    loaded: LoadedSettings, in_use: Mapping[str, str] | None = None, failures: dict[str, ModelError] | None = None
+) -> list[Artifact]:
+    """Return the models named in the settings, else one of each name; a name means its version in use.
+
+    `in_use` is read from the database unless it is given. Raises what `read_in_use` raises, and ModelError or
+    UsageError for a model that isn't there, or that has several versions of which none is in use; if the settings name
+    none, `failures` gets the errors by name, as long as there is another model.
+    """
+    known = read_in_use(loaded) if in_use is None else in_use
+    names = choose_names(loaded)
+    if not loaded.model_names:
+        for error in scan_artifacts(loaded.models_folder)[1]:
+            log.warning("left out: %s (%s)", error, error.hint)
+    found = []
+    for name in names:
+        try:
+            artifact = find_artifact(loaded.models_folder, name, known)
+            _check_chosen(loaded, name, known)
+            found.append(artifact)
+            _log_choice(artifact, known)
+        except ModelError as error:
+            if failures is None or loaded.model_names:
+                raise
+            failures[name] = error
+    if failures and not found:
+        raise next(iter(failures.values()))
+    twice = [name for name, count in Counter(artifact.manifest.name for artifact in found).items() if count > 1]
+    if twice:
+        raise UsageError(f"two versions of {twice[0]} in one run", "run one, then the other")
+    return found
+
+
+def _check_chosen(loaded: LoadedSettings, name: str, in_use: Mapping[str, str]) -> None:
+    """Raise ModelError for a name with several versions of which none is in use: another may have made the results.
+
+    So it is with a folder of models that was copied to a new database.
+    """
+    versions = [] if name in in_use else versions_of(loaded.models_folder, name)  # none of NAME@ID or ID
+    if len(versions) > 1:
+        listed = [short_name(name, one.manifest.model_id) for one in versions]
+        raise ModelError(
+            f"{name} has {len(versions)} versions, and none is in use in {loaded.shown_url}: {', '.join(listed)}",
+            f"put one in use: `infer model use {name}` takes the newest, {listed[0]}",
+        )
+
+
+def _log_choice(artifact: Artifact, in_use: Mapping[str, str]) -> None:
+    """Log which version runs if it is not the one in use."""
+    name, model_id = artifact.manifest.name, artifact.manifest.model_id
+    if in_use.get(name, model_id) != model_id:
+        this, using = short_name(name, model_id), short_name(name, in_use[name])
+        log.info("%s is tried, %s stays in use; to switch: `infer model use %s`", this, using, this)
+
+
+def group_by_pixels(artifacts: Sequence[Artifact]) -> list[list[Artifact]]:
+    """Group the models that take the same pixels: an image is read and decoded once for each group.
+
+    Two names of one model are never in one group, since a run holds its day by the model's id.
+    """
+    groups: dict[tuple[Recipe, str | None, str | None, int], list[Artifact]] = {}
+    named: Counter[str] = Counter()
+    for artifact in artifacts:
+        manifest = artifact.manifest
+        same = (manifest.recipe, manifest.preprocess, manifest.files.get(PREPROCESS_FILE), named[manifest.model_id])
+        named[manifest.model_id] += 1
+        groups.setdefault(same, []).append(artifact)
+    return list(groups.values())

@@ -1,0 +1,142 @@
+"""Decides how models run a day, by settings, measurements and rows, before anything is opened."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.results.runs import BegunVariant, RunModel, first_begun
+from infer_app.day import Day
+from infer_app.errors import PrecisionUnavailable
+from infer_app.models.artifact.artifact import Artifact, versions_of
+from infer_app.models.runtimes.variants import is_fitted, precision_of
+from infer_app.models.selection.variant_selection import AUTO
+from infer_app.pipeline.planning.execution_plan import ExecutionPlan, plan_together
+from infer_app.run_report import Alternative, precision_name, with_precision
+from infer_app.settings.load import LoadedSettings
+from infer_app.telemetry.log import names_and_ids
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """How models that take the same pixels run a day: plain data, nothing is open."""
+
+    artifacts: tuple[Artifact, ...]
+    executions: tuple[ExecutionPlan, ...]  # one for each model
+    models: tuple[RunModel, ...]  # the same, as infer_runs records them
+    max_images: int | None = None  # to take; None: all
+
+    @property
+    def model_ids(self) -> tuple[str, ...]:
+        return tuple(model.model_id for model in self.models)
+
+    @property
+    def alternatives(self) -> tuple[Alternative, ...]:
+        """Return the cheaper ways through a stage that were measured on this machine, if one model runs alone."""
+        return self.executions[0].alternatives if len(self.executions) == 1 else ()
+
+
+def plan_models(
+    loaded: LoadedSettings, artifacts: Sequence[Artifact], begun: Sequence[BegunVariant | None] = ()
+) -> RunPlan:
+    """Plan a day that was begun in these variants, by default a new day.
+
+    Raises ModelError if a model was changed or can't run here, and UsageError for settings that can't be.
+    """
+    if places := loaded.remote_access.places:
+        from infer_app.images.read.remote import check_installed  # loading it takes a while
+
+        for place in places:
+            check_installed(place)
+    executions = plan_together(loaded, artifacts, begun or [None] * len(artifacts))
+    models = tuple(_run_model(loaded, *one) for one in zip(artifacts, executions, strict=True))
+    return RunPlan(tuple(artifacts), tuple(executions), models)
+
+
+def plan_day(of_new_day: RunPlan, loaded: LoadedSettings, project: ProjectDatabase, day: Day) -> RunPlan:
+    """Plan a day that is held: one that was begun in other variants is continued in those.
+
+    Once such a day is done, nothing more is taken: images that come meanwhile wait for the next run. Raises
+    PrecisionUnavailable if no variant of that precision can run here, or if --variant names another one.
+    """
+    models = of_new_day.models
+    begun = [find_begun(project, day, model) for model in models]
+    if all(one is None or one.is_that_of(model) for one, model in zip(begun, models, strict=True)):
+        return of_new_day
+    if not project.count_new([day], of_new_day.model_ids):
+        return replace(of_new_day, max_images=0)
+    if loaded.run.variant != AUTO:
+        for one, model in zip(begun, models, strict=True):
+            _check_precision(loaded, day, one, model)
+        return of_new_day
+    for one, model in zip(begun, models, strict=True):
+        if one is not None and not one.is_that_of(model):
+            of_model = names_and_ids([(model.name, model.model_id)])
+            text = "%s of %s was begun with %s and continues in its precision"
+            log.info(text, day, model.name, one.variant, extra=of_model)
+    return replace(plan_models(loaded, of_new_day.artifacts, begun), max_images=of_new_day.max_images)
+
+
+def find_begun(project: ProjectDatabase, day: Day, model: RunModel) -> BegunVariant | None:
+    """Return the variant that the model keeps on a day; None if the day is new or its results were deleted."""
+    found = project.ask(project.run_store.variants_of_day, day, model.model_id)
+    for run_id, one in found.items():
+        if not is_fitted(one.variant):
+            found[run_id] = one._replace(sha256=None)  # any build of it goes on
+    if not all(one.is_that_of(model) for one in found.values()):  # results of some runs may have been deleted
+        left = project.ask(project.day_queries.runs_of, day, model.model_id)
+        found = {run_id: one for run_id, one in found.items() if run_id in left}
+    return first_begun(list(found.values()))
+
+
+def _check_precision(loaded: LoadedSettings, day: Day, begun: BegunVariant | None, model: RunModel) -> None:
+    """Raise PrecisionUnavailable if a day was begun in another precision than the variant that was named.
+
+    Other files of that variant are refused as well, unless the command itself names it.
+    """
+    if begun is None:
+        return
+    if precision_of(begun.variant) != precision_of(model.variant):
+        raise PrecisionUnavailable(
+            f"{day} of {model.name} was begun in {precision_name(begun.variant)} precision ({begun.variant}), "
+            f"which it keeps: {model.variant} can't finish it",
+            f"`infer run --date {day} --variant auto` finishes it in the precision that it was begun in",
+        )
+    is_named_now = loaded.origins.get("run.variant") == "flag"
+    if begun.variant == model.variant and not (begun.is_that_of(model) or is_named_now):
+        raise PrecisionUnavailable(
+            f"{day} of {model.name} was begun with other files of {model.variant}, which was built anew since",
+            f"restore them from a backup; or `infer run --date {day} --variant {model.variant}` finishes it "
+            f"with the new ones",
+        )
+
+
+def _run_model(loaded: LoadedSettings, artifact: Artifact, execution: ExecutionPlan) -> RunModel:
+    manifest = artifact.manifest
+    values = (with_precision(execution.variant), execution.workers, execution.threads)
+    of_model = names_and_ids([(manifest.name, manifest.model_id)])
+    log.info("%s runs as %s, %d workers x %d threads", manifest.name, *values, extra=of_model)
+    for variant, why in execution.choice.passed_over.items():
+        log.info("%s was passed over: %s", variant, why, extra=of_model)
+    facts = json.loads(manifest.to_json()) | {"labels": artifact.labels}  # exports name all classes, also unseen ones
+    return RunModel(
+        manifest.name,
+        manifest.model_id,
+        execution.variant,
+        facts,
+        execution.choice.passed_over,
+        _runs_unasked(loaded, artifact),
+        manifest.variant_sha256(execution.variant),
+    )
+
+
+def _runs_unasked(loaded: LoadedSettings, artifact: Artifact) -> bool:
+    """Return whether a plain run takes this version while none of its name is in use; others are only tried."""
+    is_flag = "flag" in (loaded.origins.get("run.model"), loaded.origins.get("run.models"))
+    is_only = len(versions_of(loaded.models_folder, artifact.manifest.name)) == 1
+    return is_only or (bool(loaded.model_names) and not is_flag)

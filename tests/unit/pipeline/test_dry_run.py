@@ -1,0 +1,27 @@
+"""What a dry run offers."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from infer_app.domain import ImageRef, NewImage
+from infer_app.pipeline import dry_run
+from infer_app.pipeline.planning.run_plan import RunPlan
+from infer_app.run_report import Alternative
+from tests.conftest import DAY, MODEL
+
+ESTIMATED = Alternative("half, where it was built", ("model",), 1.0, 2.0, "half")
+MEASURED = Alternative("half, on your images", ("model",), 1.0, 2.0, "half")
+SCALED = Alternative("scaled decoding", ("decode",), 1.0, 2.0)
+
+
+@pytest.mark.parametrize(("is_begun", "offered"), [(False, [MEASURED, SCALED]), (True, [SCALED])])
+def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, monkeypatch, is_begun, offered):
+    monkeypatch.setattr(dry_run, "find_begun", lambda _project, day, _model: is_begun and day == DAY)
+    monkeypatch.setattr(dry_run, "probe_precisions", lambda *_: [MEASURED])
+    monkeypatch.setattr(dry_run, "probe_decoding", lambda *_: [SCALED])
+    plan = RunPlan((None,), (SimpleNamespace(alternatives=(ESTIMATED,)),), (MODEL,))
+    loaded = SimpleNamespace(run=SimpleNamespace(variant="auto"))
+    group, executor = SimpleNamespace(project=tables, plan=plan, loaded=loaded), SimpleNamespace(handler=None)
+    images = [NewImage(ImageRef("1", "1.jpg"), (0,))]
+    assert dry_run.find_alternatives(group, executor, DAY, images) == offered
