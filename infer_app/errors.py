@@ -161,8 +161,13 @@ def most_severe(exit_codes: list[int]) -> int:
     return max(exit_codes, key=lambda code: _BY_SEVERITY.index(code) if code in _BY_SEVERITY else code, default=EXIT_OK)
 
 
+def lines_of(error: BaseException) -> list[str]:
+    """Return the lines of an error's message that are not blank; the name of its type if there are none."""
+    return [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+
+
 def first_line(error: BaseException) -> str:
     """Return the line of a message of torch that says what failed, without its pages of traceback."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = lines_of(error)
     error_lines = [line for line in lines if "Error: " in line]  # the last one is the cause inside TorchScript code
-    return (error_lines[-1] if error_lines else lines[0] if lines else type(error).__name__)[:300]
+    return (error_lines[-1] if error_lines else lines[0])[:300]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from infer_app.errors import UsageError
+from infer_app.errors import UsageError, lines_of
 from infer_app.workers.fork_server import run_folder, signals_blocked
 
 log = logging.getLogger(__name__)
@@ -76,7 +76,7 @@ class Cluster:
                     self._connect(spec, num_cpus)
             except (OSError, RuntimeError, ValueError) as error:
                 raise UsageError(
-                    f"no Ray cluster at {spec.address}: {_first_line(error)}", "`ray status` there, or [ray] address"
+                    f"no Ray cluster at {spec.address}: {lines_of(error)[0]}", "`ray status` there, or [ray] address"
                 ) from error
             finally:
                 for number, handler in handlers.items():  # Ray has replaced our handlers
@@ -221,7 +221,3 @@ def _variable(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -10,7 +10,7 @@ import torch
 from infer_app.domain import Broken, Chunk, ChunkResult, Prediction
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
-from infer_app.handlers.predictor import LoadedModel
+from infer_app.handlers.predictor import LoadedModel, Networks, result_of
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.verification.outputs import OutputDecoder
@@ -23,7 +23,7 @@ class CpuHandler:
 
     def __init__(self, loader: Loader, models: Sequence[LoadedModel], is_traced: bool = False) -> None:
         self._loader = loader
-        self._models = tuple(models)
+        self._networks = Networks(models)
         self._is_traced = is_traced
         batch_size = max(model.batch_size for model in models)
         self._buffer = torch.empty((batch_size, *loader.recipe.size.shape), dtype=torch.uint8)
@@ -33,32 +33,23 @@ class CpuHandler:
         """Open a handler and verify it on the golden images, which also warms it up. Raises ModelError."""
         torch.set_num_threads(spec.num_threads)
         models = [_open_model(model_index, model, spec.num_threads) for model_index, model in enumerate(spec.models)]
-        handler = cls(Loader(spec, models[0].artifact), models, spec.trace)
-        handler.verify_golden()
-        return handler
-
-    def verify_golden(self) -> None:
-        """Predict the golden images by this handler. Raises ModelError if the results differ."""
-        for model in self._models:
-            model.verify_golden(self._loader.pixels)
+        loader = Loader(spec, models[0].artifact)
+        for model in models:
+            model.verify_golden(loader.pixels)
+        return cls(loader, models, spec.trace)
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         """Return every ref of the chunk as a prediction or as broken; a broken image never affects the others."""
         clock = StageClock(self._is_traced)
         self._loader.begin(chunk)
-        predictions: list[Prediction] = []
-        broken: list[Broken] = []
+        results: list[Prediction | Broken] = []
         for first in range(0, len(chunk.refs), len(self._buffer)):
             refs = chunk.refs[first : first + len(self._buffer)]
             batch = self._loader.load(refs, first, self._buffer, heartbeat, clock)
-            broken += batch.broken
-            for model in (self._models[number] for number in chunk.model_indices):
-                for part in model.batches(batch):
-                    heartbeat.record(first, "model")
-                    for result in model.infer(part, clock):
-                        (predictions if isinstance(result, Prediction) else broken).append(result)  # type: ignore[arg-type]
+            results += batch.broken
+            results += self._networks.predict(batch, chunk, first, heartbeat, clock)
         self._loader.learn(clock)
-        return clock.stamp(ChunkResult(chunk.number, tuple(predictions), tuple(broken), chunk.model_indices))
+        return result_of(chunk, results, clock)
 
     def copy_slot(self, chunk: Chunk) -> bool:
         return False

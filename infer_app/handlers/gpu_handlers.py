@@ -7,6 +7,7 @@ copies the next slot into the other. A worker has at most two tasks (TASKS_AHEAD
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,11 +17,11 @@ from time import thread_time
 import torch
 from torch import Tensor
 
-from infer_app.domain import Batch, Broken, Chunk, ChunkResult, Loaded, Prediction, Sample
+from infer_app.domain import Batch, Chunk, ChunkResult, Loaded, Sample
 from infer_app.handlers.copy_stream import CopyStream, open_stream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.loader import Loader
-from infer_app.handlers.predictor import LoadedModel
+from infer_app.handlers.predictor import LoadedModel, Networks, result_of
 from infer_app.models.runtimes.device_errors import device_loss_raised
 from infer_app.models.runtimes.fixed_batch import AdaptiveBatch
 from infer_app.models.runtimes.open_variant import open_variant
@@ -70,6 +71,7 @@ class LoadHandler:
 class Staged:
     """The pixels of a chunk in a buffer on the device."""
 
+    chunk: Chunk
     buffer: Tensor
     pixels: Tensor  # (n, H, W, 3) uint8, the buffer's first rows
     clock: StageClock  # of the copy
@@ -80,13 +82,13 @@ class PredictHandler:
 
     def __init__(self, ring: Ring, models: Sequence[LoadedModel], stream: CopyStream, is_traced: bool = False) -> None:
         self._slots = torch.from_numpy(ring.pixels)
-        self._models = tuple(models)
+        self._networks = Networks(models)
         self._stream = stream
         self._is_traced = is_traced
         self._buffers: SimpleQueue[Tensor] = SimpleQueue()
         for _ in range(TASKS_AHEAD):
             self._buffers.put(torch.zeros(self._slots.shape[1:], dtype=torch.uint8, device=stream.device))
-        self._staged: dict[int, Staged] = {}  # by the identity of the chunk, which its task keeps alive
+        self._staged: deque[Staged] = deque()  # in the order in which the chunks are processed
         self._sending = threading.Lock()
 
     @classmethod
@@ -110,7 +112,7 @@ class PredictHandler:
         return cls(ring, models, stream, spec.trace)
 
     def copy_slot(self, chunk: Chunk) -> bool:
-        self._staged[id(chunk)] = self._stage(chunk)
+        self._staged.append(self._stage(chunk))
         return True
 
     def prefetch(self, chunk: Chunk) -> None:
@@ -118,16 +120,12 @@ class PredictHandler:
 
     def process(self, chunk: Chunk, heartbeat: Heartbeat) -> ChunkResult:
         heartbeat.record(0, "model")
-        staged = self._staged.pop(id(chunk), None) or self._stage(
-            chunk
-        )  # not staged if it arrived before the handler was open
-        clock = staged.clock
+        is_staged = bool(self._staged) and self._staged[0].chunk is chunk  # else it came before the handler was open
+        staged = self._staged.popleft() if is_staged else self._stage(chunk)
         batch = Batch(staged.pixels, tuple(map(Sample, chunk.refs, staged.pixels, chunk.files)), ())
-        results = [result for index in chunk.model_indices for result in self._models[index].infer(batch, clock)]
+        results = list(self._networks.predict(batch, chunk, 0, heartbeat, staged.clock))
         self._buffers.put(staged.buffer)
-        predictions = tuple(result for result in results if isinstance(result, Prediction))
-        broken = tuple(result for result in results if isinstance(result, Broken))
-        return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.model_indices))
+        return result_of(chunk, results, staged.clock)
 
     def _stage(self, chunk: Chunk) -> Staged:
         assert chunk.slot is not None
@@ -137,7 +135,7 @@ class PredictHandler:
         pixels = buffer[: len(chunk.refs)]
         with clock.time("copy"), self._sending, device_loss_raised():
             self._stream.send(self._slots[chunk.slot][: len(chunk.refs)], pixels)
-        return Staged(buffer, pixels, clock)
+        return Staged(chunk, buffer, pixels, clock)
 
 
 def _predict_cpu_pixels(model: LoadedModel, stream: CopyStream, pixels: Tensor) -> Tensor:

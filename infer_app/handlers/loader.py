@@ -1,4 +1,4 @@
-"""The loader of images: it reads, decodes, transforms and collates them in every executor."""
+"""The first steps of every handler: read, decode and transform each image, and collate them to a batch."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from torch import Tensor
 from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
-from infer_app.images.read.bad_image import BadImage, ImageBytes
+from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_ahead, read_image
 from infer_app.images.read.roots import check_root
+from infer_app.images.transform.geometry import Picture
 from infer_app.images.transform.to_pixels import transform
 from infer_app.locations import is_local, is_remote
 from infer_app.machine import kept_within_memory
@@ -25,7 +26,6 @@ from infer_app.workers.heartbeat import Heartbeat
 
 if TYPE_CHECKING:
     from infer_app.images.read.prefetch import Prefetch
-
 
 WORTHWHILE_WAIT = 0.02  # share of a chunk's time that is spent waiting for its files, from which reading ahead pays
 
@@ -78,58 +78,52 @@ class Loader:
         self._reads_wait |= clock.wait_seconds["read"] > WORTHWHILE_WAIT * sum(clock.wall_seconds.values())
 
     def _load(self, ref: ImageRef, position: int, heartbeat: Heartbeat, clock: StageClock) -> Sample | Broken:
-        facts = FileFacts()
+        image = _Image(ref)
         clock.refs = (ref,)
+        for stage, step in (("read", self._read), ("decode", self._decode), ("transform", self._transform)):
+            heartbeat.record(position, stage, image.facts)
+            try:
+                with clock.time(stage):
+                    step(image)
+            except (BadImage, MemoryError) as error:
+                return _broken(image, error, stage)
+            except RuntimeError as error:  # torch has no error of its own for it
+                if not is_out_of_memory(error):
+                    raise
+                return _broken(image, MemoryError(), stage)
+        clock.num_dim += image.picture.is_dim
+        return Sample(ref, image.pixels, replace(image.facts, picture=Size(image.picture.width, image.picture.height)))
+
+    def _read(self, image: _Image) -> None:
+        location = image.ref.location
         try:
-            heartbeat.record(position, "read")
-            with clock.time("read"):
-                image = self._read(ref)
-            facts = image.facts
-        except (BadImage, MemoryError) as error:
-            if isinstance(error, BadImage) and error.reason in NOT_READ and is_local(ref.location):
-                check_root(ref.location, self._read_limits)
-            return _broken(ref, error, "read", facts)
-        return self._decode(ref, image.data, facts, position, heartbeat, clock)
+            if self._prefetch is not None and is_remote(location):
+                found = self._prefetch.read(image.ref)
+            else:
+                found = read_image(location, self._read_limits)
+        except BadImage as error:
+            if error.reason in NOT_READ and is_local(location):
+                check_root(location, self._read_limits)
+            raise
+        image.data, image.facts = found.data, found.facts
 
-    def _read(self, ref: ImageRef) -> ImageBytes:
-        if self._prefetch is not None and is_remote(ref.location):
-            return self._prefetch.read(ref)
-        return read_image(ref.location, self._read_limits)
+    def _decode(self, image: _Image) -> None:
+        image.picture = decode_image(image.data, self.recipe, self._decode_limits)
 
-    def _decode(
-        self, ref: ImageRef, data: bytes, facts: FileFacts, position: int, heartbeat: Heartbeat, clock: StageClock
-    ) -> Sample | Broken:
-        """Decode and transform the bytes of a file."""
-        stage = "decode"
-        try:
-            heartbeat.record(position, stage, facts)
-            with clock.time(stage):
-                picture = decode_image(data, self.recipe, self._decode_limits)
-            stage = "transform"
-            heartbeat.record(position, stage, facts)
-            with clock.time(stage):
-                pixels = transform(picture, self.recipe, self._preprocess)
-            facts = replace(facts, picture=Size(picture.width, picture.height))
-            clock.num_dim += picture.is_dim
-            return Sample(ref, pixels, facts)
-        except (BadImage, MemoryError) as error:
-            return _broken(ref, error, stage, facts)
-        except RuntimeError as error:  # torch has no error of its own for it
-            if not is_out_of_memory(error):
-                raise
-            return _broken(ref, MemoryError(), stage, facts)
+    def _transform(self, image: _Image) -> None:
+        image.pixels = transform(image.picture, self.recipe, self._preprocess)
 
 
-def _broken(ref: ImageRef, error: BadImage | MemoryError, stage: str, facts: FileFacts) -> Broken:
-    if isinstance(error, BadImage):
-        return Broken(ref, error.reason, error.detail, stage, error.facts or facts, decoder_name())
-    return Broken(ref, Reason.OUT_OF_MEMORY, f"out of memory in stage {stage}", stage, facts, decoder_name())
+class _Image:
+    """An image on its way through the steps, each of which sets what the next one takes."""
 
+    data: bytes
+    picture: Picture
+    pixels: Tensor
 
-def _open_prefetch(limits: ReadLimits) -> Prefetch:
-    from infer_app.images.read.prefetch import Prefetch  # imported here: most runs have no remote images
-
-    return Prefetch(limits)
+    def __init__(self, ref: ImageRef) -> None:
+        self.ref = ref
+        self.facts = FileFacts()
 
 
 def collate(samples: Iterable[Sample | Broken], buffer: Tensor) -> Batch:
@@ -148,6 +142,19 @@ def collate(samples: Iterable[Sample | Broken], buffer: Tensor) -> Batch:
         buffer[len(good)] = _checked(sample, buffer)
         good.append(sample)
     return Batch(pixels=buffer[: len(good)], samples=tuple(good), broken=tuple(broken))
+
+
+def _broken(image: _Image, error: BadImage | MemoryError, stage: str) -> Broken:
+    if isinstance(error, BadImage):
+        return Broken(image.ref, error.reason, error.detail, stage, error.facts or image.facts, decoder_name())
+    detail = f"out of memory in stage {stage}"
+    return Broken(image.ref, Reason.OUT_OF_MEMORY, detail, stage, image.facts, decoder_name())
+
+
+def _open_prefetch(limits: ReadLimits) -> Prefetch:
+    from infer_app.images.read.prefetch import Prefetch  # imported here: most runs have no remote images
+
+    return Prefetch(limits)
 
 
 def _checked(sample: Sample, buffer: Tensor) -> Tensor:

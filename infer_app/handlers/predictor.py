@@ -1,4 +1,4 @@
-"""Prediction of batches of pixels in every executor: the model and the decoding of its outputs."""
+"""The last steps of every handler: run the networks on a batch of pixels, and decode their outputs."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from infer_app.domain import Batch, Broken, Prediction, Reason, Sample
-from infer_app.errors import DeviceLost
+from infer_app.domain import Batch, Broken, Chunk, ChunkResult, Prediction, Reason, Sample
+from infer_app.errors import DeviceLost, lines_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.runtimes.device_errors import device_loss_raised, is_out_of_memory
 from infer_app.models.verification.golden import check_golden
 from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.telemetry.stage_clock import StageClock
+from infer_app.workers.heartbeat import Heartbeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +33,6 @@ class LoadedModel:
     ) -> None:
         """Predict the golden images, which also warms the model up. Raises ModelError if the results differ."""
         check_golden(self.artifact, load_pixels, predict or self.predict, self.variant, self.batch_size)
-
-    def batches(self, batch: Batch) -> Iterator[Batch]:
-        """Split the batch into batches of at most `batch_size` images."""
-        for first in range(0, len(batch.samples), self.batch_size):
-            until = first + self.batch_size
-            yield Batch(batch.pixels[first:until], batch.samples[first:until], ())
 
     def infer(self, batch: Batch, clock: StageClock) -> Iterator[Prediction | Broken]:
         """Predict a batch. If the model raises, retry image by image, so that only the failing images are rejected.
@@ -64,7 +59,7 @@ class LoadedModel:
     def _one_by_one(self, batch: Batch, error: BaseException, clock: StageClock) -> Iterator[Prediction | Broken]:
         if len(batch.samples) == 1:
             reason = Reason.OUT_OF_MEMORY if is_out_of_memory(error) else Reason.MODEL_ERROR
-            yield self._broken(batch.samples[0], reason, _first_line(error), "model")
+            yield self._broken(batch.samples[0], reason, _detail(error), "model")
             return
         for i, sample in enumerate(batch.samples):
             yield from self.infer(Batch(batch.pixels[i : i + 1], (sample,), ()), clock)
@@ -73,6 +68,29 @@ class LoadedModel:
         return Broken(sample.ref, reason, detail, stage, sample.file, model_index=self.model_index)
 
 
-def _first_line(error: BaseException) -> str:
-    lines: Sequence[str] = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[-1]}"[:500]
+def _detail(error: BaseException) -> str:
+    return f"{type(error).__name__}: {lines_of(error)[-1] if str(error).strip() else ''}"[:500]
+
+
+class Networks:
+    """The networks of a handler; each gets its pixels here, in every executor."""
+
+    def __init__(self, models: Sequence[LoadedModel]) -> None:
+        self.models = models
+
+    def predict(
+        self, batch: Batch, chunk: Chunk, first: int, heartbeat: Heartbeat, clock: StageClock
+    ) -> Iterator[Prediction | Broken]:
+        """Predict a batch by the models that the chunk is for; `first`: index of its first image in the chunk."""
+        for model in (self.models[index] for index in chunk.model_indices):
+            for start in range(0, len(batch.samples), model.batch_size):
+                part = slice(start, start + model.batch_size)
+                heartbeat.record(first, "model")
+                yield from model.infer(Batch(batch.pixels[part], batch.samples[part], ()), clock)
+
+
+def result_of(chunk: Chunk, results: Sequence[Prediction | Broken], clock: StageClock) -> ChunkResult:
+    """Return the result of a chunk, with what was measured."""
+    predictions = tuple(one for one in results if isinstance(one, Prediction))
+    broken = tuple(one for one in results if isinstance(one, Broken))
+    return clock.stamp(ChunkResult(chunk.number, predictions, broken, chunk.model_indices))

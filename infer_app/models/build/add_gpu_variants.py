@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelError, UsageError, lines_of
 from infer_app.model_variants import GPU_VARIANTS, full_name, variant_of
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.models.artifact.specs import InputSpec, Tolerance
@@ -223,9 +223,8 @@ def make_half(source: nn.Module, spec: InputSpec, dtype: str, pixels: Tensor) ->
         with torch.no_grad():  # not inference_mode, whose tensors can't be exported if the module keeps one
             model(pixels)
     except Exception as error:  # the user's code runs here
-        lines = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(
-            f"the module can't run in {dtype}: {lines[-1][:300]}",
+            f"the module can't run in {dtype}: {lines_of(error)[-1][:300]}",
             "if it casts to float32 or makes tensors of a fixed type, use x.to(self.weight.dtype) there",
         ) from error
     return model

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from infer_app.errors import ModelError, UsageError
+from infer_app.errors import ModelError, UsageError, lines_of
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import InputSpec
@@ -63,7 +63,9 @@ def convert(artifact: Artifact) -> Any:
             graph = openvino.convert_model(traced, input=[openvino.PartialShape([-1, *size.shape])])
             return join_outputs(graph)
     except Exception as error:  # the frontend may raise anything for the user's graph
-        raise ModelError(f"OpenVINO can't convert this model: {_last_line(error)}", "it runs as TorchScript") from error
+        raise ModelError(
+            f"OpenVINO can't convert this model: {lines_of(error)[-1][:300]}", "it runs as TorchScript"
+        ) from error
 
 
 def read_graph(files: Sequence[bytes], output_name: str | None = None) -> Any:
@@ -259,7 +261,9 @@ def build_openvino_variant(
     try:
         graph = _core().read_model(xml, openvino.Tensor(np.frombuffer(weights, np.uint8)))
     except RuntimeError as error:
-        raise ModelError(f"{variant}: OpenVINO {openvino.__version__} can't read it: {_last_line(error)}") from error
+        raise ModelError(
+            f"{variant}: OpenVINO {openvino.__version__} can't read it: {lines_of(error)[-1][:300]}"
+        ) from error
     return compile_graph(graph, artifact.manifest.recipe.size, batch_size, num_threads, variant_of(variant).dtype)
 
 
@@ -348,14 +352,9 @@ def _restore_logging() -> Iterator[None]:
         root.filters[:], root.handlers[:] = filters, handlers
 
 
-def _last_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[-1] if lines else type(error).__name__)[:300]
-
-
 def _reason(error: BaseException) -> str:
     """Return the line of OpenVINO's message that says what is wrong with a network."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = lines_of(error)
     unknown = [line.lstrip("- ") for line in lines if "No conversion rule" in line]
     said = unknown or [line for line in lines if not line.startswith(("Exception from", "Check '", "While validating"))]
-    return " ".join((said or lines or [type(error).__name__])[:2])[:300]
+    return " ".join((said or lines)[:2])[:300]

@@ -12,6 +12,7 @@ from torch import nn
 from infer_app import machine
 from infer_app.domain import Batch, Broken, Chunk, FileFacts, ImageRef, Reason, Sample
 from infer_app.errors import DeviceLost, ModelError, StorageUnavailable
+from infer_app.handlers import cpu_handler
 from infer_app.handlers import loader as loader_module
 from infer_app.handlers.cpu_handler import CpuHandler
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
@@ -21,6 +22,7 @@ from infer_app.images.read.read_image import ReadLimits
 from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch
+from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.torchscript import BATCH_SIZE
 from infer_app.telemetry.stage_clock import StageClock
 from infer_app.workers.heartbeat import SIZE as MARK_SIZE
@@ -347,12 +349,14 @@ def test_a_picture_that_needs_more_memory_than_is_left_is_rejected_and_ends_no_w
     assert len({result.worker for result in results}) == 1
 
 
-def test_a_lane_whose_model_gives_other_outputs_does_not_open(tmp_path, photos):
+def test_a_worker_whose_model_gives_other_outputs_does_not_open(tmp_path, monkeypatch):
     """As after an update of a library that computes something else."""
     artifact = build(tmp_path, ChannelMeans())
-    handler = open_handler(artifact)
-    model = handler._models[0]
-    other = FixedBatch(lambda pixels: 1.01 * model.predict(pixels), artifact.manifest.recipe.size, BATCH_SIZE)
-    handler._models = (replace(model, predict=other),)
+
+    def open_other(*args, **options):
+        model = open_variant(*args, **options)
+        return FixedBatch(lambda pixels: 1.01 * model(pixels), artifact.manifest.recipe.size, BATCH_SIZE)
+
+    monkeypatch.setattr(cpu_handler, "open_variant", open_other)
     with pytest.raises(ModelError, match="golden check failed"):
-        handler.verify_golden()
+        open_handler(artifact)
