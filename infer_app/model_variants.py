@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from infer_app.errors import ModelError
 
@@ -114,7 +114,7 @@ def variant_facts(name: str) -> dict[str, str]:
 class VariantTrial:
     """How much another variant changes in the outputs of the present one, on images of the day."""
 
-    precision: str  # half or int8
+    precision: str = field(init=False)
     variant: str
     num_images: int
     label_agreement: float | None  # share of the labels that stay, 0-1; None unless it is a classification
@@ -124,3 +124,6 @@ class VariantTrial:
     min_agreement: float  # of the labels or objects, or of the cosine
     meets_min_agreement: bool
     object_agreement: float | None = None  # share of the objects that stay; None unless there are any
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "precision", variant_of(self.variant).precision)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import date
 from typing import Any
 
-from infer_app.model_variants import VariantTrial, variant_facts, variant_of
+from infer_app.model_variants import VariantTrial, variant_facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,23 +37,15 @@ class DayState:
         return self.notes[0] if self.notes else self.state
 
 
-def precision_name(variant: str) -> str:
-    return variant_of(variant).precision
-
-
-def with_precision(variant: str) -> str:
-    return str(variant_of(variant))
-
-
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """A change that makes some stages cheaper, measured on this machine."""
 
-    what: str  # description with its setting: "--precision int8 (keeps 97.4% of the labels of 256 of your images)"
+    what: str  # description with its option, and what is known of it
     stages: tuple[str, ...]
     ms: float  # CPU milliseconds per image of these stages with it
     instead_of: float  # CPU milliseconds per image without it, measured at the same time
-    precision: str | None = None  # half or int8, if it is another precision
+    variant: str | None = None  # if it is another variant
     trial: VariantTrial | None = None  # on images of the day
 
 

@@ -17,7 +17,7 @@ from infer_app.pipeline.flow.chunking import FEW_IMAGES
 from infer_app.pipeline.flow.failure_budget import FailureBudget
 from infer_app.pipeline.flow.model_run import ModelRun
 from infer_app.pipeline.group_run import GroupRun
-from infer_app.pipeline.planning.measurement import probe_decoding, probe_precisions
+from infer_app.pipeline.planning.measurement import probe_decoding, probe_variants
 from infer_app.pipeline.planning.run_plan import find_begun
 from infer_app.pipeline.run_day import find_left_out, predict, with_left_out
 from infer_app.pipeline.run_result import make_report
@@ -27,7 +27,7 @@ DRY_RUN_IMAGES = 256
 DRY_RUN_CHUNKS = 8  # for each worker, at least; the first is slow
 DRY_RUN_ID = "dry-run"
 PROBED_IMAGES = 12  # by which scaled decoding is measured
-TRIED_IMAGES = 256  # by which other precisions are measured
+TRIED_IMAGES = 256  # by which other variants are measured
 
 
 def dry_run(
@@ -67,14 +67,14 @@ def dry_run(
 def find_alternatives(group: GroupRun, executor: Executor, day: Day, images: Sequence[NewImage]) -> list[Alternative]:
     """Return the cheaper ways through a stage, some of which are measured on the images.
 
-    Another precision is offered by what it changes in these images, unless the day was begun in one already.
+    Another variant is offered by what it changes in these images, unless the day was begun in one already.
     """
     plan, locations = group.plan, [new.ref.location for new in images]
     found = list(plan.alternatives)
     if any(find_begun(group.project, day, model) for model in plan.models):
-        found = [one for one in found if one.precision is None]
+        found = [one for one in found if one.variant is None]
     elif locations and group.loaded.run.variant == AUTO and len(plan.artifacts) == 1:
-        tried = probe_precisions(plan.artifacts[0], executor.handler, locations)
-        known = {one.precision for one in tried}
-        found = [one for one in found if one.precision not in known] + tried
+        tried = probe_variants(plan.artifacts[0], executor.handler, locations)
+        known = {one.variant for one in tried}
+        found = [one for one in found if one.variant not in known] + tried
     return found + probe_decoding(executor.handler, locations[:PROBED_IMAGES])

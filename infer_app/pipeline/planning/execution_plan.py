@@ -197,5 +197,5 @@ def _alternatives(artifact: Artifact, variant: str, tuning: Tuning) -> Iterator[
                 ("model",),
                 tuning.speeds[other].ms_per_image,
                 tuning.speeds[variant].ms_per_image,
-                variant_of(other).precision,
+                other,
             )

@@ -23,7 +23,7 @@ from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.runtimes.gpu_probe import missing_for
 from infer_app.models.selection.tuning import Layout, Speed, Tuning, load_tuning
-from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
+from infer_app.models.selection.variant_selection import AUTO, VariantRequest, choose_variant
 from infer_app.pipeline.planning.execution_plan import keep_tuning
 from infer_app.plurals import counted
 from infer_app.run_report import Alternative
@@ -77,7 +77,7 @@ def probe_decoding(handler: HandlerSpec, locations: Sequence[str]) -> list[Alter
     return [Alternative(what, ("decode", "transform"), costs["scaled"], costs["exact"])]
 
 
-def probe_precisions(artifact: Artifact, handler: HandlerSpec, locations: Sequence[str]) -> list[Alternative]:
+def probe_variants(artifact: Artifact, handler: HandlerSpec, locations: Sequence[str]) -> list[Alternative]:
     """Measure the variants that round and can run here beside the present one, on these images, in some seconds."""
     from infer_app.models.build.judge_variants import try_variants
 
@@ -120,7 +120,6 @@ def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
     parity, known = trial.parity, manifest.variants.get(variant)
     min_agreement = (known or {}).get("min_agreement", MIN_AGREEMENT)
     found = VariantTrial(
-        variant_of(variant).precision,
         variant,
         parity.num_images,
         parity.label_agreement if manifest.output.kind == "classification" else None,
@@ -134,15 +133,15 @@ def _alternative(manifest: Manifest, variant: str, trial: Trial) -> Alternative:
     measured = f"{describe_kept(manifest, parity)}, measured on {parity.num_images:,} of your images"
     to_add = "" if known else f"; `infer model judge {shlex.quote(manifest.name)}` adds it to the model"
     what = f"{variant_of(variant).option} ({measured}{to_add})"
-    return Alternative(what, ("model",), trial.ms, trial.instead_of, found.precision, found)
+    return Alternative(what, ("model",), trial.ms, trial.instead_of, variant, found)
 
 
 def _auto_variants(artifact: Artifact, tuning: Tuning) -> list[str]:
     """Return the variant that `auto` chooses for each dtype."""
     chosen = []
-    for precision in CPU_DTYPES:
+    for choice in CPU_DTYPES:
         with suppress(ModelError):  # the model has no such variant, or this CPU can't run it
-            request = VariantRequest(device="cpu", precision=precision)
+            request = VariantRequest(AUTO, choice, device="cpu")
             chosen.append(choose_variant(artifact.manifest, tuning.speeds, request).variant)
     return [variant for variant in chosen if variant in tuning.speeds]
 

@@ -11,11 +11,11 @@ from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.results.runs import BegunVariant, RunModel, first_begun
 from infer_app.day import Day
 from infer_app.errors import PrecisionUnavailable
+from infer_app.model_variants import known_variant, variant_of
 from infer_app.models.artifact.artifact import Artifact, versions_of
-from infer_app.models.runtimes.variants import is_fitted, precision_of
 from infer_app.models.selection.variant_selection import AUTO
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan, plan_together
-from infer_app.run_report import Alternative, precision_name, with_precision
+from infer_app.run_report import Alternative
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.log import names_and_ids
 
@@ -62,7 +62,7 @@ def plan_day(of_new_day: RunPlan, loaded: LoadedSettings, project: ProjectDataba
     """Plan a day that is held: one that was begun in other variants is continued in those.
 
     Once such a day is done, nothing more is taken: images that come meanwhile wait for the next run. Raises
-    PrecisionUnavailable if no variant of that precision can run here, or if --variant names another one.
+    PrecisionUnavailable if no variant of that dtype can run here, or if --variant names another one.
     """
     models = of_new_day.models
     begun = [find_begun(project, day, model) for model in models]
@@ -72,7 +72,7 @@ def plan_day(of_new_day: RunPlan, loaded: LoadedSettings, project: ProjectDataba
         return replace(of_new_day, max_images=0)
     if loaded.run.variant != AUTO:
         for one, model in zip(begun, models, strict=True):
-            _check_precision(loaded, day, one, model)
+            _check_dtype(loaded, day, one, model)
         return of_new_day
     for one, model in zip(begun, models, strict=True):
         if one is not None and not one.is_that_of(model):
@@ -86,7 +86,7 @@ def find_begun(project: ProjectDatabase, day: Day, model: RunModel) -> BegunVari
     """Return the variant that the model keeps on a day; None if the day is new or its results were deleted."""
     found = project.ask(project.run_store.variants_of_day, day, model.model_id)
     for run_id, one in found.items():
-        if not is_fitted(one.variant):
+        if not variant_of(one.variant).is_fitted:
             found[run_id] = one._replace(sha256=None)  # any build of it goes on
     if not all(one.is_that_of(model) for one in found.values()):  # results of some runs may have been deleted
         left = project.ask(project.day_queries.runs_of, day, model.model_id)
@@ -94,16 +94,16 @@ def find_begun(project: ProjectDatabase, day: Day, model: RunModel) -> BegunVari
     return first_begun(list(found.values()))
 
 
-def _check_precision(loaded: LoadedSettings, day: Day, begun: BegunVariant | None, model: RunModel) -> None:
-    """Raise PrecisionUnavailable if a day was begun in another precision than the variant that was named.
+def _check_dtype(loaded: LoadedSettings, day: Day, begun: BegunVariant | None, model: RunModel) -> None:
+    """Raise PrecisionUnavailable if a day was begun in another dtype than the variant that was named.
 
     Other files of that variant are refused as well, unless the command itself names it.
     """
     if begun is None:
         return
-    if precision_of(begun.variant) != precision_of(model.variant):
+    if known_variant(begun.variant).dtype != known_variant(model.variant).dtype:
         raise PrecisionUnavailable(
-            f"{day} of {model.name} was begun in {precision_name(begun.variant)} precision ({begun.variant}), "
+            f"{day} of {model.name} was begun in {variant_of(begun.variant).words} ({begun.variant}), "
             f"which it keeps: {model.variant} can't finish it",
             f"`infer run --date {day} --variant auto` finishes it in the precision that it was begun in",
         )
@@ -118,7 +118,7 @@ def _check_precision(loaded: LoadedSettings, day: Day, begun: BegunVariant | Non
 
 def _run_model(loaded: LoadedSettings, artifact: Artifact, execution: ExecutionPlan) -> RunModel:
     manifest = artifact.manifest
-    values = (with_precision(execution.variant), execution.workers, execution.threads)
+    values = (variant_of(execution.variant), execution.workers, execution.threads)
     of_model = names_and_ids([(manifest.name, manifest.model_id)])
     log.info("%s runs as %s, %d workers x %d threads", manifest.name, *values, extra=of_model)
     for variant, why in execution.choice.passed_over.items():

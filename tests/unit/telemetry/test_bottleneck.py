@@ -100,7 +100,7 @@ def test_without_a_measured_gain_nothing_is_said(alternatives):
 
 
 def test_a_precision_that_changes_too_many_labels_is_told_and_not_advised():
-    trial = VariantTrial("int8", "cpu-openvino-int8", 256, 0.91, 0.98, 0.2, 0.4, 0.97, False)
+    trial = VariantTrial("cpu-openvino-int8", 256, 0.91, 0.98, 0.2, 0.4, 0.97, False)
     decoding = Alternative("scaled decoding", ("decode",), 1.0, 4.0)
     ranked = rank(COST, [decoding, replace(INT8, trial=trial)])
     assert [(one.trial, one.is_advised) for one in ranked] == [(trial, False), (None, True)]

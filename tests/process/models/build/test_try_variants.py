@@ -14,7 +14,7 @@ from infer_app.models.runtimes import gpu_probe
 from infer_app.models.selection import measure
 from infer_app.models.verification.golden import Parity
 from infer_app.pipeline.planning import measurement
-from infer_app.pipeline.planning.measurement import probe_precisions
+from infer_app.pipeline.planning.measurement import probe_variants
 from tests.support.networks import Network, built, save_photos
 
 KINDS = {
@@ -70,10 +70,10 @@ def test_it_ends_when_its_time_is_over_and_says_nothing_of_few_images(tmp_path, 
 def test_a_dry_run_offers_what_was_measured(tmp_path, photos, monkeypatch):
     artifact = make(tmp_path)
     monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
-    (offer,) = probe_precisions(artifact, handler_of(artifact, photos[0]), photos[1])
+    (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
     assert offer.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
-    assert (offer.stages, offer.ms, offer.instead_of, offer.precision) == (("model",), 3.0, 6.5, "half")
-    assert offer.trial == VariantTrial("half", OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, 0.97, True)
+    assert (offer.stages, offer.ms, offer.instead_of, offer.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
+    assert offer.trial == VariantTrial(OPENVINO_BF16, 256, 0.995, 0.999, 0.01, 0.06, 0.97, True)
 
 
 def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch):
@@ -82,7 +82,7 @@ def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch):
     for minimum, meets in ((0.9, True), (0.97, False)):
         details = artifact.manifest.variants[OPENVINO_BF16] | {"min_agreement": minimum}
         artifact = record_variant(artifact, OPENVINO_BF16, details, {})
-        (offer,) = probe_precisions(artifact, handler_of(artifact, photos[0]), photos[1])
+        (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
         assert (offer.trial.min_agreement, offer.trial.meets_min_agreement) == (minimum, meets)
 
 
@@ -91,7 +91,7 @@ def test_a_model_that_was_built_where_there_is_no_bf16_is_told_what_adds_it(tmp_
         patch.setattr(openvino_variants, "computes_bf16", lambda: False)
         artifact = make(tmp_path)
     monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
-    (offer,) = probe_precisions(artifact, handler_of(artifact, photos[0]), photos[1])
+    (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
     assert "; `infer model judge colours` adds it to the model)" in offer.what
 
 
@@ -108,4 +108,4 @@ def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, m
     else:
         artifact.manifest.variants[OPENVINO_BF16]["meets_bar"] = False
     monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: pytest.fail("measured"))
-    assert probe_precisions(artifact, handler_of(artifact, photos[0], variant), photos[1]) == []
+    assert probe_variants(artifact, handler_of(artifact, photos[0], variant), photos[1]) == []

@@ -128,7 +128,7 @@ def test_int8_that_is_good_and_not_allowed_is_offered_with_what_it_would_bring(a
     artifact = record_variant(artifact, OPENVINO_INT8, details, {})
     measured(speeds=SPEEDS | {OPENVINO_INT8: Speed(8, 6.0)})
     offer = Alternative(
-        "--precision int8 (kept 98.5% of the labels where it was compared)", ("model",), 6.0, 11.5, "int8"
+        "--precision int8 (kept 98.5% of the labels where it was compared)", ("model",), 6.0, 11.5, OPENVINO_INT8
     )
     assert plan_execution(artifact, VariantRequest()).alternatives == ((offer,) if meets_bar else ())
 
