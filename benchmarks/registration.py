@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from infer_app.cli.project.project import watching, write_config
 from infer_app.day import Day
-from infer_app.pipeline.files.registration import register_new
+from infer_app.pipeline.files.watched_folders import register_new
 from infer_app.settings.load import load_settings
 from infer_app.workers.isolated_call import run_in_process
 

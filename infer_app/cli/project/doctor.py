@@ -38,7 +38,7 @@ from infer_app.models.artifact.artifact import find_artifact
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.sources.library import require_library
 from infer_app.pipeline.executors import check_nodes
-from infer_app.pipeline.files.registration import follow_moved
+from infer_app.pipeline.files.watched_folders import WatchedFolders
 from infer_app.pipeline.flow.outage_guard import MAX_FAILED_READS
 from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names
 from infer_app.pipeline.planning.execution_plan import broken_tensorrt, plan_run
@@ -196,7 +196,7 @@ def _how_to_list(loaded: LoadedSettings) -> str:
 def _locations(loaded: LoadedSettings, source: Source, nearest: date | None) -> Iterator[Finding]:
     """Check the locations of the first images of each day of a run: a run ends if none is allowed."""
     try:
-        list(follow_moved(source.database, loaded, dry_run=True))
+        list(WatchedFolders(loaded, source.database).follow_moved(dry_run=True))
     except UsageError as moved:  # no location is allowed until a run has recorded it
         yield Finding("locations", moved.message, moved.hint)
         return

@@ -28,7 +28,7 @@ from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.images.read.folder_scan import find_images, may_be_image
 from infer_app.images.read.read_image import ReadLimits, hash_files
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
-from infer_app.pipeline.files.registration import follow_moved
+from infer_app.pipeline.files.watched_folders import WatchedFolders
 from infer_app.plurals import counted
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
@@ -166,7 +166,9 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
         folders = [path if path.is_dir() else path.parent for path in local]
         allow_roots(loaded, folders)
         allow_places(loaded, places)
-        for moved in follow_moved(project.database, loaded):  # as a run does: what is added would hide it from runs
+        for moved in WatchedFolders(
+            loaded, project.database
+        ).follow_moved():  # as a run does: what is added would hide it from runs
             print(printable(moved))
         looked = partial(_hash, limits=ReadLimits((*loaded.roots, *folders), 0, path_map=loaded.path_map))
         added, known = add_images(project.database, storable, added_at, loaded.path_map, looked), len(storable)

@@ -21,7 +21,7 @@ from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import ModelError, TimeIsOver, most_severe
 from infer_app.model_names import plain_name
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.pipeline.files.registration import register_new
+from infer_app.pipeline.files.watched_folders import register_new
 from infer_app.pipeline.flow.observer import Display
 from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names
 from infer_app.pipeline.run_days import RunLimits, RunRequest, dry_run_days, run_days

@@ -11,7 +11,7 @@ from typing import Any
 
 from infer_app.cli.terminal.options import DaysOptions, RunOptions
 from infer_app.day import Day
-from infer_app.pipeline.files.registration import Registration, describe
+from infer_app.pipeline.files.registration import Registration
 from infer_app.pipeline.run_result import ModelResult, RunSummary
 from infer_app.plurals import counted
 from infer_app.reporting.missing_prediction import backfill_command
@@ -69,7 +69,7 @@ class RunOutput:
 
     def _attention(self) -> Iterator[str]:
         if self.registration is not None:
-            yield from describe(self.registration)
+            yield from self.registration.describe()
         has_come = self.registration is not None and self.registration.added
         if self.summary.gap is not None and isinstance(self.options, RunOptions) and not has_come:
             yield str(self.summary.gap)
@@ -159,7 +159,7 @@ def print_dry_run_summary(
         new = counted(registration.to_run, "new image")
         later = f", and {registration.later:,} of later days" if registration.later else ""
         print(f"dry run, nothing registered: {new} in the watched folders, which the forecast includes{later}")
-        for text in describe(registration):
+        for text in registration.describe():
             print(f"attention: {text}")
     for reports, rest in measured:
         if len(measured) > 1:

@@ -13,8 +13,8 @@ from infer_app.domain import ImageFile
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.folder_scan import ScannedFiles
 from infer_app.locations import NO_MAPPING
-from infer_app.pipeline.files import registration
-from infer_app.pipeline.files.registration import Registration, describe
+from infer_app.pipeline.files import watched_folders
+from infer_app.pipeline.files.watched_folders import WatchedFolders
 from infer_app.settings.sections import ImagesSettings, RunSettings
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -22,16 +22,29 @@ HOUR, DAY = timedelta(hours=1), timedelta(days=1)
 LONG_AGO = datetime(1980, 1, 1, tzinfo=UTC)
 
 
-def date(monkeypatch, file_time, taken=None, day="exif"):
+class Folders(WatchedFolders):
+    """Watched folders on a storage that gives these answers, one after the other, or raises them."""
+
+    def __init__(self, *answers, database=None, day="exif"):
+        settings = {"images": ImagesSettings(day=day), "run": RunSettings(lookback=3), "path_map": NO_MAPPING}
+        super().__init__(SimpleNamespace(watched=["photos"], **settings), database)
+        self.answers = list(answers)
+
+    def check(self):
+        pass
+
+    def ask(self, *_):
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def date(file_time, taken=None, day="exif"):
     """The image that a new file is registered as, and what the run says of it."""
-    monkeypatch.setattr(registration, "_capture_times", lambda *_: [taken and taken.timestamp()])
-    loaded = SimpleNamespace(
-        images=ImagesSettings(day=day), run=RunSettings(lookback=3), path_map=NO_MAPPING, watched=["photos"]
-    )
-    found = Registration()
-    file = ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())
-    (dated,) = registration._date_all([file], found, loaded, lambda: None)
-    return dated, list(describe(found))
+    folders = Folders([taken and taken.timestamp()], day=day)
+    (dated,) = folders.date_all([ImageFile("/photos/a.jpg", 7, None if file_time is None else file_time.timestamp())])
+    return dated, list(folders.found.describe())
 
 
 @pytest.mark.parametrize(
@@ -42,8 +55,8 @@ def date(monkeypatch, file_time, taken=None, day="exif"):
         (NOW - HOUR, None, "exif", NOW - HOUR),
     ],
 )
-def test_a_photo_is_of_the_day_that_the_setting_takes(monkeypatch, file_time, taken, day, expected):
-    dated, told = date(monkeypatch, file_time, taken, day)
+def test_a_photo_is_of_the_day_that_the_setting_takes(file_time, taken, day, expected):
+    dated, told = date(file_time, taken, day)
     assert dated.added_at == expected.replace(tzinfo=None)
     assert told == []
 
@@ -57,8 +70,8 @@ def test_a_photo_is_of_the_day_that_the_setting_takes(monkeypatch, file_time, ta
         (datetime(1960, 1, 1, tzinfo=UTC), None, datetime(1970, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_a_time_that_can_not_be_right_is_told(monkeypatch, file_time, taken, expected):
-    dated, told = date(monkeypatch, file_time, taken)
+def test_a_time_that_can_not_be_right_is_told(file_time, taken, expected):
+    dated, told = date(file_time, taken)
     assert dated.added_at == expected.replace(tzinfo=None)
     assert told == [
         "1 new image has a time before 1995 or in the future, for example /photos/a.jpg: is the camera's clock right?"
@@ -66,38 +79,26 @@ def test_a_time_that_can_not_be_right_is_told(monkeypatch, file_time, taken, exp
 
 
 @pytest.mark.parametrize("file_time", [NOW + 300 * DAY, NOW + 2 * HOUR, None])
-def test_a_time_in_the_future_counts_as_now(monkeypatch, file_time):
-    dated, _ = date(monkeypatch, file_time)
+def test_a_time_in_the_future_counts_as_now(file_time):
+    dated, _ = date(file_time)
     assert NOW <= dated.added_at.replace(tzinfo=UTC) <= NOW + HOUR
 
 
-def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the_scan_takes(monkeypatch):
+def test_a_file_that_changed_just_before_it_was_looked_at_waits_however_long_the_scan_takes():
     began_at = NOW.timestamp() - 3600
     files = [ImageFile(f"/photos/{age}.jpg", 7, began_at - age) for age in (-1.0, 1.0, 60.0)]
-    monkeypatch.setattr(registration, "_ask_storage", lambda *_, **__: [ScannedFiles(files, [], began_at)])
-    found = Registration()
-    loaded = SimpleNamespace(path_map=NO_MAPPING, watched=["photos"])
-    assert [file.location for file in registration._images(found, loaded, lambda: None)] == ["/photos/60.0.jpg"]
-    assert found.unsettled == 2
+    folders = Folders([ScannedFiles(files, [], began_at)])
+    assert [file.location for file in folders.images()] == ["/photos/60.0.jpg"]
+    assert folders.found.unsettled == 2
 
 
 def test_what_is_found_to_be_missing_stays_marked_if_the_storage_stops_answering_later(database, monkeypatch):
+    monkeypatch.setattr(watched_folders, "FILES_AT_ONCE", 2)
     files = [ImageFile(f"/photos/{number}.jpg") for number in range(4)]
     list(register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new]))
-    answers = [[True, False], StorageUnavailable("/photos does not answer")]
-
-    def ask(*_, **__):
-        answer = answers.pop(0)
-        if isinstance(answer, StorageUnavailable):
-            raise answer
-        return answer
-
-    monkeypatch.setattr(registration, "FILES_AT_ONCE", 2)
-    monkeypatch.setattr(registration, "_ask_storage", ask)
-    monkeypatch.setattr(registration, "_check_folders", lambda *_: None)
-    found, seen = Registration(), SeenImages(database, ["/photos/"])
+    folders = Folders([True, False], StorageUnavailable("/photos does not answer"), database=database)
     with pytest.raises(StorageUnavailable):
-        registration._mark_missing(found, database, seen, SimpleNamespace(path_map=NO_MAPPING), lambda: None)
+        folders.mark_missing(SeenImages(database, ["/photos/"]))
     with database.read() as connection:
         missing = connection.scalars(select(images.c.location).where(images.c.missing_since.is_not(None))).all()
-    assert (found.num_missing, missing) == (1, ["/photos/0.jpg"])
+    assert (folders.found.num_missing, missing) == (1, ["/photos/0.jpg"])

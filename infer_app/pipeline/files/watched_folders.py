@@ -1,0 +1,185 @@
+"""Registers the new images of the folders that [images] watch names; a run begins with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from infer_app.database.engine.column_types import is_utf8
+from infer_app.database.engine.connect import Database
+from infer_app.database.listing.image_registry import DatedImage, register
+from infer_app.database.listing.watched_images import SeenImages, has_images_in, mark_missing
+from infer_app.database.project_database import open_results_database, read_limits
+from infer_app.day import Day
+from infer_app.domain import FileFacts, ImageFile
+from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
+from infer_app.images.read.folder_scan import scan_folders, suffix_of
+from infer_app.images.read.read_image import are_gone, hash_files
+from infer_app.images.read.roots import look_at_folders
+from infer_app.locations import IMAGE_SUFFIXES
+from infer_app.pipeline.files.changed_files import FILES_AT_ONCE
+from infer_app.pipeline.files.moved_folders import find_moved
+from infer_app.pipeline.files.registration import FEW_SUFFIXES, SETTLED_S, Registration
+from infer_app.plurals import counted
+from infer_app.settings.load import LoadedSettings
+from infer_app.telemetry.printable import printable
+from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, iterate_in_process
+
+log = logging.getLogger(__name__)
+
+FIRST_TIME = 0.0  # seconds since the epoch: earlier modification times are errors
+FIRST_DIGITAL = datetime(1995, 1, 1, tzinfo=UTC).timestamp()  # no camera wrote a file before
+A_DAY_S = 86400.0  # so far may a camera's clock, or its zone, be ahead
+
+Check = Callable[[], None]  # raises if the run is to end
+
+
+def register_new(
+    loaded: LoadedSettings, days: Sequence[Day], check: Check, *, dry_run: bool = False
+) -> Registration | None:
+    """Register the new images of the watched folders under their own dates; a dry run only looks for them.
+
+    Return what was found, or None if no folder is watched. `check` is called all the time and may raise. Raises
+    StorageUnavailable if a folder is not available.
+    """
+    if not loaded.watched:
+        return None
+    with open_results_database(loaded, read_only=dry_run) as database:
+        folders = WatchedFolders(loaded, database, check)
+        folders.check()
+        for moved in folders.follow_moved(dry_run=dry_run):
+            log.info("%s", moved)
+            folders.found.moved.append(moved)
+        folders.register(days, dry_run=dry_run)
+    folders.found.log(loaded, dry_run=dry_run)
+    return folders.found
+
+
+class WatchedFolders:
+    """The watched folders of a project, and what one walk over them finds."""
+
+    def __init__(self, loaded: LoadedSettings, database: Database, check: Check = lambda: None) -> None:
+        self.found = Registration()
+        self._loaded = loaded
+        self._database = database
+        self._check = check
+
+    def check(self) -> None:
+        """Raise StorageUnavailable for a folder that is missing or doesn't answer, or is empty though it had images."""
+        folders = [str(folder) for folder in self._loaded.watched]
+        for folder, problem in zip(folders, list(self.ask(look_at_folders, folders)), strict=True):
+            if problem is not None and (problem or has_images_in(self._database, self._recorded(f"{folder}/"))):
+                raise _unavailable(f"{folder}: {problem or 'is empty, and images in it are registered'}")
+
+    def follow_moved(self, *, dry_run: bool = False) -> Iterator[str]:
+        """Let what was registered elsewhere, and is in a watched folder now, be known there; yield what was done.
+
+        Raises UsageError in a dry run, which would take these images for new ones.
+        """
+        for moved in find_moved(self._database, self._loaded, self._recorded_folders(), self.ask):
+            if dry_run:
+                hint = "`infer run` records where they are, then runs"
+                raise UsageError(f"images {moved}, and nothing is changed here", hint)
+            yield f"{counted(moved.apply(), 'image')} {moved}"
+
+    def register(self, days: Sequence[Day], *, dry_run: bool) -> None:
+        """Register what is new, and mark what is gone."""
+        seen = SeenImages(self._database, self._recorded_folders())
+        for batch in register(self._database, self.images(), self.date_all, self._hash, dry_run=dry_run):
+            seen.add(batch.known)
+            self.found.count(batch, days, is_sampled=dry_run)
+            self._check()
+        if not dry_run:
+            self.mark_missing(seen)
+
+    def images(self) -> Iterator[ImageFile]:
+        """Yield the images that can be registered, under the locations to record; count the other files."""
+        found, path_map = self.found, self._loaded.path_map
+        for scanned in self.ask(scan_folders, [*map(str, self._loaded.watched)]):
+            found.unreadable += scanned.unreadable
+            for file in scanned.files:
+                suffix = suffix_of(file.location)
+                if suffix not in IMAGE_SUFFIXES:
+                    is_shown = "/" not in suffix and (suffix in found.other or len(found.other) < FEW_SUFFIXES)
+                    found.other[suffix if is_shown else ""] += 1
+                elif abs(scanned.began_at - (file.modified or 0.0)) < SETTLED_S:
+                    found.unsettled += 1
+                elif not file.location.isascii() and not is_utf8(file.location):
+                    found.num_unstorable += 1
+                    found.unstorable = found.unstorable or [f"{printable(file.location)}: not UTF-8"]
+                else:
+                    found.num_files += 1
+                    yield file._replace(location=path_map.recorded(file.location)) if path_map.folders else file
+
+    def date_all(self, new: Sequence[ImageFile]) -> Sequence[DatedImage]:
+        """Return new images with their own times: of their cameras, if [images] day says so, or of their files."""
+        now = datetime.now(UTC)
+        taken: Sequence[float | None] = [None] * len(new)
+        if self._loaded.images.day == "exif":
+            taken = self._capture_times([self._loaded.path_map.to_local(file.location) for file in new])
+        times = [self._time_of(file, seconds, now.timestamp()) for file, seconds in zip(new, taken, strict=True)]
+        queued_at = now.replace(tzinfo=None)
+        return [DatedImage(file, at, queued_at=queued_at) for file, at in zip(new, times, strict=True)]
+
+    def mark_missing(self, seen: SeenImages) -> None:
+        """Mark what is gone: the walk leaves out what it can't read, and files that are no images by their names."""
+        others = seen.read_others()
+        for first in range(0, len(others), FILES_AT_ONCE):
+            some = others[first : first + FILES_AT_ONCE]
+            states = self.ask(are_gone, [location for _, location in some], self._loaded.path_map)
+            if gone := [row_id for (row_id, _), is_gone in zip(some, states, strict=True) if is_gone]:
+                self.check()  # the storage may have gone during the walk
+                mark_missing(self._database, gone)
+                self.found.num_missing += len(gone)
+
+    def ask(self, function: Callable[..., Any], *args: object) -> Iterator[Any]:
+        """Yield what `function` yields in another process: a process can't be ended that waits for storage.
+
+        Raises StorageUnavailable if nothing comes for STORAGE_TIMEOUT_S.
+        """
+        try:
+            yield from iterate_in_process(function, *args, timeout_s=STORAGE_TIMEOUT_S, check=self._check)
+        except NoAnswer:
+            raise _unavailable(f"{' or '.join(map(str, self._loaded.watched))} does not answer") from None
+
+    def _recorded(self, folder: str) -> str:
+        return self._loaded.path_map.recorded(folder)
+
+    def _recorded_folders(self) -> list[str]:
+        """Return the folders, as recorded and with a slash at the end, that the images of watched folders are in."""
+        local = [f"{folder}/" for folder in self._loaded.watched]
+        folders = self._loaded.path_map.folders
+        mapped = [f"{recorded}/" for recorded, here in folders if f"{here}/".startswith(tuple(local))]
+        return list(dict.fromkeys([*map(self._recorded, local), *mapped]))
+
+    def _hash(self, files: Sequence[ImageFile]) -> Iterator[FileFacts]:
+        log.info("%s with another size or time than before: comparing the content", counted(len(files), "known file"))
+        locations = [file.location for file in files]
+        yield from filter(None, self.ask(hash_files, locations, read_limits(self._loaded)))
+
+    def _capture_times(self, paths: Sequence[str]) -> list[float | None]:
+        from infer_app.images.decode.capture_time import read_capture_times
+
+        times: list[float | None] = []
+        while left := paths[len(times) :]:
+            try:
+                times.extend(self.ask(read_capture_times, left, self._loaded.run.time_zone))
+            except ModelError:  # a file that crashes the library has none
+                times.append(None)
+        return times
+
+    def _time_of(self, file: ImageFile, taken: float | None, now: float) -> datetime:
+        """Return the first of the times stated that can be right, in UTC; one in the future counts as now."""
+        stated = [seconds for seconds in (taken, file.modified) if seconds is not None]
+        possible = [seconds for seconds in stated if FIRST_DIGITAL <= seconds <= now + A_DAY_S]
+        if len(possible) < len(stated):
+            self.found.num_wrong_clocks += 1
+            self.found.wrong_clock = self.found.wrong_clock or [printable(file.location)]
+        seconds = (possible or stated[-1:] or [now])[0]
+        return datetime.fromtimestamp(min(max(seconds, FIRST_TIME), now), UTC).replace(tzinfo=None)
+
+
+def _unavailable(message: str) -> StorageUnavailable:
+    return StorageUnavailable(message, "is the image storage mounted? [images] watch in infer.toml names it")

@@ -1,0 +1,112 @@
+"""Which watched folders are taken for folders whose images are registered elsewhere."""
+
+import hashlib
+import os
+import shutil
+from datetime import datetime
+from functools import partial
+
+import pytest
+from sqlalchemy import update
+
+from infer_app.cli.project.project import watching, write_config
+from infer_app.database.listing.image_registry import DatedImage, register
+from infer_app.database.results.schema import images
+from infer_app.images.read.folder_scan import FolderScan
+from infer_app.pipeline.files import moved_folders
+from infer_app.pipeline.files.moved_folders import find_moved
+from infer_app.settings.load import load_settings
+
+NUM_PHOTOS = 10
+
+
+def known_folder(database, folder, hashed=True):
+    """A folder of photos of one size, which are registered."""
+    folder.mkdir(parents=True)
+    for number in range(NUM_PHOTOS):
+        (folder / f"{number}.bmp").write_bytes(b"%09d" % number)
+        os.utime(folder / f"{number}.bmp", (1.5e9 + number, 1.5e9 + number))
+    files = sorted(FolderScan(str(folder)))
+    list(register(database, files, lambda new: [DatedImage(file, datetime(2026, 11, 20)) for file in new]))
+    for number in range(NUM_PHOTOS) if hashed else ():
+        sha256 = hashlib.sha256(b"%09d" % number).hexdigest()
+        with database.write() as connection:
+            named = update(images).where(images.c.location == f"{folder}/{number}.bmp")
+            connection.execute(named.values(sha256=sha256))
+    return folder
+
+
+def moved(database, project, *watched):
+    project.mkdir(exist_ok=True)
+    (project / "infer.toml").unlink(missing_ok=True)
+    write_config(project, watching('", "'.join(watched)))
+    loaded = load_settings(project / "infer.toml")
+    recorded = [f"{folder}/" for folder in loaded.watched]
+    found = find_moved(database, loaded, recorded, lambda function, *args: iter(function(*args)))
+    return [(one.old, one.new) for one in found]
+
+
+def moved_from(old, new):
+    return [(f"{old}/", f"{new}/")]
+
+
+COPY_WITHOUT_TIMES = partial(shutil.copytree, copy_function=shutil.copyfile)
+
+
+@pytest.mark.parametrize(
+    ("copy", "hashed", "is_moved"),
+    [
+        (shutil.copytree, False, True),
+        (COPY_WITHOUT_TIMES, True, True),
+        (COPY_WITHOUT_TIMES, False, False),  # nothing shows that they are the same pictures
+    ],
+)
+def test_photos_are_the_same_by_their_times_or_their_content(database, tmp_path, copy, hashed, is_moved):
+    old = known_folder(database, tmp_path / "old", hashed)
+    new = copy(old, tmp_path / "project/photos")
+    assert moved(database, tmp_path / "project", "photos") == (moved_from(old, new) if is_moved else [])
+
+
+def test_a_part_of_a_known_folder_was_moved_though_most_older_photos_are_gone_and_most_of_the_others_are_new(
+    database, tmp_path
+):
+    old = known_folder(database, tmp_path / "old/2026")
+    new = shutil.copytree(tmp_path / "old", tmp_path / "project/photos")
+    for number in range(4):
+        (new / f"2026/{number}.bmp").unlink()
+    for number in range(100):
+        (new / f"new{number}.bmp").write_bytes(b"%09d" % number)
+    assert moved(database, tmp_path / "project", "photos") == moved_from(old.parent, new)
+
+
+@pytest.mark.parametrize("deleted", [range(7), range(6, 10)], ids=["the first", "the last"])
+def test_a_folder_was_moved_though_many_of_its_photos_were_deleted_before(database, tmp_path, deleted, monkeypatch):
+    monkeypatch.setattr(moved_folders, "NUM_COMPARED", 4)
+    old = known_folder(database, tmp_path / "old")
+    new = shutil.copytree(old, tmp_path / "project/photos")
+    for number in deleted:
+        (new / f"{number}.bmp").unlink()
+    assert moved(database, tmp_path / "project", "photos") == moved_from(old, new)
+
+
+def test_a_camera_that_begins_with_the_same_names_each_time_has_not_moved_its_folder(database, tmp_path):
+    old = known_folder(database, tmp_path / "session1")
+    new = COPY_WITHOUT_TIMES(old, tmp_path / "project/session2")
+    for file in new.iterdir():
+        file.write_bytes(file.read_bytes()[::-1].replace(b"0", b"x"))
+    assert moved(database, tmp_path / "project", "session2") == []
+
+
+def test_a_folder_is_not_moved_with_one_photo_that_was_copied_from_it(database, tmp_path):
+    old = known_folder(database, tmp_path / "old")
+    new = tmp_path / "project/photos"
+    new.mkdir(parents=True)
+    shutil.copy2(old / "3.bmp", new)
+    assert moved(database, tmp_path / "project", "photos") == []
+
+
+@pytest.mark.parametrize("watched", [["photos", "backup"], ["backup", "photos"]])
+def test_a_copy_of_a_folder_that_is_watched_too_is_another_folder(database, tmp_path, watched):
+    old = known_folder(database, tmp_path / "project/photos")
+    shutil.copytree(old, tmp_path / "project/backup")
+    assert moved(database, tmp_path / "project", *watched) == []
