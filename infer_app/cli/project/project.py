@@ -166,9 +166,8 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
         folders = [path if path.is_dir() else path.parent for path in local]
         allow_roots(loaded, folders)
         allow_places(loaded, places)
-        for moved in WatchedFolders(
-            loaded, project.database
-        ).follow_moved():  # as a run does: what is added would hide it from runs
+        # As a run does: what is added would hide it from runs.
+        for moved in WatchedFolders(loaded, project.database).follow_moved():
             print(printable(moved))
         looked = partial(_hash, limits=ReadLimits((*loaded.roots, *folders), 0, path_map=loaded.path_map))
         added, known = add_images(project.database, storable, added_at, loaded.path_map, looked), len(storable)
