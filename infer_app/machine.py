@@ -1,6 +1,6 @@
-"""The cores and memory that this process may use, by its CPU affinity and the limits of its control group.
+"""The cores and memory that this process may use, and what tells it from other processes.
 
-It reads Linux control groups, versions 2 and 1, from the process's group up to the root.
+It reads its CPU affinity and Linux control groups, versions 2 and 1, from the process's group up to the root.
 """
 
 from __future__ import annotations
@@ -77,6 +77,42 @@ def computes_bf16() -> bool:
         for flag in values.split()
     }
     return bool(BF16_FLAGS & flags)
+
+
+def process_identity(pid: int) -> str:
+    """Return `pid@start time@PID namespace`, which no later process and no process of another container shares.
+
+    `?` stands for an unknown part.
+    """
+    return f"{pid}@{_start_time(pid)}@{pid_namespace()}"
+
+
+def _start_time(pid: int) -> str:
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
+    except OSError:
+        return "?" if _exists(pid) else "ended"  # /proc may be mounted with hidepid
+    fields = after_name.split()
+    return "ended" if fields[0] == "Z" else fields[19]  # a zombie has ended and was not reaped yet
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def pid_namespace() -> str:
+    """Identify the boot of the kernel and the PID namespace: a container has its own."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
+        return f"{boot[:8]}-{Path('/proc/self/ns/pid').stat().st_ino}"
+    except OSError:
+        return "?"
 
 
 def _cpu_quota() -> int:

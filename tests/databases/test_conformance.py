@@ -47,7 +47,7 @@ from infer_app.database.results.dry_run_database import open_dry_run_database
 from infer_app.database.results.forget_results import forget_rejections, forget_results
 from infer_app.database.results.migrate import check_schema, upgrade
 from infer_app.database.results.model_versions import switch_version
-from infer_app.database.results.runs import LEASE_S, RunStore, process_identity
+from infer_app.database.results.runs import LEASE_S, RunStore
 from infer_app.database.results.schema import (
     MAX_ID,
     VERSION,
@@ -76,6 +76,7 @@ from infer_app.domain import (
     Reason,
 )
 from infer_app.errors import DatabaseUnavailable, DayHeld, UsageError
+from infer_app.machine import process_identity
 from infer_app.recipe import Size
 from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from infer_app.database.results.runs import process_identity
+from infer_app.machine import process_identity
 
 RUN = (
     "INSERT INTO infer_runs (id, day, time_zone, interval_start, interval_end, model, model_id, variant, executor,"

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from infer_app.database.results.runs import process_identity
+from infer_app.machine import process_identity
 from infer_app.telemetry.metrics import read_samples
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import DATE, build_model

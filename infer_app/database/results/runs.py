@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from operator import itemgetter
-from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NamedTuple
 
@@ -25,6 +24,7 @@ from infer_app.database.results.model_versions import ensure_row, put_first_in_u
 from infer_app.database.results.schema import models, runs
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, DayHeld
+from infer_app.machine import pid_namespace, process_identity
 from infer_app.model_names import Version
 from infer_app.run_report import RunReport
 from infer_app.versions import recorded_versions
@@ -36,6 +36,31 @@ RENEW_EVERY_S = 15.0
 # counts as dead if its heartbeat is older than this. If it is alive after all, its next commit fails and it stops.
 LEASE_S = 90.0
 OTHERS_LEASE_S = 3600.0  # after which a run of one model closes the rows that dead runs of others left open
+_REPORTED = (  # columns of the report's names
+    "selected",
+    "predicted",
+    "rejected",
+    "reasons",
+    "stages",
+    "seconds",
+    "images_per_second",
+    "limit_images_per_second",
+    "exit_code",
+)
+_OF_SPEED = (  # measurements that have no column of their own
+    "steady_images_per_second",
+    "share_of_limit",
+    "limits",
+    "limited_by",
+    "advice",
+    "walls",
+    "waits",
+    "num_cores",
+    "num_workers",
+    "passed_over",
+    "nodes",
+    "nearly_black",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +156,10 @@ class RunStore:
             yield
 
     def close_run(self, report: RunReport) -> None:
-        self._close(
-            report.run_id,
-            state="done",
-            selected=report.selected,
-            predicted=report.predicted,
-            rejected=report.rejected,
-            reasons=report.reasons,
-            stages=report.stages,
-            seconds=report.seconds,
-            images_per_second=report.images_per_second,
-            limit_images_per_second=report.limit_images_per_second,
-            throughput=_throughput(report),
-            exit_code=report.exit_code,
-            error=report.stopped or report.left_out,
-        )
+        columns = {name: getattr(report, name) for name in _REPORTED}
+        speed = {name: getattr(report, name) for name in _OF_SPEED}
+        error = report.stopped or report.left_out
+        self._close(report.run_id, state="done", **columns, throughput=speed, error=error)
 
     def fail_run(self, run_id: str, exit_code: int, error: str) -> None:
         """Record the failure. If the database itself can't be reached, the next run closes the row."""
@@ -290,64 +304,10 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
-def process_identity(pid: int) -> str:
-    """Return `pid@start time@PID namespace`, which no later process and no process of another container shares.
-
-    `?` stands for an unknown part.
-    """
-    return f"{pid}@{_start_time(pid)}@{_pid_namespace()}"
-
-
-def _start_time(pid: int) -> str:
-    try:
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2]
-    except OSError:
-        return "?" if _exists(pid) else "ended"  # /proc may be mounted with hidepid
-    fields = after_name.split()
-    return "ended" if fields[0] == "Z" else fields[19]  # a zombie has ended and was not reaped yet
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def _pid_namespace() -> str:
-    """Identify the boot of the kernel and the PID namespace: a container has its own."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text()
-        return f"{boot[:8]}-{Path('/proc/self/ns/pid').stat().st_ino}"
-    except OSError:
-        return "?"
-
-
-def _throughput(report: RunReport) -> dict[str, Any]:
-    """Return the measurements of speed that have no column of their own, named as in the report."""
-    return {
-        "steady_images_per_second": report.steady_images_per_second,
-        "share_of_limit": report.share_of_limit,
-        "limits": report.limits,
-        "limited_by": report.limited_by,
-        "advice": report.advice,
-        "walls": report.walls,
-        "waits": report.waits,
-        "num_cores": report.num_cores,
-        "num_workers": report.num_workers,
-        "passed_over": report.passed_over,
-        "nodes": report.nodes,
-        "nearly_black": report.nearly_black,
-    }
-
-
 def is_alive(row: Row[Any], now: datetime, lease_s: float = LEASE_S) -> bool:
     """Return whether the run's process lives, if it can be checked from here; else whether its heartbeat is recent."""
     pid, _, rest = row.process.partition("@")
-    if row.host == socket.gethostname() and rest.endswith(f"@{_pid_namespace()}"):
+    if row.host == socket.gethostname() and rest.endswith(f"@{pid_namespace()}"):
         found = process_identity(int(pid))
         if "?" not in found:
             return bool(found == row.process)

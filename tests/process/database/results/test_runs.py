@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infer_app.database.results.runs import RunStore, process_identity
+from infer_app.database.results.runs import RunStore
 from infer_app.errors import DayHeld
+from infer_app.machine import process_identity
 from tests.support.waiting import wait_until
 from tests.unit.database.results.test_runs import change, now, open_run, row_of
 

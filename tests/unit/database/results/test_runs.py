@@ -11,11 +11,12 @@ import pytest
 from sqlalchemy import delete, select, update
 
 from infer_app.database.results.model_versions import read_versions
-from infer_app.database.results.runs import LEASE_S, OTHERS_LEASE_S, RunStore, first_begun, process_identity
+from infer_app.database.results.runs import LEASE_S, OTHERS_LEASE_S, RunStore, first_begun
 from infer_app.database.results.schema import models, predictions, runs
 from infer_app.database.results.sink import Sink
 from infer_app.domain import ChunkResult, ImageRef, Output, Prediction
 from infer_app.errors import DayHeld
+from infer_app.machine import process_identity
 from infer_app.run_report import DayCounts, RunReport
 from tests.conftest import DAY, MODEL
 from tests.support.waiting import wait_until
