@@ -52,6 +52,11 @@ class Variant:
         return OPENVINO_FP32 if self.name == OPENVINO_BF16 else self.name
 
     @property
+    def folder(self) -> str:
+        """Return the folder of its files in the model's."""
+        return f"variants/{self.stored_as}/"
+
+    @property
     def words(self) -> str:
         """Return `full precision`, `half precision` or `int8 precision`."""
         return f"{self.precision} precision"

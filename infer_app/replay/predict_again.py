@@ -12,7 +12,8 @@ from infer_app.domain import Broken, ImageRef, Prediction
 from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
 from infer_app.model_names import Version, short_name
 from infer_app.model_variants import TORCHSCRIPT, variant_facts
-from infer_app.models.artifact.artifact import Artifact, scan_artifacts
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.models_folder import scan_artifacts
 from infer_app.models.detection.boxes import match_objects
 from infer_app.pipeline.executors import open_executor
 from infer_app.pipeline.flow.chunking import chunks_of

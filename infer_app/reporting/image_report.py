@@ -19,7 +19,7 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.read_image import ReadLimits, read_image
 from infer_app.locations import is_local
 from infer_app.locations import shown as shown_location
-from infer_app.models.artifact.artifact import find_artifact
+from infer_app.models.artifact.models_folder import find_artifact
 from infer_app.reporting.missing_prediction import (
     Cause,
     NextRun,

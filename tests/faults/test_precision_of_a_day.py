@@ -11,7 +11,8 @@ import signal
 
 import pytest
 
-from infer_app.models.artifact.artifact import list_artifacts, record_variant
+from infer_app.models.artifact.artifact import record_variant
+from infer_app.models.artifact.models_folder import list_artifacts
 from tests.faults.conftest import on
 from tests.faults.project_run import DATE, ProjectRun
 from tests.faults.stub import GOOD

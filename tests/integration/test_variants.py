@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from infer_app.machine import computes_bf16, usable_cores
-from infer_app.models.artifact.artifact import find_artifact
+from infer_app.models.artifact.models_folder import find_artifact
 from infer_app.models.selection.tuning import Speed, new_tuning, save_tuning
 from tests.conftest import need
 from tests.support.networks import ChannelMeans, save, save_photos

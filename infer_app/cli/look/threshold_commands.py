@@ -25,7 +25,7 @@ from infer_app.day import Day, parse_date
 from infer_app.domain import MULTI_LABEL
 from infer_app.errors import UsageError
 from infer_app.model_names import plain_name
-from infer_app.models.artifact.artifact import scan_artifacts
+from infer_app.models.artifact.models_folder import scan_artifacts
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
 

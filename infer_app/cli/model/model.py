@@ -11,8 +11,9 @@ from infer_app.cli.model.variant_tables import show_decoding, show_requirements,
 from infer_app.database.project_database import read_in_use
 from infer_app.errors import InferError
 from infer_app.model_variants import variant_facts
-from infer_app.models.artifact.artifact import Artifact, find_artifact
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
+from infer_app.models.artifact.models_folder import find_artifact
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.selection.tuning import load_all
 from infer_app.pipeline.planning.execution_plan import measure_speeds

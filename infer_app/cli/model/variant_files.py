@@ -22,7 +22,8 @@ from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.model_names import short_name
 from infer_app.model_variants import variant_of
-from infer_app.models.artifact.artifact import Artifact, list_artifacts
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.models_folder import list_artifacts
 from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.plurals import counted
 from infer_app.settings.load import LoadedSettings, load_settings

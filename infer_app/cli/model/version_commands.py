@@ -26,16 +26,15 @@ from infer_app.database.results.runs import RunStore
 from infer_app.errors import InferError, ModelError, UsageError
 from infer_app.model_names import plain_name, short_name
 from infer_app.model_variants import variant_of
-from infer_app.models.artifact.artifact import (
-    Artifact,
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.manifest import Manifest
+from infer_app.models.artifact.models_folder import (
     find_artifact,
     find_folder,
-    find_newest,
     remove_folder,
     scan_artifacts,
     versions_of,
 )
-from infer_app.models.artifact.manifest import Manifest
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import one_line
 from infer_app.telemetry.printed_options import printed_options, with_config
@@ -163,9 +162,7 @@ def _precisions(manifest: Manifest) -> list[str]:
 
 def use(wanted: str, as_json: bool, config: Path | None) -> None:
     """Put a version in use; of a NAME the newest."""
-    folder = models_folder(config)
-    named = find_artifact(folder, wanted)
-    artifact = find_newest(folder, wanted) if named.manifest.name == wanted else named
+    artifact = find_artifact(models_folder(config), wanted)
     switch = put_in_use(artifact, config)
     if as_json:
         former = switch.before.model_id if switch.before else None

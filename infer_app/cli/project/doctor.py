@@ -34,7 +34,7 @@ from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.images.read.read_image import ReadLimits, refused_among
 from infer_app.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
 from infer_app.machine import usable_cores
-from infer_app.models.artifact.artifact import find_artifact
+from infer_app.models.artifact.models_folder import find_artifact
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.sources.library import require_library
 from infer_app.pipeline.executors import check_nodes

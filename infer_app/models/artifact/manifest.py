@@ -27,7 +27,7 @@ _MODEL_FILES = {
     "openvino": ("source.xml", "source.bin"),
 }
 _ADDED = frozenset({"output_name", "weights"})  # keys that older manifests don't have
-_REBUILD = "rebuild the model with `infer model build SOURCE --name NAME`, or restore its folder from a backup"
+REBUILD = "rebuild the model with `infer model build SOURCE --name NAME`, or restore its folder from a backup"
 
 
 @dataclass(frozen=True)
@@ -79,23 +79,24 @@ class Manifest:
         return InputSpec(self.input, self.mean, self.std)
 
     def expected_id(self) -> str:
-        """Compute the id from the manifest's own content."""
-        return model_id(
-            self.source_sha256,
-            self.recipe,
-            self.input_spec,
-            self.output,
-            labels_sha256=self.files.get(LABELS_FILE),
-            preprocess=self.preprocess,
-            preprocess_sha256=self.files.get(PREPROCESS_FILE),
-            output_name=self.output_name,
-            head_sha256=self.files.get(HEAD_FILE),
-        )
+        """Hash everything that defines the predictions and nothing else: no name, no variant, no timing."""
+        defines = {
+            "source": self.source_sha256,
+            "recipe": self.recipe.to_json(),
+            "input": asdict(self.input_spec),
+            "output": self.output.to_json(),
+            "labels": self.files.get(LABELS_FILE),
+            "preprocess": [self.preprocess, self.files.get(PREPROCESS_FILE)],
+        }
+        later = {"output_name": self.output_name, "head": self.files.get(HEAD_FILE)}  # older models keep their ids
+        defines |= {key: value for key, value in later.items() if value is not None}
+        canonical = json.dumps(defines, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()[:ID_LENGTH]
 
     def files_of(self, variant: str) -> dict[str, str]:
         """Return the checksums of all files that decide a variant's numbers: the network's, and the variant's own."""
         of_network = {*self.model_files, LABELS_FILE, PREPROCESS_FILE, HEAD_FILE}
-        own = f"variants/{variant_of(variant).stored_as}/"
+        own = variant_of(variant).folder
         return {path: value for path, value in self.files.items() if path in of_network or path.startswith(own)}
 
     def variant_sha256(self, variant: str) -> str:
@@ -108,11 +109,10 @@ class Manifest:
 
     def find_file(self, variant: str, name: str) -> str:
         """Return the path of a variant's file: replaced ones lie in a folder of their own. Raises ModelError."""
-        folder = f"variants/{variant_of(variant).stored_as}/"
         for path in self.files:
-            if path.startswith(folder) and path.endswith(f"/{name}"):
+            if path.startswith(variant_of(variant).folder) and path.endswith(f"/{name}"):
                 return path
-        raise ModelError(f"{self.name} {self.model_id} has no {name} of {variant}", _REBUILD)
+        raise ModelError(f"{self.name} {self.model_id} has no {name} of {variant}", REBUILD)
 
     def tolerance_of(self, variant: str | None) -> Tolerance:
         """Return a variant's own tolerance if it has one, else the model's."""
@@ -129,47 +129,18 @@ class Manifest:
         try:
             data = json.loads(text)
         except ValueError as error:
-            raise ModelChanged(f"{where}: not JSON: {error}", _REBUILD) from error
+            raise ModelChanged(f"{where}: not JSON: {error}", REBUILD) from error
         if not isinstance(data, dict):
-            raise ModelChanged(f"{where}: not a JSON object", _REBUILD)
+            raise ModelChanged(f"{where}: not a JSON object", REBUILD)
         _check_keys(data, where)
         try:
             return _from_dict(data)
         except (TypeError, ValueError, KeyError, AttributeError, UsageError) as error:
-            raise ModelChanged(f"{where}: {error}", _REBUILD) from error
+            raise ModelChanged(f"{where}: {error}", REBUILD) from error
 
 
 def model_files_of(source_kind: str) -> tuple[str, ...]:
     return _MODEL_FILES[source_kind]
-
-
-def model_id(
-    source_sha256: str,
-    recipe: Recipe,
-    input_spec: InputSpec,
-    output: OutputSpec,
-    *,
-    labels_sha256: str | None,
-    preprocess: str | None,
-    preprocess_sha256: str | None,
-    output_name: str | None = None,
-    head_sha256: str | None = None,
-) -> str:
-    """Hash everything that defines the predictions and nothing else: no name, no variant, no timing."""
-    defines = {
-        "source": source_sha256,
-        "recipe": recipe.to_json(),
-        "input": asdict(input_spec),
-        "output": output.to_json(),
-        "labels": labels_sha256,
-        "preprocess": [preprocess, preprocess_sha256],
-    }
-    if output_name is not None:  # ids of models without one stay what they were
-        defines["output_name"] = output_name
-    if head_sha256 is not None:  # likewise
-        defines["head"] = head_sha256
-    canonical = json.dumps(defines, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()[:ID_LENGTH]
 
 
 def parse_labels(data: bytes, where: str) -> tuple[str, ...]:
@@ -203,9 +174,9 @@ def _check_keys(data: Mapping[str, Any], where: str) -> None:
         )
     known = {item.name for item in fields(Manifest)}
     if missing := sorted(known - _ADDED - set(data)):
-        raise ModelChanged(f"{where}: missing {', '.join(missing)}", _REBUILD)
+        raise ModelChanged(f"{where}: missing {', '.join(missing)}", REBUILD)
     if unknown := sorted(set(data) - known):
-        raise ModelChanged(f"{where}: unknown {', '.join(unknown)}", _REBUILD)
+        raise ModelChanged(f"{where}: unknown {', '.join(unknown)}", REBUILD)
 
 
 def _from_dict(data: Mapping[str, Any]) -> Manifest:

@@ -40,7 +40,6 @@ from infer_app.models.artifact.manifest import (
     Manifest,
     format_labels,
     model_files_of,
-    model_id,
     parse_labels,
 )
 from infer_app.models.artifact.specs import WITH_LABELS, InputSpec, OutputSpec, Tolerance, floats3
@@ -195,19 +194,9 @@ def _manifest(
     if output.kind == "raw":
         output = replace(output, shape=outputs.shapes[0])
     sums = {relative: hashlib.sha256(data).hexdigest() for relative, data in sorted(files.items())}
-    return Manifest(
+    manifest = Manifest(
         name=request.name,
-        model_id=model_id(
-            source.sha256,
-            request.recipe,
-            request.input_spec,
-            output,
-            labels_sha256=sums.get(LABELS_FILE),
-            preprocess=request.preprocess,
-            preprocess_sha256=sums.get(PREPROCESS_FILE),
-            output_name=request.output_name,
-            head_sha256=sums.get(HEAD_FILE),
-        ),
+        model_id="",
         output_name=request.output_name,
         recipe=request.recipe,
         input=request.input,
@@ -230,6 +219,7 @@ def _manifest(
         },
         files=sums,
     )
+    return replace(manifest, model_id=manifest.expected_id())
 
 
 def _check_outputs(request: BuildRequest, outputs: SourceOutputs, files: dict[str, bytes]) -> None:

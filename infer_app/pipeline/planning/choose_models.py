@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from infer_app.database.project_database import read_in_use
 from infer_app.errors import ModelError, UsageError
 from infer_app.model_names import short_name
-from infer_app.models.artifact.artifact import Artifact, find_artifact, scan_artifacts, versions_of
+from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import PREPROCESS_FILE
+from infer_app.models.artifact.models_folder import find_artifact, scan_artifacts, versions_of
 from infer_app.recipe import Recipe
 from infer_app.settings.load import LoadedSettings
 

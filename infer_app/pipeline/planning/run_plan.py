@@ -12,7 +12,8 @@ from infer_app.database.results.runs import BegunVariant, RunModel, first_begun
 from infer_app.day import Day
 from infer_app.errors import PrecisionUnavailable
 from infer_app.model_variants import known_variant, variant_of
-from infer_app.models.artifact.artifact import Artifact, versions_of
+from infer_app.models.artifact.artifact import Artifact
+from infer_app.models.artifact.models_folder import versions_of
 from infer_app.models.selection.variant_selection import AUTO
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan, plan_together
 from infer_app.run_report import Alternative

@@ -7,16 +7,8 @@ import pytest
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact import artifact as artifact_module
-from infer_app.models.artifact.artifact import (
-    find_artifact,
-    find_folder,
-    find_newest,
-    list_artifacts,
-    open_artifact,
-    record_variant,
-    remove_folder,
-    save_manifest,
-)
+from infer_app.models.artifact.artifact import open_artifact, record_variant, save_manifest
+from infer_app.models.artifact.models_folder import find_artifact, find_folder, list_artifacts, remove_folder
 from infer_app.models.build.build_model import build_model
 from infer_app.recipe import Recipe
 from tests.support.networks import RECIPE, built, request
@@ -103,7 +95,7 @@ def test_a_name_means_the_version_in_use_else_the_newest(tmp_path, two_versions)
     older, newer = two_versions
     assert found(tmp_path, "colours") == newer
     assert found(tmp_path, "colours", {"colours": older, "other": newer}) == older
-    assert find_newest(tmp_path / "models", "colours").manifest.model_id == newer
+    assert find_artifact(tmp_path / "models", "colours").manifest.model_id == newer
 
 
 def test_a_version_is_named_by_the_beginning_of_its_id(tmp_path, two_versions):
@@ -133,7 +125,7 @@ def test_a_damaged_version_is_found_to_be_removed_and_stops_no_other(tmp_path, t
     (folder / "manifest.json").write_text("{")
     assert found(tmp_path, "colours", {"colours": older}) == older
     with pytest.raises(ModelError, match="not JSON"):
-        find_newest(tmp_path / "models", "colours")
+        find_artifact(tmp_path / "models", "colours")
     with pytest.raises(UsageError, match="2 versions"):
         find_folder(tmp_path / "models", "colours")
     assert find_folder(tmp_path / "models", f"colours@{newer}") == folder

@@ -11,8 +11,6 @@ from infer_app.images.decode.decoder import decode_image
 from infer_app.images.read.read_image import ReadLimits
 from infer_app.images.transform.to_pixels import transform
 from infer_app.model_variants import TORCHSCRIPT
-from infer_app.models.artifact.manifest import model_id
-from infer_app.models.artifact.specs import InputSpec, OutputSpec
 from infer_app.models.build.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant
@@ -39,13 +37,6 @@ def jpeg(width: int, height: int) -> bytes:
 @pytest.fixture(scope="module")
 def artifact(tmp_path_factory):
     return built(tmp_path_factory.mktemp("model"), recipe=SCALED)
-
-
-def test_an_exact_model_keeps_the_id_it_had_before_there_was_another_kind():
-    recipe = Recipe("crop-resize", 224, crop=0.875)
-    given = partial(model_id, "ab", labels_sha256=None, preprocess=None, preprocess_sha256=None)
-    assert given(recipe, InputSpec(), OutputSpec()) == "093977d220e08f97"
-    assert given(replace(recipe, decode="scaled"), InputSpec(), OutputSpec()) != "093977d220e08f97"
 
 
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.kind)

@@ -4,8 +4,8 @@ from dataclasses import replace
 import pytest
 
 from infer_app.errors import ModelError
-from infer_app.models.artifact.manifest import Manifest, format_labels, model_id, parse_labels
-from infer_app.models.artifact.specs import InputSpec, OutputSpec
+from infer_app.models.artifact.manifest import Manifest, format_labels, parse_labels
+from infer_app.models.artifact.specs import OutputSpec
 from infer_app.recipe import Recipe, Size
 from tests.support.networks import built
 
@@ -93,34 +93,44 @@ def test_variants_name_and_dates_are_not_part_of_the_id(manifest):
     assert other.expected_id() == manifest.model_id
 
 
-BASE = {"labels_sha256": "aa", "preprocess": None, "preprocess_sha256": None}
+RECIPE_8 = Recipe("stretch", 8)
+
+
+def id_of(manifest, **changes):
+    plain = {"source_sha256": "source", "recipe": RECIPE_8, "output": OutputSpec(), "files": {"labels.txt": "aa"}}
+    plain |= {"input": "float-nchw", "mean": (0.0,) * 3, "std": (1.0,) * 3}
+    return replace(manifest, **plain | changes).expected_id()
 
 
 @pytest.mark.parametrize(
-    ("positional", "keywords"),
+    "changes",
     [
-        ({0: "other source"}, {}),
-        ({1: Recipe("stretch", 8, exif="ignore")}, {}),
-        ({1: Recipe("stretch", 9)}, {}),
-        ({1: Recipe("stretch", "8x9")}, {}),
-        ({2: InputSpec(mean=(0.1, 0.0, 0.0))}, {}),
-        ({2: InputSpec(std=(0.5, 1.0, 1.0))}, {}),
-        ({2: InputSpec("uint8-nhwc")}, {}),
-        ({3: OutputSpec(top_k=4)}, {}),
-        ({}, {"labels_sha256": "bb"}),
-        ({}, {"labels_sha256": None}),
-        ({}, {"preprocess": "a:b", "preprocess_sha256": "cc"}),
+        {"source_sha256": "other source"},
+        {"recipe": replace(RECIPE_8, exif="ignore")},
+        {"recipe": replace(RECIPE_8, decode="scaled")},
+        {"recipe": Recipe("stretch", 9)},
+        {"recipe": Recipe("stretch", "8x9")},
+        {"mean": (0.1, 0.0, 0.0)},
+        {"std": (0.5, 1.0, 1.0)},
+        {"input": "uint8-nhwc"},
+        {"output": OutputSpec(top_k=4)},
+        {"output_name": "logits"},
+        {"files": {"labels.txt": "bb"}},
+        {"files": {}},
+        {"files": {"labels.txt": "aa", "head.py": "bb"}},
+        {"preprocess": "a:b"},
+        {"preprocess": "a:b", "files": {"labels.txt": "aa", "preprocess.py": "cc"}},
     ],
+    ids=str,
 )
-def test_all_that_defines_the_predictions_is_part_of_the_id(positional, keywords):
-    base = ["source", Recipe("stretch", 8), InputSpec(), OutputSpec()]
-    other = [positional.get(place, value) for place, value in enumerate(base)]
-    assert model_id(*other, **(BASE | keywords)) != model_id(*base, **BASE)
+def test_all_that_defines_the_predictions_is_part_of_the_id(manifest, changes):
+    assert id_of(manifest, **changes) != id_of(manifest)
 
 
-def test_the_id_is_sixteen_hex_digits_and_stays_the_same_over_versions():
-    found = model_id("source", Recipe("stretch", 8), InputSpec(), OutputSpec(), **BASE)
-    assert found == "a34d459af074b02e"
+def test_ids_stay_the_same_over_versions(manifest):
+    assert id_of(manifest) == "a34d459af074b02e"
+    older = {"source_sha256": "ab", "recipe": Recipe("crop-resize", 224, crop=0.875), "files": {}}
+    assert id_of(manifest, **older) == "093977d220e08f97"
 
 
 def test_every_line_is_a_label_whatever_it_says():
