@@ -12,8 +12,9 @@ from infer_app.models.artifact.manifest import Manifest
 from infer_app.models.build.decoding_agreement import describe_agreement
 from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.selection.tuning import Tuning
-from infer_app.models.verification.golden import Parity, golden_classes
+from infer_app.models.verification.golden import golden_classes
 from infer_app.models.verification.object_parity import COMPARED_SCORE, EXACT_OBJECT, SAME_OBJECT, compared_score
+from infer_app.models.verification.parity import Parity
 from infer_app.plurals import counted
 
 _LABEL_FIGURES = (

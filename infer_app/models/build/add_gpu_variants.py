@@ -20,7 +20,8 @@ from infer_app.models.runtimes import tensorrt
 from infer_app.models.runtimes.gpu_probe import Host, describe_host, missing_here
 from infer_app.models.runtimes.gpu_variants import load_module, run_fixed
 from infer_app.models.runtimes.torchscript import load_torchscript, trace_module
-from infer_app.models.verification.golden import Parity, golden_parity, golden_pixels, predict_all
+from infer_app.models.verification.golden import golden_parity, golden_pixels, predict_all
+from infer_app.models.verification.parity import Parity
 from infer_app.plurals import counted
 from infer_app.recipe import Size
 from infer_app.workers.isolated_call import run_in_process

@@ -23,7 +23,8 @@ from infer_app.models.build.openvino_variants import add_variants, agreement_sco
 from infer_app.models.runtimes.gpu_probe import runnable
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection.measure import one_thread
-from infer_app.models.verification.golden import Parity, measure_parity, predict_all
+from infer_app.models.verification.golden import predict_all
+from infer_app.models.verification.parity import Parity, measure_parity
 from infer_app.plurals import counted
 
 GROUP = 8  # images that each variant computes in its turn; every batch size that is tried divides it

@@ -21,8 +21,9 @@ from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.runtimes.source_kinds import make_graph
 from infer_app.models.selection.measure import measure_models, one_thread
-from infer_app.models.verification.golden import Parity, golden_parity, golden_pixels, measure_parity, predict_all
+from infer_app.models.verification.golden import golden_parity, golden_pixels, predict_all
 from infer_app.models.verification.object_parity import EXACT_OBJECT, SAME_OBJECT
+from infer_app.models.verification.parity import Parity, measure_parity
 from infer_app.plurals import counted
 
 # How many of the first convolutions stay in floating point; tried in this order until enough labels or objects are

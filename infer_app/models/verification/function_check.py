@@ -130,7 +130,11 @@ def compare_answers(
     answers, failures = read_answers(theirs, lambda answer: (answered_label(answer, labels), _scores(answer)))
     predictions = [item for item in ours if isinstance(item, Prediction)]
     compared = [(*answers[item.ref.location], item) for item in predictions if item.ref.location in answers]
-    disagreements = [_disagreement(label, item) for label, _, item in compared if label != item.output.label]
+    disagreements = [
+        DifferentAnswer(item.ref.location, label, item.output.label or "", item.output.score or 0.0)
+        for label, _, item in compared
+        if label != item.output.label
+    ]
     same = [
         (scores, item.output.score)
         for label, scores, item in compared
@@ -155,8 +159,7 @@ def _compare_scores(pairs: Sequence[tuple[np.ndarray, float]], activation: str, 
     to_scores = partial(class_scores, activation="none" if is_activated else activation)
     best = [to_scores(torch.from_numpy(theirs)[None]).max().item() for theirs, _ in pairs]
     differences = np.abs(np.array(best) - [score for _, score in pairs])
-    figures = (differences.mean(), np.median(differences), differences.max())
-    return ScoreComparison(len(pairs), *map(float, figures))
+    return ScoreComparison(len(pairs), *map(float, (differences.mean(), np.median(differences), differences.max())))
 
 
 def _are_probabilities(scores: np.ndarray, activation: str) -> bool:
@@ -182,16 +185,15 @@ def read_answers(
 
 
 def rejections(ours: Sequence[Prediction | Broken]) -> tuple[Failure, ...]:
-    return tuple(_rejection(item) for item in ours if isinstance(item, Broken))
+    broken = (item for item in ours if isinstance(item, Broken))
+    return tuple(Failure(item.ref.location, f"{item.reason}: {item.detail}") for item in broken)
 
 
 def rates(blocks: Sequence[TimedBlock]) -> dict[str, Any]:
     """Return the fields of a report that tell the speed of both sides."""
-    num_timed = sum(block.num_images for block in blocks)
+    num_timed, lost_seconds = sum(one.num_images for one in blocks), sum(one.lost_seconds for one in blocks)
     their_seconds, our_seconds = sum(one.their_seconds for one in blocks), sum(one.our_seconds for one in blocks)
-    is_enough = num_timed >= ENOUGH_FOR_A_RATE
-    ratios = [block.their_seconds / block.our_seconds for block in blocks] if is_enough else []
-    lost_seconds = sum(block.lost_seconds for block in blocks)
+    ratios = [one.their_seconds / one.our_seconds for one in blocks] if num_timed >= ENOUGH_FOR_A_RATE else []
     return {
         "their_images_per_second": num_timed / their_seconds if blocks else None,
         "our_images_per_second": num_timed / our_seconds if blocks else None,
@@ -227,9 +229,13 @@ def _scores(answer: Any) -> np.ndarray | None:
 def _label_of_index(value: np.ndarray, labels: Sequence[str]) -> str:
     if value.dtype.kind not in "iu":
         raise ValueError(f"{value} is not a class index")
-    index = int(value)
+    return label_of_class(int(value), labels, "class index")
+
+
+def label_of_class(index: int, labels: Sequence[str], what: str) -> str:
+    """Return the label of a class, its number without labels. Raises ValueError for one that is not there."""
     if index < 0 or (labels and index >= len(labels)):
-        raise ValueError(f"class index {index} of {len(labels)} classes")
+        raise ValueError(f"{what} {index} of {len(labels)} classes")
     return labels[index] if labels else str(index)
 
 
@@ -242,11 +248,3 @@ def _label_of_scores(values: np.ndarray, labels: Sequence[str]) -> str:
     if not np.isfinite(scores).all():
         raise ValueError("scores are not finite")
     return _label_of_index(np.asarray(scores.argmax()), labels)
-
-
-def _disagreement(label: str, item: Prediction) -> DifferentAnswer:
-    return DifferentAnswer(item.ref.location, label, item.output.label or "", item.output.score or 0.0)
-
-
-def _rejection(item: Broken) -> Failure:
-    return Failure(item.ref.location, f"{item.reason}: {item.detail}")

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -14,22 +13,22 @@ from torch import Tensor
 from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.images.read.bad_image import BadImage
 from infer_app.model_variants import variant_of
-from infer_app.models.artifact.activation import check_activation, class_scores
+from infer_app.models.artifact.activation import check_activation
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE, GOLDEN_PIXELS_FILE
 from infer_app.models.artifact.specs import OutputSpec, Tolerance
-from infer_app.models.detection.heads import class_outputs, comparable_parts
+from infer_app.models.detection.heads import class_outputs
 from infer_app.models.detection.object_decoder import split_outputs
 from infer_app.models.verification.object_parity import (
     EXACT_OBJECT,
     SAME_OBJECT,
-    compared_score,
+    Objects,
     count_found,
     find_missing,
     find_objects,
-    measure_agreement,
 )
 from infer_app.models.verification.outputs import decode_outputs
+from infer_app.models.verification.parity import Parity, comparable, cosines, measure_parity
 
 CHECK_BATCH = 4  # images
 LABEL_MARGIN = 0.05  # relative to the largest output: 2 levels of a pixel may swap two classes that are closer
@@ -39,60 +38,8 @@ FEWEST_BEST = 5  # of all golden images; of fewer, one whose score is at the net
 # How much less of them than at the build may be found, in fp32 and in another dtype: close scores may swap.
 BEST_LOST, BEST_LOST_ROUNDED = 0.2, 0.5
 LOWEST_SCORE = 1e-3  # of these; rows with less fill up the outputs
-_SMALLEST_SCALE = 0.01  # of a part of a detector's outputs; lower scores than this are never stored
 
 _HINT = "nothing was written; try `infer model verify`, then rebuild the model or the variant on this machine"
-
-
-@dataclass(frozen=True)
-class Parity:
-    """How near outputs are to the expected ones."""
-
-    num_images: int
-    cosine: float  # of the worst image
-    label_agreement: float | None  # share of images whose largest output is the same, 0-1; None for detectors
-    worst_difference: float  # absolute; of a detector relative to the largest of its part of the outputs
-    relative_difference: float  # worst_difference divided by the largest expected output
-    worst_score_difference: float | None = None  # of the expected label or objects, 0-1; None without classes
-    p99_score_difference: float | None = None  # its 99th percentile
-    num_objects: int | None = None  # expected from COMPARED_SCORE on; None unless the model detects objects
-    object_agreement: float | None = (
-        None  # share of them that is kept, or 1 less the share that is new; None: no objects
-    )
-    best_kept: float | None = None  # share of the golden images' best objects; None: too few, or not compared
-
-    def to_json(self) -> dict[str, Any]:
-        return {key: value for key, value in asdict(self).items() if value is not None}
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Parity:
-        return cls(**{"label_agreement": None, **values})
-
-
-def measure_parity(
-    expected: Tensor, actual: Tensor, artifact: Artifact | None = None, min_iou: float = SAME_OBJECT
-) -> Parity:
-    """Compare (n, D) outputs, and the scores and objects of the `artifact` if it is a classifier or a detector.
-
-    NaN in either gives NaN figures, which pass no tolerance. Objects are the same if they overlap by `min_iou`.
-    """
-    output = artifact.manifest.output if artifact else None
-    theirs, ours, scale = _comparable(expected, actual, output)
-    worst = (ours - theirs).abs().max().item()
-    agreement, figures = None, dict[str, Any]()
-    if artifact is not None and output is not None and output.detection is not None:
-        figures = _object_figures(artifact, expected, actual, min_iou)
-    else:
-        agreement = (theirs.argmax(1) == ours.argmax(1)).double().mean().item()
-        figures = _score_differences(theirs, ours, output)
-    return Parity(
-        num_images=expected.shape[0],
-        cosine=_cosines(theirs, ours).min().item(),
-        label_agreement=agreement,
-        worst_difference=worst,
-        relative_difference=worst / max(scale, 1e-12),
-        **figures,
-    )
 
 
 def golden_parity(artifact: Artifact, actual: Tensor, min_iou: float = SAME_OBJECT) -> Parity:
@@ -103,50 +50,6 @@ def golden_parity(artifact: Artifact, actual: Tensor, min_iou: float = SAME_OBJE
         return parity
     found, num_best = _count_best_objects(artifact, expected, actual, is_exact=min_iou == EXACT_OBJECT)
     return replace(parity, best_kept=found / num_best) if num_best >= FEWEST_BEST else parity
-
-
-def _comparable(expected: Tensor, actual: Tensor, output: OutputSpec | None) -> tuple[Tensor, Tensor, float]:
-    """Return the numbers to compare, and what their difference is relative to.
-
-    A detector's rows mix pixels and scores, so each part is divided by the largest number expected in it.
-    """
-    expected, actual = expected.double(), actual.double()
-    if output is None or output.detection is None:
-        return expected, actual, expected.abs().max().item()
-    detection = output.detection
-    theirs, ours = (
-        comparable_parts(split_outputs(rows, detection.shapes), detection, output.activation)
-        for rows in (expected, actual)
-    )
-    scales = [part.abs().max().clamp_min(_SMALLEST_SCALE) for part in theirs]
-    first, second = (
-        torch.cat([part / scale for part, scale in zip(parts, scales, strict=True)], 1) for parts in (theirs, ours)
-    )
-    return first, second, 1.0
-
-
-def _object_figures(artifact: Artifact, expected: Tensor, actual: Tensor, min_iou: float) -> dict[str, Any]:
-    assert artifact.manifest.output.detection is not None
-    theirs, ours = (find_objects(artifact, rows) for rows in (expected, actual))
-    found = measure_agreement(theirs, ours, compared_score(artifact.manifest.output.detection), min_iou)
-    figures = {"num_objects": found.num_objects, "object_agreement": found.agreement}
-    return figures | _differences(torch.tensor(found.score_differences)) if found.score_differences else figures
-
-
-def _score_differences(expected: Tensor, actual: Tensor, output: OutputSpec | None) -> dict[str, float]:
-    if output is None or output.kind != "classification":
-        return {}
-    best = expected.argmax(1, keepdim=True)
-    theirs, ours = (class_scores(rows, output.activation).gather(1, best) for rows in (expected, actual))
-    return _differences((ours - theirs).flatten())
-
-
-def _differences(differences: Tensor) -> dict[str, float]:
-    sizes = differences.double().abs()
-    return {
-        "worst_score_difference": sizes.max().item(),
-        "p99_score_difference": sizes.quantile(0.99).item(),
-    }
 
 
 def check_golden(
@@ -163,30 +66,26 @@ def check_golden(
     a difference of the model: the pixels; the outputs for the golden pixels; the labels or objects for the pixels as
     loaded, which differ only if these pixels do.
     """
-    tolerance = artifact.manifest.tolerance_of(variant)
-    levels = tolerance.pixel_levels
+    tolerance, output = artifact.manifest.tolerance_of(variant), artifact.manifest.output
     expected_pixels, expected = golden_pixels(artifact), golden_outputs(artifact)
-    pixels = torch.stack(
-        [
-            _checked_pixels(_loaded(load_pixels, artifact.read(path), number), expected_pixels[number], levels, number)
-            for number, path in enumerate(artifact.manifest.golden)
-        ]
-    )
-    output, is_detector = artifact.manifest.output, artifact.manifest.output.detection is not None
-    if is_detector and (classes := golden_classes(artifact)) is not None and output.activation == "none":
+    loaded = [
+        _load(load_pixels, artifact.read(path), pixels, tolerance.pixel_levels, number)
+        for number, (path, pixels) in enumerate(zip(artifact.manifest.golden, expected_pixels, strict=True))
+    ]
+    if output.detection and output.activation == "none" and (classes := golden_classes(artifact)) is not None:
         check_activation(classes, "none")  # an earlier release took it for a softmax, under the same id
     actual = predict_all(predict, expected_pixels, batch_size)
     _check_outputs(expected, actual, output, tolerance)
     is_exact = variant_of(variant or "").is_exact
-    if is_detector and is_exact:
+    if output.detection and is_exact:
         _check_objects(artifact, expected, actual, OBJECT_SCORE, ModelChanged, is_exact=True)
     if _compares_best_objects(output):
         _check_best_objects(artifact, expected, actual, variant, is_exact=is_exact)
-    actual = predict_all(predict, pixels, batch_size)
+    actual = predict_all(predict, torch.stack(loaded), batch_size)
     margin = max(LABEL_MARGIN, tolerance.relative)
-    if is_detector:
+    if output.detection:
         _check_objects(artifact, expected, actual, margin, PixelsChanged)
-    else:
+    elif output.kind == "classification":
         _check_labels(expected, actual, output, artifact.labels, margin)
 
 
@@ -228,20 +127,17 @@ def load_array(data: bytes) -> np.ndarray:
     return array
 
 
-def _loaded(load_pixels: Callable[[bytes], Tensor], data: bytes, number: int) -> Tensor:
-    """Load a golden image. Raises PixelsChanged if a decoder or the preprocess function does not work here."""
+def _load(load_pixels: Callable[[bytes], Tensor], data: bytes, expected: Tensor, levels: int, number: int) -> Tensor:
+    """Load a golden image. Raises PixelsChanged for other pixels, or if a decoder or the preprocess function fails."""
     try:
-        return load_pixels(data)
+        actual = load_pixels(data)
     except BadImage as bad:
         raise _failed(number, bad.detail or str(bad.reason), PixelsChanged) from bad
-
-
-def _checked_pixels(actual: Tensor, expected: Tensor, allowed: int, number: int) -> Tensor:
     if actual.shape != expected.shape or actual.dtype != expected.dtype:
         raise _failed(number, f"pixels are {_describe(actual)} instead of {_describe(expected)}", PixelsChanged)
-    levels = int((actual.short() - expected.short()).abs().max())
-    if levels > allowed:
-        raise _failed(number, f"a pixel differs by {levels} levels, {allowed} are allowed", PixelsChanged)
+    differs = int((actual.short() - expected.short()).abs().max())
+    if differs > levels:
+        raise _failed(number, f"a pixel differs by {differs} levels, {levels} are allowed", PixelsChanged)
     return actual
 
 
@@ -250,9 +146,9 @@ def _check_outputs(expected: Tensor, actual: Tensor, output: OutputSpec, toleran
         raise ModelChanged(
             f"golden check failed: outputs are {_describe(actual)} instead of {_describe(expected)}", _HINT
         )
-    expected, actual, scale = _comparable(expected, actual, output)
+    expected, actual, scale = comparable(expected, actual, output)
     relative = ((actual - expected).abs().amax(1) / max(scale, 1e-12)).tolist()
-    for number, (difference, cosine) in enumerate(zip(relative, _cosines(expected, actual).tolist(), strict=True)):
+    for number, (difference, cosine) in enumerate(zip(relative, cosines(expected, actual).tolist(), strict=True)):
         if not difference <= tolerance.relative:  # written so that NaN fails
             what = f"outputs differ by {difference:.2g} of the largest, not {tolerance.relative:g} at most"
             raise _failed(number, what, ModelChanged)
@@ -264,8 +160,6 @@ def _check_outputs(expected: Tensor, actual: Tensor, output: OutputSpec, toleran
 def _check_labels(
     expected: Tensor, actual: Tensor, spec: OutputSpec, labels: tuple[str, ...], margin_share: float
 ) -> None:
-    if spec.kind != "classification":
-        return
     margin = margin_share * expected.abs().max()
     rows = zip(decode_outputs(expected, spec, labels), decode_outputs(actual, spec, labels), strict=True)
     for number, (theirs, ours) in enumerate(rows):
@@ -288,16 +182,24 @@ def _check_objects(
     """Raise `error` for an object that is expected and not found, or found and not expected."""
     detection, labels = artifact.manifest.output.detection, artifact.labels
     assert detection is not None
-    images = zip(find_objects(artifact, expected), find_objects(artifact, actual), strict=True)
-    for number, (theirs, ours) in enumerate(images):
-        if theirs is None or ours is None:
-            raise _failed(number, "outputs are not finite, or the head fails on them", error)
+    for number, theirs, ours in _object_pairs(artifact, expected, actual, error):
         for first, second, what in ((theirs, ours, "is not found any more"), (ours, theirs, "was not found at build")):
             found = find_missing(first, second, detection, margin, is_exact=is_exact)
             if found is not None:
                 index = int(found[5])
                 label = labels[index] if index < len(labels) else str(index)
                 raise _failed(number, f"an object {label!r} with score {found[4]:.2f} {what}", error)
+
+
+def _object_pairs(
+    artifact: Artifact, expected: Tensor, actual: Tensor, error: type[ModelError], min_score: float = 1.0
+) -> Iterator[tuple[int, Objects, Objects]]:
+    """Yield the number of each image and its objects in both outputs. Raises `error` for outputs that have none."""
+    pairs = zip(*(find_objects(artifact, rows, min_score) for rows in (expected, actual)), strict=True)
+    for number, (theirs, ours) in enumerate(pairs):
+        if theirs is None or ours is None:
+            raise _failed(number, "outputs are not finite, or the head fails on them", error)
+        yield number, theirs, ours
 
 
 def _compares_best_objects(output: OutputSpec) -> bool:
@@ -330,22 +232,11 @@ def _count_best_objects(artifact: Artifact, expected: Tensor, actual: Tensor, *,
     Raises ModelChanged for outputs without a finite value.
     """
     num_found = num_best = 0
-    pairs = zip(*(find_objects(artifact, rows, LOWEST_SCORE) for rows in (expected, actual)), strict=True)
-    for number, (theirs, ours) in enumerate(pairs):
-        if theirs is None or ours is None:
-            raise _failed(number, "outputs are not finite, or the head fails on them", ModelChanged)
+    for _, theirs, ours in _object_pairs(artifact, expected, actual, ModelChanged, LOWEST_SCORE):
         best = theirs[:BEST_OBJECTS]
         num_best += len(best)
         num_found += count_found(best, ours, OBJECT_SCORE, is_exact=is_exact)
     return num_found, num_best
-
-
-def _cosines(expected: Tensor, actual: Tensor) -> Tensor:
-    """Return the cosine of each row, (n,); 1 for rows of a single number, which have no direction."""
-    if expected.shape[1] == 1:
-        return torch.where(actual.isfinite(), 1.0, torch.nan).flatten()
-    cosines = torch.nn.functional.cosine_similarity(expected.double(), actual.double(), dim=1)
-    return cosines.where(expected.any(1) | actual.any(1), 1.0)  # no direction either: a detector that finds nothing
 
 
 def _describe(tensor: Tensor) -> str:

@@ -18,6 +18,7 @@ from infer_app.models.verification.function_check import (
     DifferentObject,
     ObjectComparison,
     TimedBlock,
+    label_of_class,
     rates,
     read_answers,
     rejections,
@@ -25,6 +26,7 @@ from infer_app.models.verification.function_check import (
 from infer_app.models.verification.object_parity import (
     EXACT_OBJECT,
     SAME_OBJECT,
+    ComparedObjects,
     agreement_of,
     compare_lists,
     compared_score,
@@ -55,25 +57,24 @@ def compare_object_answers(
     lowest = min((one[4] for one in objects), default=0.0)
     min_score = max(compared_score(detection), min(lowest, HIGHEST_START))
     images = [_compare_image(item, found, min_score) for item, found in compared]
-    num_found, num_theirs = sum(one.num_found for one in images), sum(one.num_theirs for one in images)
-    num_ours, num_extra = sum(one.num_ours for one in images), sum(one.num_extra for one in images)
+    counts = [one.same for one in images]
     differences = (different for one in images for different in one.differences)
     near = [pair for one in images for pair in one.near]
     overlaps, scores = np.array(near).reshape(-1, 2).T
     return CheckReport(
         num_images=len({path for path, _ in theirs} | {item.ref.location for item in ours}),
         num_compared=len(compared),
-        agreement=agreement_of(num_found, num_theirs, num_extra, num_ours),
+        agreement=agreement_of(counts),
         disagreements=(),
         their_failures=failures,
         our_rejections=rejections(ours),
         num_labels=len({one.label for item, _ in compared for one in item.output.objects or ()}),
         objects=ObjectComparison(
             min_score,
-            num_theirs,
-            num_found,
-            num_ours,
-            num_extra,
+            sum(len(one.kept) + len(one.lost) for one in counts),
+            sum(len(one.kept) for one in counts),
+            sum(len(one.found) for one in counts),
+            sum(len(one.new) for one in counts),
             float(overlaps.mean()) if near else None,
             float(scores.mean()) if near else None,
             float(scores.max()) if near else None,
@@ -88,10 +89,7 @@ def compare_object_answers(
 class _ComparedImage:
     """The objects of one image on both sides."""
 
-    num_theirs: int
-    num_found: int
-    num_ours: int
-    num_extra: int
+    same: ComparedObjects
     near: list[tuple[float, float]]  # overlap and absolute difference of the score of objects in about the same place
     differences: list[DifferentObject]
     num_outside: int  # boxes of theirs with a centre outside of the picture
@@ -105,10 +103,7 @@ def _compare_image(item: Prediction, answer: Sequence[FoundObject], min_score: f
     sure = their_rows[their_rows[:, 4] >= min_score]
     path = item.ref.location
     return _ComparedImage(
-        num_theirs=len(sure),
-        num_found=len(same.kept),
-        num_ours=len(same.found),
-        num_extra=len(same.new),
+        same=same,
         near=[(iou, abs(our_rows[b, 4] - sure[a, 4])) for a, b, iou in match_rows(sure, our_rows, SAME_OBJECT)],
         differences=[
             *(_difference(path, "theirs", theirs[row], ours) for row in same.lost),
@@ -157,10 +152,9 @@ def _shown(row: Any) -> str:
 def _label(value: Any, labels: Sequence[str]) -> str:
     if isinstance(value, str):
         return str(value)
-    index = int(value)
-    if index != value or index < 0 or (labels and index >= len(labels)):
+    if int(value) != value:
         raise ValueError(f"class {value} of {len(labels)} classes")
-    return labels[index] if labels else str(index)
+    return label_of_class(int(value), labels, "class")
 
 
 def _our_objects(item: Prediction) -> list[FoundObject]:

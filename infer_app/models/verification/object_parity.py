@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +22,7 @@ EXACT_OBJECT = 0.9  # overlap of the same object in two variants of fp32
 Objects = np.ndarray  # (k, 6): x1 y1 x2 y2 score class
 
 
-@dataclass(frozen=True, slots=True)
-class ComparedObjects:
+class ComparedObjects(NamedTuple):
     """The objects of an image in two lists. Each number is the row of an object whose score counts."""
 
     kept: tuple[Match, ...]  # of the first list, with what they match in the second
@@ -36,9 +36,7 @@ class ObjectAgreement:
     """How far the objects of many images are the same in two lists."""
 
     num_objects: int  # of the first lists, whose score counts
-    agreement: (
-        float | None
-    )  # the share that is kept, or 1 less the share that is new if that is worse; None: no objects
+    agreement: float | None
     score_differences: tuple[float, ...]  # of the kept objects: second less first
 
 
@@ -86,37 +84,29 @@ def measure_agreement(
 ) -> ObjectAgreement:
     """Compare the objects of many images. Those that the first model rejects are left out."""
     nothing = np.empty((0, 6))
-    num_kept = num_lost = num_found = num_new = 0
-    differences: list[float] = []
+    images, differences = list[ComparedObjects](), list[float]()
     for theirs, ours in zip(expected, actual, strict=True):
-        if theirs is None:
-            continue
-        second = nothing if ours is None else ours
-        compared = compare_lists(theirs, second, min_score, min_iou)
-        num_kept, num_lost = num_kept + len(compared.kept), num_lost + len(compared.lost)
-        num_found, num_new = num_found + len(compared.found), num_new + len(compared.new)
-        differences += [float(second[b, 4] - theirs[a, 4]) for a, b, _ in compared.kept]
-    num_objects = num_kept + num_lost
-    return ObjectAgreement(num_objects, agreement_of(num_kept, num_objects, num_new, num_found), tuple(differences))
+        if theirs is not None:
+            second = nothing if ours is None else ours
+            images.append(compare_lists(theirs, second, min_score, min_iou))
+            differences += [float(second[b, 4] - theirs[a, 4]) for a, b, _ in images[-1].kept]
+    num_objects = sum(len(one.kept) + len(one.lost) for one in images)
+    return ObjectAgreement(num_objects, agreement_of(images), tuple(differences))
 
 
-def agreement_of(num_kept: int, num_objects: int, num_new: int, num_found: int) -> float | None:
+def agreement_of(images: Sequence[ComparedObjects]) -> float | None:
     """Return the share that is kept, or 1 less the share that is new if that is worse; None: no objects at all."""
-    if not num_objects and not num_found:
-        return None
-    return min(num_kept / max(1, num_objects), 1 - num_new / max(1, num_found)) if num_objects else 0.0
+    num_kept, num_lost, num_found, num_new = (sum(len(one[place]) for one in images) for place in range(4))
+    if not num_kept + num_lost:
+        return 0.0 if num_found else None
+    return min(num_kept / (num_kept + num_lost), 1 - num_new / max(1, num_found))
 
 
 def count_found(expected: Objects, actual: Objects, margin: float, *, is_exact: bool) -> int:
     """Count the objects of `expected` with one of `actual` in their place; when `is_exact`, also of their class and
     of a score within `margin`.
     """
-    overlaps = intersection_over_union(expected[:, :4], actual[:, :4])
-    is_there = overlaps >= (EXACT_OBJECT if is_exact else SAME_OBJECT)
-    if is_exact:
-        is_there &= actual[:, 5] == expected[:, 5, None]
-        is_there &= np.abs(actual[:, 4] - expected[:, 4, None]) <= margin
-    return int(is_there.any(1).sum())
+    return int(_in_place(expected, actual, margin, is_exact=is_exact).any(1).sum())
 
 
 def find_missing(
@@ -129,17 +119,21 @@ def find_missing(
     or, unless `is_exact`, another class of the same box. Within `margin` of the score from which objects are
     compared, none is needed.
     """
-    min_iou = EXACT_OBJECT if is_exact else SAME_OBJECT
-    overlaps = intersection_over_union(expected[:, :4], actual[:, :4])
     is_same_class = actual[:, 5] == expected[:, 5, None]
     is_no_worse = actual[:, 4] >= expected[:, 4, None] - margin
-    is_there = (overlaps >= min_iou) & is_same_class
-    if is_exact:
-        is_there &= np.abs(actual[:, 4] - expected[:, 4, None]) <= margin
-    else:
-        is_there |= (overlaps >= min_iou) & is_no_worse
+    is_there = _in_place(expected, actual, margin, is_exact=is_exact) & (is_same_class | is_no_worse)
     if detection.suppresses:
+        overlaps = intersection_over_union(expected[:, :4], actual[:, :4])
         is_there |= (overlaps > detection.nms) & is_same_class & is_no_worse
     is_sure = expected[:, 4] >= compared_score(detection) + margin
     missing = expected[is_sure & ~is_there.any(1)]
     return missing[missing[:, 4].argmax()] if len(missing) else None
+
+
+def _in_place(expected: Objects, actual: Objects, margin: float, *, is_exact: bool) -> np.ndarray:
+    """Return for each pair of objects whether they overlap enough; when `is_exact`, also agree in class and score."""
+    is_there = intersection_over_union(expected[:, :4], actual[:, :4]) >= (EXACT_OBJECT if is_exact else SAME_OBJECT)
+    if is_exact:
+        is_there &= actual[:, 5] == expected[:, 5, None]
+        is_there &= np.abs(actual[:, 4] - expected[:, 4, None]) <= margin
+    return is_there

@@ -14,7 +14,8 @@ from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.build.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_golden_set, synthetic_images
 from infer_app.models.runtimes.torchscript import build_cpu_variant
-from infer_app.models.verification.golden import Parity, check_golden
+from infer_app.models.verification.golden import check_golden
+from infer_app.models.verification.parity import Parity
 from infer_app.pipeline.planning.measurement import probe_decoding
 from infer_app.recipe import Recipe
 from infer_app.telemetry.bottleneck import Cost, advise, rank

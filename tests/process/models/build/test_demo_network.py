@@ -9,8 +9,8 @@ import torch
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.runtimes.torchscript import BATCH_SIZE, build_cpu_variant
-from infer_app.models.verification.golden import measure_parity
 from infer_app.models.verification.outputs import decode_outputs
+from infer_app.models.verification.parity import measure_parity
 from infer_app.recipe import Recipe
 from tests.support.networks import run_artifact
 from tests.support.photos import DATA

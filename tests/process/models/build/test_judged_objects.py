@@ -17,7 +17,8 @@ from infer_app.models.build.judge_variants import describe_kept, judge_variants,
 from infer_app.models.build.openvino_variants import add_variants, agreement_score, judge_on, judgement
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection.variant_selection import VariantRequest, choose_variant
-from infer_app.models.verification.golden import Parity, predict_all
+from infer_app.models.verification.golden import predict_all
+from infer_app.models.verification.parity import Parity
 from infer_app.recipe import Recipe
 from tests.support.detectors import Quadrants
 from tests.support.networks import save

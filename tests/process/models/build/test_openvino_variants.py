@@ -14,7 +14,8 @@ from infer_app.models.build.openvino_variants import add_variants, agreement_sco
 from infer_app.models.runtimes import openvino
 from infer_app.models.runtimes.open_variant import open_variant
 from infer_app.models.selection import measure
-from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels, measure_parity
+from infer_app.models.verification.golden import check_golden, golden_outputs, golden_pixels
+from infer_app.models.verification.parity import measure_parity
 from tests.conftest import need
 from tests.support.networks import (
     Means,

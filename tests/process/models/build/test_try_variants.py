@@ -12,7 +12,7 @@ from infer_app.models.build.judge_variants import Trial, try_variants
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import gpu_probe
 from infer_app.models.selection import measure
-from infer_app.models.verification.golden import Parity
+from infer_app.models.verification.parity import Parity
 from infer_app.pipeline.planning import measurement
 from infer_app.pipeline.planning.measurement import probe_variants
 from tests.support.networks import Network, built, save_photos

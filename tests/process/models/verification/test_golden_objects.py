@@ -13,13 +13,8 @@ from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.build.build_model import BuildRequest, build_model
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.runtimes.torchscript import build_cpu_variant
-from infer_app.models.verification.golden import (
-    check_golden,
-    golden_outputs,
-    golden_parity,
-    golden_pixels,
-    measure_parity,
-)
+from infer_app.models.verification.golden import check_golden, golden_outputs, golden_parity, golden_pixels
+from infer_app.models.verification.parity import measure_parity
 from infer_app.recipe import Recipe
 from tests.support.detectors import Pair, Quadrants
 from tests.support.networks import save
