@@ -54,8 +54,8 @@ def measure_parity(
     worst = (ours - theirs).abs().max().item()
     figures: dict[str, Any] = {}
     if artifact is not None and output is not None and output.detection is not None:
-        objects = [find_objects(artifact, rows) for rows in (expected, actual)]
-        found = measure_agreement(*objects, min_score=compared_score(output.detection), min_iou=min_iou)
+        objects = find_objects(artifact, expected), find_objects(artifact, actual)
+        found = measure_agreement(*objects, compared_score(output.detection), min_iou)
         figures = {"num_objects": found.num_objects, "object_agreement": found.agreement}
         differences = torch.tensor(found.score_differences)
     else:
