@@ -31,7 +31,7 @@ from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Chunk, ChunkResult, FileFacts, ImageRef, Output, Prediction
 from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.pipeline.executors import open_cpu_pool
 
 OUTPUT = Output("tabby cat", 0.93, '{"top": [["tabby cat", 0.93], ["tiger cat", 0.04], ["lynx", 0.01]]}')

@@ -34,7 +34,7 @@ from infer_app.database.results.schema import images
 from infer_app.day import Day
 from infer_app.domain import Chunk, ChunkResult, FileFacts, Output, Prediction
 from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.pipeline.executors import Executor
 from infer_app.pipeline.flow.observer import Display
 from infer_app.pipeline.group_run import GroupRun

@@ -28,7 +28,7 @@ from infer_app.domain import Chunk, ImageRef
 from infer_app.handlers.copy_stream import open_stream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.transform.to_pixels import transform
 from infer_app.model_variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.models.artifact.artifact import Artifact

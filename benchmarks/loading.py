@@ -38,7 +38,7 @@ from loading_strategies.workload import PixelReaders, Workload
 
 from infer_app.images.decode.decoder import DecodeLimits
 from infer_app.images.read.folder_scan import find_images, folders_of
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.build.build_model import BuildRequest, build_model

@@ -20,8 +20,9 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from infer_app.domain import Chunk, ImageRef
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.prefetch import Prefetch
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.read_image import read_image
 from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.support.web_server import WebServer
 

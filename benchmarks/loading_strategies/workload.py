@@ -11,7 +11,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.images.transform.geometry import Picture
 from infer_app.images.transform.to_pixels import reference_transform, transform
 from infer_app.models.artifact.artifact import Artifact

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from infer_app import __version__
 from infer_app.domain import NOT_READ
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.locations import shown
 
 

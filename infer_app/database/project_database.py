@@ -20,7 +20,7 @@ from infer_app.database.results.model_versions import all_in_use, read_versions
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.settings.load import LoadedSettings
 
 P = ParamSpec("P")

@@ -15,7 +15,8 @@ from infer_app.errors import UsageError
 from infer_app.export.choose_images import Chosen
 from infer_app.images.decode.formats import sniff
 from infer_app.images.read.bad_image import BadImage, ImageBytes
-from infer_app.images.read.read_image import ReadLimits, read_image, stat_facts
+from infer_app.images.read.local_files import ReadLimits, stat_facts
+from infer_app.images.read.read_image import read_image
 from infer_app.locations import is_local, is_remote
 
 MAX_CHOICES = 10  # each reads the predictions of all days

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from infer_app.errors import ModelChanged
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.models.artifact.artifact import Artifact, open_artifact
 
 

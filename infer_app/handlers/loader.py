@@ -12,7 +12,8 @@ from infer_app.domain import NOT_READ, Batch, Broken, Chunk, FileFacts, ImageRef
 from infer_app.handlers.handler_spec import HandlerSpec
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, decoder_name
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_ahead, read_image
+from infer_app.images.read.local_files import ReadLimits, read_ahead
+from infer_app.images.read.read_image import read_image
 from infer_app.images.read.roots import check_root
 from infer_app.images.transform.geometry import Picture
 from infer_app.images.transform.to_pixels import transform

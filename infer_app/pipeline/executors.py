@@ -19,7 +19,7 @@ from infer_app.database.project_database import read_limits
 from infer_app.errors import UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler, OpenLoadHandler, OpenPredictHandler
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.pipeline.flow.flow import Pool

@@ -16,7 +16,8 @@ from infer_app.day import Day, find_zone
 from infer_app.domain import Broken, FileFacts, ImageRef, Reason
 from infer_app.errors import InferError, UsageError
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.locations import is_local
 from infer_app.locations import shown as shown_location
 from infer_app.models.artifact.models_folder import find_artifact

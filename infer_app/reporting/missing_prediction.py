@@ -19,7 +19,8 @@ from infer_app.database.queries.late_days import find_late_days
 from infer_app.day import MAX_DAYS, MAX_YEAR, Day, parse_date
 from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, ImageRef, Reason
 from infer_app.errors import InferError, StorageUnavailable
-from infer_app.images.read.read_image import ReadLimits, refused_among
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import refused_among
 from infer_app.images.read.refusals import how_to_allow
 from infer_app.model_names import Version
 from infer_app.pipeline.planning.choose_models import choose_artifacts

@@ -15,7 +15,8 @@ from infer_app.domain import ReasonFact, reasons_with
 from infer_app.errors import InferError
 from infer_app.images.decode.decoder import open_image, rgb_of
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.workers.isolated_call import run_in_process
 
 SIZE = 160  # pixels, the longer side

@@ -30,7 +30,8 @@ from infer_app.database.results.schema import images, objects, predictions, reje
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import UnusableIds
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.run_report import DayCounts
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY, MODEL

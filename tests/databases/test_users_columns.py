@@ -13,7 +13,8 @@ from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
 

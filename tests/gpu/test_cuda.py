@@ -10,7 +10,7 @@ from torch import nn
 from infer_app.domain import Chunk, ImageRef
 from infer_app.handlers.copy_stream import CudaStream
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import CUDA_FP16, TORCHSCRIPT
 from infer_app.models.build.add_gpu_variants import BuildTarget, add_gpu_variants
 from infer_app.models.build.build_model import BuildRequest, build_model

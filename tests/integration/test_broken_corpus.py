@@ -9,7 +9,8 @@ import pytest
 from infer_app.domain import Reason
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.recipe import Recipe
 from tests.support.photos import DATA
 

@@ -6,7 +6,7 @@ import pytest
 
 from infer_app.cli.project.project import init
 from infer_app.errors import ModelError
-from infer_app.images.read.read_image import stat_all
+from infer_app.images.read.local_files import stat_all
 from infer_app.locations import NO_MAPPING
 from infer_app.workers import fork_server
 from infer_app.workers.isolated_call import iterate_in_process

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from infer_app.domain import DetectedObject
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.reporting import thumbnails
 from infer_app.reporting.page import IndexRow, render_index
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails, thumbnails_of

@@ -19,7 +19,7 @@ from infer_app.day import Day
 from infer_app.errors import InferError, UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_names import short_name
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact

@@ -31,7 +31,8 @@ from infer_app.errors import EXIT_OK, DatabaseUnavailable, InferError, StorageUn
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.images.decode.decoder import decoder_name, has_turbo
-from infer_app.images.read.read_image import ReadLimits, refused_among
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import refused_among
 from infer_app.images.read.refusals import describe_refusal, how_to_allow, nothing_allowed
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.models_folder import find_artifact

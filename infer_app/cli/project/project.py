@@ -26,7 +26,7 @@ from infer_app.day import Day, parse_date
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.images.read.folder_scan import find_images, may_be_image
-from infer_app.images.read.read_image import ReadLimits, hash_files
+from infer_app.images.read.local_files import ReadLimits, hash_files
 from infer_app.locations import AllowedPrefix, RemoteAccess, is_remote, parse_url, shown
 from infer_app.pipeline.files.watched_folders import WatchedFolders
 from infer_app.plurals import counted

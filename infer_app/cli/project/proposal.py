@@ -19,7 +19,7 @@ from infer_app.database.engine.connect import Database
 from infer_app.database.listing.propose_mapping import Proposal, TimeColumn, propose
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import local_path
+from infer_app.images.read.local_files import local_path
 from infer_app.images.read.refusals import SET_BASE
 from infer_app.locations import PathMapping, is_local, is_relative, storage_of
 from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, variable

@@ -91,11 +91,9 @@ def decode_image(data: bytes, recipe: Recipe, limits: DecodeLimits) -> Picture:
 @cache
 def decoder_name() -> str:
     """Return the decoders and their versions, for rejections: decoders disagree about which files are broken."""
+    turbo = [f"libjpeg-turbo (PyTurboJPEG {turbojpeg.__version__})"] if has_turbo() else []
     pillow = f"Pillow {pillow_version} (libjpeg-turbo {features.version('libjpeg_turbo') or 'unknown'})"
-    pillow = ", ".join([pillow, *heif_decoder_names()])
-    if not has_turbo():
-        return pillow
-    return f"libjpeg-turbo (PyTurboJPEG {turbojpeg.__version__}), {pillow}"
+    return ", ".join([*turbo, pillow, *heif_decoder_names()])
 
 
 def has_turbo() -> bool:
@@ -155,23 +153,15 @@ def _jpeg_pixels(data: bytes, header: JpegHeader, recipe: Recipe, limits: Decode
 
     A JPEG that ends early is refused unless only its end marker is missing. libjpeg itself would fill it up with grey.
     """
-    turbo = load_turbo()
-    if turbo is None:
-        return _jpeg_pixels_by_pillow(data, recipe, limits, scale)
-    try:
-        rgb = decode_strictly(turbo, data, header, scale)
-    except JpegRefused as refused:
-        if refused.is_beyond_turbo:
-            return _jpeg_pixels_by_pillow(data, recipe, limits, scale)
-        raise
-    return rgb if recipe.exif == "ignore" else _upright(rgb, header.orientation)
-
-
-def _jpeg_pixels_by_pillow(data: bytes, recipe: Recipe, limits: DecodeLimits, scale: int) -> Pixels:
-    """Decode with Pillow, which detects a truncated file by its structure, but no damage inside a scan.
-
-    Pillow drops libjpeg's warnings. For the same reason a file that lacks only its end marker is refused here.
-    """
+    if (turbo := load_turbo()) is not None:
+        try:
+            rgb = decode_strictly(turbo, data, header, scale)
+            return rgb if recipe.exif == "ignore" else _upright(rgb, header.orientation)
+        except JpegRefused as refused:
+            if not refused.is_beyond_turbo:
+                raise
+    # Pillow detects a truncated file by its structure, but no damage inside a scan, and drops libjpeg's warnings. So a
+    # file that lacks only its end marker is refused as well.
     if not has_jpeg_end(data):
         raise BadImage(Reason.TRUNCATED, "ends without an end marker")
     return _decode_with_pillow(data, "jpeg", recipe, limits, scale).rgb

@@ -6,9 +6,8 @@ from infer_app.domain import Reason
 from infer_app.images.read.bad_image import BadImage
 
 FORMATS = "JPEG, PNG, WebP, BMP, GIF, TIFF, HEIC and AVIF"
-_JPEG = b"\xff\xd8\xff"
 _SIGNATURES = {
-    _JPEG: "jpeg",
+    b"\xff\xd8\xff": "jpeg",
     b"\x89PNG\r\n\x1a\n": "png",
     b"BM": "bmp",
     b"GIF87a": "gif",
@@ -86,10 +85,6 @@ def _name_of_other(data: bytes) -> str | None:
     if text.startswith((b"<svg", b"<?xml", b"<!--")) and b"<svg" in text:
         return "SVG"
     return "an HTML page" if text.startswith((b"<!doctype html", b"<html")) else None
-
-
-def is_jpeg(data: bytes) -> bool:
-    return data.startswith(_JPEG)
 
 
 def check_png_end(data: bytes) -> None:

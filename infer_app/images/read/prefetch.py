@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from infer_app.domain import Chunk, ImageRef
 from infer_app.images.read.bad_image import ImageBytes
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.remote import read_remote
 from infer_app.locations import is_remote
 

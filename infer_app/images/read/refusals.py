@@ -8,7 +8,7 @@ from pathlib import Path
 from infer_app.domain import Broken
 from infer_app.errors import NothingAllowed
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, local_path
+from infer_app.images.read.local_files import ReadLimits, local_path
 from infer_app.locations import PathMapping, find_allowed_prefix, is_relative, is_remote, shown, storage_of
 
 SET_BASE = (

@@ -10,7 +10,8 @@ from pathlib import Path
 from infer_app.domain import NOT_READ
 from infer_app.errors import StorageUnavailable
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, local_path, read_image, was_replaced
+from infer_app.images.read.local_files import ReadLimits, local_path, was_replaced
+from infer_app.images.read.read_image import read_image
 from infer_app.locations import storage_of
 
 _HINT = "is the image storage mounted, and does a link still lead to it? its images stay pending"

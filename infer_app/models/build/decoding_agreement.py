@@ -12,7 +12,8 @@ from torch import Tensor
 
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.artifact import Artifact, open_artifact
 from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels

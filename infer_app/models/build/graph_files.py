@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from infer_app.errors import ModelError, UsageError
-from infer_app.models.runtimes import openvino
+from infer_app.models.runtimes.graph_input import describe_input, read_graph
 from infer_app.models.sources.model_api import model_api_facts, model_info
 from infer_app.models.sources.onnx_file import fold_external_data, metadata_props, onnx_facts
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
@@ -51,7 +51,7 @@ def read_graph_files(path: Path) -> tuple[bytes, ...]:
 def read_graph_facts(path: Path, output_name: str | None) -> SourceFacts:
     """Return what a network's file says about its use: its input's size and type, and the metadata of an export."""
     files = read_graph_files(path)
-    own = openvino.describe_input(openvino.read_graph(files, output_name))
+    own = describe_input(read_graph(files, output_name))
     facts = {"input": Fact(own.kind, f"{own.dtype} input", is_fixed=True)}
     if known := own.width or own.height:
         shape = f"input of {own.width or 'any'} x {own.height or 'any'}"

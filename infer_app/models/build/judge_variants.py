@@ -13,7 +13,8 @@ from torch import Tensor
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact, open_artifact, record_variant
 from infer_app.models.artifact.manifest import Manifest

@@ -14,8 +14,14 @@ from torch import Tensor, nn
 
 from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import Artifact
-from infer_app.models.runtimes import openvino
-from infer_app.models.runtimes.openvino import GraphInput
+from infer_app.models.runtimes.graph_input import (
+    GraphInput,
+    describe_input,
+    normalise,
+    output_names,
+    read_graph,
+    run_graph,
+)
 from infer_app.recipe import Size
 
 Run = Callable[[np.ndarray], list[np.ndarray]]  # a batch of pictures to all outputs
@@ -96,23 +102,23 @@ def open_graph_source(files: Sequence[bytes], output_name: str | None) -> GraphM
     An ONNX file is run by onnxruntime if it is installed and can, because another runtime shows an error of the one
     that runs it every day; all else by OpenVINO in its plainest setting.
     """
-    graph = openvino.read_graph(files, output_name)
+    graph = read_graph(files, output_name)
 
     def open_reference(batch: int, size: Size) -> Reference:
         with suppress(Exception):  # an operator that it lacks, say
             if len(files) == 1 and find_spec("onnxruntime"):
                 return _open_onnxruntime(files[0], output_name)
-        return Reference(openvino.run_graph(graph, batch, size), f"openvino {version('openvino')}, plain fp32")
+        return Reference(run_graph(graph, batch, size), f"openvino {version('openvino')}, plain fp32")
 
-    return GraphModule(openvino.describe_input(graph), open_reference)
+    return GraphModule(describe_input(graph), open_reference)
 
 
 def make_graph(artifact: Artifact) -> Any:
     """Return the graph of an artifact that was built from a network's file: uint8 NHWC pictures in, fp32 out."""
     manifest = artifact.manifest
     files = [artifact.read(name) for name in manifest.model_files]
-    graph = openvino.read_graph(files, manifest.output_name)
-    return openvino.normalise(graph, manifest.input_spec, manifest.recipe.size)
+    graph = read_graph(files, manifest.output_name)
+    return normalise(graph, manifest.input_spec, manifest.recipe.size)
 
 
 def _open_onnxruntime(model: bytes, output_name: str | None) -> Reference:
@@ -122,7 +128,7 @@ def _open_onnxruntime(model: bytes, output_name: str | None) -> Reference:
     options.log_severity_level = 4  # fatal: its warnings are about speed
     session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     input_name = session.get_inputs()[0].name
-    names = openvino.output_names(output_name) if output_name else [session.get_outputs()[0].name]
+    names = output_names(output_name) if output_name else [session.get_outputs()[0].name]
 
     def run(values: np.ndarray) -> list[np.ndarray]:
         outputs: list[np.ndarray] = session.run(names, {input_name: values})

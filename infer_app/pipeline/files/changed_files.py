@@ -18,7 +18,7 @@ from infer_app.database.results.forget_results import forget_rejections
 from infer_app.day import Day
 from infer_app.domain import ROW, FileFacts, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
-from infer_app.images.read.read_image import are_gone, hash_files, stat_all
+from infer_app.images.read.local_files import are_gone, hash_files, stat_all
 from infer_app.images.read.roots import check_missing, check_root
 from infer_app.locations import PathMapping, as_location, is_local
 from infer_app.settings.load import LoadedSettings

@@ -13,7 +13,7 @@ from infer_app.database.listing.watched_images import RegisteredElsewhere, has_i
 from infer_app.database.project_database import read_limits
 from infer_app.domain import ImageFile
 from infer_app.images.read.folder_scan import scan_folders
-from infer_app.images.read.read_image import hash_files, stat_all
+from infer_app.images.read.local_files import hash_files, stat_all
 from infer_app.locations import NO_MAPPING
 from infer_app.pipeline.files.changed_files import AskStorage
 from infer_app.settings.load import LoadedSettings

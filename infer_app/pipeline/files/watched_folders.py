@@ -16,7 +16,7 @@ from infer_app.day import Day
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import ModelError, NoAnswer, StorageUnavailable, UsageError
 from infer_app.images.read.folder_scan import scan_folders, suffix_of
-from infer_app.images.read.read_image import are_gone, hash_files
+from infer_app.images.read.local_files import are_gone, hash_files
 from infer_app.images.read.roots import look_at_folders
 from infer_app.locations import IMAGE_SUFFIXES
 from infer_app.pipeline.files.changed_files import FILES_AT_ONCE

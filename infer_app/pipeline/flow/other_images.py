@@ -10,7 +10,8 @@ from infer_app.database.project_database import ProjectDatabase
 from infer_app.day import Day
 from infer_app.domain import ImageRef
 from infer_app.errors import InferError, StorageUnavailable
-from infer_app.images.read.read_image import ReadLimits, refused_among
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import refused_among
 from infer_app.images.read.roots import is_other_there
 from infer_app.locations import as_location
 from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process

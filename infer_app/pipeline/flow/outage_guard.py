@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from infer_app.domain import NOT_READ, READ_FAILURES, Broken, ChunkResult, Reason
 from infer_app.errors import StorageUnavailable
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.refusals import nothing_allowed, recorded_and_read
 from infer_app.locations import find_allowed_prefix, storage_of
 

@@ -16,7 +16,7 @@ from infer_app.domain import Chunk, ImageRef
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.model_variants import CPU_DTYPES, OPENVINO_BF16, OPENVINO_INT8, VariantTrial, variant_of
 from infer_app.models.artifact.artifact import Artifact

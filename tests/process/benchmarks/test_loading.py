@@ -12,7 +12,7 @@ from loading_strategies.strategies import STRATEGIES, find_strategy
 from loading_strategies.workload import PixelReaders, Workload
 
 from infer_app.images.decode.decoder import DecodeLimits
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.settings.load import load_settings
 from tests.support.networks import SIZE, built
 from tests.support.photos import jpeg

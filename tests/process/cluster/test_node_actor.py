@@ -12,7 +12,7 @@ from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Inbox
 from infer_app.domain import Chunk
 from infer_app.errors import ModelError, StorageUnavailable
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.artifact.bundle import pack
 from infer_app.pipeline.executors import RingSpec, open_cpu_pool, open_cuda_pool

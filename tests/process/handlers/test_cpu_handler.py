@@ -18,7 +18,7 @@ from infer_app.handlers.cpu_handler import CpuHandler
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.handlers.open_handler import OpenCpuHandler
 from infer_app.handlers.predictor import LoadedModel
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.runtimes.fixed_batch import FixedBatch

@@ -12,7 +12,7 @@ from PIL import Image
 from infer_app.domain import Chunk, ImageRef, Reason
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import TORCHSCRIPT
 from infer_app.pipeline.executors import RingSpec, open_local_executor, open_ray_executor
 from infer_app.recipe import Size

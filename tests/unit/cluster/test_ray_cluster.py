@@ -13,7 +13,7 @@ import pytest
 from infer_app.cluster.ray_cluster import ClusterSpec, StdoutToLog
 from infer_app.errors import UsageError
 from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.pipeline.executors import open_ray_executor
 
 NODE = {"NodeID": "1", "NodeManagerAddress": "127.0.0.1", "Resources": {"CPU": 4.0}, "Alive": True}

@@ -6,7 +6,7 @@ import pytest
 
 from infer_app.errors import UsageError
 from infer_app.export.copy_photos import MAX_CHOICES, copy_photos
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from tests.support.exports import DATE, detected
 
 SHA256_OF_A = hashlib.sha256(b"a").hexdigest()

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from infer_app.images.decode.decoder import DecodeLimits, decode_image
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.recipe import Recipe
 from infer_app.reporting import thumbnails
 from infer_app.reporting.thumbnails import MAX_BYTES, SIZE, Thumbnail, ThumbnailLimits, thumbnails_of

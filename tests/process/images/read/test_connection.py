@@ -12,7 +12,8 @@ from infer_app.domain import Reason
 from infer_app.images.read import remote
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.http import HttpReader
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.locations import AllowedPrefix, RemoteAccess, parse_url
 from tests.support.web_server import trickles_body, trickles_headers, web_server
 

@@ -6,7 +6,8 @@ import pytest
 from infer_app.domain import FileFacts, Reason
 from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.images.read import remote
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.support.refusals import refusal
 from tests.support.web_server import never_answers, web_server

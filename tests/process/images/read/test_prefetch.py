@@ -5,8 +5,8 @@ import pytest
 from infer_app.domain import Chunk, ImageRef, Reason
 from infer_app.images.read import prefetch as prefetch_module
 from infer_app.images.read.bad_image import BadImage
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.prefetch import Prefetch
-from infer_app.images.read.read_image import ReadLimits
 from infer_app.locations import AllowedPrefix, RemoteAccess
 from tests.support.web_server import web_server
 

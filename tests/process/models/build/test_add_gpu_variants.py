@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from infer_app.errors import DayHeld, ModelError
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import CUDA_BF16, CUDA_FP16, TORCHSCRIPT
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.artifact.specs import InputSpec, OutputSpec

@@ -8,7 +8,7 @@ from PIL import Image
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
 from infer_app.images.decode.decoder import decode_image
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.transform.to_pixels import transform
 from infer_app.model_variants import TORCHSCRIPT
 from infer_app.models.build.decoding_agreement import decoding_agreement, decoding_ms, describe_agreement

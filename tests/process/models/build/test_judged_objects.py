@@ -6,7 +6,7 @@ from PIL import Image
 
 from infer_app.cli.model.variant_tables import show_decoding, show_variants
 from infer_app.errors import UsageError
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec

@@ -3,7 +3,7 @@
 import pytest
 
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import OPENVINO_BF16, OPENVINO_FP32, TORCHSCRIPT, VariantTrial
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import OutputSpec

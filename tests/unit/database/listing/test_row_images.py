@@ -8,7 +8,8 @@ import pytest
 from infer_app.database.listing.row_images import RowReader
 from infer_app.domain import ROW, FileFacts, Reason
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.settings.sections import SourceSettings
 
 MAX_BYTES = 1 << 20

@@ -11,7 +11,8 @@ from PIL import Image
 from infer_app.images.decode import heif
 from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.recipe import Recipe
 from infer_app.settings.sections import ImagesSettings
 from tests.support import jpegs

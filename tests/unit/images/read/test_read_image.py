@@ -9,19 +9,10 @@ from pathlib import Path
 import pytest
 
 from infer_app.domain import ROW, FileFacts, ImageRef, Reason
-from infer_app.images.read import read_image as module
+from infer_app.images.read import local_files
 from infer_app.images.read.bad_image import BadImage
-from infer_app.images.read.read_image import (
-    ImageBytes,
-    ReadLimits,
-    are_gone,
-    hash_files,
-    read_ahead,
-    read_image,
-    refused_among,
-    stat_all,
-    stat_facts,
-)
+from infer_app.images.read.local_files import ReadLimits, are_gone, hash_files, read_ahead, stat_all, stat_facts
+from infer_app.images.read.read_image import ImageBytes, read_image, refused_among
 from infer_app.locations import NO_MAPPING, PathMapping
 
 CONTENT = b"forty-two bytes that stand for an image..."
@@ -356,7 +347,7 @@ def test_stat_facts_are_size_and_time_without_a_checksum(image: Path):
 def test_files_are_hashed_whatever_their_size_and_only_those_that_may_be_read(
     root: Path, image: Path, outside: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(module, "_HASHED_AT_ONCE", 10)
+    monkeypatch.setattr(local_files, "_HASHED_AT_ONCE", 10)
     os.mkfifo(root / "fifo")
     named = [image, outside, root / "fifo", root, root / "none"]
     found = list(hash_files(map(str, named), ReadLimits((root,), 1)))

@@ -3,7 +3,8 @@
 import pytest
 
 from infer_app.errors import StorageUnavailable
-from infer_app.images.read.read_image import ReadLimits, read_image
+from infer_app.images.read.local_files import ReadLimits
+from infer_app.images.read.read_image import read_image
 from infer_app.images.read.roots import check_missing, check_root, is_other_there
 from infer_app.locations import NOTHING_REMOTE, PathMapping
 from tests.support.stalled_folder import dead

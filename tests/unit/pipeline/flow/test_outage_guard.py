@@ -4,7 +4,7 @@ import pytest
 
 from infer_app.domain import Broken, ChunkResult, ImageRef, Output, Prediction, Reason
 from infer_app.errors import NothingAllowed, StorageUnavailable, UsageError
-from infer_app.images.read.read_image import ReadLimits
+from infer_app.images.read.local_files import ReadLimits
 from infer_app.locations import NO_MAPPING, NOTHING_REMOTE, PathMapping
 from infer_app.pipeline.flow import outage_guard
 from infer_app.pipeline.flow.outage_guard import MAX_FAILED_READS
