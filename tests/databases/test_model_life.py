@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.compare import compare
 from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.report import ReportRequest, write_index, write_reports
@@ -77,7 +78,8 @@ class Life:
             assert len(rejected) == status[day]["rejected"]
             shown += self.predictions(day)
         assert sorted(shown) == view
-        first = self.told(show_image, "1", None, name, False, None, True, self.config)["models"][0]
+        asked = ExplainOptions(image="1", model=name, as_json=True, config=self.config)
+        first = self.told(show_image, asked)["models"][0]
         assert first["model_id"] == in_use or first["state"] == "pending"
         write_index(load_settings(self.config))
         index = (self.project.folder / "reports" / "index.html").read_text()

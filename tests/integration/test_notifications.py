@@ -10,8 +10,8 @@ from datetime import datetime
 
 import pytest
 
+from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.cli.run.run import run
-from infer_app.cli.terminal.options import RunOptions
 from infer_app.errors import Interrupted
 from infer_app.pipeline.run_days import RunLimits
 from infer_app.pipeline.stop import Stop

@@ -82,6 +82,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "pipeline.flow": None,
     "pipeline": None,
     "cli.terminal": {"settings", "telemetry"},
+    "cli.commands": {"cli.terminal"},
     "reporting": None,
     "replay": None,
     "cli.look": None,

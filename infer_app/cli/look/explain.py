@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.atomic_file import replace_file
+from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.pending import what_to_do
 from infer_app.cli.look.results import shown
 from infer_app.database.project_database import open_project_database, read_limits
@@ -34,24 +35,16 @@ DRAWN_BYTES = 8_000_000
 MAX_LISTED = 20  # objects, those that are shown first
 
 
-def show_image(
-    image_id: str,
-    date_text: str | None,
-    model: str | None,
-    with_replay: bool,
-    draw_to: Path | None,
-    as_json: bool,
-    config: Path | None,
-) -> int:
+def show_image(options: ExplainOptions) -> int:
     """Print everything about one image; return 0, or the exit code of a replay that failed."""
-    loaded = load_settings(config)
-    zone = loaded.run.time_zone
-    day = None if date_text is None else Day.of(parse_date(date_text, zone), zone)
+    loaded = load_settings(options.config)
+    zone, image_id = loaded.run.time_zone, options.image
+    day = None if options.date is None else Day.of(parse_date(options.date, zone), zone)
     with open_project_database(loaded, read_only=True) as project:
-        found = explain(loaded, project, image_id, day, model)
-    drawn = None if draw_to is None else _draw(loaded, found, draw_to)
-    replays = [replay(loaded, image_id, found.location, one) if with_replay else None for one in found.histories]
-    if as_json:
+        found = explain(loaded, project, image_id, day, options.model)
+    drawn = None if options.draw is None else _draw(loaded, found, options.draw)
+    replays = [replay(loaded, image_id, found.location, one) if options.replay else None for one in found.histories]
+    if options.as_json:
         print(json.dumps(_to_json(found, replays) | {"drawn": drawn}, default=_plain))
     else:
         for line in _lines(found, replays):

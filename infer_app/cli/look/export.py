@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.terminal.export_options import ExportOptions, SampleOptions
+from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.detections import PredictedImage
 from infer_app.day import Day, each_date, parse_date

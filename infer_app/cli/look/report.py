@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.atomic_file import replace_file
+from infer_app.cli.commands.look_commands import ReportOptions
 from infer_app.database.project_database import ProjectDatabase, open_project_database, read_limits
 from infer_app.database.queries.day_state import DayStates
 from infer_app.database.queries.figures import days_run
@@ -26,6 +27,7 @@ from infer_app.reporting.timeline import Timeline, read_timeline
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
 from infer_app.telemetry.summary_line import describe_state
+from infer_app.workers.fork_server import start_early
 
 log = logging.getLogger(__name__)
 
@@ -66,10 +68,15 @@ class WrittenReport:
         }
 
 
-def report(request: ReportRequest, out: Path | None, as_json: bool) -> None:
-    """Write the reports and print where they are."""
-    written = write_reports(request, out)
-    if as_json:
+def report_day(options: ReportOptions) -> None:
+    """Write the reports, or the overview, and print where they are."""
+    if options.index:
+        show_index(options.as_json, options.config)
+        return
+    start_early()  # thumbnails are made in another process, which starts while this one counts
+    request = ReportRequest(options.date, options.model, options.trace, options.config)
+    written = write_reports(request, options.out)
+    if options.as_json:
         print(json.dumps({"date": str(written[0].report.date), "reports": [one.to_json() for one in written]}))
         return
     for one in written:

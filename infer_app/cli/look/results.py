@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from infer_app.cli.commands.maintain_commands import RetryOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.listing.image_registry import queue_images
 from infer_app.database.project_database import ProjectDatabase, open_project_database
@@ -91,6 +92,20 @@ def show_rejections(date: str, model: str | None, as_json: bool, config: Path | 
         show_table([heads.get(key, key) for key in keys], cells, f"{day}: {len(cells):,} rejected")
     else:
         print(f"{day}: nothing rejected")
+
+
+def retry(options: RetryOptions) -> None:
+    """Make images pending again: the named ones, the replaced ones, or a day's rejected ones."""
+    given = {"--image": options.image, "--replaced": options.replaced, "--reason": options.reason}
+    if len(both := [flag for flag, value in given.items() if value]) > 1:
+        raise UsageError(f"{both[0]} and {both[1]} exclude each other", "leave one of them out")
+    date, model, as_json, config = options.date, options.model, options.as_json, options.config
+    if options.image:
+        retry_images(options.image, date, model, as_json, config)
+    elif options.replaced:
+        retry_replaced(date, model, as_json, config)
+    else:
+        retry_rejected(date or "yesterday", model, options.reason or [], as_json, config)
 
 
 def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bool, config: Path | None) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from infer_app.cli.commands.model_commands import BuildOptions
 from infer_app.cli.model.model import detection_as_text, models_folder, print_progress, recipe_as_text
 from infer_app.cli.model.variant_files import check_replaceable
 from infer_app.cli.model.variant_tables import (
@@ -22,7 +23,6 @@ from infer_app.cli.model.variant_tables import (
     unproven_boxes,
 )
 from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
-from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.decode.depth import parse_depth
 from infer_app.machine import usable_cores

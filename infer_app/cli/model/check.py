@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 
+from infer_app.cli.commands.model_commands import CheckOptions
 from infer_app.cli.model.model import find_model, print_progress
 from infer_app.cli.model.object_differences import WHAT_DIFFERS, path_in, print_objects
 from infer_app.cli.model.own_pipeline import RECIPE_UNCHECKED, Answer, own_pipeline
 from infer_app.cli.terminal.failures import fail
-from infer_app.cli.terminal.model_options import CheckOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.domain import Broken, ChunkResult, ImageRef, Prediction
 from infer_app.errors import EXIT_OK, UsageError

@@ -6,10 +6,10 @@ import json
 import random
 from itertools import chain
 
+from infer_app.cli.commands.model_commands import JudgeOptions
 from infer_app.cli.model.build import parse_share
 from infer_app.cli.model.model import find_model, print_progress
 from infer_app.cli.model.variant_tables import show_variants
-from infer_app.cli.terminal.model_options import JudgeOptions
 from infer_app.database.project_database import open_project_database, read_limits
 from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError

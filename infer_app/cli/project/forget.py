@@ -11,6 +11,7 @@ from pathlib import Path
 
 import typer
 
+from infer_app.cli.commands.maintain_commands import ForgetOptions
 from infer_app.database.forgettable_results import (
     Forgettable,
     ForgettableCounts,
@@ -31,6 +32,18 @@ from infer_app.model_names import short_name, versions_named
 from infer_app.pipeline.files.changed_files import are_missing
 from infer_app.plurals import counted
 from infer_app.settings.load import load_settings
+
+
+def forget_chosen(options: ForgetOptions) -> None:
+    """Forget what one of the options names. Raises UsageError for none and for several."""
+    if sum((options.missing, options.model is not None, options.before is not None)) != 1:
+        raise UsageError("say what to forget, one at a time", "--missing, --model NAME or --before DATE")
+    if options.model is not None:
+        forget_model(options.model, options.yes, options.as_json, options.config)
+    elif options.before is not None:
+        forget_days(options.before, options.yes, options.as_json, options.config)
+    else:
+        forget_missing(options.yes, options.as_json, options.config)
 
 
 def forget_missing(is_sure: bool, as_json: bool, config: Path | None) -> None:

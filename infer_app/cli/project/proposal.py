@@ -13,7 +13,7 @@ import tomlkit
 import tomlkit.exceptions
 from pydantic import SecretStr
 
-from infer_app.cli.project.project import TEMPLATE, write_config
+from infer_app.cli.project.project import TEMPLATE, init, write_config
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.propose_mapping import Proposal, TimeColumn, propose
@@ -31,6 +31,14 @@ ASSUMED_ZONE = "UTC"
 SEARCHED_DEPTH = 3  # of folders below the one that is searched for the files of relative locations
 SEARCHED_FOLDERS = 2000
 COMPARED = ("database", "source", "images")  # sections of an infer.toml that `infer init` fills in
+
+
+def init_project(database: str | None, source: str | None) -> None:
+    """Write an infer.toml: from the tables of a database, or for a folder of photos."""
+    if database is None and source is None:
+        init()
+    else:
+        init_from(database, source)
 
 
 def init_from(results: str | None, source: str | None = None, folder: Path | None = None) -> Path:

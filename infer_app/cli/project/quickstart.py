@@ -7,10 +7,10 @@ import shutil
 import sys
 from pathlib import Path
 
+from infer_app.cli.commands.run_commands import RunOptions
 from infer_app.cli.look.report import ReportRequest, write_reports
 from infer_app.cli.project import demo_assets, project
 from infer_app.cli.run import run as run_command
-from infer_app.cli.terminal.options import RunOptions
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date

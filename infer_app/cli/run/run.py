@@ -9,10 +9,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
 
+from infer_app.cli.commands.run_commands import BackfillOptions, DaysOptions, RunOptions
 from infer_app.cli.run.notifications import RunSession, notifying
 from infer_app.cli.run.run_output import RunOutput, print_dry_run_summary
 from infer_app.cli.terminal.failures import tolerate_closed_stream
-from infer_app.cli.terminal.options import BackfillOptions, DaysOptions, RunOptions
 from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import read_in_use
 from infer_app.database.results.dry_run_database import temporary_folder
@@ -35,6 +35,16 @@ log = logging.getLogger(__name__)
 NO_TIME_LEFT = TimeIsOver(
     "the time limit passed while the watched folders were looked at", "what was registered stays, the next run goes on"
 )
+
+
+def run_and_report(options: RunOptions) -> int:
+    """Run the day and, with --report, write its report; return the exit code."""
+    if not options.report or options.dry_run:
+        return run(options)
+    from infer_app.cli.look import report  # which a run without one need not load
+
+    request = report.ReportRequest(options.date, options.model, options.trace, options.config, options.max_rejected)
+    return report.run_and_report(lambda: run(options), request)
 
 
 def run(options: RunOptions) -> int:

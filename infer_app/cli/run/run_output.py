@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from infer_app.cli.terminal.options import DaysOptions, RunOptions
+from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
 from infer_app.day import Day
 from infer_app.pipeline.files.registration import Registration
 from infer_app.pipeline.run_result import ModelResult, RunSummary

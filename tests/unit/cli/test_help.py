@@ -9,8 +9,8 @@ import pytest
 import typer
 
 from infer_app.cli.app import app
+from infer_app.cli.commands.run_commands import BackfillOptions, RunOptions
 from infer_app.cli.terminal.help import GROUPS
-from infer_app.cli.terminal.options import BackfillOptions, RunOptions
 from infer_app.settings.sections import LogSettings, RunSettings, Settings
 
 INFER = typer.main.get_command(app)

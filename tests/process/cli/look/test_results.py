@@ -8,6 +8,7 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert
 
+from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.explain import show_image
 from infer_app.cli.look.report import ReportRequest, write_reports
 from infer_app.cli.look.results import retry_rejected, show_predictions, show_rejections
@@ -116,7 +117,8 @@ def test_rejections_books_explanations_and_retries_are_those_of_the_version_that
 
     assert [row["model_id"] for row in told(show_rejections, str(DAY), OLD, True, None)["rejections"]] == [OLD]
     assert [one["model_id"] for one in told(verify, str(DAY), OLD, None, True, None)["models"]] == [OLD]
-    assert [one["model_id"] for one in told(show_image, "1", None, OLD, False, None, True, None)["models"]] == [OLD]
+    explained = told(show_image, ExplainOptions(image="1", model=OLD, as_json=True))
+    assert [one["model_id"] for one in explained["models"]] == [OLD]
     assert told(retry_rejected, str(DAY), OLD, [], True, None)["retried"] == 1
     assert [row["model_id"] for row in told(show_rejections, str(DAY), None, True, None)["rejections"]] == [NEW]
 
@@ -141,7 +143,7 @@ def test_the_page_of_an_earlier_version_lies_beside_that_of_the_current_one():
         lambda name: show_rejections(str(DAY), name, False, None),
         lambda name: verify(str(DAY), name, None, False, None),
         lambda name: retry_rejected(str(DAY), name, [], False, None),
-        lambda name: show_image("1", None, name, False, None, False, None),
+        lambda name: show_image(ExplainOptions(image="1", model=name)),
         lambda name: write_reports(ReportRequest(str(DAY), [name], None, None)),
     ],
     ids=["predictions", "rejects", "verify", "retry", "explain", "report"],

@@ -7,8 +7,8 @@ import pytest
 import torch
 from PIL import Image
 
+from infer_app.cli.commands.model_commands import BuildOptions
 from infer_app.cli.model.build import make_recipe
-from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.specs import InputSpec

@@ -6,8 +6,8 @@ from datetime import datetime
 import pytest
 from sqlalchemy import insert
 
+from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.cli.look.export import export_days, export_sample
-from infer_app.cli.terminal.export_options import ExportOptions, SampleOptions
 from infer_app.database.results.schema import images, models, objects, predictions, rejections
 from infer_app.errors import UsageError
 from tests.conftest import DAY, MODEL

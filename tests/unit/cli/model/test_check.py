@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from infer_app.cli.commands.model_commands import CheckOptions
 from infer_app.cli.model.check import MAX_BLOCKS, _failure_of, _print_check, cut_into_blocks
 from infer_app.cli.model.object_differences import print_objects
-from infer_app.cli.terminal.model_options import CheckOptions
 from infer_app.domain import ImageRef, Output, Prediction
 from infer_app.models.verification.function_check import DifferentObject, ObjectComparison, compare_answers
 

@@ -1,7 +1,7 @@
 import pytest
 
+from infer_app.cli.commands.model_commands import BuildOptions
 from infer_app.cli.model.build import _normalisation, _taken_by_default, make_recipe
-from infer_app.cli.terminal.model_options import BuildOptions
 from infer_app.errors import UsageError
 from infer_app.models.build.build_model import BuildRequest
 from infer_app.recipe import Recipe, Size

@@ -1,0 +1,216 @@
+"""The commands that show results, export them, and set thresholds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
+from infer_app.cli.terminal.groups import app, threshold_app
+from infer_app.cli.terminal.help import INSPECT
+from infer_app.cli.terminal.options import (
+    MODEL_HELP,
+    Config,
+    Csv,
+    Date,
+    Json,
+    Model,
+    ModelOrVersion,
+    ModelsOrVersions,
+    Until,
+    any_date,
+)
+
+THE_ONLY_MODEL = f"{MODEL_HELP}  [default: the only one that predicted these images]"
+RELATIVE_TO = "Name files by their paths in this folder, which must hold them all.  [default: as recorded]"
+NAME_ONLY = "Name of a model; its thresholds hold for all its versions."
+
+
+@command(app, "status", "look.status:show_status", rich_help_panel=INSPECT)
+class StatusOptions:
+    """Show the last days, their counts and their state."""
+
+    days: int = option("N", "Number of days, up to today.", default=14, min=1)
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "report", "look.report:report_day", as_record=True, rich_help_panel=INSPECT)
+class ReportOptions:
+    """Write the report of a day as one HTML page and as JSON."""
+
+    date: Date = "yesterday"
+    model: ModelsOrVersions = None
+    out: Path | None = option("PATH", "The page.  [default: reports/DATE-MODEL.html]", "--out", "-o")
+    trace: Path | None = option("PATH", "Trace of the day's run, for a timeline of each process.")
+    index: bool = flag("--index", "Write an overview of all days instead: reports/index.html.")
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "predictions", "look.results:show_predictions", rich_help_panel=INSPECT)
+class PredictionsOptions:
+    """List the predictions of a day or of a range of days.
+
+    There is one for each image and model name: that of the version in use or, where it has none, of the version that
+    was in use before. Of detected objects it lists their number and the best one, as they are stored: `infer threshold`
+    hides none of them here.
+    """
+
+    date: Date = "yesterday"
+    until: Until = None
+    model: ModelOrVersion = None
+    as_csv: Csv = False
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "export", "look.export:export_days", as_record=True, rich_help_panel=INSPECT)
+class ExportOptions:
+    """Write predictions in a format of another program.
+
+    What is below the model's thresholds is left out. The file appears at once, when it is complete.
+    """
+
+    date: Date = "yesterday"
+    until: Until = None
+    model: str | None = option("NAME[@ID]", THE_ONLY_MODEL, "--model", "-m")
+    format: str = option(
+        "coco|coco-results|megadetector|label-studio|yolo|csv|jsonl|parquet", "What to write.", default=REQUIRED
+    )
+    to: Path = option("PATH", "The file, for yolo a new folder.", default=REQUIRED)
+    min_score: float | None = option(
+        "SCORE", "Leave out what has a lower score.  [default: the model's thresholds]", min=0, max=1
+    )
+    relative_to: Path | None = option("FOLDER", RELATIVE_TO)
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "sample", "look.export:export_sample", as_record=True, rich_help_panel=INSPECT)
+class SampleOptions:
+    """Choose images to label next, with their predictions."""
+
+    date: Date = "yesterday"
+    until: Until = None
+    model: str | None = option("NAME[@ID]", THE_ONLY_MODEL, "--model", "-m")
+    by: str = option(
+        "uncertain|random|label",
+        "What is chosen; uncertain: where the model decides least; label: as many of each label as possible.",
+        default="uncertain",
+    )
+    count: int = option("N", "Number of images.", default=100, min=1)
+    format: str = option("coco|label-studio", "What to write.", default=REQUIRED)
+    to: Path = option("FILE", "The file.", default=REQUIRED)
+    copy_to: Path | None = option("FOLDER", "Copy the photos there and name the copies.  [default: name the photos]")
+    relative_to: Path | None = option("FOLDER", RELATIVE_TO)
+    seed: int = option("N", "Another number gives another choice by random and label.", default=0)
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "rejects", "look.results:show_rejections", rich_help_panel=INSPECT)
+class RejectsOptions:
+    """List the rejected images of a day and the reasons."""
+
+    date: Date = "yesterday"
+    model: ModelOrVersion = None
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "pending", "look.pending:show_pending", starts_workers=True, rich_help_panel=INSPECT)
+class PendingOptions:
+    """List the images that wait for a run, and why.
+
+    Without --date, it lists the days that have such images; of those that no run covers any more, the last 500,000
+    images are examined.
+    """
+
+    date: Annotated[str | None, any_date("list the days that have any")] = None
+    model: Model = None
+    as_csv: Csv = False
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "explain", "look.explain:show_image", as_record=True, starts_workers=True, rich_help_panel=INSPECT)
+class ExplainOptions:
+    """Show an image's file and results, or why it has none."""
+
+    image: str = option("ID", "The image's id, as `infer predictions` prints it.", "--image", "-i", default=REQUIRED)
+    date: Annotated[str | None, any_date("any; the image is found faster with it")] = None
+    model: ModelOrVersion = None
+    replay: bool = flag("--replay", "Predict the image again and show the difference.")
+    draw: Path | None = option("PATH", "Draw the objects over the picture: an SVG file for a browser.")
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "compare", "look.compare:compare", rich_help_panel=INSPECT)
+class CompareOptions:
+    """Show how often and where two models disagree over a day.
+
+    Detected objects are matched by label and box (IoU of at least 0.5): those that the thresholds of each model show.
+    """
+
+    names: tuple[str, str] = option(
+        "A B", "Two models or two versions of one, each as NAME or NAME@ID.", "--models", default=REQUIRED
+    )
+    date: Date = "yesterday"
+    limit: int = option("N", "Show at most this many labels or pairs of them, and images.", default=10, min=1)
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "verify", "look.verify:verify", rich_help_panel=INSPECT)
+class VerifyOptions:
+    """Check the counts of a day and the rows of all days.
+
+    Eligible images must be those predicted, rejected and pending, counted from the rows of the tables. Of all days, no
+    prediction, object, rejection or run may say what no run writes. A row that --replay finds to be another than what
+    its network gives for its picture is named, with what changed. Exit code 1 if anything is wrong.
+    """
+
+    date: Annotated[str | None, any_date("yesterday; with --replay any")] = None
+    model: ModelOrVersion = None
+    replay: str | None = option(
+        "N|SHARE", "Also predict stored rows again, a random number or share of all such as 1%, and compare."
+    )
+    as_json: Json = False
+    config: Config = None
+
+
+@command(threshold_app, "set", "look.threshold_commands:set_thresholds")
+class ThresholdSetOptions:
+    """Show only objects and labels with at least these scores; nothing runs again and nothing is deleted.
+
+    For detection and multi-label classification. Exports, samples and the views infer_shown_objects and
+    infer_shown_labels follow the thresholds; of detectors also `infer report`, `infer compare` and `infer explain`. It
+    prints how many objects or labels of the last days are shown before and after.
+    """
+
+    name: str = argument("NAME", NAME_ONLY)
+    given: list[str] = argument("LABEL=SCORE", "Labels with their thresholds, 0 to 1, such as cat=0.6.", ())
+    default: str | None = option("SCORE", "For all labels without a threshold of their own.")
+    as_json: Json = False
+    config: Config = None
+
+
+@command(threshold_app, "show", "look.threshold_commands:show_thresholds")
+class ThresholdShowOptions:
+    """Show the thresholds of a model."""
+
+    name: str = argument("NAME", NAME_ONLY)
+    as_json: Json = False
+    config: Config = None
+
+
+@command(threshold_app, "remove", "look.threshold_commands:remove_thresholds")
+class ThresholdRemoveOptions:
+    """Remove the thresholds of labels; without labels all of the model."""
+
+    name: str = argument("NAME", NAME_ONLY)
+    labels: list[str] = argument("LABEL", "Labels to remove the thresholds of.", ())
+    as_json: Json = False
+    config: Config = None

@@ -1,0 +1,106 @@
+"""The commands that check a project, repair it, and register images."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from infer_app.cli.terminal.command import argument, command, flag, option
+from infer_app.cli.terminal.groups import app, config_app, db_app, images_app
+from infer_app.cli.terminal.help import MAINTAIN
+from infer_app.cli.terminal.options import Config, Csv, Executor, Json, Model, ModelOrVersion, RayAddress, any_date
+
+
+@command(app, "doctor", "project.doctor:examine", rich_help_panel=MAINTAIN)
+class DoctorOptions:
+    """Check everything a run needs; print a fix for each failure."""
+
+    model: Model = None
+    executor: Executor = None
+    ray_address: RayAddress = None
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "retry", "look.results:retry", as_record=True, rich_help_panel=MAINTAIN)
+class RetryOptions:
+    """Make rejected images, or replaced ones, pending again.
+
+    By day, this removes the rejections; by --image and --replaced also the predictions of the models that a run uses.
+    It prints the command that predicts the images again.
+    """
+
+    image: list[str] | None = option(
+        "ID", "Only this image, which may also have a prediction, of any day; may be repeated.", "--image", "-i"
+    )
+    replaced: bool = flag("--replaced", "The images that `infer images changed` lists as replaced, of any day.")
+    date: Annotated[str | None, any_date("yesterday; with --image or --replaced any")] = None
+    model: ModelOrVersion = None
+    reason: list[str] | None = option(
+        "REASON", "Only images rejected for this reason; may be repeated.  [default: all]"
+    )
+    as_json: Json = False
+    config: Config = None
+
+
+@command(app, "forget", "project.forget:forget_chosen", as_record=True, rich_help_panel=MAINTAIN)
+class ForgetOptions:
+    """Delete results of gone pictures, a model or older days.
+
+    It says how much it deletes for good, and asks before. What it forgot is not predicted again by itself. It can be
+    repeated after it was interrupted.
+    """
+
+    missing: bool = flag("--missing", "Those of pictures whose file is gone, or that your table lists no more.")
+    model: str | None = option("NAME", "Those of all versions of a model, or with NAME@ID of one.")
+    before: str | None = option("DATE", "Those of all days before this one.")
+    yes: bool = flag("--yes", "Don't ask.")
+    as_json: Json = False
+    config: Config = None
+
+
+@command(images_app, "add", "project.project:add")
+class ImagesAddOptions:
+    """Register images by file, folder or URL; safe to repeat.
+
+    Their folders and places are added to the locations that may be read.
+    """
+
+    paths: list[str] = argument(
+        "PATH_OR_URL", "Files, folders, s3://bucket/folder/ (also gs://, az://) and https:// addresses of images."
+    )
+    date: str | None = option("DATE", "The day the images belong to.  [default: now]", "--date", "-d")
+    config: Config = None
+
+
+@command(images_app, "changed", "look.changed:show_changed")
+class ImagesChangedOptions:
+    """List the images whose files were replaced since they were predicted, or are missing.
+
+    Of images in infer_app's own table it is what the last run has found in the watched folders, and `infer images add`
+    where it was repeated. Of a table of your own it looks at the files of the day now.
+    """
+
+    date: Annotated[str | None, any_date("all; needed for a table of your own, whose files are looked at")] = None
+    as_csv: Csv = False
+    as_json: Json = False
+    config: Config = None
+
+
+@command(db_app, "upgrade", "project.project:upgrade")
+class UpgradeOptions:
+    """Create infer_app's tables, or bring them up to date."""
+
+    vectors: Literal["bytes", "pgvector"] | None = option(
+        "bytes|pgvector",
+        "How PostgreSQL stores vectors from now on; existing ones are converted.  [default: as before]",
+    )
+    config: Config = None
+
+
+@command(config_app, "show", "project.project:show_config")
+class ShowConfigOptions:
+    """Show the settings in force; passwords are masked."""
+
+    with_origin: bool = flag("--origin", "Show where each value comes from.")
+    as_json: Json = False
+    config: Config = None

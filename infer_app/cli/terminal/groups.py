@@ -1,0 +1,29 @@
+"""The groups of commands: `infer` itself, and those below it."""
+
+from __future__ import annotations
+
+from infer_app.cli.terminal.help import INSPECT, MAINTAIN, MODELS, App, GroupedHelp
+
+app = App(
+    name="infer",
+    cls=GroupedHelp,
+    help="Predict a database's new images every day and write the results back: nothing lost, nothing twice.",
+    epilog="Documentation: docs/index.md in the repository; docs/tutorial.md to begin with.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _below(name: str, panel: str, text: str) -> App:
+    group = App(help=text, no_args_is_help=True)
+    app.add_typer(group, name=name, rich_help_panel=panel)
+    return group
+
+
+model_app = _below("model", MODELS, "Build, check and list models, and choose the version in use.")
+threshold_app = _below("threshold", INSPECT, "Set the score from which objects and labels are shown.")
+images_app = _below("images", MAINTAIN, "Register images in infer_app's own table, list changed ones.")
+db_app = _below("db", MAINTAIN, "Create or upgrade infer_app's tables.")
+config_app = _below("config", MAINTAIN, "Show the settings in force.")
