@@ -146,12 +146,20 @@ class Executors:
         self._closing = ExitStack()
 
     def open(self, plan: RunPlan) -> Executor:
-        """Return the executor of a plan. Raises what `open_executor` raises."""
-        if self._opened is None or self._opened[0] != plan.executions:
+        """Return the executor of a plan; of one that takes no image, the one that is open.
+
+        Raises what `open_executor` raises.
+        """
+        if self._opened is None or (self._opened[0] != plan.executions and plan.max_images != 0):
             self.close()
             opening = open_executor(self._loaded, plan.artifacts, plan.executions, trace=self._trace)
             self._opened = plan.executions, self._closing.enter_context(opening)
         return self._opened[1]
+
+    def end_workers(self) -> None:
+        """End the processes of the executor that is open; its next chunks start others."""
+        if self._opened is not None:
+            self._opened[1].pool.close()
 
     def close(self) -> None:
         self._opened = None

@@ -31,11 +31,18 @@ class GroupRun:
 def open_group(
     loaded: LoadedSettings, artifacts: Sequence[Artifact], stop: Stop, display: Display, *, read_only: bool = False
 ) -> Iterator[GroupRun]:
-    """Open the database and plan a day that no run has begun, which shows whether the models can run here.
+    """Open the database, and plan and open a day that no run has begun: what can't run here is found before any day.
 
-    Raises what `open_project_database` and `plan_models` raise.
+    Raises what `open_project_database`, `plan_models` and `Executors.open` raise, and UsageError if the package that
+    reads a remote place is not installed.
     """
+    if places := loaded.remote_access.places:
+        from infer_app.images.read.remote import check_installed  # loading it takes a while
+
+        for place in places:
+            check_installed(place)
     with open_project_database(loaded, read_only) as project:
         plan = plan_models(loaded, artifacts)
         with Executors(loaded, trace=display.trace is not None) as executors:
+            executors.open(plan)  # no process starts before it gets a chunk
             yield GroupRun(loaded, project, plan, executors, stop, display)

@@ -48,7 +48,7 @@ def run_day(group: GroupRun, day: Day, limit: int | None = None) -> list[RunRepo
         left_out = find_left_out(project, day)
         for model_id in first.model_ids:
             project.ask(reset_changed_rejections, project, loaded.path_map, day, model_id)
-        plan = plan_day(replace(first, max_images=limit), loaded, project, day)
+        plan = plan_day(replace(first, max_images=limit), loaded, project, day, group.executors.end_workers)
         executor = group.executors.open(plan)
         model_runs = _start_runs(group, plan, executor, day, run_ids)
         pages = project.source.select_pages(day, *plan.model_ids)
@@ -77,12 +77,13 @@ def predict(
         is_other_there=others.is_other_there,
     )
     count = partial(project.count_new, days, plan.model_ids)
+    tally = Tally(executor.num_predictors)
     with group.display.progress.of_day(days[-1], count, plan.max_images) as advance:
-        observer = FlowObserver(Tally(executor.num_predictors), advance, group.display.trace)
+        observer = FlowObserver(tally, advance, group.display.trace)
         new = group.stop.until(islice(observer.select(pages), plan.max_images))
         size = ChunkSize(executor.limit_chunk(group.loaded.run.chunk_size))
         run_flow(new, executor.pool, guard, model_runs, size, observer)
-    return observer.tally
+    return tally
 
 
 def find_left_out(project: ProjectDatabase, day: Day) -> str:

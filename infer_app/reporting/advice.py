@@ -129,7 +129,8 @@ def _environment_changes(run: RunFigures | None, earlier: Sequence[RunFigures]) 
 
 
 def _environment(run: RunFigures) -> dict[str, str]:
-    return {"Host": run.host, "Variant": run.variant, "Device": run.device, **run.versions}
+    device = {"Device": run.device} if run.device else {}  # of a run that failed before it was planned
+    return {"Host": run.host, "Variant": run.variant, **device, **run.versions}
 
 
 def _steps(of: Situation) -> Iterator[Step]:

@@ -210,7 +210,8 @@ def _environment(report: DayReport) -> dict[str, str]:
     known = {"model": f"{report.model} {report.model_id}", "day": f"{report.date} in {report.time_zone}"}
     if (run := report.run) and (speed := report.speed):
         known |= {"run": run.run_id, "started": f"{run.started_at:%Y-%m-%d %H:%M} UTC", "host": run.host}
-        known |= {"variant": str(variant_of(run.variant)), "executor": f"{run.executor} on {run.device}"}
+        known |= {"variant": str(variant_of(run.variant))}
+        known |= {"executor": f"{run.executor} on {run.device}"} if run.executor else {}
         known |= {"workers": f"{speed.num_workers} on {counted(speed.num_cores, 'core')}"} if speed.num_workers else {}
         known |= {f"node {node}": costs for node, costs in node_costs(speed).items()}
         known |= run.versions

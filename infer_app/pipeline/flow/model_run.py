@@ -20,7 +20,7 @@ class ModelRun:
     """Writes a model's results and counts its predictions and rejections."""
 
     def __init__(self, number: int, model: RunModel, run_id: str, database: Database, budget: FailureBudget) -> None:
-        self.number = number  # of the model, among the job's
+        self.number = number  # of the model, among those of the run
         self.model = model
         self.run_id = run_id
         self.predicted = 0

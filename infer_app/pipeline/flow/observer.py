@@ -27,7 +27,7 @@ class FlowObserver:
     """Measures the stages that run in this process, and adds them to what the workers measured of theirs."""
 
     def __init__(self, tally: Tally, advance: Advance, trace: Trace | None) -> None:
-        self.tally = tally
+        self._tally = tally
         self._advance = advance
         self._trace = trace
 
@@ -39,7 +39,7 @@ class FlowObserver:
                 page = next(pages, None)
             if page is None:
                 return
-            self.tally.add_page(len(page), clock)
+            self._tally.add_page(len(page), clock)
             self._add_spans(clock)
             yield from page
 
@@ -50,7 +50,7 @@ class FlowObserver:
         clock.refs = result.refs if self._trace else ()
         with clock.time("write"):
             yield
-        self.tally.add(result, clock)
+        self._tally.add(result, clock)
         self._advance(result)
         if self._trace:
             self._trace.add(result.worker, result.spans)

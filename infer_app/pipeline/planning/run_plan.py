@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from infer_app.database.project_database import ProjectDatabase
@@ -47,20 +47,19 @@ def plan_models(
 ) -> RunPlan:
     """Plan a day that was begun in these variants, by default a new day.
 
-    Raises ModelError if a model was changed or can't run here, and UsageError for settings that can't be.
+    Raises ModelError if a model was changed or can't run here, and UsageError for settings that exclude each other.
     """
-    if places := loaded.remote_access.places:
-        from infer_app.images.read.remote import check_installed  # loading it takes a while
-
-        for place in places:
-            check_installed(place)
     executions = plan_together(loaded, artifacts, begun or [None] * len(artifacts))
     models = tuple(_run_model(loaded, *one) for one in zip(artifacts, executions, strict=True))
     return RunPlan(tuple(artifacts), tuple(executions), models)
 
 
-def plan_day(of_new_day: RunPlan, loaded: LoadedSettings, project: ProjectDatabase, day: Day) -> RunPlan:
+def plan_day(
+    of_new_day: RunPlan, loaded: LoadedSettings, project: ProjectDatabase, day: Day, end_workers: Callable[[], None]
+) -> RunPlan:
     """Plan a day that is held: one that was begun in other variants is continued in those.
+
+    Then `end_workers` is called first: the number of workers is planned by the memory that is left.
 
     Once such a day is done, nothing more is taken: images that come meanwhile wait for the next run. Raises
     PrecisionUnavailable if no variant of that dtype can run here, or if --variant names another one.
@@ -80,6 +79,7 @@ def plan_day(of_new_day: RunPlan, loaded: LoadedSettings, project: ProjectDataba
             of_model = names_and_ids([(model.name, model.model_id)])
             text = "%s of %s was begun with %s and continues in its precision"
             log.info(text, day, model.name, one.variant, extra=of_model)
+    end_workers()
     return replace(plan_models(loaded, of_new_day.artifacts, begun), max_images=of_new_day.max_images)
 
 

@@ -49,11 +49,13 @@ def plan(tables, monkeypatch):
         models = [replace(MODEL, variant=variant, variant_sha256="now") for variant in variants]
         models[1:] = [replace(model, name="other", model_id="f" * 16) for model in models[1:]]
         loaded = SimpleNamespace(run=SimpleNamespace(variant=named), origins={"run.variant": by})
-        of_new_day = RunPlan((), (), tuple(models), max_images=9)
-        found = plan_day(of_new_day, loaded, tables, DAY)
-        if found is of_new_day:
-            return "as new"
-        return list(found.models) if found.max_images else found
+        of_new_day, ended = RunPlan((), (), tuple(models), max_images=9), []
+        found = plan_day(of_new_day, loaded, tables, DAY, lambda: ended.append(True))
+        if found is of_new_day or not found.max_images:
+            assert not ended
+            return "as new" if found is of_new_day else found
+        assert ended  # the memory of its workers is planned again
+        return list(found.models)
 
     return plan_variants
 
