@@ -1,0 +1,32 @@
+"""Decode images as the tests of decoders do: up to a million pixels, for a small input."""
+
+import numpy as np
+import pytest
+
+from infer_app.domain import Reason
+from infer_app.images.decode.decoder import DecodeLimits, decode_image, has_turbo
+from infer_app.images.read.bad_image import BadImage
+from infer_app.images.transform.geometry import Picture
+from infer_app.recipe import Recipe
+
+RECIPE = Recipe("stretch", size=8)
+IGNORE = Recipe("stretch", size=8, exif="ignore")
+LIMITS = DecodeLimits(max_pixels=10**6)
+needs_turbo = pytest.mark.skipif(not has_turbo(), reason="needs libturbojpeg: apt-get install libturbojpeg0")
+
+
+def decode(data: bytes, recipe: Recipe = RECIPE, limits: DecodeLimits = LIMITS) -> Picture:
+    return decode_image(data, recipe, limits)
+
+
+def decoded(data: bytes, recipe: Recipe = RECIPE) -> np.ndarray:
+    return decode(data, recipe).rgb
+
+
+def outcome(data: bytes, limits: DecodeLimits = LIMITS) -> Reason | None:
+    """Why an image is refused; None: it has pixels."""
+    try:
+        decode(data, limits=limits)
+    except BadImage as refused:
+        return refused.reason
+    return None
