@@ -66,7 +66,7 @@ NO_IMAGES += [
 
 @pytest.mark.parametrize("data", NO_IMAGES)
 def test_what_is_no_image_of_a_known_format_is_unsupported(data: bytes):
-    """Those that docs/pictures.md names are in test_rejected_pictures."""
+    """Those that docs/pictures.md names are in test_pictures_page."""
     assert refusal(sniff, data).reason is Reason.UNSUPPORTED_FORMAT
 
 
