@@ -33,19 +33,10 @@ def allowed(answers, addresses, may_be_private=False):
         return []
 
 
-@pytest.mark.parametrize("address", LOCAL)
-def test_local_addresses_need_permission(answers, address):
-    assert allowed(answers, [address]) == []
-    assert allowed(answers, [address], may_be_private=True) == [address]
-
-
-@pytest.mark.parametrize("address", NEVER)
-def test_some_addresses_are_never_allowed(answers, address):
-    assert allowed(answers, [address], may_be_private=True) == []
-
-
-def test_public_addresses_are_allowed(answers):
-    assert allowed(answers, PUBLIC) == PUBLIC
+@pytest.mark.parametrize("address", LOCAL + NEVER + PUBLIC)
+def test_local_addresses_need_permission_and_some_are_never_allowed(answers, address):
+    assert allowed(answers, [address]) == ([address] if address in PUBLIC else [])
+    assert allowed(answers, [address], may_be_private=True) == ([] if address in NEVER else [address])
 
 
 def test_of_several_addresses_the_local_ones_are_left_out(answers):

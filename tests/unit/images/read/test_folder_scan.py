@@ -15,14 +15,10 @@ def test_a_folder_gives_its_files_in_order_hidden_and_sidecar_files_left_out(tmp
     assert found == ["a/1.jpg", "a/2.PNG", "b.jpg", "no suffix"]
 
 
-def test_a_folder_below_a_hidden_one_is_searched_when_it_is_named(tmp_path):
-    (path,) = make(tmp_path, ".cache/photos/1.jpg")
-    assert list(find_images(tmp_path / ".cache/photos")) == [path]
-
-
-def test_a_file_that_is_named_is_taken_whatever_it_is_called(tmp_path):
-    (path,) = make(tmp_path, ".odd.txt")
-    assert list(find_images(path)) == [path]
+def test_what_is_named_is_taken_whatever_it_or_the_folder_above_it_is_called(tmp_path):
+    file, below = make(tmp_path, ".odd.txt", ".cache/photos/1.jpg")
+    assert (list(find_images(file)), list(find_images(below.parent))) == ([file], [below])
+    assert [suffix_of(name) for name in ("a.JPG", "a", "a.b.png", "a.")] == [".jpg", "", ".png", "."]
 
 
 def test_a_scan_yields_size_and_time_and_keeps_what_it_can_not_read(tmp_path):
@@ -36,10 +32,6 @@ def test_a_scan_yields_size_and_time_and_keeps_what_it_can_not_read(tmp_path):
     missing = FolderScan(str(tmp_path / "missing"))
     assert list(missing) == []
     assert missing.unreadable == [f"{tmp_path / 'missing'}: No such file or directory"]
-
-
-def test_suffixes_are_those_of_the_name():
-    assert [suffix_of(name) for name in ("a.JPG", "a", "a.b.png", "a.")] == [".jpg", "", ".png", "."]
 
 
 def test_files_that_links_lead_to_may_be_read_too(tmp_path):

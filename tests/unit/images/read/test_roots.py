@@ -18,29 +18,25 @@ def root(tmp_path):
     return folder
 
 
-def test_a_root_with_files_in_it_is_there(root):
-    check_root(f"{root}/gone.jpg", ReadLimits((root,), 1))
+@pytest.mark.parametrize("name", ["gone.jpg", "gone/a.jpg"])
+def test_a_root_with_files_in_it_is_there_and_others_do_not_count(root, tmp_path, name):
+    check_root(f"{root}/{name}", ReadLimits((tmp_path / "unmounted", root), 1))
 
 
 @pytest.mark.parametrize("gone", ["missing", "empty"])
-def test_a_root_that_is_missing_or_empty_is_gone(root, gone):
+def test_a_root_that_is_missing_or_empty_is_gone_also_where_a_map_leads_to_it(root, tmp_path, gone):
     (root / "there.jpg").unlink()
     if gone == "missing":
         root.rmdir()
-    with pytest.raises(StorageUnavailable, match="photos is gone or empty"):
-        check_root(f"{root}/gone.jpg", ReadLimits((root,), 1))
-
-
-def test_only_the_root_of_the_image_counts(root, tmp_path):
-    check_root(f"{root}/gone.jpg", ReadLimits((tmp_path / "unmounted", root), 1))
-
-
-def test_a_root_is_looked_at_where_the_map_leads(tmp_path):
-    limits = ReadLimits(
-        (tmp_path / "mount",), 1, NOTHING_REMOTE, PathMapping.of({"/srv/photos": str(tmp_path / "mount")})
-    )
-    with pytest.raises(StorageUnavailable, match="mount is gone or empty"):
-        check_root("/srv/photos/a.jpg", limits)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/there.jpg").touch()
+    roots, mapping = (tmp_path / "other", root), PathMapping.of({"/srv/photos": str(root)})
+    limits = ReadLimits(roots, 1, NOTHING_REMOTE, mapping)
+    for location in (f"{root}/gone.jpg", "/srv/photos/gone.jpg"):
+        with pytest.raises(StorageUnavailable, match="photos is gone or empty"):
+            check_root(location, limits)
+    with pytest.raises(StorageUnavailable, match="photos is gone"):
+        check_missing([f"{tmp_path}/other/a.jpg", f"{root}/a.jpg"], limits)
 
 
 def test_a_link_that_leads_elsewhere_by_now_is_a_root_that_is_gone(tmp_path):
@@ -66,21 +62,12 @@ def test_a_folder_below_the_root_whose_server_is_gone_is_no_failure_of_its_image
         check_root(str(root / "mount" / "a.jpg"), ReadLimits((root,), 1))
 
 
-def test_a_folder_that_is_missing_below_a_root_is_its_images_own_failure(root):
-    check_root(str(root / "gone" / "a.jpg"), ReadLimits((root,), 1))
-
-
 def test_an_empty_folder_may_be_a_file_system_that_is_not_mounted_and_a_removed_one_was_removed(root):
     missing = [f"{root}/gone.jpg", f"{root}/day/gone.jpg", f"{root}/camera/day/gone.jpg"]
     check_missing(missing, ReadLimits((root,), 1))
     (root / "camera").mkdir()
     with pytest.raises(StorageUnavailable, match="camera is empty"):
         check_missing(missing, ReadLimits((root,), 1))
-
-
-def test_each_root_of_missing_files_is_looked_at(root, tmp_path):
-    with pytest.raises(StorageUnavailable, match="unmounted is gone"):
-        check_missing([f"{root}/a.jpg", f"{tmp_path}/unmounted/a.jpg"], ReadLimits((root, tmp_path / "unmounted"), 1))
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+from functools import cache
+
 import pytest
 import torch
 
@@ -11,6 +13,7 @@ def ref(number: int) -> ImageRef:
     return ImageRef(str(number), f"/data/{number}.jpg")
 
 
+@cache
 def sample(number: int) -> Sample:
     """Its pixels are all its number."""
     return Sample(ref(number), torch.full((SIDE, SIDE, 3), number, dtype=torch.uint8), FileFacts(size=number))
@@ -30,32 +33,17 @@ def levels(pixels: torch.Tensor) -> list[int]:
     return [int(row[0, 0, 0]) for row in pixels]
 
 
-def test_row_i_belongs_to_sample_i():
-    samples = [sample(number) for number in (7, 3, 9, 1)]
-    batch = collate(samples, buffer(4))
-    assert levels(batch.pixels) == [7, 3, 9, 1]
-    assert (batch.samples, batch.broken) == (tuple(samples), ())
-
-
-@pytest.mark.parametrize("bad", [{0}, {1}, {4}, {0, 4}, {1, 2, 3}, {0, 1, 2, 3}])
-def test_a_broken_sample_takes_no_row(bad: set[int]):
-    given = [broken(number) if number in bad else sample(number) for number in range(5)]
-    batch = collate(given, buffer(5))
+@pytest.mark.parametrize("bad", [set(), {0}, {1}, {4}, {0, 4}, {1, 2, 3}, {0, 1, 2, 3}, {0, 1, 2, 3, 4}])
+@pytest.mark.parametrize("num_rows", [5, 7])
+def test_row_i_belongs_to_sample_i_and_a_broken_one_takes_none(bad: set[int], num_rows: int):
+    """An all-broken batch is a legal value."""
+    given, rows = [broken(number) if number in bad else sample(number) for number in range(5)], buffer(num_rows)
+    batch = collate(iter(given), rows)
     good = [number for number in range(5) if number not in bad]
-    assert levels(batch.pixels) == good
-    assert [one.ref.image_id for one in batch.samples] == [str(number) for number in good]
+    assert batch.pixels.shape == (len(good), SIDE, SIDE, 3)
+    assert (levels(batch.pixels), levels(rows)) == (good, good + [255] * (num_rows - len(good)))  # a view of the buffer
+    assert batch.samples == tuple(one for one in given if isinstance(one, Sample))
     assert batch.broken == tuple(broken(number) for number in sorted(bad))
-
-
-def test_an_all_broken_batch_is_a_legal_value():
-    batch = collate([broken(1), broken(2)], buffer(2))
-    assert batch.pixels.shape == (0, SIDE, SIDE, 3)
-    assert (batch.samples, batch.broken) == ((), (broken(1), broken(2)))
-
-
-def test_no_samples_make_an_empty_batch():
-    batch = collate([], buffer(2))
-    assert (len(batch.pixels), batch.samples, batch.broken) == (0, (), ())
 
 
 def test_a_short_last_batch_shows_nothing_of_the_one_before():
@@ -64,21 +52,10 @@ def test_a_short_last_batch_shows_nothing_of_the_one_before():
     assert levels(collate([sample(8)], rows).pixels) == [8]
 
 
-def test_the_batch_is_a_view_of_the_buffer():
-    rows = buffer(3)
-    batch = collate(iter([sample(1), sample(2)]), rows)
-    assert batch.pixels.data_ptr() == rows.data_ptr()
-    assert levels(rows) == [1, 2, 255]
-
-
-def test_more_good_samples_than_rows_is_an_error():
+def test_more_good_samples_than_rows_is_an_error_and_broken_ones_take_none():
+    assert levels(collate([broken(0), sample(1), broken(2)], buffer(1)).pixels) == [1]
     with pytest.raises(ValueError, match="more samples than the buffer's 2 rows"):
         collate([sample(1), sample(2), sample(3)], buffer(2))
-
-
-def test_broken_samples_beyond_the_rows_are_no_error():
-    batch = collate([broken(0), sample(1), broken(2), broken(3)], buffer(1))
-    assert (levels(batch.pixels), len(batch.broken)) == ([1], 3)
 
 
 @pytest.mark.parametrize(
