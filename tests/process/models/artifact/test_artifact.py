@@ -1,6 +1,7 @@
 import fcntl
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,51 +20,34 @@ def artifact(tmp_path):
     return built(tmp_path)
 
 
-def test_the_folder_is_named_by_name_and_id(artifact, tmp_path):
+def test_what_was_built_is_read_from_a_folder_that_is_named_by_name_and_id(artifact, tmp_path):
     assert artifact.folder == tmp_path / "models" / "colours" / artifact.manifest.model_id
     assert open_artifact(artifact.folder) == artifact
-
-
-def test_labels_are_read_from_the_artifact(artifact):
-    assert artifact.labels == ("red", "green", "blue")
-
-
-def test_a_model_without_labels_has_none(tmp_path):
-    assert built(tmp_path, labels=None).labels == ()
-
-
-def test_read_gives_the_bytes_that_were_stored(artifact, tmp_path):
     assert artifact.read("source.ts") == (tmp_path / "Means.pt").read_bytes()
+    assert (artifact.labels, artifact.preprocess()) == (("red", "green", "blue"), None)
+    assert built(tmp_path, name="numbers", labels=None).labels == ()
 
 
-def test_read_notices_a_single_changed_bit(artifact):
-    path = artifact.folder / "source.ts"
+def flip_a_bit(path):
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)
-    with pytest.raises(ModelError, match=r"source\.ts: changed since it was built") as caught:
-        artifact.read("source.ts")
-    assert "infer model build" in caught.value.hint
-    assert caught.value.exit_code == 12
 
 
-def test_a_change_after_verify_is_noticed_by_read(artifact):
+@pytest.mark.parametrize(
+    ("file", "damage", "message"),
+    [
+        ("source.ts", flip_a_bit, r"source\.ts: changed since it was built"),
+        ("source.ts", Path.unlink, "No such file"),
+        ("more.txt", Path.touch, r"more\.txt is not a file of this model"),
+    ],
+)
+def test_only_the_very_bytes_of_the_build_are_read(artifact, file, damage, message):
     artifact.verify()
-    (artifact.folder / "labels.txt").write_text("green\nred\nblue\n")
-    with pytest.raises(ModelError, match="changed since it was built"):
-        _ = artifact.labels
-
-
-def test_read_refuses_what_is_not_of_the_model(artifact):
-    (artifact.folder / "more.txt").write_text("x")
-    with pytest.raises(ModelError, match=r"more\.txt is not a file of this model"):
-        artifact.read("more.txt")
-
-
-def test_read_of_a_missing_file_says_so(artifact):
-    (artifact.folder / "source.ts").unlink()
-    with pytest.raises(ModelError, match="No such file"):
-        artifact.read("source.ts")
+    damage(artifact.folder / file)
+    with pytest.raises(ModelError, match=message) as caught:
+        artifact.read(file)
+    assert ("infer model build" in caught.value.hint, caught.value.exit_code) == (True, 12)
 
 
 def test_verify_names_every_problem_at_once(artifact):
@@ -74,11 +58,6 @@ def test_verify_names_every_problem_at_once(artifact):
         artifact.verify()
     told = caught.value.message.partition(": ")[2]
     assert told == ("golden/1.jpg: missing; labels.txt: changed since it was built; golden/mine.jpg: not of this model")
-
-
-def test_open_without_a_manifest_is_a_model_error(tmp_path):
-    with pytest.raises(ModelError, match=r"manifest\.json: No such file"):
-        open_artifact(tmp_path)
 
 
 @pytest.fixture
@@ -139,31 +118,23 @@ def test_list_gives_all_models_by_name_the_newest_of_a_name_first(tmp_path):
     one = built(tmp_path, name="b")
     two = built(tmp_path, name="a")
     three = built(tmp_path, name="b", recipe=Recipe("stretch", RECIPE.size))
+    (two.folder.parent / ".building-x").mkdir()  # a model that is being built is not seen
     assert list_artifacts(tmp_path / "models") == [two, three, one]
-
-
-def test_list_of_a_folder_that_is_not_there_is_empty(tmp_path):
     assert list_artifacts(tmp_path / "nothing") == []
+    assert find_artifact(tmp_path / "models", "a") == two
 
 
-def test_a_model_that_is_being_built_is_not_seen(artifact, tmp_path):
-    (artifact.folder.parent / ".building-x").mkdir()
-    assert list_artifacts(tmp_path / "models") == [artifact]
-    assert find_artifact(tmp_path / "models", "colours") == artifact
-
-
-def test_an_unknown_name_lists_those_that_exist(tmp_path):
+def test_an_unknown_name_lists_those_that_exist_or_tells_how_to_build_one(tmp_path):
+    with pytest.raises(ModelError, match="has none yet") as caught:
+        find_artifact(tmp_path / "models", "pets")
+    assert "infer model build" in caught.value.hint
+    with pytest.raises(ModelError, match=r"manifest\.json: No such file"):
+        open_artifact(tmp_path)
     built(tmp_path, name="pets")
     built(tmp_path, name="cars")
     with pytest.raises(ModelError, match="there are cars, pets") as caught:
         find_artifact(tmp_path / "models", "pest")
     assert caught.value.hint == "did you mean pets?"
-
-
-def test_without_any_model_the_hint_is_how_to_build_one(tmp_path):
-    with pytest.raises(ModelError, match="has none yet") as caught:
-        find_artifact(tmp_path / "models", "pets")
-    assert "infer model build" in caught.value.hint
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../pets", "a/b", ".hidden", "-x", "a b", "żółw", "a\n", "/etc"])
@@ -212,10 +183,6 @@ def test_a_custom_preprocess_works_from_another_folder_without_its_source(tmp_pa
     (folder / "preprocess.py").write_text(code.replace(":16", "-16:"))
     with pytest.raises(ModelError, match=r"preprocess\.py: changed since it was built"):
         open_artifact(folder).preprocess()
-
-
-def test_another_recipe_has_no_preprocess(artifact):
-    assert artifact.preprocess() is None
 
 
 def test_whoever_the_umask_lets_may_read_the_artifact(artifact):

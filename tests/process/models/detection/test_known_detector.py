@@ -13,6 +13,7 @@ from infer_app.images.transform.to_pixels import transform
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
 from infer_app.models.detection.object_decoder import ObjectDecoder
 from infer_app.recipe import Recipe, Size
+from tests.unit.images.decode.test_decoder import put
 
 LIMITS = DecodeLimits(100_000_000)
 GREY = 114
@@ -69,23 +70,8 @@ def encoded(pixels, orientation=1):
     exif = Image.Exif()
     exif[ORIENTATION] = orientation
     buffer = io.BytesIO()
-    stored(pixels, orientation).save(buffer, "PNG", exif=exif)
+    put(Image.fromarray(pixels), orientation).save(buffer, "PNG", exif=exif)
     return buffer.getvalue()
-
-
-def stored(pixels, orientation):
-    turns = Image.Transpose
-    back = {
-        2: turns.FLIP_LEFT_RIGHT,
-        3: turns.ROTATE_180,
-        4: turns.FLIP_TOP_BOTTOM,
-        5: turns.TRANSPOSE,
-        6: turns.ROTATE_90,
-        7: turns.TRANSVERSE,
-        8: turns.ROTATE_270,
-    }
-    image = Image.fromarray(pixels)
-    return image if orientation == 1 else image.transpose(back[orientation])
 
 
 def detect(data, recipe):
@@ -140,7 +126,7 @@ def test_a_box_comes_back_from_a_picture_that_was_decoded_smaller(orientation):
     exif = Image.Exif()
     exif[ORIENTATION] = orientation
     buffer = io.BytesIO()
-    stored(pixels, orientation).save(buffer, "JPEG", quality=95, subsampling=0, exif=exif)
+    put(Image.fromarray(pixels), orientation).save(buffer, "JPEG", quality=95, subsampling=0, exif=exif)
     for kind in ("letterbox", "stretch"):
         recipe = Recipe(kind, 320, decode="scaled")
         assert decode_image(buffer.getvalue(), recipe, LIMITS).scale > 1
