@@ -23,6 +23,7 @@ import os
 import signal
 import sys
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 
 POINTS = ("before write", "before commit", "after commit")
@@ -142,7 +143,7 @@ def _stub_handlers(name: str) -> None:
     from infer_app.workers import fork_server
     from tests.faults import stub
 
-    _replace(executors, "OpenCpuHandler", getattr(stub, name))
+    _replace(executors, "open_cpu_pool", partial(stub.open_pool, getattr(stub, name)))
     _replace(fork_server, "PRELOAD", ("infer_app.workers.parent_death", "tests.faults.stub"))
 
 

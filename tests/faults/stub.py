@@ -14,6 +14,7 @@ import psutil
 
 from infer_app.domain import Broken, ChunkResult, FileFacts, Output, Prediction, Reason
 from infer_app.handlers.handler_spec import HandlerSpec
+from infer_app.workers.pool import Stage, WorkerPool
 
 LABELS = ("red", "green", "blue")
 IMAGE_S, SLOW_IMAGE_S = 0.004, 0.06
@@ -69,6 +70,11 @@ class OpenStubHandler:
 
     def __call__(self):
         return StubHandler("")
+
+
+def open_pool(open_handler, handler, num_workers, timeout_s):
+    """Open the pool of a machine, or of each node of a cluster, which imports this module."""
+    return WorkerPool([Stage("predict", open_handler(handler), num_workers)], timeout_s)
 
 
 class OpenNetworkHandler(OpenStubHandler):

@@ -7,10 +7,10 @@ import shutil
 
 import pytest
 import torch
-from infer_app.pipeline.model_run import PROBATION_IMAGES
 from PIL import Image
 from torch import nn
 
+from infer_app.pipeline.flow.failure_budget import PROBATION_IMAGES
 from tests.support import projects
 from tests.support.networks import ChannelMeans, save
 from tests.support.projects import Project, build_model

@@ -15,7 +15,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from infer_app.models.runtimes import gpu_probe, tensorrt
-from infer_app.pipeline import execution_plan
+from infer_app.pipeline.planning import execution_plan
 from infer_app.workers.isolated_call import run_in_process
 from tests.standin.build import HERE
 

@@ -42,6 +42,7 @@ class Nodes:
     def replace_last(self) -> None:
         self._cluster.remove_node(self._others.pop())
         self._others.append(self._cluster.add_node(num_cpus=1))
+        self._cluster.wait_for_nodes()
 
 
 @contextmanager
