@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
+
+from infer_app.errors import UsageError
 
 
 class Size(NamedTuple):
@@ -73,6 +77,30 @@ class Recipe:
         if self.resize is not None:
             object.__setattr__(self, "resize", Size.of(self.resize))
 
+    def check(self) -> None:
+        """Raise UsageError for what a build does not allow; models of earlier releases may have it."""
+        for name, allowed in _CHOICES.items():
+            one_of(name.replace("_", "-"), getattr(self, name), allowed)
+        for field, kinds, hint in _BELONGS_TO:
+            if self.kind not in kinds and getattr(self, field) != _DEFAULTS[field]:
+                flag, given = field.replace("_", "-"), getattr(self, field)
+                raise UsageError(f"--{flag} {given} does not belong to the recipe {self.kind}", hint)
+        if self.kind == "crop-resize" and not self.size.is_square:
+            raise UsageError(
+                f"crop-resize takes a square out of the picture, and the model's input is {self.size}",
+                "for a rectangle there are --recipe resize-crop, stretch and letterbox",
+            )
+        if self.kind == "stretch" and self.resize and any(map(operator.lt, self.resize, self.size)):
+            raise UsageError(
+                f"--recipe stretch crops {self.size} out of {self.resize}, which is smaller",
+                "give --resize WIDTHxHEIGHT with both at least those of --size, or --crop-pct",
+            )
+        if self.crop_rounding != "nearest" and self.resize is None:
+            raise UsageError(
+                f"--crop-rounding {self.crop_rounding}, but nothing is resized and then cropped",
+                "it is for --recipe resize-crop, and for stretch with --resize or --crop-pct",
+            )
+
     def to_json(self) -> dict[str, Any]:
         """Return its fields; those that older recipes lack only if they are set, so that models keep their ids."""
         values = {name: value.to_json() if isinstance(value, Size) else value for name, value in asdict(self).items()}
@@ -81,3 +109,27 @@ class Recipe:
 
 # Fields of a recipe that were added after the first release, with their defaults.
 _LATER = {"depth": "full", "channels": "rgb", "crop_rounding": "nearest", "pad": 0}
+_DEFAULTS = {"resize": None, "crop": None, "decode": "exact", **_LATER}
+_CHOICES = {
+    "kind": ("resize-crop", "crop-resize", "stretch", "letterbox", "custom"),
+    "interpolation": ("bicubic", "bilinear"),
+    "exif": ("apply", "ignore"),
+    "decode": ("exact", "scaled"),
+    "channels": ("rgb", "bgr"),
+    "crop_rounding": ("nearest", "down"),
+}
+_NAMED = _CHOICES["kind"][:-1]
+# Fields that not every kind has: those that have it, and what to do with another.
+_BELONGS_TO = (
+    ("decode", _NAMED, "leave --decode out: your function gets the whole picture"),
+    ("channels", _NAMED, "leave --channels out, and return the channels in the order in which the network takes them"),
+    ("crop", ("crop-resize",), "for other recipes give --resize or --crop-pct"),
+    ("resize", ("resize-crop", "stretch"), "leave --resize and --crop-pct out; for crop-resize give --crop"),
+    ("pad", ("letterbox",), "leave --pad out"),
+)
+
+
+def one_of(what: str, value: str, allowed: Sequence[str]) -> None:
+    """Raise UsageError for a value that is none of those allowed."""
+    if value not in allowed:
+        raise UsageError(f"unknown {what} {value!r}", f"choose one of: {', '.join(allowed)}")

@@ -117,11 +117,11 @@ def test_a_head_that_fails_on_an_image_rejects_it_alone(project, code, reason, d
         (["--output", "detection", "--head", "ssd"], "unknown head 'ssd'"),
         (["--output", "detection", "--nms", "0"], "nms 0.0 is not an overlap"),
         (["--output", "detection", "--activation", "sigmoid", "--head", "boxes"], "does not go with --head boxes"),
-        (["--output", "detection", "--resize", "80"], "letterbox crops nothing"),
+        (["--output", "detection", "--resize", "80"], "does not belong to the recipe letterbox"),
         (["--output", "detection", "--exif", "ignore"], "can't use --exif ignore"),
         (["--head", "boxes"], "--head belongs to --output detection"),
         (["--output", "classification", "--min-score", "0.3"], "--min-score belongs to --output detection"),
-        (["--output", "raw", "--pad", "3"], "--pad belongs to --recipe letterbox"),
+        (["--output", "raw", "--pad", "3"], "--pad 3 does not belong to the recipe resize-crop"),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(project, flags, message):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ import numpy as np
 from PIL import ImageFile
 
 from infer_app.domain import Reason
+from infer_app.errors import UsageError
 from infer_app.images.read.bad_image import BadImage
 from infer_app.images.transform.geometry import Pixels
 
@@ -33,15 +35,20 @@ _LOWER = {
 
 
 def parse_depth(text: str) -> str:
-    """Return a depth in the form that a recipe has. Raises ValueError."""
+    """Return a depth in the form that a recipe has. Raises UsageError."""
     if text == "full":
         return text
     kind, _, limits = text.partition(":")
-    low, high = (float(part) for part in limits.split(","))
-    most = {"window": MAX_SAMPLE, "percentile": 100}[kind] if kind in ("window", "percentile") else -1
-    if not 0 <= low < high <= most or (kind == "window" and not (low.is_integer() and high.is_integer())):
-        raise ValueError(text)
-    return f"{kind}:{low:.10g},{high:.10g}"
+    most = {"window": MAX_SAMPLE, "percentile": 100}.get(kind, -1)
+    with suppress(ValueError):
+        low, high = (float(part) for part in limits.split(","))
+        if 0 <= low < high <= most and (kind == "percentile" or (low.is_integer() and high.is_integer())):
+            return f"{kind}:{low:.10g},{high:.10g}"
+    raise UsageError(
+        f"--depth {text!r} is not known",
+        "it is full, window:LOW,HIGH with whole numbers up to 65535, or percentile:LOW,HIGH with numbers up to 100; "
+        "LOW is less than HIGH",
+    )
 
 
 def to_8_bits(samples: Samples, depth: str) -> Pixels:

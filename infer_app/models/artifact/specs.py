@@ -8,6 +8,7 @@ from typing import Any
 
 from infer_app.domain import MULTI_LABEL
 from infer_app.errors import UsageError
+from infer_app.recipe import one_of
 
 INPUT_KINDS = ("float-nchw", "uint8-nhwc")
 OUTPUT_KINDS = ("classification", "detection", "embedding", "regression", "raw")
@@ -28,7 +29,7 @@ class InputSpec:
     std: tuple[float, float, float] = (1.0, 1.0, 1.0)
 
     def __post_init__(self) -> None:
-        _one_of("input", self.kind, INPUT_KINDS)
+        one_of("input", self.kind, INPUT_KINDS)
         if not all(0 < value <= 1 for value in self.std) or not all(0 <= value <= 1 for value in self.mean):
             raise UsageError(
                 f"mean {self.mean} and std {self.std} are not on the 0-1 scale",
@@ -53,7 +54,7 @@ class DetectionSpec:
     def __post_init__(self) -> None:
         object.__setattr__(self, "shapes", tuple(tuple(shape) for shape in self.shapes))
         if not self.is_own:
-            _one_of("head", self.head, ("", *HEADS))
+            one_of("head", self.head, ("", *HEADS))
         if not 0 <= self.min_score <= 1:
             raise UsageError(f"min-score {self.min_score} is not between 0 and 1")
         if not 0 < self.nms <= 1:
@@ -87,9 +88,9 @@ class OutputSpec:
     detection: DetectionSpec | None = None  # of the kind detection alone
 
     def __post_init__(self) -> None:
-        _one_of("output", self.kind, OUTPUT_KINDS)
-        _one_of("activation", self.activation, ACTIVATIONS)
-        _one_of("vector dtype", self.vector_dtype, VECTOR_DTYPES)
+        one_of("output", self.kind, OUTPUT_KINDS)
+        one_of("activation", self.activation, ACTIVATIONS)
+        one_of("vector dtype", self.vector_dtype, VECTOR_DTYPES)
         if not 0 < self.threshold < 1:
             raise UsageError(f"threshold {self.threshold} is not between 0 and 1")
         if self.top_k < 1:
@@ -137,8 +138,3 @@ def floats3(values: Any) -> tuple[float, float, float]:
     if len(numbers) != 3:
         raise UsageError(f"{numbers} are not three numbers", "give one each for red, green and blue")
     return numbers[0], numbers[1], numbers[2]
-
-
-def _one_of(what: str, value: str, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise UsageError(f"unknown {what} {value!r}", f"choose one of: {', '.join(allowed)}")

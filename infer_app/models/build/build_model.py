@@ -130,11 +130,7 @@ def _check_request(request: BuildRequest) -> None:
     check_name(request.name)
     if (request.recipe.kind == "custom") != (request.preprocess is not None):
         raise UsageError("--preprocess and the recipe custom belong together", "give both, or only another recipe")
-    if request.recipe.kind == "custom" and request.recipe.decode != "exact":
-        raise UsageError(
-            f"decode {request.recipe.decode} does not go with a preprocess function",
-            "leave it out: the function gets whole pictures",
-        )
+    request.recipe.check()
     if request.labels is not None and request.output.kind not in WITH_LABELS:
         kinds = " and ".join(WITH_LABELS)
         raise UsageError(f"labels belong to {kinds}, not to {request.output.kind}", "leave --labels out")

@@ -9,6 +9,7 @@ import tifffile
 from PIL import Image
 
 from infer_app.domain import Reason
+from infer_app.errors import UsageError
 from infer_app.images.decode.depth import parse_depth, to_8_bits
 from infer_app.images.transform.geometry import Picture
 from infer_app.recipe import Recipe
@@ -79,7 +80,7 @@ NO_DEPTHS += [f"window:{limits}" for limits in ("5,5", "9,5", "-1,5", "0,65536",
 
 @pytest.mark.parametrize("given", NO_DEPTHS)
 def test_what_is_no_depth(given: str):
-    with pytest.raises(ValueError):  # noqa: PT011 - the message is the caller's
+    with pytest.raises(UsageError, match=f"--depth {given!r} is not known"):
         parse_depth(given)
 
 

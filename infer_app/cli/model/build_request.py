@@ -1,0 +1,125 @@
+"""The request of a build: the options, in place of their defaults what the source says, and the recipe of both."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+from infer_app.cli.commands.model_commands import BuildOptions
+from infer_app.errors import UsageError
+from infer_app.images.decode.depth import parse_depth
+from infer_app.models.artifact.specs import WITH_LABELS, DetectionSpec, OutputSpec
+from infer_app.models.build.build_model import BuildRequest
+from infer_app.models.sources.source_facts import DETECTION, Fact
+from infer_app.recipe import Recipe, Size
+from infer_app.settings.removed import DECODE_GPU, REMOVED
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+# Options that a request has by the same names.
+_AS_GIVEN = ("source", "name", "weights", "labels", "preprocess", "input", "golden", "output_name")
+PAD = 114  # what YOLO's networks were trained with
+# Of --output detection; networks of the detr family usually take ImageNet's mean and std, and stretched pictures.
+DETECTION_DEFAULTS = {"recipe": "letterbox", "interpolation": "bilinear", "mean": "0", "std": "1"}
+
+
+def make_request(options: BuildOptions, facts: Mapping[str, Fact]) -> BuildRequest:
+    """Return the request, in which the file's facts take the place of defaults."""
+    options = replace(options, **{option: fact.value for option, fact in facts.items() if option != "labels"})
+    stated = facts.keys() | options.given
+    if options.output == "detection":
+        defaults: dict[str, Any] = {name: DETECTION_DEFAULTS[name] for name in DETECTION_DEFAULTS.keys() - stated}
+        options = replace(options, **defaults)
+    return BuildRequest(
+        **{name: getattr(options, name) for name in _AS_GIVEN},
+        **_normalisation(options),
+        recipe=make_recipe(options),
+        output=_output_spec(options),
+        label_names=facts["labels"].value if "labels" in facts else (),
+    )
+
+
+def make_recipe(options: BuildOptions) -> Recipe:
+    """Return the recipe with its defaults filled in. Raises UsageError for options that don't belong to it."""
+    if options.decode == "gpu":
+        raise UsageError(f"{DECODE_GPU} was removed", REMOVED[DECODE_GPU])
+    kind, is_own = options.recipe, options.preprocess is not None
+    common = {name: getattr(options, name) for name in ("size", "interpolation", "exif", "decode", "channels")}
+    common["depth"] = parse_depth(options.depth)
+    if is_own:
+        recipe = Recipe("custom", **common)
+    else:
+        crop = 0.875 if options.crop is None and kind == "crop-resize" else options.crop
+        pad = PAD if options.pad is None and kind == "letterbox" else options.pad or 0
+        rounding = options.crop_rounding
+        recipe = Recipe(kind, resize=_resize(options), crop=crop, pad=pad, crop_rounding=rounding, **common)
+    recipe.check()
+    return recipe
+
+
+def _resize(options: BuildOptions) -> Size | None:
+    """Return the size before the crop, None if nothing is cropped."""
+    size, resize, crop_pct = options.size, options.resize, options.crop_pct
+    if resize is not None and crop_pct is not None:
+        raise UsageError("--resize and --crop-pct mean the same", "give one of them")
+    for share in (options.crop, crop_pct):
+        if share is not None and not 0 < share <= 1:
+            raise UsageError(f"a crop of {share} is not a share between 0 and 1")
+    if resize is None and (options.recipe == "resize-crop" or crop_pct is not None):
+        share = 0.875 if crop_pct is None else crop_pct
+        resize = Size(int(size.width / share), int(size.height / share))  # timm rounds them down
+    return None if options.recipe == "stretch" and resize == size else resize
+
+
+def taken_by_default(request: BuildRequest, stated: Collection[str]) -> list[str]:
+    """Return what neither the user nor the source says, where a wrong guess gives no error."""
+    recipe = request.recipe
+    needed = {"recipe": recipe.kind, "size": str(recipe.size)} if request.preprocess is None else {}
+    if request.input != "uint8-nhwc":
+        needed |= {"mean": _as_text(request.mean), "std": _as_text(request.std)}
+    missing = [f"{name} {value}" for name, value in needed.items() if name not in stated]
+    is_numbered = request.output.kind in WITH_LABELS and "labels" not in stated
+    return [*missing, "labels (numbers)"] if is_numbered else missing
+
+
+def _as_text(values: tuple[float, float, float]) -> str:
+    return f"{values[0]:g}" if len(set(values)) == 1 else ",".join(f"{value:g}" for value in values)
+
+
+def _output_spec(options: BuildOptions) -> OutputSpec:
+    if options.output != "detection":
+        if given := sorted(DETECTION & options.given):
+            flag = f"--{given[0].replace('_', '-')}"
+            raise UsageError(f"{flag} belongs to --output detection", f"leave {flag} out, or give --output detection")
+        return OutputSpec(options.output, options.activation, options.threshold, options.top_k, options.vector_dtype)
+    if "activation" in options.given and options.head not in (None, "detr"):
+        raise UsageError(
+            f"--activation does not go with --head {options.head}, whose scores are between 0 and 1 already",
+            "leave --activation out",
+        )
+    detection = DetectionSpec(options.head or "", options.min_score, options.nms, options.max_objects)
+    return OutputSpec(options.output, options.activation, detection=detection)
+
+
+def _normalisation(options: BuildOptions) -> dict[str, Any]:
+    """Return mean and std; a module that normalises by itself has none."""
+    given = {"mean": options.mean, "std": options.std}
+    numbers = {name: _parse_three(f"--{name}", text) for name, text in given.items() if text is not None}
+    if options.input == "uint8-nhwc":
+        return numbers
+    return {"mean": _in_order(IMAGENET_MEAN, options), "std": _in_order(IMAGENET_STD, options)} | numbers
+
+
+def _in_order(values: tuple[float, float, float], options: BuildOptions) -> tuple[float, float, float]:
+    red, green, blue = values
+    return values if options.channels == "rgb" else (blue, green, red)
+
+
+def _parse_three(flag: str, text: str) -> tuple[float, float, float]:
+    try:
+        numbers = [float(part) for part in text.split(",")]
+        first, second, third = numbers * 3 if len(numbers) == 1 else numbers
+    except ValueError:
+        raise UsageError(f"{flag} {text!r} is not one number or three", "for example 0.485,0.456,0.406") from None
+    return first, second, third

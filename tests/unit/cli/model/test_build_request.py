@@ -1,0 +1,106 @@
+"""The request of a build: recipes by their options, and what was taken by default."""
+
+import pytest
+
+from infer_app.cli.commands.model_commands import BuildOptions
+from infer_app.cli.model.build_request import make_recipe, make_request, taken_by_default
+from infer_app.errors import UsageError
+from infer_app.models.build.build_model import BuildRequest
+from infer_app.recipe import Recipe, Size
+from infer_app.settings.removed import REMOVED
+
+WIDE = Size(640, 480)
+
+
+def recipe(**options: object) -> Recipe:
+    return make_recipe(BuildOptions(**{"source": "net.ts", "name": "net", "recipe": "stretch"} | options))
+
+
+@pytest.mark.parametrize(
+    ("options", "made"),
+    [
+        ({}, {}),
+        ({"decode": "scaled"}, {"decode": "scaled"}),
+        ({"channels": "bgr"}, {"channels": "bgr"}),
+        ({"crop_pct": 0.9}, {"resize": 248}),
+        ({"crop_pct": 0.9, "crop_rounding": "down"}, {"resize": 248, "crop_rounding": "down"}),
+        ({"crop_pct": 1.0}, {}),
+        ({"resize": Size.square(256)}, {"resize": 256}),
+        ({"resize": Size(256, 224)}, {"resize": Size(256, 224)}),
+        ({"resize": Size.square(224)}, {}),
+        ({"size": WIDE, "crop_pct": 0.875}, {"size": WIDE, "resize": Size(731, 548)}),
+        ({"recipe": "resize-crop"}, {"kind": "resize-crop", "resize": 256}),
+        ({"recipe": "resize-crop", "size": WIDE}, {"kind": "resize-crop", "size": WIDE, "resize": Size(731, 548)}),
+        (
+            {"recipe": "resize-crop", "size": WIDE, "crop_pct": 1.0},
+            {"kind": "resize-crop", "size": WIDE, "resize": WIDE},
+        ),
+        ({"recipe": "crop-resize"}, {"kind": "crop-resize", "crop": 0.875}),
+        ({"recipe": "letterbox"}, {"kind": "letterbox", "pad": 114}),
+        ({"recipe": "letterbox", "pad": 0}, {"kind": "letterbox"}),
+        ({"preprocess": "steps:prepare"}, {"kind": "custom"}),
+    ],
+)
+def test_a_recipe_is_made_of_options(options: dict[str, object], made: dict[str, object]):
+    assert recipe(**options) == Recipe(**{"kind": "stretch", "size": 224} | made)
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "hint"),
+    [
+        ({"decode": "gpu"}, "--decode gpu was removed", REMOVED["--decode gpu"]),
+        ({"decode": "fast"}, "unknown decode 'fast'", "exact, scaled"),
+        ({"channels": "grb"}, "unknown channels 'grb'", "rgb, bgr"),
+        ({"crop_rounding": "up"}, "unknown crop-rounding 'up'", "nearest, down"),
+        (
+            {"channels": "bgr", "preprocess": "a:b"},
+            "--channels bgr does not belong to the recipe custom",
+            "in the order",
+        ),
+        (
+            {"decode": "scaled", "preprocess": "a:b"},
+            "--decode scaled does not belong to the recipe custom",
+            "whole picture",
+        ),
+        ({"crop": 0.9}, "--crop 0.9 does not belong to the recipe stretch", "--resize or --crop-pct"),
+        ({"recipe": "crop-resize", "resize": WIDE}, "--resize 640x480 does not belong to the recipe", "--crop"),
+        (
+            {"recipe": "letterbox", "crop_pct": 0.9},
+            "--resize 248 does not belong to the recipe letterbox",
+            "--crop-pct out",
+        ),
+        ({"pad": 3}, "--pad 3 does not belong to the recipe stretch", "leave --pad out"),
+        ({"resize": WIDE, "crop_pct": 0.9}, "mean the same", "one of them"),
+        ({"crop_pct": 1.1}, "1.1 is not a share between 0 and 1", ""),
+        ({"recipe": "crop-resize", "size": WIDE}, "the model's input is 640x480", "--recipe resize-crop, stretch and"),
+        (
+            {"size": WIDE, "resize": Size.square(200)},
+            "crops 640x480 out of 200, which is smaller",
+            "--resize WIDTHxHEIGHT",
+        ),
+        ({"size": WIDE, "resize": Size(640, 479)}, "out of 640x479, which is smaller", "--resize WIDTHxHEIGHT"),
+        ({"crop_rounding": "down"}, "nothing is resized and then cropped", "--recipe resize-crop"),
+        ({"crop_rounding": "down", "crop_pct": 1.0}, "nothing is resized and then cropped", "--recipe resize-crop"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options: dict[str, object], message: str, hint: str):
+    with pytest.raises(UsageError, match=message) as caught:
+        recipe(**options)
+    assert hint in caught.value.hint
+
+
+def test_imagenets_mean_and_std_come_in_the_order_of_the_channels():
+    def normalisation(**given: object) -> tuple[object, object]:
+        request = make_request(BuildOptions(source="a", name="a", **given), {})
+        return request.mean, request.std
+
+    assert normalisation() == ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+    assert normalisation(channels="bgr") == ((0.406, 0.456, 0.485), (0.225, 0.224, 0.229))
+    assert normalisation(channels="bgr", mean="1,2,3", std="4") == ((1, 2, 3), (4, 4, 4))
+
+
+def test_what_was_taken_by_default_names_the_size():
+    request = BuildRequest("net.onnx", "net", Recipe("letterbox", WIDE))
+    said = {"mean", "std", "labels"}
+    assert taken_by_default(request, said) == ["recipe letterbox", "size 640x480"]
+    assert taken_by_default(request, said | {"recipe", "size"}) == []
