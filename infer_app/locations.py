@@ -17,22 +17,8 @@ HTTP_PORTS = {"http": 80, "https": 443}
 PACKAGES = {"s3": ("s3fs", "s3"), "gs": ("gcsfs", "gs"), "az": ("adlfs", "azure"), "abfs": ("adlfs", "azure")}
 SCHEMES = (*HTTP_PORTS, *PACKAGES)
 
-IMAGE_SUFFIXES = (
-    ".jpg",
-    ".jpeg",
-    ".jpe",
-    ".jfif",
-    ".png",
-    ".webp",
-    ".bmp",
-    ".gif",
-    ".tif",
-    ".tiff",
-    ".heic",
-    ".heif",
-    ".hif",
-    ".avif",
-)
+_ENDINGS = ("jpg", "jpeg", "jpe", "jfif", "png", "webp", "bmp", "gif", "tif", "tiff", "heic", "heif", "hif", "avif")
+IMAGE_SUFFIXES = tuple(f".{ending}" for ending in _ENDINGS)
 
 _MAX_ESCAPES = 3  # no file name needs %2525252e
 _HTTP = re.compile(

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Set
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from pydantic import SecretStr, ValidationError
 from pydantic_settings import (
     BaseSettings,
-    EnvSettingsSource,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -25,16 +20,13 @@ from sqlalchemy.exc import ArgumentError
 from infer_app.errors import UsageError
 from infer_app.locations import AllowedPrefix, PathMapping, RemoteAccess
 from infer_app.settings.masks import mask_address, mask_url
-from infer_app.settings.removed import REMOVED
 from infer_app.settings.sections import Settings
+from infer_app.settings.settings_sources import KEYS, VariablesSource, check_removed, did_you_mean, open_file
 
 Flags = Mapping[str, Mapping[str, Any]]  # section -> key -> value
 DEFAULT_CONFIG = Path("infer.toml")
 READ_TIMEOUT_SHARE = 0.9  # of the time limit: a read must end before, because a worker that reaches the limit is killed
-_KEYS = [f"{name}.{key}" for name, field in Settings.model_fields.items() for key in field.annotation.model_fields]  # type: ignore[union-attr]
 _PRECEDENCE = {"environment": 1, "flag": 2}  # the file has 0
-_PATHS = dict.fromkeys(("images.roots", "images.watch"), os.pathsep)
-_SEPARATORS = _PATHS | dict.fromkeys(("run.models", "remote.allow", "remote.allow_private_hosts"), ",")
 
 
 class LoadedSettings(Settings, BaseSettings):
@@ -60,7 +52,7 @@ class LoadedSettings(Settings, BaseSettings):
         """Return the sources, the first of which wins, and fill the dict passed as `origins`, which errors need too."""
         arguments = init_settings()
         path, origins = arguments["path"], arguments["origins"]
-        file, variables = _open_file(path), VariablesSource(settings_cls)
+        file, variables = open_file(settings_cls, path), VariablesSource(settings_cls)
         for origin, source in ((path.name, file), ("environment", variables), ("flag", init_settings)):
             tables = source()
             keys = [f"{section}.{key}" for section in tables.keys() & Settings.model_fields for key in tables[section]]
@@ -208,7 +200,7 @@ class LoadedSettings(Settings, BaseSettings):
 
     def flattened(self) -> Iterator[tuple[str, Any, str]]:
         """Yield (key, value, origin) of every setting, with secrets masked."""
-        for dotted in _KEYS:
+        for dotted in KEYS:
             section, _, key = dotted.partition(".")
             value = getattr(getattr(self, section), key)
             yield dotted, self._shown(dotted, value), self.origins.get(dotted, "default")
@@ -221,24 +213,6 @@ class LoadedSettings(Settings, BaseSettings):
         if dotted == "ray.runtime_env":  # variables for the nodes may be passwords
             return dict.fromkeys(value, "***") if isinstance(value, dict) else value
         return mask_address(value.get_secret_value()) if isinstance(value, SecretStr) else value
-
-
-class VariablesSource(EnvSettingsSource):
-    """The source of INFER_SECTION__KEY variables; lists are split (INFER_IMAGES__ROOTS=/a:/b).
-
-    Other names that begin with INFER_ belong to other programs: Kubernetes sets INFER_DB_SERVICE_HOST and more for a
-    service called infer-db. Only a setting's name with a single underscore is certainly meant for this program.
-    """
-
-    def __init__(self, settings_cls: type[BaseSettings]) -> None:
-        super().__init__(settings_cls)
-        self.env_vars = {name.lower(): text for name, text in os.environ.items() if _is_setting(name)}
-
-    def __call__(self) -> dict[str, Any]:
-        return {
-            section: {key: _split(f"{section}.{key}", text) for key, text in table.items()}
-            for section, table in super().__call__().items()
-        }
 
 
 def load_settings(config: Path | None = None, flags: Flags | None = None) -> LoadedSettings:
@@ -257,89 +231,6 @@ def load_settings(config: Path | None = None, flags: Flags | None = None) -> Loa
         raise _explain(error, origins) from None
 
 
-def variable(dotted: str) -> str:
-    """Return the name of the variable that overrides a key."""
-    return "INFER_" + dotted.replace(".", "__").upper()
-
-
-def _open_file(path: Path) -> TomlConfigSettingsSource:
-    try:
-        if not path.is_file():
-            raise UsageError(
-                f"no {path.name} in {path.parent}", "run `infer init` there, or name one with --config FILE"
-            )
-        source = TomlConfigSettingsSource(LoadedSettings, path)
-    except OSError as error:
-        raise UsageError(f"can't read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}", "fix the line, or compare it with what `infer init` writes") from None
-    for section, table in list(source().items()):
-        if not table and f"[{section}]" in REMOVED:  # `infer init` of former versions wrote its heading
-            del source.init_kwargs[section]
-            continue
-        if not isinstance(table, dict):
-            raise UsageError(f"{path.name}: {section!r} is outside a [section]", _did_you_mean(section))
-        if section not in Settings.model_fields:
-            _check_removed(path.name, section)
-            close = difflib.get_close_matches(section, list(Settings.model_fields), 1, 0.5)
-            hint = f"did you mean [{close[0]}]?" if close else f"known are {', '.join(Settings.model_fields)}"
-            raise UsageError(f"{path.name}: unknown section [{section}]", hint)
-    return source
-
-
-def _is_setting(name: str) -> bool:
-    """Return whether a variable names a setting. Raises UsageError if it nearly does."""
-    if not name.startswith("INFER_"):
-        return False
-    section, separator, key = name.removeprefix("INFER_").lower().partition("__")
-    dotted = f"{section}.{key}"
-    if dotted in _KEYS:
-        return True
-    if not (section and separator) and name not in {variable(known).replace("__", "_") for known in _KEYS}:
-        return False
-    _check_removed(name, section, key)
-    close = difflib.get_close_matches(dotted, _KEYS, 1, 0.5)
-    hint = f"did you mean {variable(close[0])}?" if close else "`infer config show` lists the settings"
-    raise UsageError(f"unknown variable {name}", hint)
-
-
-def _split(dotted: str, text: str) -> str | list[str] | Mapping[str, str]:
-    """Return the parts of a variable's text if its setting is a list or the map, else the text."""
-    if dotted == "images.map":
-        return _read_map(text)
-    return [part.strip() for part in text.split(_SEPARATORS[dotted])] if dotted in _SEPARATORS else text
-
-
-def _read_map(text: str) -> Mapping[str, str]:
-    """Parse INFER_IMAGES__MAP: pairs /recorded=/local, separated as in PATH."""
-    found: dict[str, str] = {}
-    for part in text.split(os.pathsep) if text else ():
-        recorded, equals, local = part.partition("=")
-        if not equals or "=" in local or recorded in found:
-            hint = "separate pairs by colons, each once; folders with = or : in a name only work in infer.toml"
-            raise UsageError(f"INFER_IMAGES__MAP: {part!r} is not of the form /recorded=/local", hint)
-        found[recorded] = local
-    return MappingProxyType(found)  # a dict would be merged with the file's instead of replacing it
-
-
-def _check_removed(where: str, section: str, key: str = "") -> None:
-    """Raise UsageError, with what to do instead, for a setting that former versions had."""
-    for name in (f"[{section}]", f"[{section}] {key}"):
-        if name in REMOVED:
-            raise UsageError(f"{where}: {name} was removed", REMOVED[name])
-
-
-def _did_you_mean(key: str, section: str = "") -> str:
-    """Return a hint for an unknown key: the most similar known one, preferably in the same section."""
-    known = sorted(_KEYS, key=lambda dotted: dotted.startswith(f"{section}."))
-    names = {dotted.partition(".")[2]: dotted for dotted in known}
-    close = difflib.get_close_matches(key, list(names), 1, 0.5)
-    if not close:
-        return "`infer config show` lists the settings"
-    section, _, name = names[close[0]].partition(".")
-    return f"did you mean {name} in [{section}]?"
-
-
 def _explain(error: ValidationError, origins: dict[str, str]) -> UsageError:
     first = error.errors(include_url=False, include_input=False)[0]  # the input may hold a password
     dotted = ".".join(str(part) for part in first["loc"][:2])
@@ -347,6 +238,6 @@ def _explain(error: ValidationError, origins: dict[str, str]) -> UsageError:
     key = str(first["loc"][1] if len(first["loc"]) > 1 else first["loc"][0])
     if first["type"] == "extra_forbidden":
         section = str(first["loc"][0])
-        _check_removed(where, section, key)
-        return UsageError(f"{where}: unknown key {key!r} in [{section}]", _did_you_mean(key, section))
+        check_removed(where, section, key)
+        return UsageError(f"{where}: unknown key {key!r} in [{section}]", did_you_mean(key, section))
     return UsageError(f"{where}: {dotted}: {first['msg']}", "`infer config show --origin` shows what is set where")

@@ -1,4 +1,4 @@
-"""What former versions had and this one has not, with what to do instead: a hint of the error that names it."""
+"""List what former versions had, with what to do instead: a hint of the error that names it."""
 
 from __future__ import annotations
 

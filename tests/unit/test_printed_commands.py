@@ -69,6 +69,9 @@ def texts_of(path: Path) -> Iterator[Text]:
     if path.suffix == ".html":
         yield Text(file, re.sub(r"{{.*?}}", VALUE, source), True)
         return
+    if path.suffix == ".toml":  # a template whose comments may name a command without its arguments
+        yield Text(file, source, False)
+        return
     tree = ast.parse(source)
     docstrings, parts = set(), set()
     for node in ast.walk(tree):
@@ -82,15 +85,10 @@ def texts_of(path: Path) -> Iterator[Text]:
         if isinstance(node, ast.JoinedStr):
             yield Text(f"{file}:{node.lineno}", "".join(map(value_of, node.values)), True)
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield Text(f"{file}:{node.lineno}", node.value, id(node) not in docstrings and not is_template(node.value))
+            yield Text(f"{file}:{node.lineno}", node.value, id(node) not in docstrings)
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type == tokenize.COMMENT:
             yield Text(f"{file}:{token.start[0]}", token.string, False)
-
-
-def is_template(text: str) -> bool:
-    """Whether a text is a file with comments, which may name a command without its arguments."""
-    return text.startswith("# ")
 
 
 def value_of(node: ast.expr) -> str:
@@ -100,7 +98,12 @@ def value_of(node: ast.expr) -> str:
     return "" if OPTIONS.search(ast.unparse(node.value)) else VALUE
 
 
-TEXTS = [text for suffix in ("py", "html") for path in sorted(PACKAGE.rglob(f"*.{suffix}")) for text in texts_of(path)]
+TEXTS = [
+    text
+    for suffix in ("py", "html", "toml")
+    for path in sorted(PACKAGE.rglob(f"*.{suffix}"))
+    for text in texts_of(path)
+]
 PRINTED = [text for text in TEXTS if text.is_printed and text.text not in REMOVED]
 
 

@@ -23,7 +23,7 @@ from infer_app.images.read.folder_scan import find_images, folders_of
 from infer_app.model_names import short_name
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.specs import WITH_LABELS
-from infer_app.models.build.callables import resolve_callable
+from infer_app.models.sources.callables import resolve_callable
 from infer_app.models.verification.function_check import CheckReport, TimedBlock, compare_answers
 from infer_app.models.verification.golden import LABEL_MARGIN
 from infer_app.models.verification.object_check import compare_object_answers

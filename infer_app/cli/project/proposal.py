@@ -22,9 +22,10 @@ from infer_app.images.read.bad_image import BadImage
 from infer_app.images.read.local_files import local_path
 from infer_app.images.read.refusals import SET_BASE
 from infer_app.locations import PathMapping, is_local, is_relative, storage_of
-from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings, variable
+from infer_app.settings.load import DEFAULT_CONFIG, LoadedSettings
 from infer_app.settings.masks import has_password, mask_url_text
 from infer_app.settings.sections import DatabaseSettings, SourceSettings
+from infer_app.settings.settings_sources import variable
 from infer_app.telemetry.printable import one_line, printable
 
 ASSUMED_ZONE = "UTC"

@@ -16,7 +16,8 @@ from infer_app.database.project_database import open_project_database
 from infer_app.day import Day, parse_date
 from infer_app.errors import InferError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
-from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.build.build_arguments import BuildRequest
+from infer_app.models.build.build_model import build_model
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.pipeline.planning.execution_plan import measure_speeds_here
 from infer_app.recipe import Recipe, Size

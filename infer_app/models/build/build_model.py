@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import platform
-import secrets
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -19,13 +15,10 @@ import torch
 from torch import Tensor
 
 import infer_app
-from infer_app.errors import ModelError, UsageError
-from infer_app.model_names import short_name
+from infer_app.errors import ModelError
 from infer_app.models.artifact.artifact import (
     Artifact,
     Preprocess,
-    check_name,
-    load_function,
     open_artifact,
     record_variant,
     save_manifest,
@@ -34,22 +27,16 @@ from infer_app.models.artifact.artifact import (
 from infer_app.models.artifact.manifest import (
     GOLDEN_OUTPUTS_FILE,
     GOLDEN_PIXELS_FILE,
-    HEAD_FILE,
-    LABELS_FILE,
-    PREPROCESS_FILE,
     Manifest,
-    format_labels,
     model_files_of,
-    parse_labels,
 )
-from infer_app.models.artifact.specs import WITH_LABELS, InputSpec, OutputSpec, Tolerance, floats3
-from infer_app.models.build.callables import resolve_callable, standalone_code
-from infer_app.models.build.computation import computation_sha256
+from infer_app.models.artifact.specs import Tolerance
+from infer_app.models.build.build_arguments import BuildRequest, num_labels
 from infer_app.models.build.decoding_agreement import decoding_agreement
 from infer_app.models.build.golden_set import GoldenSet, load_pixels, make_golden_set
+from infer_app.models.build.known_model import KnownModel, replaced_folder
 from infer_app.models.build.model_source import SourceFiles, find_source
 from infer_app.models.build.validate_source import SourceOutputs, check_meaning, source_rows, try_source
-from infer_app.models.detection.heads import OwnHead
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
 from infer_app.models.runtimes.gpu_probe import first_variant
 from infer_app.models.runtimes.source_kinds import SOURCE_KINDS, make_first_variant
@@ -62,30 +49,6 @@ from infer_app.models.verification.golden import (
     save_array,
 )
 from infer_app.models.verification.object_parity import EXACT_OBJECT
-from infer_app.recipe import Recipe
-
-
-@dataclass(frozen=True)
-class BuildRequest:
-    """The arguments of `infer model build`."""
-
-    source: str  # a file of TorchScript, ONNX or OpenVINO, a folder, timm:NAME, or package.module:function
-    name: str
-    recipe: Recipe
-    weights: Path | None = None  # for a callable or a library's network: a state dict, or .safetensors
-    labels: Path | None = None
-    preprocess: str | None = None  # package.module:function, of a custom recipe
-    mean: tuple[float, float, float] = (0.0, 0.0, 0.0)  # 0-1 scale
-    std: tuple[float, float, float] = (1.0, 1.0, 1.0)
-    input: str = "float-nchw"
-    output: OutputSpec = field(default_factory=OutputSpec)
-    golden: Path | None = None  # a folder of images
-    label_names: tuple[str, ...] = ()  # without a file of labels
-    output_name: str | None = None  # of a network's file
-
-    @property
-    def input_spec(self) -> InputSpec:
-        return InputSpec(self.input, floats3(self.mean), floats3(self.std))
 
 
 def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
@@ -93,16 +56,16 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
 
     If this very model exists already, return it unchanged with `reused` set.
     """
-    _check_request(request)
+    request.check()
     input_spec = request.input_spec
-    files = _own_files(request)
-    preprocess = _preprocess_of(request, files)
+    files = request.own_files()
+    preprocess = request.preprocess_of(files)
     source = find_source(request.source, request.weights).read(input_spec, request.recipe.size)
     module = SOURCE_KINDS[source.kind].open(source.files, request.output_name)
     golden = make_golden_set(request.golden, request.recipe, preprocess)
     outputs = try_source(module, input_spec, golden.pixels, allow_several=request.output.kind == "detection")
     if request.output.kind == "detection":
-        request = replace(request, output=complete_detection(request.output, outputs.shapes, _num_labels(files)))
+        request = replace(request, output=complete_detection(request.output, outputs.shapes, num_labels(files)))
 
     files |= dict(zip(model_files_of(source.kind), source.files, strict=True))
     files |= dict(zip(golden.names, golden.images, strict=True))
@@ -112,75 +75,14 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     if runtime := getattr(module, "runtime", None):
         manifest = replace(manifest, built_with=manifest.built_with | {"reference": runtime})
     folder = models_folder / request.name / manifest.model_id
-    if existing := _intact_artifact(folder):
-        _check_same_golden_images(request, existing.manifest, manifest)
-        load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
-        _check_same_outputs(existing, load, partial(source_rows, module, input_spec))
-        return existing
-    if former := _built_before(folder, manifest, source):
-        _check_same_golden_images(request, former.manifest, manifest)
-        return former
+    load = partial(load_pixels, recipe=request.recipe, preprocess=preprocess)
+    known = KnownModel(folder, manifest, has_golden=request.golden is not None)
+    if found := known.find(load, partial(source_rows, module, input_spec)) or known.find_former(source):
+        return found
     _check_outputs(request, outputs, files)
-    with _new_folder(folder) as building:
+    with replaced_folder(folder) as building:
         _fill(building, manifest, files, preprocess, golden.photos)
     return open_artifact(folder)
-
-
-def _check_request(request: BuildRequest) -> None:
-    check_name(request.name)
-    if (request.recipe.kind == "custom") != (request.preprocess is not None):
-        raise UsageError("--preprocess and the recipe custom belong together", "give both, or only another recipe")
-    request.recipe.check()
-    if request.labels is not None and request.output.kind not in WITH_LABELS:
-        kinds = " and ".join(WITH_LABELS)
-        raise UsageError(f"labels belong to {kinds}, not to {request.output.kind}", "leave --labels out")
-    if request.output.kind == "detection" and request.recipe.kind == "custom":
-        raise UsageError(
-            "a detector can't use --preprocess: boxes can't be mapped back through a function of your own",
-            "use --recipe letterbox or stretch, by which boxes are placed on the picture",
-        )
-    if request.output.kind == "detection" and request.recipe.exif == "ignore":
-        raise UsageError(
-            "a detector can't use --exif ignore: its boxes refer to the upright picture", "leave --exif out"
-        )
-    if request.input == "uint8-nhwc" and request.input_spec != InputSpec("uint8-nhwc"):
-        raise UsageError("a uint8-nhwc module normalises by itself", "leave --mean and --std out")
-
-
-def _own_files(request: BuildRequest) -> dict[str, bytes]:
-    """Return the labels and the preprocess function as the artifact stores them."""
-    files = {}
-    if request.labels is not None:
-        if not request.labels.is_file():
-            raise UsageError(f"no file {request.labels}", "--labels takes a text file, one label a line")
-        files[LABELS_FILE] = format_labels(parse_labels(request.labels.read_bytes(), str(request.labels)))
-    elif request.label_names:
-        text = format_labels(request.label_names)
-        files[LABELS_FILE] = format_labels(parse_labels(text, f"the labels of {request.source}"))
-    if request.preprocess is not None:
-        files[PREPROCESS_FILE] = standalone_code(resolve_callable(request.preprocess))
-    if (detection := request.output.detection) and detection.is_own:
-        files[HEAD_FILE] = standalone_code(resolve_callable(detection.head))
-    return files
-
-
-def _preprocess_of(request: BuildRequest, files: dict[str, bytes]) -> Preprocess | None:
-    """Load the preprocess function from the copy that runs will use, so that a file with local imports fails now."""
-    if request.preprocess is None:
-        return None
-    return load_function(files[PREPROCESS_FILE], request.preprocess.rpartition(":")[2], request.preprocess)
-
-
-def _head_of(request: BuildRequest, files: dict[str, bytes]) -> OwnHead | None:
-    """Load the user's own head in the same way."""
-    if HEAD_FILE not in files or request.output.detection is None:
-        return None
-    name = request.output.detection.head
-    return load_function(files[HEAD_FILE], name.rpartition(":")[2], f"{request.name}/{HEAD_FILE}")
-
-
-def _num_labels(files: dict[str, bytes]) -> int | None:
-    return len(parse_labels(files[LABELS_FILE], LABELS_FILE)) if LABELS_FILE in files else None
 
 
 def _manifest(
@@ -221,60 +123,10 @@ def _manifest(
 def _check_outputs(request: BuildRequest, outputs: SourceOutputs, files: dict[str, bytes]) -> None:
     """Raise ModelError if the outputs can't have the meaning that the request gives them."""
     if request.output.kind == "detection":
-        own = _head_of(request, files)
-        check_detection(request.output, request.recipe, outputs.rows, _num_labels(files), own)
+        own = request.head_of(files)
+        check_detection(request.output, request.recipe, outputs.rows, num_labels(files), own)
     else:
-        check_meaning(outputs, request.output, _num_labels(files))
-
-
-def _intact_artifact(folder: Path) -> Artifact | None:
-    """Return the existing model; None if it is missing or damaged and must be written again."""
-    if not folder.is_dir():
-        return None
-    try:
-        artifact = open_artifact(folder)
-        artifact.verify()
-    except ModelError:
-        return None
-    return replace(artifact, reused=True)
-
-
-def _built_before(folder: Path, manifest: Manifest, source: SourceFiles) -> Artifact | None:
-    """Return the model that an earlier release built from the same callable, whose id did not cover what was traced."""
-    if source.former_sha256 is None:
-        return None
-    former_id = replace(manifest, source_sha256=source.former_sha256).expected_id()
-    found = _intact_artifact(folder.with_name(former_id))
-    if found is None:
-        return None
-    is_same = computation_sha256(found.read(found.manifest.model_file)) == computation_sha256(source.model)
-    return found if is_same else None  # another network gets an id of its own
-
-
-def _check_same_golden_images(request: BuildRequest, existing: Manifest, built_now: Manifest) -> None:
-    """Raise UsageError if golden images are given, and those of the existing model are others."""
-    theirs, ours = ([one.files[path] for path in one.golden] for one in (existing, built_now))
-    if request.golden is not None and theirs != ours:
-        version = short_name(existing.name, existing.model_id)
-        raise UsageError(
-            f"{version} is there already, with other golden images, which its variants were compared on",
-            f"`infer model remove {version}`, then build it again: its results stay; or leave --golden out",
-        )
-
-
-def _check_same_outputs(
-    existing: Artifact, load: Callable[[bytes], Tensor], predict: Callable[[Tensor], Tensor]
-) -> None:
-    """Raise ModelError if what is built now gives other outputs on an existing model's golden images."""
-    try:
-        check_golden(existing, load, predict)
-    except ModelError as error:
-        version = f"{existing.manifest.name}@{existing.manifest.model_id}"
-        raise ModelError(
-            f"{version} is there already, but what was built now gives other outputs: {error.message}",
-            "something that the id does not cover has changed, such as a library; nothing was changed here. Go back to "
-            f"that version of it; or build under another name; or `infer model remove {version}` and build again",
-        ) from error
+        check_meaning(outputs, request.output, num_labels(files))
 
 
 def _fill(
@@ -306,26 +158,3 @@ def _first_variant(artifact: Artifact) -> tuple[Callable[[Tensor], Tensor], dict
         raise
     except Exception as error:  # the module is the user's code, and torch.jit.Error is not a RuntimeError
         raise ModelError(f"the module can't be frozen for the CPU: {error}", "simplify it, or trace it") from error
-
-
-@contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder beside `folder`; it replaces `folder` on success and is removed after a failure."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    building = folder.parent / f".building-{secrets.token_hex(8)}"
-    building.mkdir()  # not mkdtemp, whose folders are private: cron may run as another user
-    try:
-        yield building
-        _move_in(building, folder)
-    finally:
-        shutil.rmtree(building, ignore_errors=True)
-
-
-def _move_in(building: Path, folder: Path) -> None:
-    if folder.exists():  # damaged, or made by a build that just ended: the same model in either case
-        old = Path(tempfile.mkdtemp(prefix=".replaced-", dir=folder.parent))
-        folder.replace(old)
-        building.replace(folder)
-        shutil.rmtree(old, ignore_errors=True)
-        return
-    building.replace(folder)

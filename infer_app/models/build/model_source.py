@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.build.callables import resolve_callable, source_code
-from infer_app.models.build.computation import add_tensor, computation_sha256
 from infer_app.models.build.graph_files import graph_kind, read_graph_facts, read_graph_files
 from infer_app.models.build.validate_source import check_batches
 from infer_app.models.runtimes.torchscript import has_code, trace_module
+from infer_app.models.sources.callables import resolve_callable, source_code
+from infer_app.models.sources.computation import add_tensor, computation_sha256
 from infer_app.models.sources.hugging_face import open_hugging_face
 from infer_app.models.sources.library import CONFIG, LibraryNetwork, read_config
 from infer_app.models.sources.onnx_file import DamagedOnnx, metadata_props

@@ -10,7 +10,8 @@ from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
 from infer_app.models.artifact.artifact import record_variant
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
-from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.build.build_arguments import BuildRequest
+from infer_app.models.build.build_model import build_model
 from infer_app.models.build.calibration import CalibrationImages
 from infer_app.models.build.decoding_agreement import decoding_agreement, describe_agreement
 from infer_app.models.build.judge_variants import describe_kept, judge_variants, try_variants

@@ -10,7 +10,8 @@ from torch import nn
 from infer_app.cli.model.variant_tables import unproven_boxes
 from infer_app.errors import ModelError
 from infer_app.models.artifact.specs import DetectionSpec, OutputSpec
-from infer_app.models.build.build_model import BuildRequest, build_model
+from infer_app.models.build.build_arguments import BuildRequest
+from infer_app.models.build.build_model import build_model
 from infer_app.models.build.golden_set import load_pixels
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.golden import check_golden, golden_outputs, golden_parity, golden_pixels

@@ -1,7 +1,7 @@
 import pytest
 
 from infer_app.errors import UsageError
-from infer_app.models.build.callables import resolve_callable
+from infer_app.models.sources.callables import resolve_callable
 
 
 @pytest.fixture
