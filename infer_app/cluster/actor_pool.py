@@ -10,20 +10,17 @@ import logging
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from infer_app.cluster.node_actor import ActorSpec, ExecutorActor, Opened, Reply
-from infer_app.cluster.ray_cluster import Cluster, ClusterSpec, Node, import_ray
+from infer_app.cluster.ray_cluster import Cluster, ClusterSpec, Node, import_ray, no_room
 from infer_app.domain import Chunk, ChunkResult, FileFacts
 from infer_app.errors import InferError, ModelError, UsageError
-from infer_app.handlers.handler_spec import HandlerSpec
-from infer_app.machine import usable_cores
 from infer_app.models.artifact.bundle import pack
 from infer_app.workers.heartbeat import NOTHING, CurrentStep
-from infer_app.workers.pool import POLL_INTERVAL_S, TASKS_AHEAD, WorkerPool
+from infer_app.workers.pool import POLL_INTERVAL_S, TASKS_AHEAD
 from infer_app.workers.retry_policy import Decision, ExitLimit, Task, WorkerExit, decide
 
 log = logging.getLogger(__name__)
@@ -240,41 +237,7 @@ class ActorPool:
             log.debug("an actor could not be ended", exc_info=True)
 
 
-@contextmanager
-def open_actor_pool(
-    handler: HandlerSpec, num_workers: int, spec: ClusterSpec, open_pool: Callable[[HandlerSpec, int], WorkerPool]
-) -> Iterator[ActorPool]:
-    """Connect to a cluster. Actors start with the first chunk, each with a pool of `num_workers` workers.
-
-    `num_workers` 0: one for each of an actor's CPUs. Raises UsageError if the cluster can't be reached or if no node
-    has room for an actor.
-    """
-    with closing(Cluster(spec, max(usable_cores(), spec.num_cpus, num_workers * handler.num_threads))) as cluster:
-        num_cpus = spec.num_cpus or num_workers * handler.num_threads or _smallest(cluster.nodes())
-        workers_each = num_workers or max(1, num_cpus // handler.num_threads)
-        actor_spec = ActorSpec(handler, workers_each, open_pool, log.getEffectiveLevel())
-        with closing(ActorPool(cluster, spec, actor_spec, num_cpus)) as pool:
-            if not pool.num_actors:
-                raise UsageError(*no_room(num_cpus, spec.num_gpus, cluster.nodes()))
-            yield pool
-
-
-def _smallest(nodes: Sequence[Node]) -> int:
-    """Return the CPUs of the smallest node that offers any: a head node often offers none."""
-    return next((node.num_cpus for node in nodes if node.num_cpus), 1)
-
-
 def _infer_error(error: Any) -> InferError:
     """Return the error that the actor raised; for a bug with its traceback."""
     cause = error.cause
     return cause if isinstance(cause, InferError) else ModelError(f"an actor failed: {cause!r}", str(error))
-
-
-def no_room(num_cpus: int, num_gpus: float, nodes: Sequence[Node]) -> tuple[str, str]:
-    """Return message and hint of the error that no node has room for an actor."""
-    request = f"{num_cpus} CPUs" + (f" and {num_gpus:g} GPUs" if num_gpus else "")
-    available = ", ".join(f"{node.address}: {node.num_cpus} CPUs, {node.num_gpus:g} GPUs" for node in nodes)
-    return (
-        f"no node has room for an actor of {request} ({available})",
-        "[ray] num_cpus, num_gpus or --workers; `ray status`",
-    )

@@ -168,6 +168,16 @@ class StdoutToLog(io.TextIOBase):
         return len(text)
 
 
+def no_room(num_cpus: int, num_gpus: float, nodes: Sequence[Node]) -> tuple[str, str]:
+    """Return message and hint of the error that no node has room for an actor."""
+    request = f"{num_cpus} CPUs" + (f" and {num_gpus:g} GPUs" if num_gpus else "")
+    available = ", ".join(f"{node.address}: {node.num_cpus} CPUs, {node.num_gpus:g} GPUs" for node in nodes)
+    return (
+        f"no node has room for an actor of {request} ({available})",
+        "[ray] num_cpus, num_gpus or --workers; `ray status`",
+    )
+
+
 def import_ray() -> Any:
     """Import and return Ray. Raises UsageError if it is not installed."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a Ray started here sends no usage statistics

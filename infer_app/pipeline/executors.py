@@ -114,7 +114,7 @@ def open_ray_executor(
 
     Raises UsageError without Ray, if the cluster can't be reached, or if no node has room for an actor.
     """
-    from infer_app.cluster.actor_pool import open_actor_pool
+    from infer_app.cluster.open_actor_pool import open_actor_pool
 
     if ring_spec is None:
         open_pool = partial(open_cpu_pool, timeout_s=timeout_s)

@@ -24,7 +24,8 @@ from infer_app.errors import ModelError
 from infer_app.workers.fork_server import SERVER_GONE, end_process
 from infer_app.workers.retry_policy import Decision, ExitLimit, Task, WorkerExit, decide
 from infer_app.workers.shared_ring import Ring
-from infer_app.workers.worker_process import Copied, Done, Failed, Logged, OpenHandler, Worker
+from infer_app.workers.worker import Worker
+from infer_app.workers.worker_process import Copied, Done, Failed, Logged, OpenHandler
 
 log = logging.getLogger(__name__)
 

@@ -199,7 +199,7 @@ def test_a_step_that_hangs_is_ended_and_its_image_named(hasty):
 
 
 def test_a_model_that_dies_or_hangs_is_tried_image_by_image(hasty, monkeypatch):
-    monkeypatch.setattr("infer_app.workers.worker_process.MODEL_TIMEOUT_FACTOR", 1)
+    monkeypatch.setattr("infer_app.workers.worker.MODEL_TIMEOUT_FACTOR", 1)
     assert run(hasty, chunk(1, "a", "model:SIGFPE"), chunk(2, "model:hang", "b")) == {
         "1.0": "a",
         "1.1": Reason.MODEL_ERROR,
@@ -352,7 +352,7 @@ def test_a_worker_that_started_while_nobody_listened_is_not_late(monkeypatch):
     with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
         workers._dispatch(iter([chunk(0, "a"), chunk(1, "b")]))
         wait_until(lambda: all(worker.pipe.poll() for worker in workers._stages[0].workers))
-        monkeypatch.setattr("infer_app.workers.worker_process.OPEN_LIMIT_S", 0.1)
+        monkeypatch.setattr("infer_app.workers.worker.OPEN_LIMIT_S", 0.1)
         time.sleep(0.2)
         started = pids(workers)
         assert run(workers) == {"0.0": "a", "1.0": "b"}

@@ -134,7 +134,7 @@ def test_an_image_that_crashes_its_decoder_is_told_apart(start):
 
 
 def test_an_image_that_crashes_or_hangs_the_model_is_told_apart(start, monkeypatch):
-    monkeypatch.setattr("infer_app.workers.worker_process.MODEL_TIMEOUT_FACTOR", 1)
+    monkeypatch.setattr("infer_app.workers.worker.MODEL_TIMEOUT_FACTOR", 1)
     some = chunks(5, "good", "good", "good", "model:SIGSEGV", "good", "good", "good", "model:hang")
     outcomes = run(start(timeout_s=1.0), some)
     assert outcomes == right(some, **{"model:SIGSEGV": Reason.MODEL_ERROR, "model:hang": Reason.MODEL_ERROR})
