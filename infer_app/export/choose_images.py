@@ -9,7 +9,7 @@ from datetime import date
 from itertools import count
 from math import inf
 
-from infer_app.database.queries.detections import PredictedImage
+from infer_app.database.figures.detections import PredictedImage
 from infer_app.database.queries.thresholds import find_threshold
 from infer_app.errors import UsageError
 from infer_app.export.exported_images import (

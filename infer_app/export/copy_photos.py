@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from infer_app.atomic_file import replace_file
-from infer_app.database.queries.detections import PredictedImage
+from infer_app.database.figures.detections import PredictedImage
 from infer_app.domain import ROW
 from infer_app.errors import UsageError
 from infer_app.export.choose_images import Chosen

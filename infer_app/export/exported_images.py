@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+from infer_app.database.figures.detections import PredictedImage, read_predicted_images, read_rejected_images
+from infer_app.database.figures.figures import Figures, RejectedImage
 from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.detections import PredictedImage, read_predicted_images, read_rejected_images
-from infer_app.database.queries.figures import Figures, RejectedImage
 from infer_app.database.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
 from infer_app.database.results.model_versions import read_manifests, read_versions
 from infer_app.day import Day

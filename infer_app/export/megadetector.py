@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.atomic_file import new_content
-from infer_app.database.queries.figures import RejectedImage
+from infer_app.database.figures.figures import RejectedImage
 from infer_app.database.queries.thresholds import ALL_LABELS
 from infer_app.export.categories import Categories
 from infer_app.export.exported_images import Export, ExportedImage

@@ -5,10 +5,8 @@ An image without an object has a row too, in which the object's columns are empt
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -16,12 +14,13 @@ from typing import Any
 import numpy as np
 
 from infer_app.atomic_file import new_content
+from infer_app.database.figures.similarity import vector_of
 from infer_app.export.exported_images import Export, ExportedImage
+from infer_app.telemetry.printable import csv_line
 
 IMAGE = ("image_id", "location", "date", "model", "model_id", "variant", "image_width", "image_height")
 OBJECT = ("object", "label", "class_index", "score", "x", "y", "width", "height", "xmin", "ymin", "xmax", "ymax")
 OUTPUT = ("label", "score", "output", "vector", "sha256", "created_at")
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # what one begins with in a spreadsheet
 _NO_OBJECT = (None,) * len(OBJECT)
 
 Row = tuple[Any, ...]
@@ -94,12 +93,9 @@ def _output_rows(image: ExportedImage, shared: Row) -> Iterator[Row]:
             details[key] = list(image.labels)
             best = image.labels[0] if image.labels else {"label": None, "score": None}
             label, score = best["label"], best["score"]
-    vector = _vector(output.vector, output.vector_dtype)
+    stored = output.vector
+    vector = None if stored is None else vector_of(stored, output.vector_dtype).astype(np.float32)
     yield (*shared, label, score, details, vector, prediction.sha256, output.created_at.replace(tzinfo=UTC))
-
-
-def _vector(data: bytes | None, dtype: str | None) -> np.ndarray | None:
-    return None if data is None else np.frombuffer(data, "<f2" if dtype == "float16" else "<f4").astype(np.float32)
 
 
 def _numbers(vector: np.ndarray) -> str:
@@ -122,30 +118,6 @@ def _output_json(export: Export) -> Iterator[str]:
         values["date"], values["created_at"] = str(values["date"]), values["created_at"].isoformat()
         vector = values.pop("vector")
         yield f'{json.dumps(values)[:-1]}, "vector": {"null" if vector is None else _numbers(vector)}}}\n'
-
-
-def csv_line(values: Iterable[object]) -> str:
-    """Return the values as one line of CSV with its end, in which no text is a formula.
-
-    Names, ids and labels are other people's, and a formula may read other cells and open addresses. An apostrophe makes
-    it text, as https://owasp.org/www-community/attacks/CSV_Injection advises. It changes few texts, as paths begin with
-    a slash, a scheme or a folder; JSON and Parquet hold all of them exactly. A setting would be off where it is needed.
-    """
-    line = io.StringIO()
-    csv.writer(line).writerow([_quoted(value) if isinstance(value, str) else value for value in values])
-    return line.getvalue()
-
-
-def _quoted(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) and not _is_number(text) else text
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 # The lines of objects are put together by hand: twice as fast as by `csv` and three times as fast as by `json`. What an

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from infer_app.database.listing.watched_images import count_changed
+from infer_app.database.queries.arrivals import find_gap
 from infer_app.database.queries.day_state import DayStates
 from infer_app.database.queries.late_days import find_late_days, settle_late_images
 from infer_app.day import Day
@@ -92,7 +94,7 @@ def run_days(request: RunRequest, stop: Stop, display: Display) -> RunSummary:
                 results += run_group(group, days, request.limits, with_late=with_late)
                 if not results[-1].last.day.eligible:
                     nearest = project.ask(project.source.nearest_date, days[-1])
-                    gap = project.ask(project.day_queries.find_gap, days[-1])
+                    gap = project.ask(find_gap, project.source, days[-1])
                 if with_late and not (left or failures) and all(result.all_late_tried for result in results):
                     settle_late_images(project.database, project.source, days[0])
         except (*OF_ONE_DAY, ModelError) as error:
@@ -205,7 +207,7 @@ def _result(
         exit_code=most_severe([error.exit_code for error in left_out] + [report.exit_code for report in ran.values()]),
         day_state=project.ask(states.read, days[-1], last.model, last.model_id, last.day),
         all_late_tried=not ended_early and not any(isinstance(error, DayHeld) for error in left_out),
-        num_replaced=project.ask(queries.count_changed, [last.model_id]).replaced,
+        num_replaced=project.ask(count_changed, project.database, project.source, [last.model_id]).replaced,
     )
 
 

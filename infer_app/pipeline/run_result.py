@@ -8,7 +8,7 @@ from datetime import date
 from typing import Any
 
 from infer_app.database.queries.arrivals import ArrivalGap
-from infer_app.database.queries.day_queries import PendingDays
+from infer_app.database.queries.pending_images import PendingDays
 from infer_app.day import Day
 from infer_app.errors import EXIT_TOO_MANY_REJECTED, InferError, most_severe
 from infer_app.pipeline.executors import Executor

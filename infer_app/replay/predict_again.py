@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
+from infer_app.database.figures.similarity import cosine, mean_difference, numbers_of
 from infer_app.database.queries.image_history import ModelHistory
 from infer_app.domain import Broken, ImageRef, Prediction
 from infer_app.errors import EXIT_OK, InferError, ModelError, UsageError
@@ -18,7 +19,6 @@ from infer_app.models.detection.boxes import match_objects
 from infer_app.pipeline.executors import open_executor
 from infer_app.pipeline.flow.chunking import chunks_of
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan, plan_run
-from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.settings.load import LoadedSettings
 
 SAME_BOX = 0.9  # intersection over union of an object that was found again

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from infer_app.database.figures.similarity import cosine, mean_difference, numbers_of
 from infer_app.database.listing.source import find_locations
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.image_history import ModelHistory, read_history
-from infer_app.database.queries.stream_rows import stream_keys
+from infer_app.database.queries.source_queries import stream_keys
 from infer_app.day import Day
 from infer_app.domain import NOT_READ, Broken, DetectedObject, ImageRef, Output, Prediction
 from infer_app.errors import ModelChanged, ModelError, PixelsChanged
@@ -26,7 +27,6 @@ from infer_app.model_names import Version
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE
 from infer_app.models.detection.boxes import match_objects
 from infer_app.replay.predict_again import SAME_BOX, PlanAgain, find_version, plan_again, reason_of
-from infer_app.reporting.similarity import cosine, mean_difference, numbers_of
 from infer_app.settings.load import LoadedSettings
 from infer_app.versions import recorded_versions
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from markupsafe import Markup
 
-from infer_app.reporting.timeline import TimelineRow
+from infer_app.answers.timeline import TimelineRow
 from infer_app.telemetry.printable import one_line, percent
 
 NUM_COLORS = 11

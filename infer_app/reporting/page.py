@@ -16,8 +16,10 @@ from urllib.parse import quote
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from infer_app.database.queries.figures import RejectedImage, ScoredImage
-from infer_app.database.queries.object_figures import ImageObjects
+from infer_app.answers.day_report import DayReport
+from infer_app.answers.run_figures import RunFigures
+from infer_app.database.figures.figures import RejectedImage, ScoredImage
+from infer_app.database.figures.object_figures import ImageObjects
 from infer_app.database.queries.thresholds import ALL_LABELS
 from infer_app.domain import Reason
 from infer_app.locations import shown as shown_location
@@ -25,8 +27,6 @@ from infer_app.model_variants import variant_of
 from infer_app.plurals import counted
 from infer_app.reporting import charts
 from infer_app.reporting.drawn_boxes import overlay
-from infer_app.reporting.report_data import DayReport
-from infer_app.reporting.run_figures import RunFigures
 from infer_app.reporting.thumbnails import NOT_SHOWN, Thumbnail
 from infer_app.run_report import DayCounts
 from infer_app.telemetry.bottleneck import display_name, taken_by_others

@@ -17,6 +17,7 @@ from pydantic_settings import (
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
+from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.locations import AllowedPrefix, PathMapping, RemoteAccess
 from infer_app.settings.masks import mask_address, mask_url
@@ -106,6 +107,10 @@ class LoadedSettings(Settings, BaseSettings):
     def shown_url(self) -> str:
         """Return the database's URL without its password."""
         return mask_url(make_url(self.database_url))
+
+    def day(self, text: str) -> Day:
+        """Return the day of a date, `today` or `yesterday` in `[run] time_zone`. Raises UsageError for others."""
+        return Day.of(parse_date(text, self.run.time_zone), self.run.time_zone)
 
     @property
     def lists_own_images(self) -> bool:

@@ -36,11 +36,14 @@ from infer_app.database.listing.watched_images import (
     ChangedCounts,
     RegisteredElsewhere,
     SeenImages,
+    count_changed,
     has_images_in,
     mark_missing,
+    read_changed,
 )
-from infer_app.database.queries.arrivals import ArrivalGap, read_gap
-from infer_app.database.queries.day_queries import DayQueries, PendingDays
+from infer_app.database.queries.arrivals import ArrivalGap, find_gap
+from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.pending_images import PendingDays
 from infer_app.database.results import bulk, migrate
 from infer_app.database.results import runs as run_rows
 from infer_app.database.results.dry_run_database import open_dry_run_database
@@ -582,8 +585,8 @@ def test_the_days_of_older_pending_images_and_a_gap_are_read(tables, database, r
     commit(database, predicted(*ids))
     found = day_queries.find_older_pending(DAY.before(5), ID)
     assert (found.first, found.last) == (date(2026, 11, 9), date(2026, 11, 14))
-    assert read_gap(tables.source, DAY) == ArrivalGap(date(2026, 11, 17), 3, 9)
-    assert read_gap(tables.source, DAY.before(2)) is None
+    assert find_gap(tables.source, DAY) == ArrivalGap(date(2026, 11, 17), 3, 9)
+    assert find_gap(tables.source, DAY.before(2)) is None
 
 
 # Days
@@ -1149,10 +1152,10 @@ def test_what_a_walk_did_not_see_is_missing_until_it_is_seen_again(tables, datab
     new = ImageFile("/in/new.jpg", 7, 1.0)
     assert walk(*found[:3]) == []
     assert [walk(found[0], new), walk(found[0], new)] == [["/in/1.jpg", "/in/2.jpg"], []]
-    assert [one.state for one in tables.day_queries.read_changed([ID])] == ["missing", "missing"]
-    assert tables.day_queries.count_changed([ID]) == ChangedCounts(missing=2)
+    assert [one.state for one in read_changed(tables.database, tables.source, [ID])] == ["missing", "missing"]
+    assert count_changed(tables.database, tables.source, [ID]) == ChangedCounts(missing=2)
     list(register_files(database, [found[1]._replace(modified=2.0)], at(datetime(2026, 10, 1))))
-    assert [one.location for one in tables.day_queries.read_changed([ID])] == ["/in/2.jpg"]
+    assert [one.location for one in read_changed(tables.database, tables.source, [ID])] == ["/in/2.jpg"]
 
 
 def test_a_replaced_image_is_one_whose_prediction_is_of_other_bytes(tables, database):
@@ -1170,11 +1173,11 @@ def test_a_replaced_image_is_one_whose_prediction_is_of_other_bytes(tables, data
     changed = [file._replace(modified=2.0) for file in files]
     for _ in range(2):
         list(register_files(database, changed, at(day), look))
-        replaced = [one.image_id for one in tables.day_queries.read_changed([ID])]
+        replaced = [one.image_id for one in read_changed(tables.database, tables.source, [ID])]
         assert replaced == ["4", "2"]
-    assert tables.day_queries.count_changed([ID]) == ChangedCounts(replaced=2)
-    assert tables.day_queries.count_changed([ID], DAY) == ChangedCounts(replaced=1)
-    assert tables.day_queries.count_changed(["another"]) == tables.day_queries.count_changed([]) == ChangedCounts()
+    assert count_changed(tables.database, tables.source, [ID]) == ChangedCounts(replaced=2)
+    assert count_changed(tables.database, tables.source, [ID], DAY) == ChangedCounts(replaced=1)
+    assert [count_changed(tables.database, tables.source, ids) for ids in (["another"], [])] == 2 * [ChangedCounts()]
     assert stored(database, rejections) == {}  # of other bytes, so it is tried again
     unreadable = [file._replace(modified=3.0) for file in files]
     (batch,) = register_files(database, unreadable, at(day), lambda files: [FileFacts()] * len(files))

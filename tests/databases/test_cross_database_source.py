@@ -10,17 +10,17 @@ import pytest
 from sqlalchemy import insert, text, update
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.figures.detections import read_predicted_images, read_rejected_images, read_together
+from infer_app.database.figures.disagreement import Disagreement
+from infer_app.database.figures.figures import Figures
+from infer_app.database.figures.object_figures import ObjectFigures
 from infer_app.database.listing import cross_database_source
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.source import Source, find_by_id, find_similar
 from infer_app.database.listing.source_checks import check_source
 from infer_app.database.project_database import ProjectDatabase
-from infer_app.database.queries.arrivals import read_gap
+from infer_app.database.queries.arrivals import find_gap
 from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.detections import read_predicted_images, read_rejected_images, read_together
-from infer_app.database.queries.disagreement import Disagreement
-from infer_app.database.queries.figures import Figures
-from infer_app.database.queries.object_figures import ObjectFigures
 from infer_app.database.queries.thresholds import change_thresholds, count_shown
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore
@@ -149,7 +149,7 @@ def answers(tables):
         "older days": list(day_queries.read_older_pending_days(DAY, ID)),
         "pending": list(day_queries.read_pending(DAY, ID)),
         "pending days": list(day_queries.read_pending_days(week, ID)),
-        "gap": read_gap(source, DAY.before(-9)),
+        "gap": find_gap(source, DAY.before(-9)),
         "problems": sorted(day_queries.find_problems(DAY, ID)),
         "predictions": [
             (row["image_id"], row["model_id"], row["location"]) for row in day_queries.read_predictions(DAY)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+from infer_app.database.figures.disagreement import Disagreement, Overlap
 from infer_app.database.listing.image_registry import add_images
 from infer_app.database.listing.source import Source, find_by_id, find_similar
-from infer_app.database.queries.disagreement import Disagreement, Overlap
 from infer_app.settings.sections import SourceSettings
 from tests.conftest import DAY
 from tests.databases.test_conformance import commit, predicted

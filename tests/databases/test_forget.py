@@ -9,6 +9,7 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, update
 
+from infer_app.answers.image_report import find_place
 from infer_app.cli.project.forget import forget_days, forget_missing, forget_model
 from infer_app.cli.project.project import upgrade, write_config
 from infer_app.database import forgettable_results
@@ -26,7 +27,6 @@ from infer_app.database.results.schema import images, objects, predictions, reje
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, ImageFile, Output, Prediction, Reason
 from infer_app.errors import DayHeld, StorageUnavailable, UsageError
-from infer_app.reporting.image_report import find_place
 from infer_app.run_report import DayCounts
 from infer_app.settings.load import load_settings
 from tests.conftest import DAY, MODEL

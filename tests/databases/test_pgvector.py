@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from sqlalchemy import literal, make_url, text
 
+from infer_app.database.figures.disagreement import Disagreement
 from infer_app.database.listing.source import Source
-from infer_app.database.queries.disagreement import Disagreement
 from infer_app.database.queries.image_history import read_history
 from infer_app.database.results import pgvector
 from infer_app.database.results.conditions import ListedPicture

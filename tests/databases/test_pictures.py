@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import event, insert, select, text
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.figures.object_figures import ObjectFigures
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.former_pictures import check_ids, check_ids_again
 from infer_app.database.listing.image_registry import DatedImage, register
@@ -23,7 +24,6 @@ from infer_app.database.listing.source import Source
 from infer_app.database.queries.day_queries import DayQueries
 from infer_app.database.queries.image_history import read_history
 from infer_app.database.queries.late_days import find_late_days
-from infer_app.database.queries.object_figures import ObjectFigures
 from infer_app.database.queries.thresholds import count_shown
 from infer_app.database.results.runs import RunStore
 from infer_app.database.results.schema import images, objects, predictions, rejections

@@ -13,13 +13,13 @@ import pytest
 from sqlalchemy import event, insert, text
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.figures.detections import read_predicted_images, read_together
+from infer_app.database.figures.disagreement import Disagreement, Overlap
+from infer_app.database.figures.figures import Figures
 from infer_app.database.listing.cross_database_source import PAGE_SIZE, CrossDatabaseSource
 from infer_app.database.listing.former_pictures import check_ids
 from infer_app.database.listing.source import Source, plan_for_pages
 from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.detections import read_predicted_images, read_together
-from infer_app.database.queries.disagreement import Disagreement, Overlap
-from infer_app.database.queries.figures import Figures
 from infer_app.database.queries.thresholds import count_shown
 from infer_app.database.results.forget_results import forget_results
 from infer_app.database.results.migrate import upgrade

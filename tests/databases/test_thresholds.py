@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy import text
 
 from infer_app.database.engine.connect import Database
-from infer_app.database.queries.detections import PredictedImage
+from infer_app.database.figures.detections import PredictedImage
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds, read_thresholds
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.runs import RunStore

@@ -7,8 +7,8 @@ from datetime import date, datetime
 
 import numpy as np
 
-from infer_app.database.queries.detections import PredictedImage, StoredOutput
-from infer_app.database.queries.figures import RejectedImage
+from infer_app.database.figures.detections import PredictedImage, StoredOutput
+from infer_app.database.figures.figures import RejectedImage
 from infer_app.domain import DetectedObject
 from infer_app.export.exported_images import Export, ModelVersions
 from infer_app.export.image_paths import ImagePaths

@@ -21,7 +21,7 @@ class DoctorOptions:
     config: Config = None
 
 
-@command(app, "retry", "look.results:retry", as_record=True, rich_help_panel=MAINTAIN)
+@command(app, "retry", "look.retry_commands:retry", as_record=True, rich_help_panel=MAINTAIN)
 class RetryOptions:
     """Make rejected images, or replaced ones, pending again.
 

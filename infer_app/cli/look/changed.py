@@ -8,11 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.look.results import SHOWN_ROWS, print_csv, print_json_list, shown
-from infer_app.cli.terminal.output import show_table
+from infer_app.cli.terminal.output import SHOWN_ROWS, print_csv, print_json_list, print_more, show_table, shown
 from infer_app.database.listing.watched_images import ChangedImage
 from infer_app.database.project_database import open_project_database
-from infer_app.day import Day, find_zone, parse_date
+from infer_app.day import find_zone
 from infer_app.pipeline.files.changed_files import find_changed
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printed_options import printed_options
@@ -23,11 +22,10 @@ FIELDS = ("image_id", "location", "date", "state", "missing_since")
 def show_changed(date: str | None, as_csv: bool, as_json: bool, config: Path | None) -> None:
     """Print the images, by time; replaced since a version in use predicted them."""
     loaded = load_settings(config)
-    zone = loaded.run.time_zone
-    day = None if date is None else Day.of(parse_date(date, zone), zone)
+    day = None if date is None else loaded.day(date)
     with open_project_database(loaded, read_only=True) as project:
         changed = find_changed(loaded, project, sorted(project.day_queries.ids_in_use()), day)
-        rows = (_row(one, zone) for one in changed)
+        rows = (_row(one, loaded.run.time_zone) for one in changed)
         if as_json:
             print_json_list({"date": date and str(day)}, "images", rows)
         elif as_csv:
@@ -53,7 +51,6 @@ def _print(rows: Iterator[dict[str, Any]], options: str) -> None:
         return
     title = f"{states['replaced']:,} replaced since they were predicted, {states['missing']:,} missing"
     show_table(("id", "image", "day", "state", "missing since"), cells, title)
-    if more := states.total() - len(cells):
-        print(f"and {more:,} more: --csv or --json gives all of them")
+    print_more(states.total() - len(cells))
     if states["replaced"]:
         print(f"`infer retry --replaced{options}{printed_options()}` has the replaced ones predicted again")

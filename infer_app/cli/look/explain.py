@@ -9,13 +9,14 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
+from infer_app.answers.image_report import Explanation, FileNow, explain, is_same_file
+from infer_app.answers.next_run import retry_command
 from infer_app.atomic_file import replace_file
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.pending import what_to_do
-from infer_app.cli.look.results import shown
+from infer_app.cli.terminal.output import shown
 from infer_app.database.project_database import open_project_database, read_limits
 from infer_app.database.queries.image_history import ModelHistory, StoredObject
-from infer_app.day import Day, parse_date
 from infer_app.domain import DetectedObject, FileFacts
 from infer_app.errors import UsageError, most_severe
 from infer_app.locations import shown as shown_location
@@ -23,8 +24,6 @@ from infer_app.model_variants import variant_facts, variant_of
 from infer_app.plurals import counted
 from infer_app.replay.predict_again import Replay, replay
 from infer_app.reporting.drawn_boxes import svg_file
-from infer_app.reporting.image_report import Explanation, FileNow, explain, is_same_file
-from infer_app.reporting.missing_prediction import retry_command
 from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import printable
@@ -37,9 +36,8 @@ MAX_LISTED = 20  # objects, those that are shown first
 
 def show_image(options: ExplainOptions) -> int:
     """Print everything about one image; return 0, or the exit code of a replay that failed."""
-    loaded = load_settings(options.config)
-    zone, image_id = loaded.run.time_zone, options.image
-    day = None if options.date is None else Day.of(parse_date(options.date, zone), zone)
+    loaded, image_id = load_settings(options.config), options.image
+    day = None if options.date is None else loaded.day(options.date)
     with open_project_database(loaded, read_only=True) as project:
         found = explain(loaded, project, image_id, day, options.model)
     drawn = None if options.draw is None else _draw(loaded, found, options.draw)
@@ -168,7 +166,7 @@ def _lines(found: Explanation, replays: list[Replay | None]) -> Iterator[str]:
         yield from ("  " + line for line in _result_lines(found.file, history))
         if cause is not None:
             yield f"  why       {cause.message}"
-            if to_do := what_to_do(cause.fix, cause.command):
+            if to_do := what_to_do(cause):
                 yield f"  to do     {to_do}"
         if again is not None:
             yield f"  replay    {_replay_as_text(again)}"

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
+from infer_app.database.figures.detections import PredictedImage
 from infer_app.database.project_database import open_project_database
-from infer_app.database.queries.detections import PredictedImage
 from infer_app.day import Day, each_date, parse_date
 from infer_app.errors import UsageError
 from infer_app.export.choose_images import Chosen, choose_images

@@ -1,71 +1,22 @@
-"""`infer report`: an HTML page and a JSON file for each model of a day, and an overview of all days."""
+"""`infer report`, and the report after a run."""
 
 from __future__ import annotations
 
 import json
 import logging
-import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from datetime import UTC, date, datetime
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from infer_app.atomic_file import replace_file
 from infer_app.cli.commands.look_commands import ReportOptions
-from infer_app.database.project_database import ProjectDatabase, open_project_database, read_limits
-from infer_app.database.queries.day_state import DayStates
-from infer_app.database.queries.figures import days_run
-from infer_app.database.queries.object_figures import open_figures
-from infer_app.day import Day, parse_date
-from infer_app.errors import SIGNALLED, InferError, UsageError
-from infer_app.model_names import SHOWN_ID
-from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
-from infer_app.reporting.report_data import DayReport, gather
-from infer_app.reporting.thumbnails import MAX_BYTES, SIZE_WITH_BOXES, ThumbnailLimits, make_thumbnails
-from infer_app.reporting.timeline import Timeline, read_timeline
-from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.errors import SIGNALLED, InferError
+from infer_app.reporting.reports import ReportRequest, write_index, write_reports
+from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import printable
 from infer_app.telemetry.summary_line import describe_state
 from infer_app.workers.fork_server import start_early
 
 log = logging.getLogger(__name__)
-
-INDEX = "index.html"
-MAX_DAYS = 366  # in the overview
-
-
-@dataclass(frozen=True, slots=True)
-class ReportRequest:
-    """Which reports to write, with which settings."""
-
-    date: str
-    models: Sequence[str] | None  # all that ran on the day, if None
-    trace: Path | None
-    config: Path | None
-    max_rejected: str | None = None  # overrides the setting
-
-    def settings(self) -> LoadedSettings:
-        return load_settings(self.config, {"run": {"max_rejected": self.max_rejected}})
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenReport:
-    """A report and the files it was written to."""
-
-    report: DayReport
-    html: Path
-    data: Path
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "model": self.report.model,
-            "state": self.report.state,
-            "verdict": self.report.verdict,
-            "day_state": asdict(self.report.day_state),
-            "file": str(self.html),
-            "data": str(self.data),
-        }
 
 
 def report_day(options: ReportOptions) -> None:
@@ -86,20 +37,9 @@ def report_day(options: ReportOptions) -> None:
         print(f"wrote {printable(str(one.html))}")
 
 
-def write_reports(request: ReportRequest, out: Path | None = None) -> list[WrittenReport]:
-    """Write a report for each of the named models, or for all that ran on the day; at least one."""
-    loaded = request.settings()
-    run = loaded.run
-    day = Day.of(parse_date(request.date, run.time_zone), run.time_zone)
-    timeline = read_timeline(request.trace) if request.trace else None
-    with open_project_database(loaded, read_only=True) as project:
-        chosen = choose_models(project, day, request.models)
-        if out and len(chosen) > 1:
-            raise UsageError(f"--out is one file, and {len(chosen)} models have run", "name one with --model")
-        usual = dict(choose_models(project, day, [name for name, _ in chosen]))
-        states = DayStates(project.day_queries, project.run_store, run.max_rejected)
-        gathered = [_gather(project, states, day, *one, timeline) for one in chosen]
-    return [_write(loaded, one, out or _file_of(loaded, one, usual)) for one in gathered]
+def show_index(as_json: bool, config: Path | None) -> None:
+    file, num_days = write_index(load_settings(config))
+    print(json.dumps({"file": str(file), "days": num_days}) if as_json else f"wrote {printable(str(file))}")
 
 
 def run_and_report(run: Callable[[], int], request: ReportRequest) -> int:
@@ -125,100 +65,3 @@ def _report_after(exit_code: int, request: ReportRequest) -> None:
         return
     for one in written:
         log.info("report: %s", one.html)
-
-
-def show_index(as_json: bool, config: Path | None) -> None:
-    file, num_days = write_index(load_settings(config))
-    print(json.dumps({"file": str(file), "days": num_days}) if as_json else f"wrote {printable(str(file))}")
-
-
-def write_index(loaded: LoadedSettings) -> tuple[Path, int]:
-    """Write the overview with a link to each report beside it; return its file and its number of days."""
-    file = loaded.reports_folder / INDEX
-    with open_project_database(loaded, read_only=True) as project:
-        dates = sorted({run_date for run_date, _, _ in days_run(project.database, MAX_DAYS)})
-        in_use = project.day_queries.ids_in_use()
-        states = DayStates(project.day_queries, project.run_store, loaded.run.max_rejected)
-        oldest_first = [row for run_date in dates for row in _index_rows(loaded, project, states, run_date, in_use)]
-    rows = sorted(oldest_first, key=lambda row: (-row.date.toordinal(), row.model))
-    rows = [row for row in rows if row.counts.eligible or row.state != "good"]
-    _save(file, render_index(rows, datetime.now(UTC).isoformat(timespec="seconds")).encode())
-    return file, len(rows)
-
-
-def choose_models(project: ProjectDatabase, day: Day, wanted: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Return (name, id) of each wanted model: for a name the version that did the day.
-
-    If none is wanted, return those that ran on the day, else all. Raises UsageError if no model has run.
-    """
-    queries = project.day_queries
-    if wanted:
-        return list(dict.fromkeys(version for name in wanted for version in queries.models_of_day(day, name)))
-    known = queries.models_of_day(day)
-    ran = {name for _, name, _ in days_run(project.database, MAX_DAYS, day.date)}
-    chosen = [version for version in known if version[0] in ran] or known
-    if not chosen:
-        raise UsageError("no model has run on this database", "`infer run` first")
-    return sorted(chosen)
-
-
-def _file_of(loaded: LoadedSettings, report: DayReport, usual: Mapping[str, str]) -> Path:
-    """Return the file of a report; it is named by the model id unless it is of the `usual` version."""
-    is_usual = usual[report.model] == report.model_id
-    return default_file(loaded, report.date, report.model if is_usual else f"{report.model}-{report.model_id}")
-
-
-def default_file(loaded: LoadedSettings, day: date, model: str) -> Path:
-    return loaded.reports_folder / f"{day}-{re.sub(r'[^A-Za-z0-9._-]+', '-', model)}.html"
-
-
-def _gather(
-    project: ProjectDatabase, states: DayStates, day: Day, model: str, model_id: str, timeline: Timeline | None
-) -> DayReport:
-    figures = open_figures(project.database, project.source, model, model_id)
-    return gather(project.day_queries, states, figures, day, model, model_id, timeline)
-
-
-def _write(loaded: LoadedSettings, report: DayReport, file: Path) -> WrittenReport:
-    images = loaded.images
-    limits = ThumbnailLimits(read_limits(loaded), images.max_pixels)
-    if report.objects:
-        limits = replace(limits, size=SIZE_WITH_BOXES, max_bytes=2 * MAX_BYTES)
-    thumbnails = make_thumbnails(pictured(report), limits)
-    data = file.with_suffix(".json")
-    if data == file:
-        raise UsageError(f"--out {file} is the name of the JSON file", "give the page a name that ends in .html")
-    _save(data, json.dumps(report.to_json(), default=_plain, indent=1).encode())
-    _save(file, render_day(report, thumbnails, data.name, (file.parent / INDEX).exists()).encode())
-    return WrittenReport(report, file, data)
-
-
-def _index_rows(
-    loaded: LoadedSettings, project: ProjectDatabase, states: DayStates, run_date: date, in_use: set[str]
-) -> list[IndexRow]:
-    """Return a row for each name that ran on the day, by the version that did the day."""
-    day, rows = Day.of(run_date, loaded.run.time_zone), []
-    for model, model_id in sorted(project.day_queries.models_of_day(day)):
-        if not project.day_queries.runs_of_day(run_date, model_id):
-            continue
-        counts = project.day_queries.count_day(day, model_id)
-        state = states.read(day, model, model_id, counts)
-        file = default_file(loaded, run_date, model)
-        with_version = "" if model_id in in_use else f" with version {model_id[:SHOWN_ID]}"
-        shown_file = file.name if file.exists() else None
-        rows.append(IndexRow(run_date, model, counts, state.level, state.outcome + with_version, shown_file))
-    return rows
-
-
-def _save(file: Path, data: bytes) -> None:
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(file, data)
-    except OSError as error:
-        raise UsageError(f"can't write {file}: {error.strerror}", "name another file with --out") from None
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, date):  # a datetime is one
-        return value.isoformat()
-    raise TypeError(f"{type(value).__name__} can't be written as JSON")

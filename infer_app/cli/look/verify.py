@@ -10,8 +10,7 @@ from typing import Any
 
 from infer_app.database.audits.row_audit import audit_rows
 from infer_app.database.project_database import ProjectDatabase, open_project_database
-from infer_app.database.queries.figures import days_run
-from infer_app.day import Day, parse_date
+from infer_app.day import Day
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.model_names import Version, short_name
 from infer_app.plurals import counted
@@ -54,8 +53,7 @@ class VerifiedCounts:
 def verify(date: str | None, model: str | None, replay: str | None, as_json: bool, config: Path | None) -> int:
     """Print the counts of a day and what a replay finds; return 0 if the counts add up and no row differs, else 1."""
     loaded = load_settings(config)
-    zone = loaded.run.time_zone
-    day = Day.of(parse_date(date or "yesterday", zone), zone)
+    day = loaded.day(date or "yesterday")
     amount = None if replay is None else _amount(replay)
     audit = None
     with open_project_database(loaded, read_only=True) as project:
@@ -90,19 +88,13 @@ def _amount(text: str) -> Amount:
 
 
 def _check_counts(project: ProjectDatabase, day: Day, model: str | None) -> list[VerifiedCounts]:
-    day_queries = project.day_queries
-    in_use = day_queries.ids_in_use()
-    checked = [
-        VerifiedCounts(
-            name,
-            model_id,
-            day_queries.count_day(day, model_id),
-            day_queries.find_problems(day, model_id),
-            model_id in in_use,
-        )
-        for name, model_id in _versions_to_verify(project, day, model)
-    ]
-    return checked or [VerifiedCounts(None, None, day_queries.count_day(day, ""), [])]
+    queries = project.day_queries
+    in_use, checked = queries.ids_in_use(), list[VerifiedCounts]()
+    for name, model_id in _versions_to_verify(project, day, model):
+        counts = queries.count_day(day, model_id)
+        problems = queries.find_problems(day, model_id, counts)
+        checked.append(VerifiedCounts(name, model_id, counts, problems, model_id in in_use))
+    return checked or [VerifiedCounts(None, None, queries.count_day(day, ""), [])]
 
 
 def _replay_lines(audit: ReplayAudit) -> Iterator[str]:
@@ -130,5 +122,5 @@ def _versions_to_verify(project: ProjectDatabase, day: Day, wanted: str | None) 
     did_day = project.day_queries.models_of_day(day, wanted)
     if wanted is not None:
         return did_day
-    ran = [(name, model_id) for _, name, model_id in days_run(project.database, MAX_VERSIONS, day.date)]
+    ran = [(name, model_id) for _, name, model_id in project.day_queries.days_run(MAX_VERSIONS, day.date)]
     return list(dict.fromkeys([*did_day, *ran]))

@@ -15,6 +15,7 @@ from itertools import chain, islice
 from pathlib import Path
 
 from infer_app import __version__
+from infer_app.answers.missing_prediction import time_column
 from infer_app.cli.model.model import known_in_use
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import HINT_DAMAGED, check_writable, is_disk_full
@@ -44,7 +45,6 @@ from infer_app.pipeline.flow.outage_guard import MAX_FAILED_READS
 from infer_app.pipeline.planning.choose_models import choose_artifacts, choose_names
 from infer_app.pipeline.planning.execution_plan import broken_tensorrt, plan_run
 from infer_app.plurals import counted
-from infer_app.reporting.missing_prediction import time_column
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
 from infer_app.telemetry.printed_options import with_config

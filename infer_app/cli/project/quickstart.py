@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from infer_app.cli.commands.run_commands import RunOptions
-from infer_app.cli.look.report import ReportRequest, write_reports
 from infer_app.cli.project import demo_assets, project
 from infer_app.cli.run import run as run_command
 from infer_app.cli.terminal.output import show_table
@@ -21,6 +20,7 @@ from infer_app.models.build.build_model import build_model
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.pipeline.planning.execution_plan import measure_speeds_here
 from infer_app.recipe import Recipe, Size
+from infer_app.reporting.reports import ReportRequest, write_reports
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 
 MODEL = "efficientnet-lite0"

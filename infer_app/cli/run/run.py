@@ -42,8 +42,9 @@ def run_and_report(options: RunOptions) -> int:
     if not options.report or options.dry_run:
         return run(options)
     from infer_app.cli.look import report  # which a run without one need not load
+    from infer_app.reporting.reports import ReportRequest
 
-    request = report.ReportRequest(options.date, options.model, options.trace, options.config, options.max_rejected)
+    request = ReportRequest(options.date, options.model, options.trace, options.config, options.max_rejected)
     return report.run_and_report(lambda: run(options), request)
 
 

@@ -9,12 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from infer_app.answers.next_run import backfill_command
 from infer_app.cli.commands.run_commands import DaysOptions, RunOptions
 from infer_app.day import Day
 from infer_app.pipeline.files.registration import Registration
 from infer_app.pipeline.run_result import ModelResult, RunSummary
 from infer_app.plurals import counted
-from infer_app.reporting.missing_prediction import backfill_command
 from infer_app.run_report import RunReport
 from infer_app.telemetry.printed_options import printed_options, with_config
 from infer_app.telemetry.summary_line import (

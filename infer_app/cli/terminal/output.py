@@ -1,14 +1,22 @@
-"""Tables on standard output."""
+"""Tables, and rows as CSV and JSON, on standard output."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import json
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from typing import Any
 
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from infer_app.telemetry.printable import printable
+from infer_app.locations import as_location
+from infer_app.locations import shown as shown_location
+from infer_app.telemetry.printable import csv_line, printable
+
+SHOWN_ROWS = 50
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
@@ -25,3 +33,36 @@ def show_table(headings: Sequence[str], rows: Iterable[Sequence[object]], title:
     with console.capture() as captured:  # rich would end the program where the reader of a pipe has gone
         console.print(table)
     print(captured.get(), end="")
+
+
+def shown(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row as JSON and CSV have it: times with their zone, dates as text, no secret in a location."""
+    return {key: _plain(key, value) for key, value in row.items()}
+
+
+def print_csv(rows: Iterable[Mapping[str, Any]], fields: Sequence[str]) -> None:
+    sys.stdout.write(csv_line(fields))
+    sys.stdout.writelines(csv_line(map(row.get, fields)) for row in rows)
+
+
+def print_json_list(head: Mapping[str, Any], key: str, rows: Iterator[Mapping[str, Any]]) -> None:
+    """Print one object, row by row: a day may have more rows than fit in memory."""
+    lines = (json.dumps(row) for row in rows)
+    first = next(lines, "")  # before anything is written: an error here prints its own JSON object
+    sys.stdout.write(f'{json.dumps(head)[:-1]}, "{key}": [{first}')
+    sys.stdout.writelines(f",\n{line}" for line in lines)
+    sys.stdout.write("]}\n")
+
+
+def print_more(number: int) -> None:
+    """Print that there are more rows than are shown, if there are."""
+    if number > 0:
+        print(f"and {number:,} more: --csv or --json gives all of them")
+
+
+def _plain(key: str, value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=UTC).isoformat()  # our tables hold UTC without a zone
+    if isinstance(value, date):
+        return value.isoformat()
+    return shown_location(as_location(value)) if key == "location" and value else value

@@ -30,7 +30,7 @@ class ArrivalGap:
         )
 
 
-def read_gap(source: Source, day: Day, now: datetime | None = None) -> ArrivalGap | None:
+def find_gap(source: Source, day: Day, now: datetime | None = None) -> ArrivalGap | None:
     """Return the gap at the end of `day`, or of the last day before it that is over; None if there is none."""
     while day.end > (now or datetime.now(UTC)):
         day = day.before(1)
@@ -38,10 +38,10 @@ def read_gap(source: Source, day: Day, now: datetime | None = None) -> ArrivalGa
     if last is None or (day.date - last).days < MIN_GAP:
         return None
     newest = Day.of(last, day.zone)
-    return find_gap(last, day.date, [source.has_images(newest.before(n)) for n in range(WINDOW)])
+    return judge_gap(last, day.date, [source.has_images(newest.before(n)) for n in range(WINDOW)])
 
 
-def find_gap(last: date, until: date, active: Sequence[bool]) -> ArrivalGap | None:
+def judge_gap(last: date, until: date, active: Sequence[bool]) -> ArrivalGap | None:
     """Decide whether the days without images between `last` and `until` are unusual.
 
     `active` tells for `last` and each of the days before it whether it had images. A gap is unusual if it is longer

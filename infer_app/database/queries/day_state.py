@@ -10,6 +10,7 @@ from statistics import mean
 from typing import Any
 
 from infer_app.database.queries.day_queries import DayQueries
+from infer_app.database.queries.pending_images import PendingDays
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
 from infer_app.errors import EXIT_TOO_MANY_REJECTED, UsageError, most_severe
@@ -28,7 +29,7 @@ class DayFacts:
     runs: Sequence[dict[str, Any]]  # rows of infer_runs of the day, the newest first
     max_rejected: str
     is_running: bool = False  # the newest run is alive
-    older_pending: int = 0
+    older: PendingDays | None = None  # with pending images
     images_before: Sequence[int] = ()  # of each of the days before; empty while more images may come
     problems: Sequence[str] = ()  # found by an audit of the rows, which only the report makes
     gap: str = ""  # since when no images have come, of a day without images; only the report asks
@@ -47,7 +48,7 @@ def judge_day(facts: DayFacts) -> DayState:
         _about_early_end(facts),
         _about_number(facts),
         facts.gap,
-        f"{facts.older_pending:,} of earlier days pending" if facts.older_pending else "",
+        f"{facts.older.num_images:,} of earlier days pending" if facts.older else "",
     ]
     known = tuple(filter(None, notes))
     level = "failed" if is_wrong or state == "failed" else "attention" if known else "good"
@@ -76,7 +77,7 @@ class DayStates:
         self._max_rejected = max_rejected
         self._living: Collection[str] | None = None
         self._num_images: dict[date, int] = {}
-        self._older: dict[str, tuple[Day, int]] = {}  # by the model's name
+        self._older: dict[str, tuple[Day, PendingDays | None]] = {}  # by the model's name
 
     def read(self, day: Day, model: str, model_id: str, counts: DayCounts | None = None) -> DayState:
         """Return the state of a day; `counts` are those of its rows if they are known already."""
@@ -92,7 +93,7 @@ class DayStates:
             runs=runs,
             max_rejected=self._max_rejected,
             is_running=bool(runs) and runs[0]["id"] in self._living,
-            older_pending=self.count_older_pending(day, model, model_id),
+            older=self.find_older_pending(day, model, model_id),
             images_before=self.count_images_before(day) if day.end <= datetime.now(UTC) else (),
         )
 
@@ -100,21 +101,27 @@ class DayStates:
         """Return the numbers of images of the days before, the latest first."""
         return [self._count_images(day.before(n)) for n in range(1, NUM_DAYS_BEFORE + 1)]
 
-    def count_older_pending(self, day: Day, model: str, model_id: str) -> int:
-        """Count the pending images before the day; after an older day was asked for, only those in between."""
-        known, count = self._older.get(model, (None, 0))
+    def find_older_pending(self, day: Day, model: str, model_id: str) -> PendingDays | None:
+        """Find the pending images before the day; after an older day was asked for, only those in between."""
+        known, found = self._older.get(model, (None, None))
         if known is None or known.start > day.start:
-            count = self._day_queries.count_older_pending(day, model_id)
+            found = self._day_queries.find_older_pending(day, model_id)
         else:
-            between = replace(day, start=known.start, end=day.start)
-            count += self._day_queries.count_pending(between, *self._day_queries.versions_of(model_id))
-        self._older[model] = (day, count)
-        return count
+            between = replace(day.before(1), start=known.start, end=day.start)
+            found = _add_up(found, self._day_queries.find_pending_between(between, model_id))
+        self._older[model] = (day, found)
+        return found
 
     def _count_images(self, day: Day) -> int:
         if day.date not in self._num_images:
             self._num_images[day.date] = self._day_queries.count_images(day)
         return self._num_images[day.date]
+
+
+def _add_up(first: PendingDays | None, later: PendingDays | None) -> PendingDays | None:
+    if first is None or later is None:
+        return first or later
+    return PendingDays(first.first, later.last, first.num_images + later.num_images)
 
 
 def _state(facts: DayFacts) -> str:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import register
-from infer_app.database.listing.watched_images import ChangedImage
+from infer_app.database.listing.watched_images import ChangedImage, read_changed
 from infer_app.database.project_database import ProjectDatabase, read_limits
 from infer_app.database.results.forget_results import forget_rejections
 from infer_app.day import Day
@@ -65,7 +65,7 @@ def find_changed(
     UsageError without a day, and StorageUnavailable if they don't answer.
     """
     if loaded.lists_own_images:
-        yield from project.day_queries.read_changed(model_ids, day)
+        yield from read_changed(project.database, project.source, model_ids, day)
         return
     if day is None:
         hint = "name a day with --date: its files are looked at now"

@@ -3,8 +3,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from infer_app.answers.timeline import Bar, TimelineRow
 from infer_app.reporting import charts
-from infer_app.reporting.timeline import Bar, TimelineRow
 
 HOSTILE = '"><script>alert(1)</script>\u202e\n'
 

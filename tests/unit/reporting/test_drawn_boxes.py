@@ -10,13 +10,13 @@ import pytest
 from PIL import Image
 from sqlalchemy import update
 
-from infer_app.database.queries.object_figures import MAX_OBJECTS, ObjectCounts
+from infer_app.answers.day_report import NUM_SHOWN_WITH_BOXES
+from infer_app.database.figures.object_figures import MAX_OBJECTS, ObjectCounts
 from infer_app.database.queries.thresholds import ALL_LABELS, change_thresholds
 from infer_app.database.results.schema import models, predictions
 from infer_app.domain import DetectedObject
 from infer_app.reporting.drawn_boxes import COLORS, MAX_LABEL_LENGTH, MAX_NAMED, Rectangle, overlay, svg_file
 from infer_app.reporting.page import pictured, render_day
-from infer_app.reporting.report_data import NUM_SHOWN_WITH_BOXES
 from infer_app.reporting.thumbnails import Thumbnail
 from tests.conftest import MODEL
 from tests.unit.reporting.test_page import HOSTILE, TAGS, Outline

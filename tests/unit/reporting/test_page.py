@@ -9,9 +9,9 @@ from html.parser import HTMLParser
 import pytest
 from sqlalchemy import update
 
+from infer_app.answers.day_report import NUM_SHOWN
 from infer_app.database.results.schema import predictions
 from infer_app.reporting.page import IndexRow, pictured, render_day, render_index
-from infer_app.reporting.report_data import NUM_SHOWN
 from infer_app.reporting.thumbnails import MAX_ALL_BYTES, Thumbnail
 from infer_app.run_report import DayCounts
 

@@ -10,11 +10,12 @@ from sqlalchemy import insert
 
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.explain import show_image
-from infer_app.cli.look.report import ReportRequest, write_reports
-from infer_app.cli.look.results import retry_rejected, show_predictions, show_rejections
+from infer_app.cli.look.results import show_predictions, show_rejections
+from infer_app.cli.look.retry_commands import retry_rejected
 from infer_app.cli.look.verify import verify
 from infer_app.database.results.schema import models, predictions, rejections
 from infer_app.errors import UsageError
+from infer_app.reporting.reports import ReportRequest, write_reports
 from tests.conftest import DAY
 
 AT = datetime(2026, 11, 21, 3)

@@ -4,9 +4,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from infer_app.cli.look.report import ReportRequest, choose_models, default_file, run_and_report
+from infer_app.cli.look.report import run_and_report
 from infer_app.database.results.schema import models, runs
 from infer_app.errors import StorageUnavailable, UsageError
+from infer_app.reporting.reports import ReportRequest, choose_models, default_file
 from infer_app.settings.load import LoadedSettings
 from tests.conftest import DAY
 

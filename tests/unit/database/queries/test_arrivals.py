@@ -2,7 +2,7 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from infer_app.database.queries.arrivals import WINDOW, ArrivalGap, find_gap, read_gap
+from infer_app.database.queries.arrivals import WINDOW, ArrivalGap, find_gap, judge_gap
 from infer_app.day import Day
 
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
@@ -28,28 +28,28 @@ def weekdays(last):
     ],
 )
 def test_a_gap_is_told_if_images_came_regularly_and_it_is_longer_than_those_before(active, days_without, is_unusual):
-    gap = find_gap(FRIDAY, FRIDAY + timedelta(days=days_without), active)
+    gap = judge_gap(FRIDAY, FRIDAY + timedelta(days=days_without), active)
     assert gap == (ArrivalGap(FRIDAY, days_without, sum(active)) if is_unusual else None)
 
 
 def test_a_weekend_is_no_gap_and_a_monday_without_images_is():
-    found = {n: find_gap(FRIDAY, FRIDAY + timedelta(days=n), weekdays(FRIDAY)) for n in (1, 2, 3)}
+    found = {n: judge_gap(FRIDAY, FRIDAY + timedelta(days=n), weekdays(FRIDAY)) for n in (1, 2, 3)}
     assert found == {1: None, 2: None, 3: ArrivalGap(FRIDAY, 3, 10)}
 
 
 def test_the_gap_is_read_from_the_rows(register, tables):
     for n in range(20):
         register(f"/{n}.jpg", at=datetime(2026, 11, 20, 12) - timedelta(days=n))
-    gap = read_gap(tables.source, Day.of(date(2026, 11, 22), "UTC"), LATER)
+    gap = find_gap(tables.source, Day.of(date(2026, 11, 22), "UTC"), LATER)
     assert gap == ArrivalGap(FRIDAY, 2, 14)
     assert str(gap).startswith("no images for 2 days: the last ones are of 2026-11-20, and 14 of the 14 days")
-    assert tables.day_queries.find_gap(Day.of(date(2026, 11, 21), "UTC")) is None
-    assert tables.day_queries.find_gap(Day.of(date(2020, 1, 1), "UTC")) is None
+    assert find_gap(tables.source, Day.of(date(2026, 11, 21), "UTC")) is None
+    assert find_gap(tables.source, Day.of(date(2020, 1, 1), "UTC")) is None
 
 
 def test_a_day_that_is_not_over_is_not_counted(register, tables):
     for n in range(20):
         register(f"/{n}.jpg", at=datetime(2026, 11, 20, 12) - timedelta(days=n))
     today = Day.of(date(2026, 11, 22), "UTC")
-    assert read_gap(tables.source, today, datetime(2026, 11, 22, 9, tzinfo=UTC)) is None
-    assert read_gap(tables.source, today, LATER) is not None
+    assert find_gap(tables.source, today, datetime(2026, 11, 22, 9, tzinfo=UTC)) is None
+    assert find_gap(tables.source, today, LATER) is not None

@@ -5,8 +5,9 @@ import pytest
 from sqlalchemy import insert, text, update
 
 from infer_app.database.listing.source import Source
-from infer_app.database.queries import day_queries as books_module
-from infer_app.database.queries.day_queries import DayQueries, PendingDays, PendingImage, StoredFailure, StoredRejection
+from infer_app.database.queries import pending_images as books_module
+from infer_app.database.queries.day_queries import DayQueries, StoredRejection
+from infer_app.database.queries.pending_images import PendingDays, PendingImage, StoredFailure
 from infer_app.database.results.model_versions import switch_version
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.database.results.sink import Sink

@@ -1,9 +1,10 @@
 from dataclasses import replace
-from datetime import datetime
+from datetime import date, datetime
 
 import pytest
 
 from infer_app.database.queries.day_state import DayFacts, DayStates, is_unusual, judge_day
+from infer_app.database.queries.pending_images import PendingDays
 from infer_app.run_report import DayCounts
 from tests.conftest import DAY, MODEL
 
@@ -59,7 +60,10 @@ def judged(facts):
             replace(PENDING, runs=[RUN | {"selected": 0, "exit_code": 3, "error": "8 of 9 failed in the model"}]),
             ("pending", "attention", 3, "too many rejected or failed: exit code 3; 40 pending"),
         ),
-        (replace(DONE, older_pending=141), ("done", "attention", 0, "141 of earlier days pending")),
+        (
+            replace(DONE, older=PendingDays(DAY.date, DAY.date, 141)),
+            ("done", "attention", 0, "141 of earlier days pending"),
+        ),
         (replace(DONE, problems=["both"]), ("done", "failed", 0, "the counts do not add up")),
         (
             replace(DONE, counts=DayCounts(100, 99, 0, 0)),
@@ -117,10 +121,11 @@ def test_pending_images_of_earlier_days_are_counted_once_whichever_version_of_th
     tables.run_store.open_run(DAY, MODEL)
     one_by_one = DayStates(tables.day_queries, tables.run_store, "5%")
     found = [
-        one_by_one.count_older_pending(day, MODEL.name, MODEL.model_id)
+        one_by_one.find_older_pending(day, MODEL.name, MODEL.model_id)
         for day in (DAY.before(9), DAY.before(2), DAY.before(1), DAY)
     ]
-    assert found == [2, 2, 3, 3]
+    first, last = date(2026, 11, 1), date(2026, 11, 18)
+    assert found == [*2 * [PendingDays(first, first, 2)], *2 * [PendingDays(first, last, 3)]]
     newest_first = DayStates(tables.day_queries, tables.run_store, "5%")
-    assert newest_first.count_older_pending(DAY, MODEL.name, MODEL.model_id) == 3
-    assert newest_first.count_older_pending(DAY.before(9), MODEL.name, MODEL.model_id) == 2
+    assert newest_first.find_older_pending(DAY, MODEL.name, MODEL.model_id).num_images == 3
+    assert newest_first.find_older_pending(DAY.before(9), MODEL.name, MODEL.model_id).num_images == 2

@@ -1,11 +1,11 @@
-"""Results of images, read row by row: memory does not grow with their number."""
+"""Queries over the images of a source, part by part or row by row: memory does not grow with their number."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Select, Subquery, select
+from sqlalchemy import Connection, Select, Subquery, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.cross_database_source import as_relation
@@ -15,6 +15,20 @@ from infer_app.database.results.schema import predictions
 from infer_app.day import Day
 
 IMAGES_AT_ONCE = 250  # whose rows are in memory, perhaps 300 objects of each
+
+
+class SourceQueries:
+    """Queries about the images of a source and their results; only reads."""
+
+    def __init__(self, database: Database, source: Source) -> None:
+        self._database = database
+        self._source = source
+
+    def _parts(self, days: Day) -> Iterator[tuple[Connection, Subquery]]:
+        """Yield the images of an interval of days as `Source.parts` does, within one transaction."""
+        with self._database.read() as connection:
+            for images in self._source.parts(connection, days):
+                yield connection, images
 
 
 def stream_rows(

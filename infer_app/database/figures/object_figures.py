@@ -11,8 +11,8 @@ from sqlalchemy import ColumnElement, Connection, FromClause, ScalarSelect, Sele
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.figures.figures import Figures, ScoredImage
 from infer_app.database.listing.source import Source
-from infer_app.database.queries.figures import Figures, ScoredImage
 from infer_app.database.queries.thresholds import read_thresholds, threshold_of
 from infer_app.database.results.conditions import ListedPicture, added_up, join_results
 from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions
@@ -62,9 +62,7 @@ class ObjectFigures(Figures):
         return read_thresholds(self._database, self._model)
 
     def count_objects(self, day: Day) -> ObjectCounts:
-        with self._database.read() as connection:
-            parts = self._source.parts(connection, day)
-            return ObjectCounts(*added_up(self._count_part(connection, images) for images in parts))
+        return ObjectCounts(*added_up(self._count_part(*part) for part in self._parts(day)))
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ImageObjects]:
         """Return the images whose best shown object has the lowest or the highest score."""

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from infer_app.reporting.drift import drift, jensen_shannon, moved_labels, z_score
+from infer_app.answers.drift import drift, jensen_shannon, moved_labels, z_score
 
 
 def test_the_same_shares_have_no_distance_whatever_the_counts():

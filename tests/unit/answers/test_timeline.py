@@ -2,9 +2,9 @@ import os
 
 import pytest
 
+from infer_app.answers.timeline import read_timeline
 from infer_app.domain import Span
 from infer_app.errors import UsageError
-from infer_app.reporting.timeline import read_timeline
 from infer_app.telemetry.trace import Trace
 
 

@@ -3,8 +3,8 @@ from datetime import date, datetime
 
 import pytest
 
+from infer_app.answers.run_figures import day_summary_line, run_figures, run_report
 from infer_app.database.queries.day_state import DayFacts, judge_day
-from infer_app.reporting.run_figures import day_summary_line, run_figures, run_report
 from infer_app.run_report import DayCounts
 from tests.conftest import DAY, MODEL
 

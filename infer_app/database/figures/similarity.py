@@ -10,7 +10,7 @@ import numpy as np
 
 def cosine(one: bytes, one_dtype: str, other: bytes, other_dtype: str) -> float | None:
     """Return the cosine similarity of two stored vectors, -1 to 1; None if their lengths differ or one is all zeros."""
-    a, b = _numbers(one, one_dtype), _numbers(other, other_dtype)
+    a, b = (vector_of(*side).astype(np.float64) for side in ((one, one_dtype), (other, other_dtype)))
     if a.shape != b.shape:
         return None
     length = float(np.linalg.norm(a) * np.linalg.norm(b))
@@ -30,5 +30,6 @@ def numbers_of(score: float | None, output: Any) -> list[float]:
     return [score] if score is not None else list((details or {}).get("values", ()))
 
 
-def _numbers(vector: bytes, dtype: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    return np.frombuffer(vector, "<f2" if dtype == "float16" else "<f4").astype(np.float64)
+def vector_of(stored: bytes, dtype: str | None) -> np.ndarray:
+    """Return the numbers of a stored vector, in the dtype in which they are stored."""
+    return np.frombuffer(stored, "<f2" if dtype == "float16" else "<f4")

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, FromClause, Select, Subquery, and_, case, 
 from infer_app.database.engine.column_types import AsText
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
-from infer_app.database.queries.stream_rows import stream_rows
+from infer_app.database.queries.source_queries import SourceQueries, stream_rows
 from infer_app.database.results.conditions import ListedPicture, added_up, count_each, join_results
 from infer_app.database.results.schema import predictions
 from infer_app.day import Day
@@ -45,12 +45,11 @@ class Pair:
     score_b: float | None
 
 
-class Disagreement:
+class Disagreement(SourceQueries):
     """Compares two models' predictions for the images of one day; only reads."""
 
     def __init__(self, database: Database, source: Source, day: Day, model_a: str, model_b: str) -> None:
-        self._database = database
-        self._source = source
+        super().__init__(database, source)
         self._day = day
         self._models = (model_a, model_b)
 
@@ -58,20 +57,18 @@ class Disagreement:
         has_a, has_b = _A.c.image_id.is_not(None), _B.c.image_id.is_not(None)
         both, agree = and_(has_a, has_b), _LABEL_A == _LABEL_B
         wanted = (both, and_(has_a, ~has_b), and_(~has_a, has_b), and_(~has_a, ~has_b), agree)
-        with self._database.read() as connection:
-            parts = self._source.parts(connection, self._day)
-            joined = (self._joined(images, is_outer=True) for images in parts)
-            return Overlap(*added_up(count_each(connection, part, wanted) for part in joined))
+        parts = self._parts(self._day)
+        joined = ((connection, self._joined(images, is_outer=True)) for connection, images in parts)
+        return Overlap(*added_up(count_each(*part, wanted) for part in joined))
 
     def confusions(self, limit: int) -> list[tuple[str, str, int]]:
         """Return pairs of labels that differ, as (label of a, label of b, images), the most frequent first."""
         found: Counter[tuple[str, str]] = Counter()
-        with self._database.read() as connection:
-            for images in self._source.parts(connection, self._day):
-                joined = self._joined(images)
-                pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), func.count()).select_from(joined)
-                pairs = pairs.where(_LABEL_A != _LABEL_B).group_by(_LABEL_A, _LABEL_B)
-                found.update({(row[0], row[1]): row[2] for row in connection.execute(pairs)})
+        for connection, images in self._parts(self._day):
+            joined = self._joined(images)
+            pairs = select(_LABEL_A.label("label_a"), _LABEL_B.label("label_b"), func.count()).select_from(joined)
+            pairs = pairs.where(_LABEL_A != _LABEL_B).group_by(_LABEL_A, _LABEL_B)
+            found.update({(row[0], row[1]): row[2] for row in connection.execute(pairs)})
         first = heapq.nsmallest(limit, found.items(), key=lambda item: (-item[1], item[0]))
         return [(a, b, number) for (a, b), number in first]
 
@@ -79,13 +76,12 @@ class Disagreement:
         """Return the images whose labels differ with the highest min(score of a, score of b): both models are sure."""
         lower: ColumnElement[float] = func.coalesce(case((_A.c.score < _B.c.score, _A.c.score), else_=_B.c.score), 0)
         found: list[tuple[float, Pair]] = []
-        with self._database.read() as connection:
-            for images in self._source.parts(connection, self._day):
-                wanted = select(lower, images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
-                differing = wanted.select_from(self._joined(images)).where(_LABEL_A != _LABEL_B)
-                rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit))
-                found += [(row[0], Pair(row[1], str(row[2]), *row[3:])) for row in rows]
-                found = sorted(found, key=lambda item: (-item[0], item[1].image_id))[:limit]
+        for connection, images in self._parts(self._day):
+            wanted = select(lower, images.c[3], images.c[1], _A.c.label, _A.c.score, _B.c.label, _B.c.score)
+            differing = wanted.select_from(self._joined(images)).where(_LABEL_A != _LABEL_B)
+            rows = connection.execute(differing.order_by(lower.desc(), images.c[3]).limit(limit))
+            found += [(row[0], Pair(row[1], str(row[2]), *row[3:])) for row in rows]
+            found = sorted(found, key=lambda item: (-item[0], item[1].image_id))[:limit]
         return [pair for _, pair in found]
 
     def pairs(self) -> Iterator[dict[str, Any]]:

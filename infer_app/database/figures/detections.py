@@ -13,9 +13,9 @@ from sqlalchemy import ColumnElement, FromClause, Select, Subquery, Table, and_,
 
 from infer_app.database.engine.column_types import FAMILY
 from infer_app.database.engine.connect import Database
+from infer_app.database.figures.figures import RejectedImage
 from infer_app.database.listing.source import Source
-from infer_app.database.queries.figures import RejectedImage
-from infer_app.database.queries.stream_rows import stream_rows
+from infer_app.database.queries.source_queries import stream_rows
 from infer_app.database.queries.thresholds import find_threshold
 from infer_app.database.results.conditions import KeyedJoin, ListedPicture, has_prediction
 from infer_app.database.results.schema import OBJECT_COLUMNS, objects, predictions, rejections

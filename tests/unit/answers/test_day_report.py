@@ -6,10 +6,9 @@ from itertools import count
 import pytest
 from sqlalchemy import select, update
 
-from infer_app.database.queries.figures import days_run
+from infer_app.answers.day_report import days_before, gather_labels, gather_scores
 from infer_app.database.results.schema import predictions, rejections
 from infer_app.reporting.page import render_day
-from infer_app.reporting.report_data import days_before, gather_labels, gather_scores
 from infer_app.run_report import DayCounts
 from tests.conftest import DAY, MODEL
 
@@ -185,9 +184,9 @@ def test_days_that_were_run(tables, add_run):
     add_run(days_ago=1)
     add_run()
     both = [(date(2026, 11, 20), MODEL.name, MODEL.model_id), (date(2026, 11, 19), MODEL.name, MODEL.model_id)]
-    assert days_run(tables.database, 10) == both
-    assert days_run(tables.database, 10, date(2026, 11, 20)) == both[:1]
-    assert days_run(tables.database, 1) == both[:1]
+    assert tables.day_queries.days_run(10) == both
+    assert tables.day_queries.days_run(10, date(2026, 11, 20)) == both[:1]
+    assert tables.day_queries.days_run(1) == both[:1]
 
 
 def test_another_model_counts_for_itself(tables, figures, write):

@@ -3,9 +3,9 @@
 import time
 from pathlib import Path
 
+from infer_app.answers import image_report
 from infer_app.domain import ROW, FileFacts
 from infer_app.images.read.local_files import ReadLimits
-from infer_app.reporting import image_report
 from infer_app.settings.load import LoadedSettings
 from infer_app.settings.sections import ImagesSettings
 

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from infer_app.answers import image_report
+from infer_app.answers.image_report import FileNow, is_same_file
 from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction
 from infer_app.replay import predict_again
 from infer_app.replay.predict_again import Replay
-from infer_app.reporting import image_report
-from infer_app.reporting.image_report import FileNow, is_same_file
 
 REF = ImageRef("1", "/p/1.jpg")
 

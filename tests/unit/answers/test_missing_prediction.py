@@ -6,11 +6,7 @@ from pathlib import Path
 import pytest
 
 from infer_app import versions
-from infer_app.database.queries.day_queries import StoredFailure
-from infer_app.domain import Reason
-from infer_app.errors import UsageError
-from infer_app.reporting.missing_prediction import (
-    NextRun,
+from infer_app.answers.missing_prediction import (
     Refusal,
     Why,
     explain_changed_file,
@@ -18,6 +14,10 @@ from infer_app.reporting.missing_prediction import (
     explain_image,
     explain_other_model,
 )
+from infer_app.answers.next_run import NextRun
+from infer_app.database.queries.pending_images import StoredFailure
+from infer_app.domain import Reason
+from infer_app.errors import UsageError
 
 TODAY = date(2026, 11, 22)
 NEXT = NextRun((("pets", "1" * 16),), None, TODAY, lookback=3)

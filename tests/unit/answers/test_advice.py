@@ -3,9 +3,10 @@ from datetime import date, datetime
 
 import pytest
 
-from infer_app.reporting.advice import Before, Situation, changes, steps
-from infer_app.reporting.drift import Drift
-from infer_app.reporting.run_figures import RunFigures
+from infer_app.answers.advice import Before, Situation, changes, steps
+from infer_app.answers.drift import Drift
+from infer_app.answers.run_figures import RunFigures
+from infer_app.database.queries.pending_images import PendingDays
 from infer_app.run_report import DayCounts, DayState
 
 RUN = RunFigures(
@@ -29,7 +30,7 @@ RUN = RunFigures(
     versions={"python": "3.11.7"},
 )
 GOOD = DayState("done", "good", 0, ())
-ALL_WELL = Situation(date(2026, 11, 20), "lite0", DayCounts(1000, 1000, 0, 0), [], 0, {}, RUN, None, False, GOOD)
+ALL_WELL = Situation(date(2026, 11, 20), "lite0", DayCounts(1000, 1000, 0, 0), [], None, {}, RUN, None, False, GOOD)
 BEFORE = Before([1000, 1000], predicted=1990, rejected=10, runs=[RUN, RUN, RUN])
 
 
@@ -45,7 +46,7 @@ def test_when_all_is_well_there_is_nothing_to_do():
         ({"counts": DayCounts(9, 0, 0, 9)}, "infer run --date 2026-11-20 --model lite0"),
         ({"counts": DayCounts(9, 0, 0, 9), "day_state": replace(GOOD, state="running")}, "infer status"),
         (
-            {"older_pending": 3, "older_days": (date(2026, 11, 2), date(2026, 11, 9))},
+            {"older": PendingDays(date(2026, 11, 2), date(2026, 11, 9), 3)},
             "infer backfill --from 2026-11-02 --to 2026-11-09 --model lite0",
         ),
         ({"day_state": replace(GOOD, exit_code=3)}, "infer rejects --date 2026-11-20 --model lite0"),

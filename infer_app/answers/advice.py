@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from datetime import date
 from statistics import mean, median
 
+from infer_app.answers.drift import SURE, Drift, z_score
+from infer_app.answers.next_run import backfill_command
+from infer_app.answers.run_figures import RunFigures
 from infer_app.database.listing.watched_images import UNCHANGED, ChangedCounts
 from infer_app.database.queries.arrivals import ArrivalGap
 from infer_app.database.queries.day_state import is_unusual
+from infer_app.database.queries.pending_images import PendingDays
 from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
 from infer_app.plurals import counted
-from infer_app.reporting.drift import SURE, Drift, z_score
-from infer_app.reporting.missing_prediction import backfill_command
-from infer_app.reporting.run_figures import RunFigures
 from infer_app.run_report import DayCounts, DayState
 from infer_app.telemetry.printable import percent
 from infer_app.telemetry.printed_options import printed_options
@@ -54,9 +55,6 @@ class Before:
     runs: Sequence[RunFigures]  # earlier runs, newest first
 
 
-DateRange = tuple[date, date]  # the first and the last
-
-
 @dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that the steps are decided by."""
@@ -65,13 +63,12 @@ class Situation:
     model: str
     counts: DayCounts
     problems: Sequence[str]
-    older_pending: int
+    older: PendingDays | None  # with pending images
     reasons: dict[str, int]
     last: RunFigures | None
     advice: str | None  # how to make the run faster
     labels_moved: bool
     day_state: DayState
-    older_days: DateRange | None = None  # of the older pending images
     gap: ArrivalGap | None = None  # if images have stopped coming
     nearly_black: int = 0  # images of 16 bits that use at most 12
     changed: ChangedCounts = UNCHANGED  # of the day
@@ -148,13 +145,10 @@ def _steps(of: Situation) -> Iterator[Step]:
         yield Step(f"{pending}; a run is in progress", f"infer status{printed_options()}")
     elif of.counts.pending:
         yield Step(f"{pending}: run the day again", f"infer run {options}")
-    if of.older_pending:
-        images = (
-            "1 image of an earlier day is" if of.older_pending == 1 else f"{of.older_pending:,} of earlier days are"
-        )
-        command = f"infer pending{printed_options()}"
-        if of.older_days:
-            command = backfill_command(*of.older_days, printed_options(of.model))
+    if of.older:
+        number = of.older.num_images
+        images = "1 image of an earlier day is" if number == 1 else f"{number:,} of earlier days are"
+        command = backfill_command(of.older.first, of.older.last, printed_options(of.model))
         yield Step(f"{images} pending", command)
     if of.changed.replaced:
         yield Step(describe_replaced(of.changed.replaced))

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-from sqlalchemy import ColumnElement, FromClause, Select, Subquery, and_, func, or_, select
+from sqlalchemy import ColumnElement, FromClause, Integer, Select, Subquery, and_, func, literal_column, or_, select
 
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.source import Source
+from infer_app.database.queries.source_queries import SourceQueries
 from infer_app.database.results.conditions import (
     ListedPicture,
     added_up,
@@ -52,12 +53,11 @@ class RejectedImage:
     sha256: str | None = None  # of the bytes that were rejected; None if they were not read, or not asked for
 
 
-class Figures:
+class Figures(SourceQueries):
     """Statistics of one model's results; only reads."""
 
     def __init__(self, database: Database, source: Source, model_id: str) -> None:
-        self._database = database
-        self._source = source
+        super().__init__(database, source)
         self._model_id = model_id
 
     def count_labels(self, day: Day) -> dict[str, int]:
@@ -65,15 +65,12 @@ class Figures:
         return self._tally(day, self._labels)
 
     def has_predicted(self, days: Day) -> bool:
-        with self._database.read() as connection:
-            parts = self._source.parts(connection, days)
-            found = (select(images.c[0]).select_from(self._predicted(images)).limit(1) for images in parts)
-            return any(connection.execute(one).first() is not None for one in found)
+        one = select(literal_column("1", Integer)).limit(1)
+        found = (connection.scalar(one.select_from(self._predicted(part))) for connection, part in self._parts(days))
+        return any(found)
 
     def count_predicted(self, day: Day) -> int:
-        with self._database.read() as connection:
-            parts = self._source.parts(connection, day)
-            return sum(count_rows(connection, self._predicted(images)) for images in parts)
+        return sum(count_rows(connection, self._predicted(images)) for connection, images in self._parts(day))
 
     def count_reasons(self, day: Day) -> dict[str, int]:
         """Count rejected images by reason, the most frequent first."""
@@ -82,50 +79,48 @@ class Figures:
     def score_range(self, day: Day) -> tuple[float, float] | None:
         """Return the lowest and the highest score, or None without scores."""
         found: list[float] = []
-        with self._database.read() as connection:
-            for images in self._source.parts(connection, day):
-                scored = self._scored(images)
-                both = select(func.min(scored.c.score), func.max(scored.c.score))
-                found += [value for value in connection.execute(both).one() if value is not None]
+        for connection, images in self._parts(day):
+            scored = self._scored(images)
+            both = select(func.min(scored.c.score), func.max(scored.c.score))
+            found += [value for value in connection.execute(both).one() if value is not None]
         return (min(found), max(found)) if found else None
 
     def count_scores(self, day: Day, edges: Sequence[float]) -> list[int]:
         """Count the scores in each [edges[i], edges[i + 1]); the first and last one include all scores beyond them."""
-        with self._database.read() as connection:
-            scored = map(self._scored, self._source.parts(connection, day))
-            return added_up(count_each(connection, rows, _between(rows.c.score, edges)) for rows in scored)
+        parts = ((connection, self._scored(images)) for connection, images in self._parts(day))
+        return added_up(count_each(*part, _between(part[1].c.score, edges)) for part in parts)
 
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
         """Return the images with the lowest or the highest scores."""
         score, sign = predictions.c.score, -1 if highest else 1
         found: list[ScoredImage] = []
-        with self._database.read() as connection:
-            for images in self._source.parts(connection, day):
-                columns = (images.c[3], images.c[1], predictions.c.label, score, predictions.c.sha256)
-                wanted = select(*columns).select_from(self._predicted(images))
-                ordered = wanted.where(score.is_not(None)).order_by(score * sign, images.c[3]).limit(limit)
-                found += [ScoredImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
-                found = sorted(found, key=lambda image: (sign * (image.score or 0.0), image.image_id))[:limit]
+        for connection, images in self._parts(day):
+            columns = (images.c[3], images.c[1], predictions.c.label, score, predictions.c.sha256)
+            wanted = select(*columns).select_from(self._predicted(images))
+            ordered = wanted.where(score.is_not(None)).order_by(score * sign, images.c[3]).limit(limit)
+            found += [ScoredImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
+            found = sorted(found, key=lambda image: (sign * (image.score or 0.0), image.image_id))[:limit]
         return found
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
         """Return the first images, by id, that were rejected for the reason."""
         columns = [rejections.c[name] for name in ("reason", "stage", "detail", "attempts", "sha256")]
         found: list[RejectedImage] = []
-        with self._database.read() as connection:
-            for images in self._source.parts(connection, day):
-                wanted = select(images.c[3], images.c[1], *columns).select_from(self._rejected(images))
-                of_reason = wanted.where(self._has_no_prediction(images), rejections.c.reason == reason)
-                ordered = of_reason.order_by(images.c[3]).limit(limit)
-                found += [RejectedImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
-                found = sorted(found, key=lambda image: image.image_id)[:limit]
+        for connection, images in self._parts(day):
+            wanted = select(images.c[3], images.c[1], *columns).select_from(self._rejected(images))
+            of_reason = wanted.where(self._has_no_prediction(images), rejections.c.reason == reason)
+            ordered = of_reason.order_by(images.c[3]).limit(limit)
+            found += [RejectedImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
+            found = sorted(found, key=lambda image: image.image_id)[:limit]
         return found
 
     def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, Any]]:
         """Return runs of all versions of the model over days up to `until`, without those that found no new image."""
         did_something = or_(runs.c.selected > 0, runs.c.state != "done")
         wanted = select(runs).where(runs.c.model == model, runs.c.day <= until, did_something)
-        return self._rows(wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit))
+        newest = wanted.order_by(runs.c.started_at.desc(), runs.c.id.desc()).limit(limit)
+        with self._database.read() as connection:
+            return [dict(row._mapping) for row in connection.execute(newest)]
 
     def manifest(self) -> dict[str, Any]:
         """Return the manifest as of the model's last run; empty if it never ran."""
@@ -135,10 +130,6 @@ class Figures:
     def output_kind(self) -> str:
         """Return the kind of the model's output; empty if it never ran."""
         return str(self.manifest().get("output", {}).get("kind", ""))
-
-    def _rows(self, statement: Any) -> list[dict[str, Any]]:
-        with self._database.read() as connection:
-            return [dict(row._mapping) for row in connection.execute(statement)]
 
     def _labels(self, images: Subquery) -> Select[Any]:
         label = predictions.c.label
@@ -157,9 +148,8 @@ class Figures:
     def _tally(self, day: Day, counted: Callable[[Subquery], Select[Any]]) -> dict[str, int]:
         """Count by the name that `counted` selects, the highest number first."""
         found: Counter[str] = Counter()
-        with self._database.read() as connection:
-            for images in self._source.parts(connection, day):
-                found.update({row[0]: row[1] for row in connection.execute(counted(images))})
+        for connection, images in self._parts(day):
+            found.update({row[0]: row[1] for row in connection.execute(counted(images))})
         return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
     def _predicted(self, images: Subquery) -> FromClause:
@@ -177,12 +167,3 @@ def _between(score: ColumnElement[float], edges: Sequence[float]) -> list[Column
     lower = [score.is_not(None), *(score >= edge for edge in edges[1:-1])]
     upper = [*(score < edge for edge in edges[1:-1]), score.is_not(None)]
     return [and_(*both) for both in zip(lower, upper, strict=True)]
-
-
-def days_run(database: Database, limit: int, day: date | None = None) -> list[tuple[date, str, str]]:
-    """Return (day, model name, model id) of the runs of the day or of all days: newest day first, then newest run."""
-    found = select(runs.c.day, runs.c.model, runs.c.model_id).group_by(runs.c.day, runs.c.model, runs.c.model_id)
-    found = found if day is None else found.where(runs.c.day == day)
-    newest = found.order_by(runs.c.day.desc(), runs.c.model, func.max(runs.c.started_at).desc()).limit(limit)
-    with database.read() as connection:
-        return [(row[0], row[1], row[2]) for row in connection.execute(newest)]

@@ -9,19 +9,26 @@ from itertools import islice
 from typing import Any
 
 from infer_app import __version__
-from infer_app.database.listing.watched_images import UNCHANGED, ChangedCounts, ChangedImage
-from infer_app.database.queries.arrivals import ArrivalGap
-from infer_app.database.queries.day_queries import DayQueries
+from infer_app.answers.advice import Before, Change, Situation, Step, changes, steps
+from infer_app.answers.drift import Drift, MovedLabel, drift, moved_labels
+from infer_app.answers.run_figures import RunFigures, count_nearly_black, day_summary_line, run_figures, run_report
+from infer_app.answers.timeline import Timeline
+from infer_app.database.figures.figures import Figures, RejectedImage, ScoredImage
+from infer_app.database.figures.object_figures import ImageObjects, ObjectCounts, ObjectFigures, open_figures
+from infer_app.database.listing.watched_images import (
+    UNCHANGED,
+    ChangedCounts,
+    ChangedImage,
+    count_changed,
+    read_changed,
+)
+from infer_app.database.project_database import ProjectDatabase
+from infer_app.database.queries.arrivals import ArrivalGap, find_gap
 from infer_app.database.queries.day_state import DayStates, judge_day
-from infer_app.database.queries.figures import Figures, RejectedImage, ScoredImage
-from infer_app.database.queries.object_figures import ImageObjects, ObjectCounts, ObjectFigures
 from infer_app.day import Day
 from infer_app.locations import shown
+from infer_app.model_names import Version
 from infer_app.model_variants import variant_facts
-from infer_app.reporting.advice import Before, Change, Situation, Step, changes, steps
-from infer_app.reporting.drift import Drift, MovedLabel, drift, moved_labels
-from infer_app.reporting.run_figures import RunFigures, count_nearly_black, day_summary_line, run_figures, run_report
-from infer_app.reporting.timeline import Timeline
 from infer_app.run_report import DayCounts, DayState, RunReport
 
 NUM_RUNS = 30
@@ -132,46 +139,42 @@ class DayReport:
 
 
 def gather(
-    day_queries: DayQueries,
-    states: DayStates,
-    figures: Figures,
-    day: Day,
-    model: str,
-    model_id: str,
-    timeline: Timeline | None = None,
+    project: ProjectDatabase, states: DayStates, day: Day, version: Version, timeline: Timeline | None = None
 ) -> DayReport:
     """Read the data of one day's report from the database."""
+    model, model_id = version
+    figures = open_figures(project.database, project.source, model, model_id)
     facts = states.read_facts(day, model, model_id)
-    counts, todays = facts.counts, facts.runs
+    counts, todays, older = facts.counts, facts.runs, facts.older
     main = max(todays, key=lambda row: row["selected"], default=None)  # the newest of several with as many
     run, speed = (run_figures(main), run_report(main, counts)) if main else (None, None)
     last = run_figures(todays[0]) if todays else None
     runs = [run_figures(row) for row in figures.last_runs(model, day.date, NUM_RUNS)]
     labels = gather_labels(figures, day)
     moved = labels.drift_7 if labels else None
-    reasons = figures.count_reasons(day)
     objects = gather_objects(figures, day) if isinstance(figures, ObjectFigures) else None
     num_shown = NUM_SHOWN_WITH_BOXES if objects else NUM_SHOWN
-    gap = None if counts.eligible else day_queries.find_gap(day)
-    facts = replace(facts, problems=day_queries.find_problems(day, model_id), gap=str(gap or ""))
-    day_state = judge_day(facts)
-    older = day_queries.find_older_pending(day, model_id) if facts.older_pending else None
+    gap = None if counts.eligible else find_gap(project.source, day)
+    problems = project.day_queries.find_problems(day, model_id, counts)
+    day_state = judge_day(replace(facts, problems=problems, gap=str(gap or "")))
+    changed = count_changed(project.database, project.source, [model_id], day)
     situation = Situation(
         date=day.date,
         model=model,
         counts=counts,
-        problems=facts.problems,
-        older_pending=facts.older_pending,
-        older_days=(older.first, older.last) if older else None,
-        reasons=reasons,
+        problems=problems,
+        older=older,
+        reasons=figures.count_reasons(day),
         last=last,
         advice=speed.advice if speed else None,
         labels_moved=moved is not None and moved.is_notable,
         day_state=day_state,
         gap=gap,
         nearly_black=count_nearly_black(todays),
-        changed=day_queries.count_changed([model_id], day),
+        changed=changed,
     )
+    before = gather_before(figures, day, runs, states.count_images_before(day))
+    some_changed = read_changed(project.database, project.source, [model_id], day)
     return DayReport(
         date=day.date,
         time_zone=day.zone,
@@ -182,14 +185,14 @@ def gather(
         state="attention" if situation.labels_moved and day_state.level == "good" else day_state.level,
         verdict=day_summary_line(day.date, counts, speed, last, day_state),
         counts=counts,
-        problems=tuple(situation.problems),
-        older_pending=situation.older_pending,
-        changes=changes(counts, run, gather_before(figures, day, runs, states.count_images_before(day)), moved),
+        problems=tuple(problems),
+        older_pending=older.num_images if older else 0,
+        changes=changes(counts, run, before, moved),
         steps=steps(situation),
         run=run,
         speed=speed,
-        reasons=reasons,
-        rejected=tuple(one for reason in reasons for one in figures.some_rejected(day, reason, NUM_REJECTED)),
+        reasons=situation.reasons,
+        rejected=tuple(one for reason in situation.reasons for one in figures.some_rejected(day, reason, NUM_REJECTED)),
         labels=labels,
         scores=gather_scores(figures, day),
         least=tuple(figures.extremes(day, num_shown, highest=False)),
@@ -199,10 +202,10 @@ def gather(
         day_state=day_state,
         num_runs=sum(bool(row["selected"]) for row in todays),
         timeline=timeline,
-        gap=situation.gap,
+        gap=gap,
         objects=objects,
-        changed=situation.changed,
-        some_changed=tuple(islice(day_queries.read_changed([model_id], day), NUM_CHANGED)),
+        changed=changed,
+        some_changed=tuple(islice(some_changed, NUM_CHANGED)),
     )
 
 

@@ -5,31 +5,20 @@ The causes are pure functions of what was read; the functions that read stand at
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 from enum import StrEnum
-from itertools import islice
 
-from infer_app.database.project_database import ProjectDatabase, read_in_use, read_limits
-from infer_app.database.queries.day_queries import PendingDays, PendingImage, StoredFailure
-from infer_app.database.queries.late_days import find_late_days
-from infer_app.day import MAX_DAYS, MAX_YEAR, Day, parse_date
-from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, ImageRef, Reason
-from infer_app.errors import InferError, StorageUnavailable
+from infer_app.answers.next_run import NextRun, retry_command
+from infer_app.database.queries.pending_images import StoredFailure
+from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, MAX_ATTEMPTS, TRANSIENT_REASONS, Broken, Reason
+from infer_app.errors import InferError
 from infer_app.images.read.local_files import ReadLimits
-from infer_app.images.read.read_image import refused_among
 from infer_app.images.read.refusals import how_to_allow
 from infer_app.model_names import Version
-from infer_app.pipeline.planning.choose_models import choose_artifacts
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printed_options import printed_options, with_config
 from infer_app.versions import retried_reasons
-from infer_app.workers.isolated_call import STORAGE_TIMEOUT_S, run_in_process
-
-_IMAGES_AT_ONCE = 5000  # whose locations one process checks
 
 
 class Why(StrEnum):
@@ -57,67 +46,6 @@ class Cause:
     message: str
     command: str | None  # None where no command helps
     fix: str = ""  # to be done before the command
-
-
-@dataclass(frozen=True, slots=True)
-class NextRun:
-    """The models and days of the next `infer run`, or why no run is possible."""
-
-    models: tuple[Version, ...]
-    error: InferError | None  # why no run is possible
-    today: date
-    lookback: int
-    options: str = ""  # of the command that starts it
-    late: frozenset[date] = frozenset()  # earlier days that it covers, since images were registered late
-    is_of_version: bool = False  # which is tried: it covers no late days
-
-    @classmethod
-    def of(cls, loaded: LoadedSettings, model: str | None = None) -> NextRun:
-        """Return what the next run covers; `model` is what it gets by --model, as `loaded` has it already."""
-        today, lookback = parse_date("today", loaded.run.time_zone), loaded.run.lookback
-        try:
-            found = choose_artifacts(loaded)
-        except InferError as error:
-            return cls((), error, today, lookback)
-        versions = tuple((artifact.manifest.name, artifact.manifest.model_id) for artifact in found)
-        options = printed_options(*([model] if model else []))
-        is_of_version = model is not None and model not in dict(versions)
-        if is_of_version:  # one that is tried, unless it is in use
-            is_of_version = not {model_id for _, model_id in versions}.issubset(read_in_use(loaded).values())
-        return cls(versions, None, today, lookback, options, is_of_version=is_of_version)
-
-    def with_late(self, project: ProjectDatabase, zone: str) -> NextRun:
-        """Return it with the days of images that were registered late."""
-        model_ids = [] if self.is_of_version else [model_id for _, model_id in self.models]
-        first = Day.of(self.today, zone).before(1 + self.lookback)
-        late = find_late_days(project.database, project.source, first, model_ids) if model_ids else []
-        return replace(self, late=frozenset(day.date for day in late))
-
-    def covers(self, day: date) -> bool:
-        """Return whether `infer run` covers the day when it is started today."""
-        return self.today - timedelta(days=1 + self.lookback) <= day < self.today or day in self.late
-
-    def era(self, day: date) -> str:
-        """Return which of the days with one cause and one command it belongs to."""
-        if day >= self.today:
-            return "today" if day == self.today else "future"
-        return "covered" if self.covers(day) else "older"
-
-    def command(self, first: date, last: date) -> str:
-        """Return the shortest command that predicts the images of a range of days."""
-        if self.covers(first) and self.covers(last):
-            return f"infer run{self.options}"
-        if first == last and first >= self.today:
-            return f"infer run --date {first} --lookback 0{self.options}"
-        return backfill_command(first, last, self.options)
-
-    def commands(self, days: Iterable[date]) -> list[str]:
-        """Return the commands that predict the images of these days."""
-        covered = {day: self.covers(day) for day in days}
-        others = [day for day in covered if not covered[day]]
-        return ([self.command(min(others), max(others))] if others else []) + (
-            [f"infer run{self.options}"] if any(covered.values()) else []
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,17 +138,6 @@ def explain_other_model(next_run: NextRun, version: Version, day: date | None, *
     )
 
 
-def backfill_command(first: date, last: date, options: str = "") -> str:
-    """Return the command for a range of days, without those that are too many for one backfill."""
-    first = max(first, last - timedelta(days=MAX_DAYS))
-    return f"infer backfill --from {first} --to {last}{options}"
-
-
-def retry_command(image_ids: Sequence[str]) -> str:
-    quoted = " --image ".join(map(shlex.quote, image_ids))
-    return f"infer retry --image {quoted}{printed_options()}"
-
-
 def is_final(failure: StoredFailure) -> bool:
     """Return whether no run tries the image again, as `conditions.is_settled` has it in SQL."""
     if failure.reason not in retried_reasons():
@@ -249,52 +166,6 @@ def _describe(failure: StoredFailure) -> str:
     if failure.reason == Reason.NOT_FOUND:  # each run that covers the day looks again
         return f"{failure.reason}{detail}"
     return f"{failure.reason}{detail}, tried {failure.attempts} of {MAX_ATTEMPTS} times"
-
-
-def find_pending(
-    loaded: LoadedSettings, project: ProjectDatabase, next_run: NextRun, day: Day, model_id: str
-) -> Generator[tuple[PendingImage, Cause]]:
-    """Yield the day's images that wait for a run, each with its cause; those of one page are in memory.
-
-    Raises StorageUnavailable if the storage does not answer whether a location is allowed.
-    """
-    limits, column = read_limits(loaded), time_column(loaded)
-    left_out = project.source.find_left_out(day)
-    versions = project.day_queries.versions_of(model_id) if next_run.era(day.date) == "older" else []
-    done_by = [one for one in versions if one != model_id]  # their days are not done again by themselves
-    with closing(project.day_queries.read_pending(day, model_id, done_by)) as pending:
-        while page := list(islice(pending, _IMAGES_AT_ONCE)):
-            refs = [(one, ImageRef(one.image_id or "", one.location)) for one in page]
-            refusals = find_refusals([ref for one, ref in refs if not left_out.has(one.image_id)], limits)
-            for one, ref in refs:
-                if left_out.has(one.image_id):
-                    yield one, explain_left_out(next_run, day.date, loaded.source.id)
-                    continue
-                refusal = refusals.get(ref.image_id)
-                yield one, explain_image(next_run, ref.image_id, day.date, column, one.failure, refusal)
-
-
-def find_pending_days(project: ProjectDatabase, next_run: NextRun, zone: str, model_id: str) -> Iterator[PendingDays]:
-    """Yield the days with images that wait for a run, in order.
-
-    Of the days that no run covers any more, only the last images are examined, as at the end of a run.
-    """
-    covered = Day.of(next_run.today - timedelta(days=1 + next_run.lookback), zone)
-    since = replace(covered, end=Day.of(date(MAX_YEAR, 12, 31), zone).end)
-    yield from project.day_queries.read_older_pending_days(covered, model_id)
-    yield from project.day_queries.read_pending_days(since, model_id)
-
-
-def find_refusals(refs: Sequence[ImageRef], limits: ReadLimits) -> dict[str, Refusal]:
-    """Return the refusals of the locations that may not be read, by image id.
-
-    Another process resolves the links, because that can hang. Raises StorageUnavailable if it does.
-    """
-    try:
-        refused = run_in_process(refused_among, refs, limits, timeout_s=STORAGE_TIMEOUT_S)
-    except InferError as error:
-        raise StorageUnavailable(error.message, "is the image storage mounted?") from None
-    return {broken.ref.image_id: refusal_of(broken, limits) for broken in refused}
 
 
 def refusal_of(broken: Broken, limits: ReadLimits) -> Refusal:

@@ -6,12 +6,12 @@ from contextlib import closing
 import pytest
 
 from infer_app.database.engine.connect import Database
+from infer_app.database.figures.detections import read_predicted_images, read_rejected_images
+from infer_app.database.figures.disagreement import Disagreement
 from infer_app.database.listing.cross_database_source import CrossDatabaseSource
 from infer_app.database.listing.source import Source
-from infer_app.database.queries import stream_rows
+from infer_app.database.queries import source_queries
 from infer_app.database.queries.day_queries import DayQueries
-from infer_app.database.queries.detections import read_predicted_images, read_rejected_images
-from infer_app.database.queries.disagreement import Disagreement
 from infer_app.database.results.migrate import upgrade
 from infer_app.database.results.sink import Sink
 from infer_app.domain import Broken, ChunkResult, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
@@ -71,8 +71,8 @@ def test_a_reader_that_pauses_keeps_nobody_from_writing(database, register, writ
 def test_images_of_several_pages_are_read_once_and_in_order_with_all_their_objects(
     database, register, write, monkeypatch
 ):
-    monkeypatch.setattr(stream_rows, "PAGE_SIZE", 3)
-    monkeypatch.setattr(stream_rows, "IMAGES_AT_ONCE", 2)
+    monkeypatch.setattr(source_queries, "PAGE_SIZE", 3)
+    monkeypatch.setattr(source_queries, "IMAGES_AT_ONCE", 2)
     register(*(f"/{number}.jpg" for number in range(1, 9)))
     for image_id in "12345":
         write(image_id)

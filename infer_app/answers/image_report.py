@@ -7,11 +7,22 @@ import shlex
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 
+from infer_app.answers.missing_prediction import (
+    Cause,
+    Why,
+    explain_changed_file,
+    explain_forgotten,
+    explain_image,
+    explain_other_model,
+    refusal_of,
+    time_column,
+)
+from infer_app.answers.next_run import NextRun
 from infer_app.database.engine.column_types import is_utf8
 from infer_app.database.listing.source import find_by_id, find_similar
 from infer_app.database.project_database import ProjectDatabase, read_limits
-from infer_app.database.queries.day_queries import StoredFailure
 from infer_app.database.queries.image_history import ModelHistory, read_history
+from infer_app.database.queries.pending_images import StoredFailure
 from infer_app.day import Day, find_zone
 from infer_app.domain import Broken, FileFacts, ImageRef, Reason
 from infer_app.errors import InferError, UsageError
@@ -21,17 +32,6 @@ from infer_app.images.read.read_image import read_image
 from infer_app.locations import is_local
 from infer_app.locations import shown as shown_location
 from infer_app.models.artifact.models_folder import find_artifact
-from infer_app.reporting.missing_prediction import (
-    Cause,
-    NextRun,
-    Why,
-    explain_changed_file,
-    explain_forgotten,
-    explain_image,
-    explain_other_model,
-    refusal_of,
-    time_column,
-)
 from infer_app.settings.load import LoadedSettings
 from infer_app.workers.isolated_call import run_in_process
 

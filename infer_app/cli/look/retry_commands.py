@@ -1,0 +1,124 @@
+"""`infer retry`: makes images pending again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from infer_app.answers.image_report import find_place
+from infer_app.answers.next_run import NextRun
+from infer_app.cli.commands.maintain_commands import RetryOptions
+from infer_app.database.listing.image_registry import queue_images
+from infer_app.database.project_database import ProjectDatabase, open_project_database
+from infer_app.database.queries.image_history import read_history
+from infer_app.database.results.forget_results import forget_rejections, forget_results
+from infer_app.day import find_zone
+from infer_app.domain import Reason
+from infer_app.errors import UsageError
+from infer_app.model_names import short_name
+from infer_app.pipeline.files.changed_files import compare_replaced, find_changed
+from infer_app.plurals import counted
+from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.telemetry.printed_options import printed_options
+
+
+def retry(options: RetryOptions) -> None:
+    """Make images pending again: the named ones, the replaced ones, or a day's rejected ones."""
+    given = {"--image": options.image, "--replaced": options.replaced, "--reason": options.reason}
+    if len(both := [flag for flag, value in given.items() if value]) > 1:
+        raise UsageError(f"{both[0]} and {both[1]} exclude each other", "leave one of them out")
+    date, model, as_json, config = options.date, options.model, options.as_json, options.config
+    if options.image:
+        retry_images(options.image, date, model, as_json, config)
+    elif options.replaced:
+        retry_replaced(date, model, as_json, config)
+    else:
+        retry_rejected(date or "yesterday", model, options.reason or [], as_json, config)
+
+
+def retry_rejected(date: str, model: str | None, reasons: list[str], as_json: bool, config: Path | None) -> None:
+    """Delete the rejections of a day's images, which makes them pending again, and print what predicts them."""
+    unknown = sorted(set(reasons) - {reason.value for reason in Reason})
+    if unknown:
+        raise UsageError(f"no such reason: {unknown[0]}", f"there are {', '.join(reason.value for reason in Reason)}")
+    loaded = load_settings(config)
+    day = loaded.day(date)
+    with open_project_database(loaded) as project:
+        retried = 0
+        versions = project.day_queries.models_of_day(day, model)
+        for model_id in {model_id for _, model_id in versions}:
+            rows = project.day_queries.read_rejections(day, model_id)
+            ids = [row["image_id"] for row in rows if not reasons or row["reason"] in reasons]
+            retried += forget_rejections(project.database, ids, model_id)
+        in_use = project.day_queries.ids_in_use()
+    if as_json:
+        print(json.dumps({"date": str(day), "retried": retried}))
+    else:
+        tried = [short_name(*version) for version in versions if version[1] not in in_use]
+        images = f"`infer run --date {day}{printed_options(*tried)}` tries again"
+        print(f"{day}: {counted(retried, 'rejection')} removed{f'; {images}' if retried else ''}")
+
+
+def retry_images(image_ids: list[str], date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
+    """Delete the results of single images by the models that runs use, and print what predicts them again.
+
+    Raises UsageError, before anything is deleted, for an image that no run would predict again, and DayHeld while a run
+    holds the day of one.
+    """
+    loaded, next_run = _load(model, config)
+    day = None if date is None else loaded.day(date)
+    wanted = list(dict.fromkeys(image_ids))
+    with open_project_database(loaded) as project:
+        places = {image_id: find_place(loaded, project, image_id, day) for image_id in wanted}
+        days = sorted({its_day for _, its_day in places.values()})
+        own = [
+            image_id for image_id, (location, _) in places.items() if _has_result(project, next_run, image_id, location)
+        ]
+        retried = forget_results(project.database, own, days, next_run.models)
+    _print_retried(wanted, retried, next_run.commands(days), as_json)
+
+
+def retry_replaced(date: str | None, model: str | None, as_json: bool, config: Path | None) -> None:
+    """Delete the results of the images that were replaced since, by the models that runs use, and queue these images.
+
+    Raises DayHeld, before anything is deleted, while a run holds the day of one.
+    """
+    loaded, next_run = _load(model, config)
+    day, zone = None if date is None else loaded.day(date), find_zone(loaded.run.time_zone)
+    with open_project_database(loaded) as project:
+        find = partial(find_changed, loaded, project, [model_id for _, model_id in next_run.models], day)
+        if loaded.lists_own_images:
+            compare_replaced(loaded, project.database, find())
+        found = [one for one in find() if one.state == "replaced"]
+        ids, days = [one.image_id for one in found], sorted({one.time.astimezone(zone).date() for one in found})
+        if loaded.lists_own_images:
+            project.database.transact(lambda connection: queue_images(connection, list(map(int, ids))))
+        retried = forget_results(project.database, ids, days, next_run.models) if ids else 0
+        commands = next_run.with_late(project, loaded.run.time_zone).commands(days)
+    _print_retried(ids, retried, commands, as_json)
+
+
+def _load(model: str | None, config: Path | None) -> tuple[LoadedSettings, NextRun]:
+    """Return the settings with the next run, which is of `model` if there is one. Raises why no run is possible."""
+    loaded = load_settings(config, {"run": {"models": [model] if model else None}})
+    next_run = NextRun.of(loaded, model)
+    if next_run.error is not None:
+        raise next_run.error
+    return loaded, next_run
+
+
+def _print_retried(image_ids: Sequence[str], retried: int, commands: Sequence[str], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"images": image_ids, "retried": retried, "commands": commands}))
+        return
+    then = " and ".join(f"`{command}`" for command in commands)
+    removed = f"{counted(retried, 'result')} of {counted(len(image_ids), 'image')} removed"
+    print(f"{removed}; {then} predicts again" if commands else removed)
+
+
+def _has_result(project: ProjectDatabase, next_run: NextRun, image_id: str, location: str) -> bool:
+    """Return whether a model that runs use has a result of this image, and not of another one that had its id."""
+    picture = project.source.picture_of(image_id, location)
+    return any(one.state != "pending" for one in read_history(project.database, next_run.models, picture))
