@@ -180,7 +180,7 @@ def gather(
         time_zone=day.zone,
         model=model,
         model_id=model_id,
-        output=figures.output_kind(),
+        output=figures.kind,
         made_at=datetime.now(UTC).isoformat(timespec="seconds"),
         state="attention" if situation.labels_moved and day_state.level == "good" else day_state.level,
         verdict=day_summary_line(day.date, counts, speed, last, day_state),

@@ -11,7 +11,7 @@ from infer_app.database.figures.detections import PredictedImage, read_predicted
 from infer_app.database.figures.figures import Figures, RejectedImage
 from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
-from infer_app.database.results.model_versions import read_manifests, read_versions
+from infer_app.database.results.model_versions import kind_of, read_manifests, read_versions
 from infer_app.day import Day
 from infer_app.domain import MULTI_LABEL, DetectedObject
 from infer_app.errors import UsageError
@@ -86,7 +86,11 @@ class ModelVersions:
             have_run = [one for one in read_versions(connection) if one.name == name and one.has_run]
         kind = _kind(name, model_ids, manifests)
         in_order = (one.model_id for one in sorted(have_run, key=lambda one: (one.first_run_at, one.model_id)))
-        labels = tuple(tuple(manifests[one].get("labels", ())) for one in in_order if _kind_of(manifests[one]) == kind)
+        labels = tuple(
+            tuple(manifests[one].get("labels", ()))
+            for one in in_order
+            if (kind_of(manifests[one]) or CLASSIFICATION) == kind
+        )
         is_multi_label = any(manifests[one].get("output", {}).get("activation") in MULTI_LABEL for one in model_ids)
         has_thresholds = kind == DETECTION or (kind == CLASSIFICATION and is_multi_label)
         return cls(name, tuple(model_ids), tuple(all_ids), kind, labels, has_thresholds)
@@ -100,15 +104,11 @@ class ModelVersions:
 def _kind(name: str, model_ids: Sequence[str], manifests: Mapping[str, Mapping[str, Any]]) -> str:
     kinds: dict[str, str] = {}
     for model_id in model_ids:
-        kinds.setdefault(_kind_of(manifests[model_id]), model_id)
+        kinds.setdefault((kind_of(manifests[model_id]) or CLASSIFICATION), model_id)
     if len(kinds) > 1:
         versions = ", ".join(f"{short_name(name, model_id)} ({kind})" for kind, model_id in kinds.items())
         raise UsageError(f"versions of {name} give several kinds of output: {versions}", "name one version by --model")
     return next(iter(kinds))
-
-
-def _kind_of(manifest: Mapping[str, Any]) -> str:
-    return str(manifest.get("output", {}).get("kind", CLASSIFICATION))
 
 
 @dataclass(slots=True)

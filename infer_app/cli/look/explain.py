@@ -6,30 +6,23 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any
 
 from infer_app.answers.image_report import Explanation, FileNow, explain, is_same_file
-from infer_app.answers.next_run import retry_command
-from infer_app.atomic_file import replace_file
 from infer_app.cli.commands.look_commands import ExplainOptions
 from infer_app.cli.look.pending import what_to_do
 from infer_app.cli.terminal.output import shown
-from infer_app.database.project_database import open_project_database, read_limits
+from infer_app.database.project_database import open_project_database
 from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.domain import DetectedObject, FileFacts
-from infer_app.errors import UsageError, most_severe
+from infer_app.errors import most_severe
 from infer_app.locations import shown as shown_location
 from infer_app.model_variants import variant_facts, variant_of
 from infer_app.plurals import counted
 from infer_app.replay.predict_again import Replay, replay
-from infer_app.reporting.drawn_boxes import svg_file
-from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
-from infer_app.settings.load import LoadedSettings, load_settings
+from infer_app.reporting.drawn_image import draw_image
+from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import printable
-
-DRAWN_SIZE = 1600  # pixels, the longer side
-DRAWN_BYTES = 8_000_000
 
 MAX_LISTED = 20  # objects, those that are shown first
 
@@ -40,7 +33,7 @@ def show_image(options: ExplainOptions) -> int:
     day = None if options.date is None else loaded.day(options.date)
     with open_project_database(loaded, read_only=True) as project:
         found = explain(loaded, project, image_id, day, options.model)
-    drawn = None if options.draw is None else _draw(loaded, found, options.draw)
+    drawn = None if options.draw is None else draw_image(loaded, found, options.draw)
     replays = [replay(loaded, image_id, found.location, one) if options.replay else None for one in found.histories]
     if options.as_json:
         print(json.dumps(_to_json(found, replays) | {"drawn": drawn}, default=_plain))
@@ -50,50 +43,6 @@ def show_image(options: ExplainOptions) -> int:
         if drawn:
             print(printable(f"\nwrote {drawn['file']}: {counted(drawn['objects'], 'object')} of {drawn['model']}"))
     return most_severe([one.exit_code for one in replays if one])
-
-
-def _draw(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, Any]:
-    """Write the picture with the shown objects of the first detection model, and return what was drawn."""
-    if file.suffix.lower() != ".svg":
-        raise UsageError(
-            f"a drawing is an SVG file, and {file} is named otherwise", "give --draw a name that ends in .svg"
-        )
-    detected = [one for one in found.histories if one.prediction and one.prediction["objects"] is not None]
-    rejected = [one.rejection for one in found.histories if one.rejection]
-    if not detected and rejected:
-        reason = rejected[0]["reason"]
-        raise UsageError(
-            f"image {found.image_id} was rejected: {reason}", "leave --draw out to see what is known of it"
-        )
-    if not detected:
-        hint = "`infer model show NAME` prints what a model gives: boxes are those of a detection model"
-        raise UsageError(f"no detection model has predicted image {found.image_id}", hint)
-    history, stored = detected[0], detected[0].prediction or {}
-    if found.location is None:
-        raise UsageError("the source no longer lists the image, so there is no picture to draw on", "leave --draw out")
-    limits = ThumbnailLimits(
-        read_limits(loaded),
-        loaded.images.max_pixels,
-        size=DRAWN_SIZE,
-        max_bytes=DRAWN_BYTES,
-        max_all_bytes=DRAWN_BYTES,
-    )
-    picture = make_thumbnails([found.location], limits).get(found.location)
-    if picture is None:
-        why = f"{found.file.reason}: {found.file.detail}" if found.file and found.file.reason else "it can't be decoded"
-        raise UsageError(f"image {found.image_id} can't be drawn: {why}", "leave --draw out to see what is known of it")
-    if not picture.is_of(stored["sha256"]):
-        raise UsageError(
-            f"the file of image {found.image_id} was replaced since it was predicted: its boxes are of another picture",
-            f"predict it again: `{retry_command([found.image_id])}`",
-        )
-    shown_objects = [one.found for one in stored["objects"] if one.is_shown]
-    try:
-        replace_file(file, svg_file(picture.jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
-    except OSError as error:
-        raise UsageError(f"can't write {file}: {error.strerror}", "name another file with --draw") from None
-    model = {"model": history.model, "model_id": history.model_id}
-    return {"file": str(file), **model, "objects": len(shown_objects)}
 
 
 def _to_json(found: Explanation, replays: list[Replay | None]) -> dict[str, Any]:

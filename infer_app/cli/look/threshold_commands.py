@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from infer_app.answers.named_model import NamedModel, hint_of_known
 from infer_app.cli.terminal.output import show_table
-from infer_app.database.engine.connect import Database
 from infer_app.database.project_database import ProjectDatabase, open_project_database, open_results_database
 from infer_app.database.queries.thresholds import (
     ALL_LABELS,
     change_thresholds,
     count_shown,
     read_thresholds,
-    stored_labels,
 )
-from infer_app.database.results.model_versions import read_manifests, read_versions
-from infer_app.database.results.schema import MAX_ID
-from infer_app.day import Day, parse_date
-from infer_app.domain import MULTI_LABEL
 from infer_app.errors import UsageError
-from infer_app.model_names import plain_name
-from infer_app.models.artifact.models_folder import scan_artifacts
 from infer_app.settings.load import LoadedSettings, load_settings
 from infer_app.telemetry.printable import one_line
 
@@ -41,67 +33,6 @@ class ThresholdChange:
     counted_days: int | None
     before: int
     after: int
-
-
-@dataclass(frozen=True, slots=True)
-class NamedModel:
-    """A model by its name, with its versions."""
-
-    name: str
-    outputs: tuple[Mapping[str, Any], ...]  # OutputSpec as JSON, of the version in use first
-    labels: Mapping[str, Sequence[str] | None]  # by id; empty: classes are numbers; None: an earlier release ran it
-
-    @classmethod
-    def find(cls, database: Database, loaded: LoadedSettings, name: str) -> NamedModel:
-        """Find a model in the database and in the folder. Raises UsageError."""
-        artifacts, _ = scan_artifacts(loaded.models_folder)
-        with database.read() as connection:
-            recorded = [(one.name, one.model_id) for one in read_versions(connection)]
-            manifests = read_manifests(connection, name)
-        names = {one for one, _ in recorded} | {one.manifest.name for one in artifacts}
-        if name not in names:
-            raise _unknown_model(name, names)
-        model_ids = tuple(model_id for one, model_id in recorded if one == name)
-        own = tuple(one for one in artifacts if one.manifest.name == name)
-        known = [manifests[model_id] for model_id in model_ids] + [json.loads(one.manifest.to_json()) for one in own]
-        labels = {model_id: manifests[model_id].get("labels") for model_id in model_ids}
-        labels |= {one.manifest.model_id: one.labels for one in own}
-        return cls(name, tuple(one["output"] for one in known if "output" in one), labels)
-
-    @property
-    def gives_objects(self) -> bool:
-        return any(output["kind"] == "detection" for output in self.outputs)
-
-    @property
-    def stored_from(self) -> float | None:
-        """Return the minimum score that the model stores; None if it stores no objects or labels."""
-        for output in self.outputs:
-            if output["kind"] == "detection":
-                return float((output.get("detection") or {}).get("min_score", 0.0))
-            if output["kind"] == "classification" and output.get("activation") in MULTI_LABEL:
-                return float(output["threshold"])
-        return None
-
-    def check_kind(self) -> None:
-        """Raise UsageError if no version gives objects or several labels."""
-        if self.outputs and self.stored_from is None:
-            raise UsageError(
-                f"{self.name} has no thresholds: it gives one result per image ({self.outputs[0]['kind']})",
-                "thresholds are for detection, and for classification with --activation sigmoid or sigmoid-applied",
-            )
-
-    def check_labels(self, database: Database, labels: Iterable[str]) -> None:
-        """Raise UsageError for a label that no version of the model has."""
-        known = {label for labels in self.labels.values() for label in labels or ()}
-        if unknown := [model_id for model_id, labels in self.labels.items() if labels is None]:
-            known |= stored_labels(database, unknown)
-        is_numbered = any(labels is not None and not labels for labels in self.labels.values())
-        for label in labels:
-            is_number = label.isascii() and label.isdecimal() and str(int(label)) == label
-            if len(label) > MAX_ID:
-                raise UsageError(f"{label[:40]!r}… has more than {MAX_ID} characters", "--default is for all labels")
-            if label not in known and not (is_numbered and is_number):
-                raise _unknown_label(self.name, label, known)
 
 
 def set_thresholds(name: str, given: Sequence[str], default: str | None, as_json: bool, config: Path | None) -> None:
@@ -129,7 +60,7 @@ def remove_thresholds(name: str, labels: Sequence[str], as_json: bool, config: P
             if label not in known or label == ALL_LABELS:
                 raise UsageError(
                     f"{label!r} of {name} has no threshold of its own",
-                    _those_near(label, known.keys() - {ALL_LABELS}) or "`infer threshold show NAME` lists them",
+                    hint_of_known(label, known.keys() - {ALL_LABELS}) or "`infer threshold show NAME` lists them",
                 )
         _print_change(model, _change(project, loaded, name, dict.fromkeys(labels or known)), as_json)
 
@@ -179,8 +110,7 @@ def _score(text: str, where: str) -> float:
 def _change(
     project: ProjectDatabase, loaded: LoadedSettings, name: str, changes: Mapping[str, float | None]
 ) -> ThresholdChange:
-    zone = loaded.run.time_zone
-    today = Day.of(parse_date("today", zone), zone)
+    today = loaded.day("today")
     spans = ((number, replace(today, start=today.before(number - 1).start)) for number in COUNTED_DAYS)
     few = (span for span in spans if project.day_queries.count_images(span[1]) <= COUNTED_IMAGES)
     counted_days, days = next(few, (None, None))
@@ -227,27 +157,3 @@ def _notes(model: NamedModel, thresholds: Mapping[str, float]) -> list[str]:
         return []
     verb = "is" if len(low) == 1 else "are"
     return [f"{', '.join(low)} {verb} below {stored_from}, the minimum score that the model stores"]
-
-
-def _unknown_model(name: str, names: set[str]) -> UsageError:
-    if plain_name(name) in names:
-        return UsageError(f"thresholds hold for all versions of {plain_name(name)}", "name it without the id")
-    hint = _those_near(name, names) or "`infer model build SOURCE --name NAME` makes one"
-    return UsageError(f"no model {name!r} in the models folder or the database", hint)
-
-
-def _unknown_label(name: str, label: str, known: set[str]) -> UsageError:
-    hint = _those_near(label, known) or "no label of it is known yet: --default is for all labels"
-    return UsageError(f"{name} has no label {label!r}", hint)
-
-
-def _those_near(wanted: str, known: Iterable[str]) -> str:
-    """Return a hint that names what is close to `wanted`, whatever its case, else some of the known; none for none."""
-    by_folded: dict[str, list[str]] = {}
-    for one in sorted(known):
-        by_folded.setdefault(one.casefold(), []).append(one)
-    close = [one for key in difflib.get_close_matches(wanted.casefold(), by_folded) for one in by_folded[key]]
-    if close:
-        return f"did you mean {' or '.join(map(repr, close))}?"
-    some = sorted(known)[:10]
-    return f"there are {', '.join(map(repr, some))}{', …' if len(by_folded) > len(some) else ''}" if some else ""

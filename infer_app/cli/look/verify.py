@@ -14,7 +14,8 @@ from infer_app.day import Day
 from infer_app.errors import EXIT_BUG, EXIT_OK, UsageError
 from infer_app.model_names import Version, short_name
 from infer_app.plurals import counted
-from infer_app.replay.replay_audit import Amount, Changed, ReplayAudit, audit_by_replay
+from infer_app.replay.replay_audit import Amount, ReplayAudit, audit_by_replay
+from infer_app.replay.row_comparison import Changed
 from infer_app.run_report import DayCounts
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import printable

@@ -27,6 +27,7 @@ from sqlalchemy import (
 
 from infer_app.database.engine.column_types import AsText, UtcNow
 from infer_app.database.results.conditions import count_each
+from infer_app.database.results.model_versions import kind_of
 from infer_app.database.results.runs import LEASE_S, is_alive
 from infer_app.database.results.schema import models, objects, predictions, rejections, runs
 from infer_app.domain import Reason
@@ -58,7 +59,7 @@ class _Kinds:
         manifests = {row.id: row.manifest for row in connection.execute(select(models.c.id, models.c.manifest))}
         by_kind: dict[str, list[str]] = {}
         for model_id, manifest in manifests.items():
-            by_kind.setdefault(manifest.get("output", {}).get("kind", ""), []).append(model_id)
+            by_kind.setdefault(kind_of(manifest), []).append(model_id)
         num_outputs = {one: manifest["num_outputs"] for one, manifest in manifests.items() if "num_outputs" in manifest}
         return cls(
             classifiers=by_kind.get("classification", []),

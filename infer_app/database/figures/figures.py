@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
+from operator import itemgetter
 from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, Integer, Select, Subquery, and_, func, literal_column, or_, select
@@ -24,6 +25,7 @@ from infer_app.database.results.conditions import (
     has_prediction,
     join_results,
 )
+from infer_app.database.results.model_versions import kind_of
 from infer_app.database.results.schema import models, predictions, rejections, runs
 from infer_app.day import Day
 from infer_app.locations import as_location
@@ -93,25 +95,30 @@ class Figures(SourceQueries):
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ScoredImage]:
         """Return the images with the lowest or the highest scores."""
         score, sign = predictions.c.score, -1 if highest else 1
-        found: list[ScoredImage] = []
-        for connection, images in self._parts(day):
-            columns = (images.c[3], images.c[1], predictions.c.label, score, predictions.c.sha256)
-            wanted = select(*columns).select_from(self._predicted(images))
-            ordered = wanted.where(score.is_not(None)).order_by(score * sign, images.c[3]).limit(limit)
-            found += [ScoredImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
-            found = sorted(found, key=lambda image: (sign * (image.score or 0.0), image.image_id))[:limit]
-        return found
+
+        def wanted(images: Subquery) -> Select[Any]:
+            columns = (score * sign, images.c[3], images.c[1], predictions.c.label, score, predictions.c.sha256)
+            return select(*columns).select_from(self._predicted(images)).where(score.is_not(None))
+
+        return [ScoredImage(row[1], as_location(row[2]), *row[3:]) for row in self._first(day, limit, wanted)]
 
     def some_rejected(self, day: Day, reason: str, limit: int) -> list[RejectedImage]:
         """Return the first images, by id, that were rejected for the reason."""
         columns = [rejections.c[name] for name in ("reason", "stage", "detail", "attempts", "sha256")]
-        found: list[RejectedImage] = []
+
+        def wanted(images: Subquery) -> Select[Any]:
+            chosen = select(rejections.c.reason, images.c[3], images.c[1], *columns).select_from(self._rejected(images))
+            return chosen.where(self._has_no_prediction(images), rejections.c.reason == reason)
+
+        return [RejectedImage(row[1], as_location(row[2]), *row[3:]) for row in self._first(day, limit, wanted)]
+
+    def _first(self, day: Day, limit: int, wanted: Callable[[Subquery], Select[Any]]) -> list[Any]:
+        """Return the first rows in the order of their first two columns, of which the second one is the image's id."""
+        found: list[Any] = []
         for connection, images in self._parts(day):
-            wanted = select(images.c[3], images.c[1], *columns).select_from(self._rejected(images))
-            of_reason = wanted.where(self._has_no_prediction(images), rejections.c.reason == reason)
-            ordered = of_reason.order_by(images.c[3]).limit(limit)
-            found += [RejectedImage(row[0], as_location(row[1]), *row[2:]) for row in connection.execute(ordered)]
-            found = sorted(found, key=lambda image: image.image_id)[:limit]
+            rows = wanted(images)
+            ordered = rows.order_by(*list(rows.selected_columns)[:2]).limit(limit)
+            found = sorted([*found, *connection.execute(ordered)], key=itemgetter(0, 1))[:limit]
         return found
 
     def last_runs(self, model: str, until: date, limit: int) -> list[dict[str, Any]]:
@@ -127,9 +134,10 @@ class Figures(SourceQueries):
         with self._database.read() as connection:
             return connection.scalar(select(models.c.manifest).where(models.c.id == self._model_id).limit(1)) or {}
 
-    def output_kind(self) -> str:
+    @property
+    def kind(self) -> str:
         """Return the kind of the model's output; empty if it never ran."""
-        return str(self.manifest().get("output", {}).get("kind", ""))
+        return kind_of(self.manifest())
 
     def _labels(self, images: Subquery) -> Select[Any]:
         label = predictions.c.label

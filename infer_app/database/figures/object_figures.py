@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, FromClause, ScalarSelect, Select, Subquery, case, func, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    ScalarSelect,
+    Select,
+    Subquery,
+    case,
+    func,
+    literal,
+    select,
+)
 from sqlalchemy.sql.base import ReadOnlyColumnCollection
 
 from infer_app.database.engine.connect import Database
@@ -46,8 +56,7 @@ class ImageObjects(ScoredImage):
 def open_figures(database: Database, source: Source, model: str, model_id: str) -> Figures:
     """Return the statistics of a model by the kind of its output."""
     figures = Figures(database, source, model_id)
-    is_detector = figures.output_kind() == "detection"
-    return ObjectFigures(database, source, model, model_id) if is_detector else figures
+    return ObjectFigures(database, source, model, model_id) if figures.kind == "detection" else figures
 
 
 class ObjectFigures(Figures):
@@ -67,16 +76,16 @@ class ObjectFigures(Figures):
     def extremes(self, day: Day, limit: int, highest: bool) -> Sequence[ImageObjects]:
         """Return the images whose best shown object has the lowest or the highest score."""
         sign = -1 if highest else 1
-        return self._first(day, limit, lambda image: image.num_objects > 0, lambda image: image.score * sign)
+        return self._images(day, limit, lambda image: (image.num_objects > 0, image.score * sign))
 
     def busiest(self, day: Day, limit: int) -> Sequence[ImageObjects]:
         """Return the images with the most shown objects."""
-        return self._first(day, limit, lambda image: image.num_objects > 0, lambda image: -image.num_objects)
+        return self._images(day, limit, lambda image: (image.num_objects > 0, -image.num_objects))
 
     def empty(self, day: Day, limit: int) -> Sequence[ImageObjects]:
         """Return images without a shown object, first those with the best stored object."""
-        return self._first(
-            day, limit, lambda image: image.num_objects == 0, lambda image: func.coalesce(-image.stored_score, 0.0)
+        return self._images(
+            day, limit, lambda image: (image.num_objects == 0, func.coalesce(-image.stored_score, literal(0.0)))
         )
 
     def _count_part(self, connection: Connection, images: Subquery) -> list[int]:
@@ -85,22 +94,19 @@ class ObjectFigures(Figures):
         sums = select(func.sum(image.num_objects), func.sum(image.num_stored), func.count(), empty)
         return [int(number or 0) for number in connection.execute(sums).one()]  # MariaDB's sums are decimals
 
-    def _first(
-        self,
-        day: Day,
-        limit: int,
-        is_wanted: Callable[[Columns], ColumnElement[bool]],
-        order: Callable[[Columns], ColumnElement[Any]],
+    def _images(
+        self, day: Day, limit: int, choose: Callable[[Columns], tuple[ColumnElement[bool], ColumnElement[Any]]]
     ) -> Sequence[ImageObjects]:
-        """Return the first images in an order, those with the same place by id."""
-        found: list[Any] = []
+        """Return the first images that meet a condition, in an order, those with the same place by id."""
+
+        def wanted(images: Subquery) -> Select[Any]:
+            image = self._counted(images).c
+            is_wanted, place = choose(image)
+            columns = (place.label("place"), image.id, image.location, image.stored_label, image.stored_score)
+            return select(*columns, image.sha256).where(is_wanted)
+
+        found = self._first(day, limit, wanted)
         with self._database.read() as connection:
-            for images in self._source.parts(connection, day):
-                image = self._counted(images).c
-                place = order(image).label("place")
-                wanted = select(place, image.id, image.location, image.stored_label, image.stored_score, image.sha256)
-                wanted = wanted.where(is_wanted(image)).order_by(place, image.id).limit(limit)
-                found = sorted([*found, *connection.execute(wanted)], key=itemgetter(0, 1))[:limit]
             return [self._with_objects(connection, *row[1:]) for row in found]
 
     def _with_objects(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -67,6 +67,11 @@ def read_manifests(connection: Connection, name: str) -> dict[str, dict[str, Any
     """Return the manifests of the versions of a name, by id."""
     rows = connection.execute(select(models.c.id, models.c.manifest).where(models.c.name == name))
     return {row[0]: row[1] for row in rows}
+
+
+def kind_of(manifest: Mapping[str, Any]) -> str:
+    """Return the kind of a model's output by its stored manifest; empty if it never ran."""
+    return str(manifest.get("output", {}).get("kind", ""))
 
 
 def version_in_use(versions: Iterable[RecordedVersion], name: str) -> RecordedVersion | None:

@@ -12,7 +12,8 @@ from infer_app.database.queries.image_history import ModelHistory, StoredObject
 from infer_app.domain import Broken, DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import ModelChanged, ModelError, PixelsChanged
 from infer_app.replay import replay_audit
-from infer_app.replay.replay_audit import Amount, ReplayAudit, RowComparison, choose
+from infer_app.replay.replay_audit import Amount, ReplayAudit, choose
+from infer_app.replay.row_comparison import RowComparison
 
 REF = ImageRef("1", "/photos/1.jpg")
 FOX = DetectedObject("fox", 0, 0.9, 0.1, 0.1, 0.4, 0.4)

@@ -1,0 +1,104 @@
+"""A model by its name with what its versions give, as thresholds need it."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from infer_app.database.engine.connect import Database
+from infer_app.database.queries.thresholds import stored_labels
+from infer_app.database.results.model_versions import read_manifests, read_versions
+from infer_app.database.results.schema import MAX_ID
+from infer_app.domain import MULTI_LABEL
+from infer_app.errors import UsageError
+from infer_app.model_names import plain_name
+from infer_app.models.artifact.models_folder import scan_artifacts
+from infer_app.settings.load import LoadedSettings
+
+
+@dataclass(frozen=True, slots=True)
+class NamedModel:
+    """A model by its name, with its versions."""
+
+    name: str
+    outputs: tuple[Mapping[str, Any], ...]  # OutputSpec as JSON, of the version in use first
+    labels: Mapping[str, Sequence[str] | None]  # by id; empty: classes are numbers; None: an earlier release ran it
+
+    @classmethod
+    def find(cls, database: Database, loaded: LoadedSettings, name: str) -> NamedModel:
+        """Find a model in the database and in the folder. Raises UsageError."""
+        artifacts, _ = scan_artifacts(loaded.models_folder)
+        with database.read() as connection:
+            recorded = [(one.name, one.model_id) for one in read_versions(connection)]
+            manifests = read_manifests(connection, name)
+        names = {one for one, _ in recorded} | {one.manifest.name for one in artifacts}
+        if name not in names:
+            raise _unknown_model(name, names)
+        model_ids = tuple(model_id for one, model_id in recorded if one == name)
+        own = tuple(one for one in artifacts if one.manifest.name == name)
+        known = [manifests[model_id] for model_id in model_ids] + [json.loads(one.manifest.to_json()) for one in own]
+        labels = {model_id: manifests[model_id].get("labels") for model_id in model_ids}
+        labels |= {one.manifest.model_id: one.labels for one in own}
+        return cls(name, tuple(one["output"] for one in known if "output" in one), labels)
+
+    @property
+    def gives_objects(self) -> bool:
+        return any(output["kind"] == "detection" for output in self.outputs)
+
+    @property
+    def stored_from(self) -> float | None:
+        """Return the minimum score that the model stores; None if it stores no objects or labels."""
+        for output in self.outputs:
+            if output["kind"] == "detection":
+                return float((output.get("detection") or {}).get("min_score", 0.0))
+            if output["kind"] == "classification" and output.get("activation") in MULTI_LABEL:
+                return float(output["threshold"])
+        return None
+
+    def check_kind(self) -> None:
+        """Raise UsageError if no version gives objects or several labels."""
+        if self.outputs and self.stored_from is None:
+            raise UsageError(
+                f"{self.name} has no thresholds: it gives one result per image ({self.outputs[0]['kind']})",
+                "thresholds are for detection, and for classification with --activation sigmoid or sigmoid-applied",
+            )
+
+    def check_labels(self, database: Database, labels: Iterable[str]) -> None:
+        """Raise UsageError for a label that no version of the model has."""
+        known = {label for labels in self.labels.values() for label in labels or ()}
+        if unknown := [model_id for model_id, labels in self.labels.items() if labels is None]:
+            known |= stored_labels(database, unknown)
+        is_numbered = any(labels is not None and not labels for labels in self.labels.values())
+        for label in labels:
+            is_number = label.isascii() and label.isdecimal() and str(int(label)) == label
+            if len(label) > MAX_ID:
+                raise UsageError(f"{label[:40]!r}… has more than {MAX_ID} characters", "--default is for all labels")
+            if label not in known and not (is_numbered and is_number):
+                raise _unknown_label(self.name, label, known)
+
+
+def _unknown_model(name: str, names: set[str]) -> UsageError:
+    if plain_name(name) in names:
+        return UsageError(f"thresholds hold for all versions of {plain_name(name)}", "name it without the id")
+    hint = hint_of_known(name, names) or "`infer model build SOURCE --name NAME` makes one"
+    return UsageError(f"no model {name!r} in the models folder or the database", hint)
+
+
+def _unknown_label(name: str, label: str, known: set[str]) -> UsageError:
+    hint = hint_of_known(label, known) or "no label of it is known yet: --default is for all labels"
+    return UsageError(f"{name} has no label {label!r}", hint)
+
+
+def hint_of_known(wanted: str, known: Iterable[str]) -> str:
+    """Return a hint that names what is close to `wanted`, whatever its case, else some of the known; none for none."""
+    by_folded: dict[str, list[str]] = {}
+    for one in sorted(known):
+        by_folded.setdefault(one.casefold(), []).append(one)
+    close = [one for key in difflib.get_close_matches(wanted.casefold(), by_folded) for one in by_folded[key]]
+    if close:
+        return f"did you mean {' or '.join(map(repr, close))}?"
+    some = sorted(known)[:10]
+    return f"there are {', '.join(map(repr, some))}{', …' if len(by_folded) > len(some) else ''}" if some else ""

@@ -1,0 +1,65 @@
+"""One image as an SVG file, with the objects that a model found in it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from infer_app.answers.image_report import Explanation
+from infer_app.answers.next_run import retry_command
+from infer_app.atomic_file import replace_file
+from infer_app.database.project_database import read_limits
+from infer_app.errors import UsageError
+from infer_app.reporting.drawn_boxes import svg_file
+from infer_app.reporting.thumbnails import ThumbnailLimits, make_thumbnails
+from infer_app.settings.load import LoadedSettings
+
+DRAWN_SIZE = 1600  # pixels, the longer side
+DRAWN_BYTES = 8_000_000
+
+
+def draw_image(loaded: LoadedSettings, found: Explanation, file: Path) -> dict[str, Any]:
+    """Write the picture with the shown objects of the first detection model, and return what was drawn.
+
+    Raises UsageError if there is nothing to draw, or if the file can't be written.
+    """
+    if file.suffix.lower() != ".svg":
+        raise UsageError(
+            f"a drawing is an SVG file, and {file} is named otherwise", "give --draw a name that ends in .svg"
+        )
+    detected = [one for one in found.histories if one.prediction and one.prediction["objects"] is not None]
+    rejected = [one.rejection for one in found.histories if one.rejection]
+    if not detected and rejected:
+        reason = rejected[0]["reason"]
+        raise UsageError(
+            f"image {found.image_id} was rejected: {reason}", "leave --draw out to see what is known of it"
+        )
+    if not detected:
+        hint = "`infer model show NAME` prints what a model gives: boxes are those of a detection model"
+        raise UsageError(f"no detection model has predicted image {found.image_id}", hint)
+    history, stored = detected[0], detected[0].prediction or {}
+    if found.location is None:
+        raise UsageError("the source no longer lists the image, so there is no picture to draw on", "leave --draw out")
+    limits = ThumbnailLimits(
+        read_limits(loaded),
+        loaded.images.max_pixels,
+        size=DRAWN_SIZE,
+        max_bytes=DRAWN_BYTES,
+        max_all_bytes=DRAWN_BYTES,
+    )
+    picture = make_thumbnails([found.location], limits).get(found.location)
+    if picture is None:
+        why = f"{found.file.reason}: {found.file.detail}" if found.file and found.file.reason else "it can't be decoded"
+        raise UsageError(f"image {found.image_id} can't be drawn: {why}", "leave --draw out to see what is known of it")
+    if not picture.is_of(stored["sha256"]):
+        raise UsageError(
+            f"the file of image {found.image_id} was replaced since it was predicted: its boxes are of another picture",
+            f"predict it again: `{retry_command([found.image_id])}`",
+        )
+    shown_objects = [one.found for one in stored["objects"] if one.is_shown]
+    try:
+        replace_file(file, svg_file(picture.jpeg, shown_objects, f"image {found.image_id}: {history.model}"))
+    except OSError as error:
+        raise UsageError(f"can't write {file}: {error.strerror}", "name another file with --draw") from None
+    model = {"model": history.model, "model_id": history.model_id}
+    return {"file": str(file), **model, "objects": len(shown_objects)}
