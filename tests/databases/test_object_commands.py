@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from infer_app.cli.project import doctor
 from infer_app.database.engine.connect import Database
 from infer_app.database.listing.image_registry import add_images
 from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
 from infer_app.domain import DetectedObject
 from infer_app.errors import EXIT_BUG, DatabaseUnavailable
+from infer_app.preflight.database_checks import check_rights
 from tests.conftest import MODEL
 from tests.databases.conftest import ServerProject
 from tests.databases.test_conformance import MAY_WRITE, by_role, commit, predicted
@@ -114,7 +114,7 @@ def test_objects_are_listed_hidden_compared_and_verified(project, execute):
 def test_doctor_names_the_tables_that_a_role_may_not_write(url, database, kind):
     if kind == "sqlite":
         pytest.skip("it has no roles")
-    rights = lambda limited: [(one.found, one.exit_code) for one in doctor._rights(limited, False)]  # noqa: E731
+    rights = lambda limited: [(one.found, one.exit_code) for one in check_rights(limited, False)]  # noqa: E731
     ((found, exit_code),) = rights(database)
     assert found.endswith(" tables can be written")
     assert exit_code == 0

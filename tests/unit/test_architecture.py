@@ -95,6 +95,7 @@ MAY_IMPORT: dict[str, set[str] | None] = {
     "answers": None,
     "reporting": None,
     "replay": None,
+    "preflight": None,
     "cli.look": None,
     "cli.model": None,
     "cli.run": None,

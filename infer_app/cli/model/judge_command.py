@@ -11,7 +11,7 @@ from infer_app.cli.model.build import parse_share
 from infer_app.cli.model.model import find_model, print_progress
 from infer_app.cli.model.variant_tables import show_variants
 from infer_app.database.project_database import open_project_database, read_limits
-from infer_app.day import Day, parse_date
+from infer_app.day import Day
 from infer_app.errors import UsageError
 from infer_app.models.artifact.artifact import open_artifact
 from infer_app.models.build.judge_variants import judge_variants
@@ -27,7 +27,7 @@ def judge(options: JudgeOptions) -> None:
     loaded = load_settings(options.config)
     artifact = find_model(options.name, options.config)
     min_agreement = parse_share(options.min_agreement)
-    day = Day.of(parse_date(options.date, loaded.run.time_zone), loaded.run.time_zone)
+    day = loaded.day(options.date)
     locations = _sample(loaded, day, options.count)
     if not locations:
         raise UsageError(f"there are no images on {day}", "name another day with --date")

@@ -26,7 +26,6 @@ from infer_app.database.listing.recorded_sources import SourceIdentity, forget_b
 from infer_app.database.project_database import ProjectDatabase, open_project_database
 from infer_app.database.results.model_versions import read_versions
 from infer_app.database.results.runs import refuse_during_runs
-from infer_app.day import Day, parse_date
 from infer_app.errors import UsageError
 from infer_app.model_names import short_name, versions_named
 from infer_app.pipeline.files.changed_files import are_missing
@@ -56,9 +55,8 @@ def forget_missing(is_sure: bool, as_json: bool, config: Path | None) -> None:
 def forget_days(before: str, is_sure: bool, as_json: bool, config: Path | None) -> None:
     """Forget the results of days before a date, and list their images no more. Raises UsageError for a future date."""
     loaded = load_settings(config)
-    zone = loaded.run.time_zone
-    day = Day.of(parse_date(before, zone), zone)
-    if day.date > parse_date("today", zone):
+    day = loaded.day(before)
+    if day.date > loaded.day("today").date:
         raise UsageError(f"{day} is in the future: no run would take today's images", "name today, or a day before it")
     with open_project_database(loaded) as project:
         identity = SourceIdentity.of(project.source, project.database)

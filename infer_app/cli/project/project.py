@@ -22,7 +22,6 @@ from infer_app.database.listing.image_registry import add_images, add_objects
 from infer_app.database.project_database import open_project_database, open_source, upgrade_results_database
 from infer_app.database.results.pgvector import Storage, store_vectors
 from infer_app.database.results.schema import VERSION
-from infer_app.day import Day, parse_date
 from infer_app.domain import FileFacts, ImageFile
 from infer_app.errors import DatabaseUnavailable, UsageError
 from infer_app.images.read.folder_scan import find_images, may_be_image
@@ -85,7 +84,7 @@ def add(paths: Sequence[str | Path], date: str | None, config: Path | None) -> N
     missing = [path for path in local if not path.exists()]
     if missing:
         raise UsageError(f"no such file or folder: {printable(str(missing[0]))}")
-    added_at = _added_at(date, loaded.run.time_zone)
+    added_at = _added_at(loaded, date)
     local = [Path(os.path.abspath(path)) for path in local]  # noqa: PTH100 - without `..`, with the user's links
     files = [file for path in local for file in find_images(path)]
     storable = [file for file in files if is_utf8(str(file))]
@@ -198,11 +197,11 @@ def show_config(with_origin: bool, as_json: bool, config: Path | None) -> None:
     show_table(("setting", "value", "from") if with_origin else ("setting", "value"), cells)
 
 
-def _added_at(date: str | None, zone: str) -> datetime:
+def _added_at(loaded: LoadedSettings, date: str | None) -> datetime:
     """Return now, or noon of the date, which is the same date in almost every time zone."""
     if date is None:
         return datetime.now(UTC).replace(tzinfo=None, microsecond=0)
-    noon = Day.of(parse_date(date, zone), zone).start + timedelta(hours=12)
+    noon = loaded.day(date).start + timedelta(hours=12)
     return noon.replace(tzinfo=None)
 
 

@@ -12,7 +12,6 @@ from infer_app.cli.project import demo_assets, project
 from infer_app.cli.run import run as run_command
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_project_database
-from infer_app.day import Day, parse_date
 from infer_app.errors import InferError, UsageError
 from infer_app.models.artifact.specs import OutputSpec
 from infer_app.models.build.build_arguments import BuildRequest
@@ -82,8 +81,7 @@ def _make(folder: Path) -> None:
 def _show(config: Path) -> None:
     """Print every photo of the day with its label or the reason of its rejection."""
     loaded = load_settings(config)
-    zone = loaded.run.time_zone
-    day = Day.of(parse_date("yesterday", zone), zone)
+    day = loaded.day("yesterday")
     with open_project_database(loaded, read_only=True) as project:
         rows = [
             (Path(row["location"]).name, row["label"], f"{row['score']:.2f}")
