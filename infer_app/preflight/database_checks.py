@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from itertools import chain, islice
 
+from infer_app.answers.missing_prediction import time_column
 from infer_app.database.engine.connect import Database
 from infer_app.database.engine.sqlite import HINT_DAMAGED, check_writable, is_disk_full
 from infer_app.database.known_database import describe_known
@@ -25,7 +26,6 @@ from infer_app.pipeline.files.watched_folders import WatchedFolders
 from infer_app.pipeline.flow.outage_guard import MAX_FAILED_READS
 from infer_app.plurals import counted
 from infer_app.preflight.finding import Finding
-from infer_app.answers.missing_prediction import time_column
 from infer_app.settings.load import LoadedSettings
 
 LITTLE_DISK_BYTES = 1 << 30

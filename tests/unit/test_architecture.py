@@ -120,7 +120,7 @@ OWNERS = {
         "images",
         "models/build/golden_set.py",
         "reporting/thumbnails.py",
-        "cli/model/own_pipeline.py",
+        "replay/reference_pipeline.py",
     },
     "timm": {"models/sources/timm_network.py"},
     "torchvision": {"models/sources/torchvision_network.py"},

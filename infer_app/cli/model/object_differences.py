@@ -11,12 +11,9 @@ from infer_app.cli.terminal.output import show_table
 from infer_app.models.verification.function_check import DifferentObject, ObjectComparison
 from infer_app.models.verification.object_parity import EXACT_OBJECT
 from infer_app.plurals import counted
+from infer_app.replay.side_by_side import WHAT_DIFFERS
 
 WORST_SHOWN = 10
-WHAT_DIFFERS = (
-    "the recipe differs in channels (--channels bgr), scale (pixels of 0 to 255 are --mean 0 --std 0.00392157), mean, "
-    "std, size, resize (--recipe, --resize) or interpolation, or the order of the labels does"
-)
 SUSPICIOUS = 0.95  # two decoders and two resizes of one recipe find more of each other's objects
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,20 @@ from infer_app.models.runtimes.torchscript import run_source
 from infer_app.models.verification.outputs import OutputDecoder
 from infer_app.recipe import Recipe, Size
 
-Answer = Callable[[Path], object]
 RECIPE_UNCHECKED = "this does not check the recipe, which --against package.module:function does"
 
 
-def own_pipeline(artifact: Artifact) -> tuple[Answer, str]:
-    """Return a function that gives the outputs for a file, and a description of it.
+@dataclass(frozen=True, slots=True)
+class ReferencePipeline:
+    """What a model is compared with: a function that gives an answer for a file, and a description of it."""
+
+    answer: Callable[[Path], object]
+    described: str
+    gives_outputs: bool = False  # of the network, and not what a user's function makes of them
+
+
+def reference_pipeline(artifact: Artifact) -> ReferencePipeline:
+    """Return a model's source, run in the plainest way.
 
     A network of another library is made again by that library and gets what its own transforms make of the image. Any
     other source is run in fp32 on the pixels of its recipe as Pillow makes them, which says nothing about the recipe.
@@ -37,8 +46,10 @@ def own_pipeline(artifact: Artifact) -> tuple[Answer, str]:
     if is_of_library(manifest.source) and manifest.output.kind == "classification":
         source = find_source(manifest.source, None if manifest.weights is None else Path(manifest.weights))
         if isinstance(source, LibrarySource):
-            return _library_pipeline(artifact, source), f"the transforms and the network of {manifest.source}"
-    return _recipe_pipeline(artifact), f"Pillow by the same recipe and the network in fp32: {RECIPE_UNCHECKED}"
+            described = f"the transforms and the network of {manifest.source}"
+            return ReferencePipeline(_library_pipeline(artifact, source), described, gives_outputs=True)
+    described = f"Pillow by the same recipe and the network in fp32: {RECIPE_UNCHECKED}"
+    return ReferencePipeline(_recipe_pipeline(artifact), described, gives_outputs=True)
 
 
 def is_of_library(source: str) -> bool:
@@ -46,7 +57,7 @@ def is_of_library(source: str) -> bool:
     return Path(source).is_dir() or source.startswith(("timm:", "torchvision:"))
 
 
-def _library_pipeline(artifact: Artifact, source: LibrarySource) -> Answer:
+def _library_pipeline(artifact: Artifact, source: LibrarySource) -> Callable[[Path], object]:
     module = load_source(artifact) if source.network.onnx else source.make_module()
     prepare = source.network.make_transform()
     recipe = artifact.manifest.recipe
@@ -58,7 +69,7 @@ def _library_pipeline(artifact: Artifact, source: LibrarySource) -> Answer:
     return answer
 
 
-def _recipe_pipeline(artifact: Artifact) -> Answer:
+def _recipe_pipeline(artifact: Artifact) -> Callable[[Path], object]:
     manifest, preprocess = artifact.manifest, artifact.preprocess()
     module, decode = load_source(artifact), OutputDecoder(artifact)
 
