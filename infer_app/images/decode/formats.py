@@ -10,11 +10,8 @@ _SIGNATURES = {
     b"\xff\xd8\xff": "jpeg",
     b"\x89PNG\r\n\x1a\n": "png",
     b"BM": "bmp",
-    b"GIF87a": "gif",
-    b"GIF89a": "gif",
-    b"II*\0": "tiff",
-    b"MM\0*": "tiff",
-    b"II+\0": "tiff",  # BigTIFF
+    **dict.fromkeys((b"GIF87a", b"GIF89a"), "gif"),
+    **dict.fromkeys((b"II*\0", b"MM\0*", b"II+\0"), "tiff"),  # the last is BigTIFF
 }
 # What people take for images, so that a rejection names it. The third column is where the signature begins.
 _REFUSED = (
@@ -39,17 +36,10 @@ _REFUSED = (
 # Brands of the ISO base media file format, whose files begin with a box `ftyp`: its size, "ftyp", the main brand, four
 # bytes of version, further brands.
 _BRANDS = {
-    b"avif": "avif",
-    b"avis": "avif",
-    b"heic": "heic",
-    b"heix": "heic",
-    b"heim": "heic",
-    b"heis": "heic",
-    b"hevc": "heic",
-    b"hevx": "heic",
+    **dict.fromkeys((b"avif", b"avis"), "avif"),
+    **dict.fromkeys((b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx"), "heic"),
     b"crx ": "a Canon raw photo (CR3)",
-    b"mif1": "heic",  # the last, because AVIF and HEIC files have it too
-    b"msf1": "heic",
+    **dict.fromkeys((b"mif1", b"msf1"), "heic"),  # the last, because AVIF and HEIC files have it too
 }
 
 

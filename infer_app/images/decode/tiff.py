@@ -16,13 +16,10 @@ _PHOTOMETRIC, _WHITE_IS_ZERO = 262, 0
 _PLANAR_CONFIGURATION, _SEPARATE = 284, 2
 # Compressions that Pillow doesn't know, as its errors have them.
 _COMPRESSIONS = {
-    "33003": "JPEG 2000",
-    "33005": "JPEG 2000",
+    **dict.fromkeys(("33003", "33005", "34712"), "JPEG 2000"),
+    **dict.fromkeys(("50002", "52546"), "JPEG XL"),
     "34661": "JBIG",
-    "34712": "JPEG 2000",
     "34887": "LERC",
-    "50002": "JPEG XL",
-    "52546": "JPEG XL",
 }
 
 
@@ -43,9 +40,20 @@ def open_tiff(file: BytesIO) -> TiffFile:
 
 
 def check_tiff(image: TiffFile, depth: str) -> None:
-    """Raise BadImage for a raw photo, and for planes of which Pillow doesn't read what `depth` needs."""
-    _refuse_raw_photo(image)
-    _refuse_planes(image, depth)
+    """Raise BadImage for a raw photo, and for planes of which Pillow doesn't read what `depth` needs.
+
+    A raw photo in TIFF's form (DNG, NEF, ARW) has a small preview as its first picture. Of 16 bits per channel in
+    separate planes Pillow reads the upper 8 correctly, but for uncompressed ones.
+    """
+    tags = image.tag_v2
+    is_preview = tags.get(_NEW_SUBFILE_TYPE, 0) & 1
+    if _DNG_VERSION in tags or (is_preview and _SUB_IFDS in tags):
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, "a raw photo (DNG, NEF, ARW); its preview is not predicted")
+    is_separate = tags.get(_PLANAR_CONFIGURATION) == _SEPARATE and tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1) > 1
+    is_deep = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))) > 8
+    if is_separate and is_deep and (depth != "full" or image.info.get("compression") == "raw"):
+        detail = "channels of 16 bits in separate planes; save it with interleaved channels"
+        raise BadImage(Reason.UNSUPPORTED_FORMAT, detail)
 
 
 def tile_size(image: TiffFile) -> tuple[int, int]:
@@ -62,21 +70,3 @@ def has_white_zero(image: object) -> bool:
 def _unread_compression(name: str) -> BadImage:
     detail = f"a TIFF compressed as {name}; save it uncompressed or with LZW or Deflate"
     return BadImage(Reason.UNSUPPORTED_FORMAT, detail)
-
-
-def _refuse_raw_photo(image: TiffFile) -> None:
-    """Raise BadImage for a raw photo in TIFF's form (DNG, NEF, ARW): its first picture is a small preview."""
-    tags = image.tag_v2
-    is_preview = tags.get(_NEW_SUBFILE_TYPE, 0) & 1
-    if _DNG_VERSION in tags or (is_preview and _SUB_IFDS in tags):
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, "a raw photo (DNG, NEF, ARW); its preview is not predicted")
-
-
-def _refuse_planes(image: TiffFile, depth: str) -> None:
-    """Raise BadImage for 16 bits per channel in separate planes, unless Pillow reads their upper 8 bits correctly."""
-    tags = image.tag_v2
-    is_separate = tags.get(_PLANAR_CONFIGURATION) == _SEPARATE and tags.get(TiffImagePlugin.SAMPLESPERPIXEL, 1) > 1
-    is_deep = max(tags.get(TiffImagePlugin.BITSPERSAMPLE, (1,))) > 8
-    if is_separate and is_deep and (depth != "full" or image.info.get("compression") == "raw"):
-        detail = "channels of 16 bits in separate planes; save it with interleaved channels"
-        raise BadImage(Reason.UNSUPPORTED_FORMAT, detail)

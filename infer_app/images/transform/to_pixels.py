@@ -31,16 +31,17 @@ def transform(picture: Picture | Pixels, recipe: Recipe, preprocess: Preprocess 
     picture = _as_picture(picture)
     if recipe.kind == "custom":
         return _custom(picture.rgb, recipe, preprocess)
-    geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
-    resized = _resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
-    return torch.from_numpy(_ordered(_centre(resized, geometry.lead, recipe), recipe.channels))
+    return torch.from_numpy(_made(picture, recipe, _resize))
 
 
 def reference_transform(picture: Picture | Pixels, recipe: Recipe) -> Pixels:
     """Return the model's input by the same geometry and Pillow's resize; golden pixels are made this way."""
-    picture = _as_picture(picture)
+    return _made(_as_picture(picture), recipe, _pillow_resize)
+
+
+def _made(picture: Picture, recipe: Recipe, resize: Callable[[Pixels, Geometry, str], Pixels]) -> Pixels:
     geometry = geometry_of(picture.width, picture.height, recipe, picture.scale)
-    resized = _pillow_resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
+    resized = resize(_cut(picture.rgb, geometry.source), geometry, recipe.interpolation)
     return _ordered(_centre(resized, geometry.lead, recipe), recipe.channels)
 
 

@@ -218,9 +218,9 @@ def _check_variant(variant: str, details: Any) -> None:
     if not isinstance(details, dict):
         raise ValueError(f"variant {variant} is not an object")
     for key in ("parity", "calibration", "tolerance", "requires"):
-        if not isinstance(details.get(key, {}), dict):
+        values = details.get(key, {})
+        if not isinstance(values, dict):
             raise ValueError(f"{key} of variant {variant} is not an object")
-    for key in ("parity", "calibration", "tolerance"):
-        if not all(isinstance(value, int | float) for value in details.get(key, {}).values()):
+        if key != "requires" and not all(isinstance(value, int | float) for value in values.values()):
             raise ValueError(f"{key} of variant {variant} has a value that is not a number")
     Tolerance(**details.get("tolerance", {}))

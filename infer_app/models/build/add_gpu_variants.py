@@ -155,7 +155,7 @@ def _build_plan(model: nn.Module, size: Size, target: BuildTarget) -> BuiltVaria
     module = tensorrt.embed_to_bytes(plan, bindings, target.device)
     details = {
         "requires": target.host.requirements() | {"abi": tensorrt.runtime_abi()},
-        "bindings": bindings.to_json(),
+        "bindings": bindings._asdict(),
         "batch": {"min": tensorrt.MIN_BATCH, "best": tensorrt.BEST_BATCH, "max": tensorrt.MAX_BATCH},
     }
     return BuiltVariant({tensorrt.PLAN_FILE: plan, tensorrt.MODULE_FILE: module}, details)

@@ -39,7 +39,7 @@ from infer_app.models.build.model_source import SourceFiles, find_source
 from infer_app.models.build.validate_source import SourceOutputs, check_meaning, source_rows, try_source
 from infer_app.models.detection.validate_detector import check_detection, complete_detection
 from infer_app.models.runtimes.gpu_probe import first_variant
-from infer_app.models.runtimes.source_kinds import SOURCE_KINDS, make_first_variant
+from infer_app.models.runtimes.source_kinds import make_first_variant, open_source
 from infer_app.models.verification.golden import (
     CHECK_BATCH,
     check_golden,
@@ -61,7 +61,7 @@ def build_model(request: BuildRequest, models_folder: Path) -> Artifact:
     files = request.own_files()
     preprocess = request.preprocess_of(files)
     source = find_source(request.source, request.weights).read(input_spec, request.recipe.size)
-    module = SOURCE_KINDS[source.kind].open(source.files, request.output_name)
+    module = open_source(source.kind, source.files, request.output_name)
     golden = make_golden_set(request.golden, request.recipe, preprocess)
     outputs = try_source(module, input_spec, golden.pixels, allow_several=request.output.kind == "detection")
     if request.output.kind == "detection":

@@ -69,7 +69,7 @@ def _load(artifact: Artifact, variant: str, details: dict[str, Any], device: tor
     is_plan = variant_of(variant).runtime == "tensorrt"
     if is_plan and details.get("requires", {}).get("abi") != tensorrt.runtime_abi():
         plan = artifact.read(find(tensorrt.PLAN_FILE))
-        return tensorrt.embed(plan, tensorrt.Bindings.from_json(details["bindings"]), device)
+        return tensorrt.embed(plan, tensorrt.Bindings(**details["bindings"]), device)
     return load_module(variant, artifact.read(find(tensorrt.MODULE_FILE)), device)
 
 

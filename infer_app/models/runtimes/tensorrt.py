@@ -8,12 +8,11 @@ the module, so that another module can be made from it in a moment, without buil
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -30,19 +29,11 @@ INSTALL = "pip install 'infer_app[trt]' on a machine with an NVIDIA GPU"
 REBUILD = "build it again on this machine: `infer model build SOURCE --name NAME --variant trt`"
 
 
-@dataclass(frozen=True, slots=True)
-class Bindings:
+class Bindings(NamedTuple):
     """The names of a plan's inputs and outputs, in its own order."""
 
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-
-    def to_json(self) -> dict[str, list[str]]:
-        return {"inputs": list(self.inputs), "outputs": list(self.outputs)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, list[str]]) -> Bindings:
-        return cls(tuple(data["inputs"]), tuple(data["outputs"]))
+    inputs: Sequence[str]
+    outputs: Sequence[str]
 
 
 def build_plan(model: nn.Module, size: Size, device: torch.device) -> bytes:
@@ -59,7 +50,7 @@ def build_plan(model: nn.Module, size: Size, device: torch.device) -> bytes:
         dtype=torch.uint8,
     )
     try:
-        with _discard_stdout():
+        with redirect_stdout(io.StringIO()):  # standard output is reserved for the command's result
             plan: bytes = torch_tensorrt.dynamo.convert_exported_program_to_serialized_trt_engine(
                 exported, arg_inputs=[spec], device=_own_device(torch_tensorrt, device)
             )
@@ -93,11 +84,10 @@ def read_bindings(plan: bytes) -> Bindings:
     if engine is None:
         raise ModelError(f"TensorRT {tensorrt.__version__} can't read the plan", REBUILD)
     names = [engine.get_tensor_name(i) for i in range(engine.num_io_tensors)]
-    of_mode = {
-        mode: tuple(name for name in names if engine.get_tensor_mode(name) == mode)
-        for mode in (tensorrt.TensorIOMode.INPUT, tensorrt.TensorIOMode.OUTPUT)
-    }
-    return Bindings(of_mode[tensorrt.TensorIOMode.INPUT], of_mode[tensorrt.TensorIOMode.OUTPUT])
+    modes = tensorrt.TensorIOMode
+    return Bindings(
+        *([name for name in names if engine.get_tensor_mode(name) == mode] for mode in (modes.INPUT, modes.OUTPUT))
+    )
 
 
 def embed(plan: bytes, bindings: Bindings, device: torch.device) -> Any:
@@ -154,7 +144,8 @@ def load_library() -> ModuleType:
             import torch_tensorrt
     except Exception as error:  # also a bare Exception
         raise ModelError(
-            f"torch-tensorrt can't be loaded: {_short_text(error)}", _how_to_install(printed.getvalue())
+            f"torch-tensorrt can't be loaded: {_one_line(str(error)) or type(error).__name__}",
+            _how_to_install(printed.getvalue()),
         ) from error
     module: ModuleType = torch_tensorrt
     return module
@@ -204,17 +195,6 @@ def _explain(message: str, hint: str) -> tuple[str, str]:
         if sign in message:
             return f"{meaning}: {message}", what_to_do
     return message, hint
-
-
-@contextmanager
-def _discard_stdout() -> Iterator[None]:
-    """Discard what a builder prints to standard output, which is reserved for the command's result."""
-    with redirect_stdout(io.StringIO()):
-        yield
-
-
-def _short_text(error: BaseException) -> str:
-    return _one_line(str(error)) or type(error).__name__
 
 
 def _one_line(text: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
@@ -118,14 +118,18 @@ def make_cpu_variant(source: bytes, spec: InputSpec, size: Size, batch_size: int
     """
     for channels_last in (True, False):
         with suppress(Exception):  # torch.jit.Error is not a RuntimeError
-            return _warm(_frozen(source, spec, size, batch_size, channels_last=channels_last), size, batch_size)
-    return _warm(_frozen(source, spec, size, batch_size, channels_last=False), size, batch_size, is_fused=False)
+            return _compile(
+                trace_normalised(source, spec, size, batch_size, channels_last), size, batch_size, is_fused=True
+            )
+    return _compile(trace_normalised(source, spec, size, batch_size), size, batch_size, is_fused=False)
 
 
-def trace_normalised(source: bytes, spec: InputSpec, size: Size) -> Any:
-    """Trace the source with normalisation of uint8 NHWC pixels, not frozen, for conversion to other runtimes."""
-    wrapped = _Normalised(load_torchscript(source), spec, channels_last=False).eval()
-    example = torch.zeros(BATCH_SIZE, *size.shape, dtype=torch.uint8)
+def trace_normalised(
+    source: bytes, spec: InputSpec, size: Size, batch_size: int = BATCH_SIZE, channels_last: bool = False
+) -> Any:
+    """Trace the source with normalisation of uint8 NHWC pixels, not frozen."""
+    wrapped = _Normalised(load_torchscript(source), spec, channels_last=channels_last).eval()
+    example = torch.zeros(batch_size, *size.shape, dtype=torch.uint8)
     with _no_deprecations(), torch.no_grad():
         return _jit.trace(wrapped, example, check_trace=False)
 
@@ -151,13 +155,6 @@ class _Normalised(nn.Module):
         return self.source((pictures - self.mean) / self.std)
 
 
-def _frozen(source: bytes, spec: InputSpec, size: Size, batch_size: int, *, channels_last: bool) -> Any:
-    wrapped = _Normalised(load_torchscript(source), spec, channels_last=channels_last).eval()
-    example = torch.zeros(batch_size, *size.shape, dtype=torch.uint8)
-    with _no_deprecations(), torch.no_grad():
-        return _freeze(_jit.trace(wrapped, example, check_trace=False))
-
-
 def _freeze(module: Any) -> Any:
     """Fold the weights into the code.
 
@@ -169,10 +166,14 @@ def _freeze(module: Any) -> Any:
     return frozen
 
 
-def _warm(module: Callable[[Tensor], Tensor], size: Size, batch_size: int, *, is_fused: bool = True) -> FixedBatch:
+def _compile(traced: Any, size: Size, batch_size: int, is_fused: bool) -> FixedBatch:
+    with _no_deprecations(), torch.no_grad():
+        module = _freeze(traced)
+
     def run(pixels: Tensor) -> Tensor:
         with torch.inference_mode():
-            return module(pixels)
+            rows: Tensor = module(pixels)
+            return rows
 
     model = FixedBatch(run, size, batch_size)
     with _no_deprecations(), _onednn_fusion() if is_fused else nullcontext():

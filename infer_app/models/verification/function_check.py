@@ -127,29 +127,25 @@ def compare_answers(
     `blocks` are the images that were timed, by which the rates are computed. Scores may be the network's outputs,
     before its `activation`; with `are_outputs` they certainly are.
     """
-    answers, failures = read_answers(theirs, lambda answer: (answered_label(answer, labels), _scores(answer)))
-    predictions = [item for item in ours if isinstance(item, Prediction)]
-    compared = [(*answers[item.ref.location], item) for item in predictions if item.ref.location in answers]
+    compared, of_images = match_answers(
+        theirs, ours, lambda answer: (answered_label(answer, labels), _scores(answer)), blocks
+    )
     disagreements = [
         DifferentAnswer(item.ref.location, label, item.output.label or "", item.output.score or 0.0)
-        for label, _, item in compared
+        for (label, _), item in compared
         if label != item.output.label
     ]
     same = [
         (scores, item.output.score)
-        for label, scores, item in compared
+        for (label, scores), item in compared
         if scores is not None and item.output.score is not None and label == item.output.label
     ]
     return CheckReport(
-        num_images=len({path for path, _ in theirs} | {item.ref.location for item in ours}),
-        num_compared=len(compared),
         agreement=1 - len(disagreements) / len(compared) if compared else None,
         disagreements=tuple(sorted(disagreements, key=lambda item: (-item.our_score, item.path))),
-        their_failures=failures,
-        our_rejections=rejections(ours),
-        num_labels=len({item.output.label for *_, item in compared}),
+        num_labels=len({item.output.label for _, item in compared}),
         scores=_compare_scores(same, activation, are_outputs) if same else None,
-        **rates(blocks),
+        **of_images,
     )
 
 
@@ -168,10 +164,16 @@ def _are_probabilities(scores: np.ndarray, activation: str) -> bool:
     return in_range and (activation != "softmax" or abs(scores.sum() - 1) < ROUNDING)
 
 
-def read_answers(
-    theirs: Sequence[tuple[str, Any]], read: Callable[[Any], Answer]
-) -> tuple[dict[str, Answer], tuple[Failure, ...]]:
-    """Return the answers by path as `read` understands them, and those that are none."""
+def match_answers(
+    theirs: Sequence[tuple[str, Any]],
+    ours: Sequence[Prediction | Broken],
+    read: Callable[[Any], Answer],
+    blocks: Sequence[TimedBlock],
+) -> tuple[list[tuple[Answer, Prediction]], dict[str, Any]]:
+    """Return the images with both answers, and the fields of a report that tell of all images and of the speed.
+
+    `read` understands an answer of the user's function, and raises an exception for what is none.
+    """
     answers: dict[str, Answer] = {}
     failures: list[Failure] = []
     for path, answer in theirs:
@@ -181,15 +183,22 @@ def read_answers(
             answers[path] = read(answer)
         except Exception as error:  # an answer may be anything
             failures.append(Failure(path, f"{type(error).__name__}: {error}"))
-    return answers, tuple(failures)
-
-
-def rejections(ours: Sequence[Prediction | Broken]) -> tuple[Failure, ...]:
+    compared = [
+        (answers[item.ref.location], item)
+        for item in ours
+        if isinstance(item, Prediction) and item.ref.location in answers
+    ]
     broken = (item for item in ours if isinstance(item, Broken))
-    return tuple(Failure(item.ref.location, f"{item.reason}: {item.detail}") for item in broken)
+    return compared, {
+        "num_images": len({path for path, _ in theirs} | {item.ref.location for item in ours}),
+        "num_compared": len(compared),
+        "their_failures": tuple(failures),
+        "our_rejections": tuple(Failure(item.ref.location, f"{item.reason}: {item.detail}") for item in broken),
+        **_rates(blocks),
+    }
 
 
-def rates(blocks: Sequence[TimedBlock]) -> dict[str, Any]:
+def _rates(blocks: Sequence[TimedBlock]) -> dict[str, Any]:
     """Return the fields of a report that tell the speed of both sides."""
     num_timed, lost_seconds = sum(one.num_images for one in blocks), sum(one.lost_seconds for one in blocks)
     their_seconds, our_seconds = sum(one.their_seconds for one in blocks), sum(one.our_seconds for one in blocks)

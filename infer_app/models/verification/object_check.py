@@ -19,9 +19,7 @@ from infer_app.models.verification.function_check import (
     ObjectComparison,
     TimedBlock,
     label_of_class,
-    rates,
-    read_answers,
-    rejections,
+    match_answers,
 )
 from infer_app.models.verification.object_parity import (
     EXACT_OBJECT,
@@ -50,25 +48,19 @@ def compare_object_answers(
 
     Objects are the same if they have one label and overlap by EXACT_OBJECT.
     """
-    answers, failures = read_answers(theirs, partial(answered_objects, labels=labels))
-    predictions = [item for item in ours if isinstance(item, Prediction)]
-    compared = [(item, answers[item.ref.location]) for item in predictions if item.ref.location in answers]
-    objects = [one for _, found in compared for one in found]
+    compared, of_images = match_answers(theirs, ours, partial(answered_objects, labels=labels), blocks)
+    objects = [one for found, _ in compared for one in found]
     lowest = min((one[4] for one in objects), default=0.0)
     min_score = max(compared_score(detection), min(lowest, HIGHEST_START))
-    images = [_compare_image(item, found, min_score) for item, found in compared]
+    images = [_compare_image(item, found, min_score) for found, item in compared]
     counts = [one.same for one in images]
     differences = (different for one in images for different in one.differences)
     near = [pair for one in images for pair in one.near]
     overlaps, scores = np.array(near).reshape(-1, 2).T
     return CheckReport(
-        num_images=len({path for path, _ in theirs} | {item.ref.location for item in ours}),
-        num_compared=len(compared),
         agreement=agreement_of(counts),
         disagreements=(),
-        their_failures=failures,
-        our_rejections=rejections(ours),
-        num_labels=len({one.label for item, _ in compared for one in item.output.objects or ()}),
+        num_labels=len({one.label for _, item in compared for one in item.output.objects or ()}),
         objects=ObjectComparison(
             min_score,
             sum(len(one.kept) + len(one.lost) for one in counts),
@@ -81,7 +73,7 @@ def compare_object_answers(
             tuple(sorted(differences, key=lambda one: (-one.score, one.path, one.found_by))),
             tuple(_notes(objects, sum(one.num_outside for one in images), labels)),
         ),
-        **rates(blocks),
+        **of_images,
     )
 
 
