@@ -6,9 +6,10 @@ Both are optional, and imported when the first such file is opened.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -19,17 +20,23 @@ from infer_app.images.read.bad_image import BadImage
 
 # What libheif says of a file whose pictures are only in a sequence, or are not coded as HEVC.
 _NO_PICTURE = re.compile(r"primary item|'pitm' box|compression format has not been built in")
-Open = Callable[[BytesIO], ImageFile.ImageFile]
 
 
 def open_heic(file: BytesIO) -> ImageFile.ImageFile:
     """Open the primary picture of a HEIC file, upright and of 8 bits. Raises BadImage without a decoder."""
-    return _opener(_load_heic(), "HEIC", Reason.HEIC_DECODER_MISSING)(file)
+    if not has_heic():
+        raise BadImage(Reason.HEIC_DECODER_MISSING, f"HEIC; no decoder for it is installed: {INSTALL_DECODER}")
+    return _HeicFile(file)
 
 
 def open_avif(file: BytesIO) -> ImageFile.ImageFile:
     """Open the first picture of an AVIF file, whose rotation is in its EXIF data. Raises BadImage without a decoder."""
-    return _opener(_load_avif(), "AVIF", Reason.AVIF_DECODER_MISSING)(file)
+    if not has_avif():
+        raise BadImage(Reason.AVIF_DECODER_MISSING, f"AVIF; no decoder for it is installed: {INSTALL_DECODER}")
+    from PIL import AvifImagePlugin
+
+    AvifImagePlugin.DEFAULT_MAX_THREADS = 1
+    return AvifImagePlugin.AvifImageFile(file)
 
 
 def read_heic_exif(data: bytes) -> Image.Exif:
@@ -42,18 +49,30 @@ def read_heic_exif(data: bytes) -> Image.Exif:
 
 def heif_decoder_names() -> list[str]:
     """Return the decoders that are installed, with their versions."""
-    names = [f"libavif {features.version('avif')}"] if _load_avif() is not None else []
-    if _load_heic() is not None:
+    names = [f"libavif {features.version('avif')}"] if has_avif() else []
+    if has_heic():
         import pi_heif
 
         names.append(f"pi-heif {pi_heif.__version__} (libheif {pi_heif.libheif_version()})")
     return names
 
 
-def _opener(found: Open | None, name: str, missing: Reason) -> Open:
-    if found is None:
-        raise BadImage(missing, f"{name}; no decoder for it is installed: {INSTALL_DECODER}")
-    return found
+def has_heic() -> bool:
+    return _is_importable("_pi_heif")
+
+
+def has_avif() -> bool:
+    return _is_importable("PIL._avif")
+
+
+@cache
+def _is_importable(module: str) -> bool:
+    """Return whether a module, a library of its own, is installed and can be loaded."""
+    try:
+        import_module(module)
+    except ImportError:
+        return False
+    return True
 
 
 class _HeicFile(ImageFile.ImageFile):
@@ -103,22 +122,3 @@ def _no_picture_refused() -> Iterator[None]:
             raise
         detail = "no primary picture in HEVC, as in an image sequence; save one picture of it as HEIC or JPEG"
         raise BadImage(Reason.UNSUPPORTED_FORMAT, detail) from error
-
-
-@cache
-def _load_heic() -> Open | None:
-    try:
-        import _pi_heif  # noqa: F401
-    except ImportError:
-        return None
-    return _HeicFile
-
-
-@cache
-def _load_avif() -> Open | None:
-    try:
-        from PIL import AvifImagePlugin, _avif  # noqa: F401
-    except ImportError:
-        return None
-    AvifImagePlugin.DEFAULT_MAX_THREADS = 1
-    return AvifImagePlugin.AvifImageFile

@@ -25,11 +25,8 @@ _SHAPES = {
     "detr": "logits (n, classes) and boxes (n, 4): centre x, centre y, width, height, 0-1",
 }
 
-
-_HEAD_HINT = (
-    "is --head wrong, or the order of the outputs, or is a sigmoid missing? write the head yourself: --head "
-    "package.module:function"
-)
+_OWN_HEAD = "write the head yourself: --head package.module:function"
+_HEAD_HINT = f"is --head wrong, or the order of the outputs, or is a sigmoid missing? {_OWN_HEAD}"
 
 
 def complete_detection(spec: OutputSpec, shapes: Shapes, num_labels: int | None) -> OutputSpec:
@@ -73,10 +70,7 @@ def check_detection(
     try:
         objects = [decoder.drop_low_scores(of_image) for of_image in found]
     except (ValueError, TypeError) as error:
-        raise ModelError(
-            f"--head {head} gives {error}",
-            _HEAD_HINT,
-        ) from error
+        raise ModelError(f"--head {head} gives {error}", _HEAD_HINT) from error
     _check_classes(objects, head, num_labels)
 
 
@@ -114,8 +108,7 @@ def check_head(head: str, shapes: Shapes, activation: str) -> int | None:
     elif head == "detr" and len(shapes) == 2 and shapes[0][-1] == shapes[1][-1]:
         raise ModelError(
             f"an image's output is {_as_text(shapes)}, of which both could be boxes",
-            "write the head yourself: --head package.module:function, which receives the outputs in order and knows "
-            "which are the boxes",
+            f"{_OWN_HEAD}, which receives the outputs in order and knows which are the boxes",
         )
     elif head == "detr":
         length = _joined_length(shapes)
