@@ -90,7 +90,7 @@ def main() -> None:
 def measure(database: Database, config: Path, num_images: int, chunk_size: int) -> dict[str, Any]:
     pool = StubPool(num_images)
     handler = HandlerSpec((), ReadLimits((), 0), 0, num_threads=1)
-    executor = Executor("stub", "cpu", handler, pool, num_cores=1, num_workers=1, num_predictors=1)  # type: ignore[arg-type]
+    executor = Executor("stub", "cpu", handler, pool, num_cores=1, num_workers=1)  # type: ignore[arg-type]
     source = Source(database, SourceSettings())
     project = ProjectDatabase(database, source, DayQueries(database, source), RunStore(database))
     settings = {"images": {"roots": ["/photos"]}, "run": {"chunk_size": chunk_size, "max_rejected": "1%"}}

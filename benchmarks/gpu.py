@@ -176,7 +176,7 @@ def time_executor(
     done, began, cpu_seconds = 0, 0.0, 0.0
     since = len(paths) // 4
     with open_local_executor(
-        handler, workers, TIMEOUT_S, RingSpec(flags.batch_size, Size.square(SIZE), flags.device)
+        handler, workers, TIMEOUT_S, RingSpec(flags.batch_size, Size.square(SIZE), (flags.device,))
     ) as executor:
         for result in executor.pool.run(chunks):
             if done < since <= done + len(result.predictions):

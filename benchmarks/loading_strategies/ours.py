@@ -40,7 +40,7 @@ def find_broken(workload: Workload) -> dict[str, str]:
 
 
 def _pool(workload: Workload, open_handler: OpenHandler) -> WorkerPool:
-    return WorkerPool([Stage("decode", open_handler, workload.num_workers)], workload.timeout_s)
+    return WorkerPool([Stage("decode", [open_handler] * workload.num_workers)], workload.timeout_s)
 
 
 def _chunks(workload: Workload) -> Iterator[Chunk]:

@@ -1,11 +1,10 @@
-"""How a worker process opens its handler: picklable callables, so that the coordinator loads no torch.
+"""How a worker process opens its handler: functions that can be pickled, so that the coordinator loads no torch.
 
 Each raises ModelError unless the handler gives the expected outputs for the golden images.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infer_app.handlers.handler_spec import HandlerSpec
@@ -16,40 +15,22 @@ if TYPE_CHECKING:
     from infer_app.handlers.gpu_handlers import LoadHandler, PredictHandler
 
 
-@dataclass(frozen=True, slots=True)
-class OpenCpuHandler:
-    """Opens what takes images from bytes to rows."""
+def open_cpu_handler(spec: HandlerSpec) -> CpuHandler:
+    """Open what takes images from bytes to rows."""
+    from infer_app.handlers.cpu_handler import CpuHandler
 
-    spec: HandlerSpec
-
-    def __call__(self) -> CpuHandler:
-        from infer_app.handlers.cpu_handler import CpuHandler
-
-        return CpuHandler.open(self.spec)
+    return CpuHandler.open(spec)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenLoadHandler:
-    """Opens what decodes into slots of the ring."""
+def open_load_handler(spec: HandlerSpec, ring: Ring) -> LoadHandler:
+    """Open what decodes into slots of the ring."""
+    from infer_app.handlers.gpu_handlers import LoadHandler
 
-    spec: HandlerSpec
-    ring: Ring
-
-    def __call__(self) -> LoadHandler:
-        from infer_app.handlers.gpu_handlers import LoadHandler
-
-        return LoadHandler.open(self.spec, self.ring)
+    return LoadHandler.open(spec, ring)
 
 
-@dataclass(frozen=True, slots=True)
-class OpenPredictHandler:
-    """Opens what predicts out of slots of the ring; `device` is torch's name for it."""
+def open_predict_handler(spec: HandlerSpec, ring: Ring, device: str) -> PredictHandler:
+    """Open what predicts out of slots of the ring; `device` is torch's name for it."""
+    from infer_app.handlers.gpu_handlers import PredictHandler
 
-    spec: HandlerSpec
-    ring: Ring
-    device: str
-
-    def __call__(self) -> PredictHandler:
-        from infer_app.handlers.gpu_handlers import PredictHandler
-
-        return PredictHandler.open(self.spec, self.ring, self.device)
+    return PredictHandler.open(spec, ring, device)

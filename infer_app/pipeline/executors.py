@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from infer_app.database.project_database import read_limits
 from infer_app.errors import UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.open_handler import OpenCpuHandler, OpenLoadHandler, OpenPredictHandler
+from infer_app.handlers.open_handler import open_cpu_handler, open_load_handler, open_predict_handler
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.artifact import Artifact
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from infer_app.cluster.ray_cluster import ClusterSpec
 
 SLOT_IMAGES = 64  # in a slot of the ring, in a chunk and in a batch
-DEVICE_STAGES = frozenset({"model", "outputs"})  # sequential in one process; copies run in parallel
+DEVICE_STAGES = frozenset({"model", "outputs"})  # sequential in a device's process; copies run in parallel
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,19 @@ class Executor:
     pool: Pool
     num_cores: int
     num_workers: int
-    num_predictors: int  # processes that predict
-    device_stages: frozenset[str] = frozenset()  # stages that one process runs for all images
+    num_devices: int = 0  # each with a process that predicts for all workers; 0: each worker predicts
     chunk_size: int | None = None  # maximum number of images in a chunk; None: without a maximum
     num_nodes: int = 1
+
+    @property
+    def num_predictors(self) -> int:
+        """Return the number of processes that predict."""
+        return self.num_devices or self.num_workers
+
+    @property
+    def device_stages(self) -> frozenset[str]:
+        """Return the stages that run in the processes of the devices."""
+        return DEVICE_STAGES if self.num_devices else frozenset()
 
     @property
     def num_threads(self) -> int:
@@ -64,24 +73,24 @@ class Executor:
 
 @dataclass(frozen=True, slots=True)
 class RingSpec:
-    """The slots of the `cuda` executor's ring, and the device that predicts from them, by torch's name."""
+    """The slots of the `cuda` executor's ring, and the devices that predict from them, by torch's names."""
 
     batch_size: int  # images in a slot: a chunk fills one slot, which is one batch
     size: Size  # of an image
-    device: str
+    devices: tuple[str, ...]
 
 
 def open_cpu_pool(handler: HandlerSpec, num_workers: int, timeout_s: float) -> WorkerPool:
     """Open a pool whose workers run their chunks to completion with `handler.num_threads` threads each."""
-    return WorkerPool([Stage("predict", OpenCpuHandler(handler), num_workers)], timeout_s)
+    return WorkerPool([Stage("predict", [partial(open_cpu_handler, handler)] * num_workers)], timeout_s)
 
 
 def open_cuda_pool(handler: HandlerSpec, num_workers: int, timeout_s: float, ring_spec: RingSpec) -> WorkerPool:
-    """Open a pool of loaders and one process that predicts, for chunks of at most `ring_spec.batch_size` images."""
-    ring = Ring(slots_for(num_workers), ring_spec.batch_size, ring_spec.size)
+    """Open a pool of loaders and a process for each device, for chunks of at most `ring_spec.batch_size` images."""
+    ring = Ring(slots_for(num_workers, len(ring_spec.devices)), ring_spec.batch_size, ring_spec.size)
     stages = [
-        Stage("load", OpenLoadHandler(handler, ring), num_workers),
-        Stage("predict", OpenPredictHandler(handler, ring, ring_spec.device), 1),
+        Stage("load", [partial(open_load_handler, handler, ring)] * num_workers),
+        Stage("predict", [partial(open_predict_handler, handler, ring, device) for device in ring_spec.devices]),
     ]
     return WorkerPool(stages, timeout_s, ring)
 
@@ -95,11 +104,11 @@ def open_local_executor(
     num_workers = num_workers or num_cores
     if ring_spec is None:
         with open_cpu_pool(handler, num_workers, timeout_s) as pool:
-            yield Executor("cpu", "cpu", handler, pool, num_cores, num_workers, num_workers)
+            yield Executor("cpu", "cpu", handler, pool, num_cores, num_workers)
     else:
         with open_cuda_pool(handler, num_workers, timeout_s, ring_spec) as pool:
-            of_run = (handler, pool, num_cores, num_workers, 1, DEVICE_STAGES, ring_spec.batch_size)
-            yield Executor("cuda", ring_spec.device, *of_run)
+            of_run = (handler, pool, num_cores, num_workers, len(ring_spec.devices), ring_spec.batch_size)
+            yield Executor("cuda", ", ".join(ring_spec.devices), *of_run)
 
 
 @contextmanager
@@ -124,13 +133,12 @@ def open_ray_executor(
         num_workers = pool.num_actors * pool.workers_each
         yield Executor(
             name="ray",
-            device="cpu" if ring_spec is None else ring_spec.device,
+            device="cpu" if ring_spec is None else ", ".join(ring_spec.devices),
             handler=handler,
             pool=pool,
             num_cores=pool.num_actors * pool.num_cpus,
             num_workers=num_workers,
-            num_predictors=num_workers if ring_spec is None else pool.num_actors,
-            device_stages=frozenset() if ring_spec is None else DEVICE_STAGES,
+            num_devices=0 if ring_spec is None else pool.num_actors * len(ring_spec.devices),
             chunk_size=None if ring_spec is None else ring_spec.batch_size,
             num_nodes=pool.num_nodes,
         )
@@ -196,7 +204,7 @@ def open_executor(
         trace=trace,
     )
     kind, workers = executor or loaded.run.executor, plans[0].workers
-    ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, plans[0].device)
+    ring_spec = RingSpec(SLOT_IMAGES, artifacts[0].manifest.recipe.size, (plans[0].device,))
     if kind == "ray":
         return _open_ray(loaded, spec, workers, ring_spec)
     if kind == "cuda" or (kind == "auto" and plans[0].device == "cuda"):

@@ -113,9 +113,8 @@ def make_report(
     project, model, max_rejected = group.project, model_run.model, group.loaded.run.max_rejected
     seconds, steady = tally.seconds, tally.steady_images_per_second
     device_ms = {stage: ms for stage, ms in tally.wall_ms().items() if stage in executor.device_stages}
-    cost = Cost(
-        tally.cpu_ms(), tally.wait_ms(), executor.num_cores, executor.num_workers, executor.num_threads, device_ms
-    )
+    servers = (executor.num_cores, executor.num_workers, executor.num_threads)
+    cost = Cost(tally.cpu_ms(), tally.wait_ms(), *servers, device_ms, max(1, executor.num_devices))
     rates = rate_limits(cost)
     limit = min(rates.values(), default=None)
     alternatives = rank(cost, measured)
@@ -147,7 +146,7 @@ def make_report(
         advice=advise(alternatives),
         alternatives=alternatives,
         num_cores=executor.num_cores,
-        num_workers=executor.num_workers + bool(executor.device_stages),
+        num_workers=executor.num_workers + executor.num_devices,
         passed_over=model.passed_over,
         nodes=tally.nodes(),
         stopped=model_run.stopped,

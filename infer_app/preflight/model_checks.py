@@ -9,7 +9,7 @@ from infer_app.database.project_database import open_project_database, read_limi
 from infer_app.day import Day
 from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.open_handler import OpenCpuHandler
+from infer_app.handlers.open_handler import open_cpu_handler
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.machine import usable_cores
 from infer_app.models.artifact.models_folder import find_artifact
@@ -35,7 +35,7 @@ def check_models(loaded: LoadedSettings, in_use: Mapping[str, str] | None) -> It
         images = loaded.images
         plan = plan_run(loaded, artifact)
         model = ModelSpec.of(artifact, plan.variant, plan.batch_size)
-        OpenCpuHandler(HandlerSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels))()
+        open_cpu_handler(HandlerSpec((model,), ReadLimits((), images.max_bytes), images.max_pixels))
         manifest = artifact.manifest
         yield Finding("model", f"{manifest.name} {manifest.model_id} {plan.variant}: golden images as built")
 

@@ -39,7 +39,8 @@ class Cost:
     num_cores: int
     num_workers: int
     num_threads: int = 1  # of the model in each worker
-    device_ms: Mapping[str, float] = field(default_factory=dict)  # wall time of the device's one process
+    device_ms: Mapping[str, float] = field(default_factory=dict)  # wall time of a device's process
+    num_devices: int = 1
 
 
 def rate_limits(cost: Cost) -> dict[str, float]:
@@ -51,7 +52,7 @@ def rate_limits(cost: Cost) -> dict[str, float]:
         "cores": (cost.num_cores, cores_ms),
         "workers": (cost.num_workers, workers_ms),
         DATABASE: (1, database_ms),
-        DEVICE: (1, sum(cost.device_ms.values())),
+        DEVICE: (cost.num_devices, sum(cost.device_ms.values())),
     }
     return {resource: 1e3 * servers / ms for resource, (servers, ms) in times.items() if ms > 0}
 

@@ -33,12 +33,12 @@ TASKS_AHEAD = 2
 POLL_INTERVAL_S = 0.5  # maximum delay after its time limit until a hanging worker is noticed
 
 
-def slots_for(num_loaders: int) -> int:
+def slots_for(num_loaders: int, num_devices: int = 1) -> int:
     """Return the number of slots that a ring needs.
 
-    That is one for each task of a loader, those that the device has not yet copied, and one that waits for the device.
+    That is one for each task of a loader, those that a device has not yet copied, and one that waits for a device.
     """
-    return TASKS_AHEAD * num_loaders + TASKS_AHEAD + 1
+    return TASKS_AHEAD * (num_loaders + num_devices) + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,7 @@ class Stage:
     """One kind of worker process of a pool."""
 
     name: str  # load or predict
-    open_handler: OpenHandler[Any]
-    num_workers: int
+    openers: Sequence[OpenHandler[Any]]  # one for each worker; they differ by the device where there are several
 
 
 class _StageWorkers:
@@ -62,20 +61,23 @@ class _StageWorkers:
         )
 
     def start_worker(self) -> Worker:
-        self.workers.append(Worker(self.stage.open_handler))
+        free = list(self.stage.openers)
+        for worker in self.workers:
+            free.remove(worker.open_handler)
+        self.workers.append(Worker(free[0]))
         return self.workers[-1]
 
     @property
     def has_room(self) -> bool:
         """Return whether a worker can take another task, or can be started for it."""
-        may_start = len(self.workers) < self.stage.num_workers
+        may_start = len(self.workers) < len(self.stage.openers)
         return may_start or any(len(worker.tasks) < TASKS_AHEAD for worker in self.workers)
 
     def choose_worker(self) -> Worker:
         """Return the worker with the fewest tasks, or a new one if none is idle and another may be started."""
         worker = min(self.workers, key=lambda worker: len(worker.tasks), default=None)
         is_idle = worker is not None and not worker.tasks
-        if worker is None or (not is_idle and len(self.workers) < self.stage.num_workers):
+        if worker is None or (not is_idle and len(self.workers) < len(self.stage.openers)):
             return self.start_worker()
         return worker
 

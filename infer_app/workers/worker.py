@@ -26,6 +26,7 @@ class Worker:
     """A worker process with the tasks that it was given, oldest first."""
 
     def __init__(self, open_handler: OpenHandler[Any]) -> None:
+        self.open_handler = open_handler
         self.heartbeat = Heartbeat.create(context())
         self.pipe, theirs = context().Pipe()
         level = log.getEffectiveLevel()

@@ -74,7 +74,7 @@ class OpenStubHandler:
 
 def open_pool(open_handler, handler, num_workers, timeout_s):
     """Open the pool of a machine, or of each node of a cluster, which imports this module."""
-    return WorkerPool([Stage("predict", open_handler(handler), num_workers)], timeout_s)
+    return WorkerPool([Stage("predict", [open_handler(handler)] * num_workers)], timeout_s)
 
 
 class OpenNetworkHandler(OpenStubHandler):

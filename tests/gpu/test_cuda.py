@@ -88,7 +88,7 @@ def test_the_executor_gives_what_the_cpu_gives_and_broken_files_their_reason(art
 
     expected, broken = run(open_local_executor(spec(TORCHSCRIPT), 2, 30.0))
     answers, broken_there = run(
-        open_local_executor(spec(CUDA_FP16), 2, 30.0, RingSpec(BATCH, Size.square(SIZE), "cuda"))
+        open_local_executor(spec(CUDA_FP16), 2, 30.0, RingSpec(BATCH, Size.square(SIZE), ("cuda",)))
     )
     assert (broken_there, set(answers)) == (broken, set(expected))
     assert all(abs(answers[image].score - expected[image].score) < 0.01 for image in expected)

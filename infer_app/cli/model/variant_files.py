@@ -18,7 +18,7 @@ from infer_app.database.results.runs import RunStore
 from infer_app.day import Day
 from infer_app.errors import InferError, UsageError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.open_handler import OpenCpuHandler
+from infer_app.handlers.open_handler import open_cpu_handler
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_names import short_name
 from infer_app.model_variants import variant_of
@@ -60,7 +60,7 @@ def verify(name: str | None, as_json: bool, config: Path | None) -> None:
         with redirect_stdout(sys.stderr):
             variants = [variant for device in ("cpu", "cuda") for variant in runnable(artifact.manifest, device)]
             models = tuple(ModelSpec.of(artifact, variant) for variant in variants)
-            OpenCpuHandler(HandlerSpec(models, ReadLimits((), images.max_bytes), images.max_pixels))()
+            open_cpu_handler(HandlerSpec(models, ReadLimits((), images.max_bytes), images.max_pixels))
         found = list(_find_other_files(artifact, config))
         others += found
         if not as_json:

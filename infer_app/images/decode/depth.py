@@ -51,17 +51,12 @@ def parse_depth(text: str) -> str:
     )
 
 
-def _parts(depth: str) -> tuple[str, float, float]:
-    kind, _, limits = depth.partition(":")
-    low, high = limits.split(",")
-    return kind, float(low), float(high)
-
-
 def to_8_bits(samples: Samples, depth: str) -> Pixels:
     """Scale samples from 0 to MAX_SAMPLE to 0 to 255."""
     if depth == "full":
         return (samples >> 8).astype(np.uint8)
-    kind, low, high = _parts(depth)
+    kind, _, limits = depth.partition(":")
+    low, high = (float(part) for part in limits.split(","))
     if kind == "percentile":
         low, high = np.percentile(samples, (low, high))
     scaled: Pixels = _table(float(low), float(high))[samples]

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 from infer_app.domain import Chunk, ImageRef
 from infer_app.errors import ModelError
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.open_handler import OpenCpuHandler
+from infer_app.handlers.open_handler import open_cpu_handler
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.machine import cap_by_memory, usable_cores
 from infer_app.model_variants import CPU_DTYPES, OPENVINO_BF16, OPENVINO_INT8, VariantTrial, variant_of
@@ -158,7 +159,7 @@ def _measure_layout(artifact: Artifact, variant: str, speed: Speed, workers: int
     spec = HandlerSpec((model,), ReadLimits((artifact.folder,), NO_LIMIT), NO_LIMIT, threads)
     stop_at = [float("inf")]
     seen: list[tuple[float, int]] = []
-    with WorkerPool([Stage("predict", OpenCpuHandler(spec), workers)], TIMEOUT_S) as pool:
+    with WorkerPool([Stage("predict", [partial(open_cpu_handler, spec)] * workers)], TIMEOUT_S) as pool:
         for result in pool.run(_golden_chunks(artifact, stop_at)):
             seen.append((time.monotonic(), result.num_images))
             if len(seen) == 2 * workers:  # all workers have started

@@ -70,7 +70,7 @@ def open_actor(folder, photos, artifact, parcel, monkeypatch):
     ours.handlers = handlers
 
 
-@pytest.mark.parametrize("ring_spec", [None, RingSpec(8, Size.square(SIZE), "cpu")], ids=["cpu", "ring"])
+@pytest.mark.parametrize("ring_spec", [None, RingSpec(8, Size.square(SIZE), ("cpu",))], ids=["cpu", "ring"])
 def test_each_call_gets_the_answer_to_its_own_chunk(open_actor, photos, ring_spec):
     """Also where chunks have one number, as parts of one that was split."""
     _, refs = photos

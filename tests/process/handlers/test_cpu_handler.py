@@ -1,6 +1,7 @@
 """One handler on real files with real, tiny TorchScript models; a white image is the one a model fails on."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ from infer_app.handlers import cpu_handler
 from infer_app.handlers import loader as loader_module
 from infer_app.handlers.cpu_handler import CpuHandler
 from infer_app.handlers.handler_spec import HandlerSpec, ModelSpec
-from infer_app.handlers.open_handler import OpenCpuHandler
+from infer_app.handlers.open_handler import open_cpu_handler
 from infer_app.handlers.predictor import LoadedModel
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.model_variants import TORCHSCRIPT
@@ -231,7 +232,7 @@ def test_a_model_that_raises_for_every_image_rejects_each(tmp_path, photos):
     roots = (Path(photos["white"].location).parent,)
     spec = HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), ReadLimits(roots, 1 << 20), 1 << 20)
     refs = tuple(replace(photos["white"], image_id=str(i)) for i in range(BATCH_SIZE + 1))
-    with WorkerPool([Stage("predict", OpenCpuHandler(spec), 1)], 30) as workers:
+    with WorkerPool([Stage("predict", [partial(open_cpu_handler, spec)])], 30) as workers:
         broken = [one for result in workers.run([Chunk(0, refs)]) for one in result.broken]
     assert {one.reason for one in broken} == {Reason.MODEL_ERROR}
     assert {"is invalid for input of size" in one.detail for one in broken} == {True}  # it raised and did not crash
@@ -287,12 +288,12 @@ def test_no_memory_for_an_image_is_its_own_trouble(handlers, photos, monkeypatch
 class OpenInGroup:
     """Opens a handler in a process whose control group has a limit, as the files in a folder say."""
 
-    opened: OpenCpuHandler
+    spec: HandlerSpec
     folder: Path
 
     def __call__(self):
         machine.PROC, machine.CGROUPS = self.folder / "proc", self.folder / "cgroup"
-        return self.opened()
+        return open_cpu_handler(self.spec)
 
 
 @pytest.mark.parametrize(
@@ -314,7 +315,7 @@ def test_a_picture_that_needs_more_memory_than_is_left_is_rejected_and_ends_no_w
     limits = ReadLimits((Path(photos["0"].location).parent, tmp_path), 1 << 24)
     spec = HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), limits, 1 << 26)
     chunks = [Chunk(0, (photos["0"], large, photos["1"])), Chunk(1, (photos["2"],))]
-    with WorkerPool([Stage("predict", OpenInGroup(OpenCpuHandler(spec), tmp_path), 1)], 30) as workers:
+    with WorkerPool([Stage("predict", [OpenInGroup(spec, tmp_path)])], 30) as workers:
         results = list(workers.run(chunks))
     assert {key: one for result in results for key, one in outcomes(result).items()} == {
         "0": "red",

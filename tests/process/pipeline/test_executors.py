@@ -37,9 +37,12 @@ def artifact(folder):
 
 EXECUTORS = {
     "cpu": lambda handler: open_local_executor(handler, 2, 30.0),
-    "cuda": lambda handler: open_local_executor(handler, 2, 30.0, RingSpec(BATCH, Size.square(SIZE), "cpu")),
+    "cuda": lambda handler: open_local_executor(handler, 2, 30.0, RingSpec(BATCH, Size.square(SIZE), ("cpu",))),
+    "two devices": lambda handler: open_local_executor(
+        handler, 2, 30.0, RingSpec(BATCH, Size.square(SIZE), ("cpu",) * 2)
+    ),
     "ray": lambda handler: ray_executor(handler),
-    "ray of rings": lambda handler: ray_executor(handler, RingSpec(BATCH, Size.square(SIZE), "cpu")),
+    "ray of rings": lambda handler: ray_executor(handler, RingSpec(BATCH, Size.square(SIZE), ("cpu",))),
 }
 
 
@@ -51,7 +54,8 @@ def ray_executor(handler, ring_spec=None):
 
 
 @pytest.fixture(
-    scope="module", params=["cpu", "cuda", *(pytest.param(of, marks=pytest.mark.ray) for of in ("ray", "ray of rings"))]
+    scope="module",
+    params=["cpu", "cuda", "two devices", *(pytest.param(of, marks=pytest.mark.ray) for of in ("ray", "ray of rings"))],
 )
 def executor(request, artifact, folder):
     handler = HandlerSpec((ModelSpec.of(artifact, TORCHSCRIPT),), ReadLimits((folder,), 1 << 20), 1 << 20)

@@ -92,7 +92,7 @@ print(sorted(set(heard)), server == forkserver._forkserver._forkserver_pid)
 
 @pytest.mark.parametrize(
     "script_text",
-    ["run_in_process(hold_the_interpreter, {!r})", "list(WorkerPool([Stage('toy', open_stuck, 1)], 60).run([CHUNK]))"],
+    ["run_in_process(hold_the_interpreter, {!r})", "list(WorkerPool([Stage('toy', [open_stuck])], 60).run([CHUNK]))"],
     ids=["once", "worker"],
 )
 def test_all_end_with_the_killed_process_that_started_them_and_leave_nothing_behind(start, tmp_path, script_text):

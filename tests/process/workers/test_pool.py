@@ -35,7 +35,7 @@ HANG_S = 1.0  # the time limit of a step where one hangs
 @pytest.fixture(scope="module")
 def pool():
     """Two workers for all tests of this file that don't need their own: whatever one does to them, the next runs."""
-    with pytest.MonkeyPatch.context() as patch, WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
+    with pytest.MonkeyPatch.context() as patch, WorkerPool([Stage("toy", [open_toy] * 2)], TIMEOUT_S) as workers:
         patch.setattr(workers_module, "POLL_INTERVAL_S", 0.05)
         yield workers
 
@@ -43,14 +43,14 @@ def pool():
 @pytest.fixture
 def hasty(pool):
     """Two workers whose steps may take HANG_S."""
-    with WorkerPool([Stage("toy", open_toy, 2)], HANG_S) as workers:
+    with WorkerPool([Stage("toy", [open_toy] * 2)], HANG_S) as workers:
         yield workers
 
 
 @pytest.fixture
 def lonely(pool):
     """One worker whose handler is open: what comes before that is not taken by the listening thread."""
-    with WorkerPool([Stage("toy", open_toy, 1)], HANG_S) as workers:
+    with WorkerPool([Stage("toy", [open_toy])], HANG_S) as workers:
         run(workers, chunk(0, "a"))
         yield workers
 
@@ -92,7 +92,7 @@ def test_every_image_of_every_chunk_is_answered_once(pool):
 
 
 def test_no_chunks_start_no_worker():
-    with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", [open_toy] * 2)], TIMEOUT_S) as workers:
         assert list(workers.run([])) == []
         assert pids(workers) == set()
 
@@ -153,7 +153,7 @@ def test_a_gpu_that_fails_once_rejects_nothing(pool, tmp_path):
 
 
 def test_a_gpu_that_does_not_come_back_ends_the_run_and_rejects_nothing(tmp_path):
-    with WorkerPool([Stage("toy", OpenUntilLost(tmp_path / "x"), 1)], TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", [OpenUntilLost(tmp_path / "x")])], TIMEOUT_S) as workers:
         results = workers.run([chunk(0, "a", "model:lost", "b")])
         with pytest.raises(DeviceLost) as caught:
             list(results)
@@ -252,7 +252,7 @@ def test_workers_that_only_die_end_the_run(pool, monkeypatch):
 
 
 def test_a_lane_that_can_not_be_opened_ends_the_run_with_its_own_exit_code():
-    with WorkerPool([Stage("toy", open_refused, 1)], TIMEOUT_S) as workers, pytest.raises(InferError) as caught:
+    with WorkerPool([Stage("toy", [open_refused])], TIMEOUT_S) as workers, pytest.raises(InferError) as caught:
         run(workers, chunk(1, "a"))
     assert (caught.value.message, caught.value.hint, caught.value.exit_code) == (
         "models/pets: changed since it was built",
@@ -263,14 +263,14 @@ def test_a_lane_that_can_not_be_opened_ends_the_run_with_its_own_exit_code():
 
 def test_a_worker_that_dies_while_starting_ends_the_run():
     with (
-        WorkerPool([Stage("toy", open_dying, 1)], TIMEOUT_S) as workers,
+        WorkerPool([Stage("toy", [open_dying])], TIMEOUT_S) as workers,
         pytest.raises(InferError, match=r"starting \(exit code 7\)"),
     ):
         run(workers, chunk(1, "a"))
 
 
 def test_a_worker_that_is_killed_while_starting_is_replaced(tmp_path):
-    with WorkerPool([Stage("toy", OpenOnce(tmp_path / "x"), 1)], TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", [OpenOnce(tmp_path / "x")])], TIMEOUT_S) as workers:
         assert run(workers, chunk(1, "a")) == {"1.0": "a"}
 
 
@@ -279,7 +279,7 @@ def test_a_fork_server_that_is_killed_is_started_again(after):
     """As by the kernel, for memory; its workers end with it."""
     some = [chunk(n, "a", "b") for n in range(300)]
     outcomes = {}
-    with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", [open_toy] * 2)], TIMEOUT_S) as workers:
         results = workers.run(some)
         for _ in range(after):
             outcomes |= labels(next(results))
@@ -306,7 +306,7 @@ def test_a_lane_that_raises_is_a_bug_and_ends_the_run_with_its_traceback(pool):
 def test_messages_larger_than_a_pipe_both_ways_do_not_block():
     """Two tasks are on their way to a worker while its answers are."""
     size = 1 << 20
-    with WorkerPool([Stage("toy", Swollen(size), 1)], 30) as workers:
+    with WorkerPool([Stage("toy", [Swollen(size)])], 30) as workers:
         results = list(workers.run(chunk(n, "x" * size) for n in range(6)))
     assert [(result.number, len(result.predictions[0].output.vector)) for result in results] == [
         (n, size) for n in range(6)
@@ -323,7 +323,7 @@ def test_an_abandoned_run_ends_the_workers_that_are_busy(pool):
 
 
 def test_an_error_of_the_consumer_ends_the_workers_and_leaves_none():
-    with pytest.raises(ZeroDivisionError), WorkerPool([Stage("toy", open_toy, 1)], TIMEOUT_S) as workers:
+    with pytest.raises(ZeroDivisionError), WorkerPool([Stage("toy", [open_toy])], TIMEOUT_S) as workers:
         for _ in workers.run(chunk(n, "a") for n in itertools.count()):
             ours = pids(workers)
             raise ZeroDivisionError
@@ -335,21 +335,21 @@ def test_an_error_of_the_source_ends_the_workers_and_leaves_none():
         yield chunk(1, "a")
         raise ZeroDivisionError
 
-    with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", [open_toy] * 2)], TIMEOUT_S) as workers:
         with pytest.raises(ZeroDivisionError):
             list(workers.run(listed()))
         assert pids(workers) == set()
 
 
 def test_no_process_is_left_behind(pool):
-    with WorkerPool([Stage("toy", open_toy, 1)], TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", [open_toy])], TIMEOUT_S) as workers:
         run(workers, chunk(1, "a"))
     assert {process.pid for process in worker_processes()} == pids(pool)
 
 
 def test_a_worker_that_started_while_nobody_listened_is_not_late(monkeypatch):
     """As in the minutes in which a database is away."""
-    with WorkerPool([Stage("toy", open_toy, 2)], TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", [open_toy] * 2)], TIMEOUT_S) as workers:
         workers._dispatch(iter([chunk(0, "a"), chunk(1, "b")]))
         wait_until(lambda: all(worker.pipe.poll() for worker in workers._stages[0].workers))
         monkeypatch.setattr("infer_app.workers.worker.OPEN_LIMIT_S", 0.1)
@@ -362,7 +362,7 @@ def test_a_worker_that_started_while_nobody_listened_is_not_late(monkeypatch):
 @pytest.mark.parametrize("level", ["WARNING", "INFO"])
 def test_what_a_worker_logs_is_said_by_the_supervisor_with_chunk_and_worker(caplog, level):
     caplog.set_level(level, "infer_app")
-    with WorkerPool([Stage("toy", open_toy, 1)], TIMEOUT_S) as workers:
+    with WorkerPool([Stage("toy", [open_toy])], TIMEOUT_S) as workers:
         run(workers, chunk(7, "read:log"))
         (pid,) = pids(workers)
     said = [(record.name, record.message, record.chunk, record.worker) for record in caplog.records]
@@ -376,7 +376,7 @@ def test_no_healthy_worker_is_ended(seconds):
     """Each message has the supervisor look at every worker, thousands of times beyond the time limit of a step."""
     started = time.monotonic()
     numbers = itertools.takewhile(lambda _: time.monotonic() < started + seconds, itertools.count())
-    with WorkerPool([Stage("toy", SteppingLane, 2)], timeout_s=1.0) as workers:
+    with WorkerPool([Stage("toy", [SteppingLane] * 2)], timeout_s=1.0) as workers:
         chunks = (chunk(number, *"abcdefgh") for number in numbers)
         results = [(len(result.predictions), result.broken) for result in workers.run(chunks)]
         assert set(results) == {(8, ())}

@@ -48,7 +48,7 @@ def start():
 
 
 def make_pool(ring, open_loader, num_loaders, open_device, timeout_s):
-    stages = [Stage("load", open_loader, num_loaders), Stage("predict", open_device, 1)]
+    stages = [Stage("load", [open_loader] * num_loaders), Stage("predict", [open_device])]
     return WorkerPool(stages, timeout_s, ring)
 
 

@@ -90,7 +90,7 @@ def test_without_a_database_nothing_needs_a_variant(artifact, tmp_path):
 
 def test_verify_tells_what_other_files_of_a_variant_predicted(artifact, project, monkeypatch, capsys):
     monkeypatch.setattr("infer_app.cli.model.variant_files.runnable", lambda *_: [TORCHSCRIPT])  # b"A" is no graph
-    monkeypatch.setattr("infer_app.cli.model.variant_files.OpenCpuHandler", lambda _: lambda: None)
+    monkeypatch.setattr("infer_app.cli.model.variant_files.open_cpu_handler", lambda _: None)
     for variant in (TORCHSCRIPT, OPENVINO_INT8):
         run(project, artifact, variant, state="done")
     verify(None, True, None)

@@ -7,7 +7,7 @@ import pytest
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.model_variants import OPENVINO_FP32, OPENVINO_INT8, TORCHSCRIPT
-from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant
+from infer_app.models.artifact.artifact import TUNING_FOLDER, open_artifact, record_variant, save_manifest
 from infer_app.models.build import openvino_variants
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.selection.tuning import Layout, Speed, load_tuning, new_tuning, save_tuning
@@ -190,10 +190,11 @@ def test_threads_of_a_worker_leave_no_core_over(num_cores, threads):
     assert measurement._divisors(num_cores) == threads
 
 
-def test_a_model_of_former_versions_that_decodes_on_a_gpu_opens_but_does_not_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(Recipe, "check", lambda _: None)  # which a build asks for now
-    folder = built(tmp_path, recipe=Recipe("stretch", 8, decode="gpu")).folder
-    artifact = open_artifact(folder)
+def test_a_model_of_former_versions_that_decodes_on_a_gpu_opens_but_does_not_run(tmp_path):
+    now = built(tmp_path, recipe=Recipe("stretch", 8))
+    former = replace(now.manifest, recipe=Recipe("stretch", 8, decode="gpu"))
+    save_manifest(now.folder, replace(former, model_id=former.expected_id()))
+    artifact = open_artifact(now.folder)
     artifact.verify()
     with pytest.raises(ModelError, match="decodes on a GPU, which this version does not") as caught:
         plan_execution(artifact, VariantRequest())
