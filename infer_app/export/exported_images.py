@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from functools import partial
 from typing import Any
 
 from infer_app.database.figures.detections import PredictedImage, read_predicted_images, read_rejected_images
@@ -131,6 +132,25 @@ class Export:
     read_rejected: Callable[[], Iterable[RejectedImage]]
     counts: ExportCounts = field(default_factory=ExportCounts)  # of what was read last
 
+    @classmethod
+    def of_days(
+        cls,
+        project: ProjectDatabase,
+        days: Sequence[Day],
+        model: ModelVersions,
+        paths: ImagePaths,
+        min_score: float | None = None,
+    ) -> Export:
+        """Return all predictions of the days. Raises UsageError if there is a lowest score, but no scores."""
+        read_rejected = partial(read_rejected_images, project.database, project.source)
+        return cls(
+            model,
+            choose_thresholds(project, model, min_score),
+            paths,
+            lambda: read_days(project, days, model),
+            lambda: (one for day in days for one in read_rejected(day, *model.all_ids)),
+        )
+
     @property
     def has_objects(self) -> bool:
         return self.model.kind == DETECTION
@@ -166,11 +186,6 @@ def read_days(project: ProjectDatabase, days: Iterable[Day], model: ModelVersion
     for day in days:
         found = read_predicted_images(project.database, project.source, day, *model.model_ids, has_objects=has_objects)
         yield from ((day.date, image) for image in found)
-
-
-def read_rejections(project: ProjectDatabase, days: Iterable[Day], model: ModelVersions) -> Iterator[RejectedImage]:
-    for day in days:
-        yield from read_rejected_images(project.database, project.source, day, *model.all_ids)
 
 
 def shown_labels(image: PredictedImage, thresholds: Mapping[str, float]) -> tuple[dict[str, Any], ...]:

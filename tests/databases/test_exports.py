@@ -16,7 +16,7 @@ from infer_app.database.results.schema import models
 from infer_app.domain import DetectedObject, FileFacts, ImageRef, Output, Prediction, Reason
 from infer_app.errors import UsageError
 from infer_app.export.export_formats import write_export
-from infer_app.export.exported_images import Export, ModelVersions, choose_thresholds, read_days, read_rejections
+from infer_app.export.exported_images import Export, ModelVersions
 from infer_app.export.image_paths import ImagePaths
 from infer_app.export.yolo import label_file
 from infer_app.settings.sections import SourceSettings
@@ -65,13 +65,7 @@ def two_versions(database, register, project):
 
 def export_of(project, wanted=None, min_score=None, paths=None, days=(DAY,)):
     model = ModelVersions.find(project, days, wanted)
-    return Export(
-        model,
-        choose_thresholds(project, model, min_score),
-        paths or ImagePaths(),
-        lambda: read_days(project, days, model),
-        lambda: read_rejections(project, days, model),
-    )
+    return Export.of_days(project, days, model, paths or ImagePaths(), min_score)
 
 
 def numbers_of(export):

@@ -134,30 +134,39 @@ def test_no_box_is_drawn_over_another_picture(night):
     assert not (night.folder / "drawn-again.svg").exists()
 
 
-def test_a_file_that_was_changed_since(night):
+def replace_by_another(night):
     shutil.copy(night.photos / "0001.jpg", night.photos / "0000.jpg")
-    assert explained(night, "1")["models"][0]["same_file"] is False
-    assert "has CHANGED" in night.infer("explain", "--image", "1")
 
 
-def test_a_file_that_is_gone(night):
+def remove(night):
     (night.photos / "0000.jpg").unlink()
-    found = explained(night, "1")
-    assert found["file"]["reason"] == "not_found"
-    assert found["models"][0]["same_file"] is None
 
 
-def test_a_location_outside_the_roots(night):
+def move_outside(night):
     night.write("UPDATE infer_images SET location = '/etc/passwd' WHERE id = 1")
-    found = explained(night, "1")
-    assert (found["allowed"], found["file"]["sha256"]) == (False, None)
-    assert "allowed   no: outside the allowed roots" in night.infer("explain", "--image", "1")
 
 
-def test_a_pipe_in_place_of_the_file_hangs_nothing(night):
-    (night.photos / "0000.jpg").unlink()
+def put_a_pipe(night):
+    remove(night)
     os.mkfifo(night.photos / "0000.jpg")
-    assert explained(night, "1")["file"]["reason"] == "not_regular_file"
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason", "same", "said"),
+    [
+        (replace_by_another, None, False, "has CHANGED"),
+        (remove, "not_found", None, "file now  not_found"),
+        (move_outside, "location_not_allowed", None, "allowed   no: outside the allowed roots"),
+        (put_a_pipe, "not_regular_file", None, "file now  not_regular_file"),
+    ],
+)
+def test_the_file_as_it_is_now(night, harm, reason, same, said):
+    harm(night)
+    found = explained(night, "1")
+    assert (found["allowed"], found["file"]["reason"]) == (harm is not move_outside, reason)
+    assert (found["file"]["sha256"] is None) is (reason is not None)
+    assert found["models"][0]["same_file"] is same
+    assert said in night.infer("explain", "--image", "1")
 
 
 def test_an_image_that_the_source_lists_no_longer(night):
@@ -174,31 +183,23 @@ def test_a_new_image_is_pending(night):
     assert [model["state"] for model in found["models"]] == ["pending"]
 
 
-def test_a_replay_gives_the_same_again(night):
-    (model,) = explained(night, "2", "--replay")["models"]
-    replay = model["replay"]
-    assert (replay["variant"], replay["label"], replay["same_label"]) == ("cpu-torchscript", "green", True)
-    assert replay["score_difference"] == pytest.approx(0, abs=1e-6)
+def test_a_replay_predicts_the_file_of_now_by_the_variant_of_then_or_says_which_stood_in(night):
+    def again(image_id):
+        (model,) = explained(night, image_id, "--replay")["models"]
+        return model["replay"]
 
-
-def test_a_replay_shows_what_another_file_gives(night):
-    shutil.copy(night.photos / "0001.jpg", night.photos / "0000.jpg")
-    replay = explained(night, "1", "--replay")["models"][0]["replay"]
-    assert (replay["label"], replay["same_label"]) == ("green", False)
-    assert "a DIFFERENT label" in night.infer("explain", "--image", "1", "--replay")
-
-
-def test_a_replay_of_a_rejected_image_is_rejected_again(night):
-    replay = explained(night, id_of(night, "0005.jpg"), "--replay")["models"][0]["replay"]
-    assert replay["rejected"].startswith("unsupported_format: ")
-
-
-def test_a_replay_says_which_variant_stood_in(night):
+    found = again("2")
+    assert (found["variant"], found["label"], found["same_label"]) == ("cpu-torchscript", "green", True)
+    assert found["score_difference"] == pytest.approx(0, abs=1e-6)
+    assert again(id_of(night, "0005.jpg"))["rejected"].startswith("unsupported_format: ")
     night.write("UPDATE infer_predictions SET variant = 'trt-fp16' WHERE image_id = '1'")
-    replay = explained(night, "1", "--replay")["models"][0]["replay"]
-    assert replay["instead_of"] == "trt-fp16"
-    assert "no variant 'trt-fp16'" in replay["why"]
-    assert (replay["variant"][:4], replay["label"]) == ("cpu-", "red")
+    found = again("1")
+    assert found["instead_of"] == "trt-fp16"
+    assert "no variant 'trt-fp16'" in found["why"]
+    assert (found["variant"][:4], found["label"]) == ("cpu-", "red")
+    replace_by_another(night)
+    assert (again("1")["label"], again("1")["same_label"]) == ("green", False)
+    assert "a DIFFERENT label" in night.infer("explain", "--image", "1", "--replay")
 
 
 def test_a_replay_without_the_model_is_told_and_ends_with_12(night):
@@ -223,11 +224,8 @@ def test_an_id_that_is_no_text(night):
     assert "not text in UTF-8" in err
 
 
-def test_the_name_of_a_file_leads_to_its_id(night):
+def test_what_names_no_image_of_the_day_is_refused(night):
     assert explained(night, "0003.jpg", exit_code=2)["hint"].startswith("did you mean 4 (")
-
-
-def test_an_image_of_another_day(night):
     assert explained(night, "1", "--date", DATE)["image_id"] == "1"
     other_day = explained(night, "1", "--date", "2026-11-01", exit_code=2)
     assert other_day["error"] == f"image 1 belongs to {DATE}, not to 2026-11-01"

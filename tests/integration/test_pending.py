@@ -40,30 +40,20 @@ def three_days(project):
 
 def test_every_pending_image_is_predicted_by_the_command_that_is_printed(three_days):
     project = three_days
-    assert missing(project, "1")["command"] == "infer run"
-    assert missing(project, "2")["command"] == f"infer backfill --from {day(10)} --to {day(10)}"
-    for image_id, why in (("1", "covered"), ("2", "not_covered"), ("3", "in_future")):
+    listed = project.infer_json("pending")["days"]
+    dates, whys = [str(day(ago)) for ago in (10, 1, -2)], ["not_covered", "covered", "in_future"]
+    assert [(row["date"], row["pending"], row["why"]) for row in listed] == list(
+        zip(dates, [1, 1, 1], whys, strict=True)
+    )
+    assert project.infer("pending", "--csv").count("\n") == 4
+    commands = re.findall("`(infer [^`]+)`", project.infer("pending"))
+    assert commands[:2] == [f"infer backfill --from {day(10)} --to {day(10)}", "infer run"]
+    for image_id, why, command in zip("213", whys, commands, strict=True):
         cause = missing(project, image_id)
-        assert cause["why"] == why
-        run_printed(project, cause["command"])
+        assert (cause["why"], cause["command"]) == (why, command)
+        run_printed(project, command)
         assert missing(project, image_id) is None
     assert "no image of any day is pending" in project.infer("pending")
-
-
-def test_the_days_with_pending_images_and_the_commands_that_predict_them(three_days):
-    listed = three_days.infer_json("pending")
-    assert [(row["date"], row["pending"], row["why"]) for row in listed["days"]] == [
-        (str(day(10)), 1, "not_covered"),
-        (str(day(1)), 1, "covered"),
-        (str(day(-2)), 1, "in_future"),
-    ]
-    assert three_days.infer("pending", "--csv").count("\n") == 4
-    said = three_days.infer("pending")
-    commands = re.findall("`(infer [^`]+)`", said)
-    assert commands[0] == f"infer backfill --from {day(10)} --to {day(10)}"
-    for command in commands:
-        run_printed(three_days, command)
-    assert three_days.infer_json("pending")["days"] == []
 
 
 def test_a_day_lists_its_pending_images(three_days):

@@ -63,23 +63,6 @@ def test_a_report_of_any_day_and_an_overview(project):
     assert (project.folder / "infer.db").read_bytes() == before
 
 
-def test_late_images_that_go_well_do_not_hide_a_bad_day(project):
-    for number in range(11):
-        (project.photos / f"cut{number}.jpg").write_bytes(jpeg()[:300])
-    project.add_photos(12)
-    project.infer("run", "--date", DATE, exit_code=3)
-    (project.photos / "late.jpg").write_bytes(jpeg())
-    project.add("photos")
-    project.infer("run", "--date", DATE, "--report")
-    data = json.loads((project.folder / PAGE).with_suffix(".json").read_text())
-    assert data["counts"]["rejected"] == 11
-    assert data["state"] == "attention"
-    assert [step["command"] for step in data["steps"]] == [f"infer rejects --date {DATE} --model colors"]
-    assert "too many rejected" in (project.folder / "reports/index.html").read_text()
-    project.infer("run", "--date", DATE, "--report", "--max-rejected", "90%")
-    assert json.loads((project.folder / PAGE).with_suffix(".json").read_text())["state"] == "good"
-
-
 def test_a_report_without_a_run_is_refused(project):
     project.add("photos")
     assert project.infer_json("report", "--date", DATE, exit_code=2)["hint"] == "`infer run` first"
@@ -88,38 +71,6 @@ def test_a_report_without_a_run_is_refused(project):
     assert "colors" in project.infer_json("report", "--model", "cars", exit_code=2)["hint"]
     assert "--out" in project.infer_json("report", "--date", DATE, "--out", "/proc/x.html", exit_code=2)["hint"]
     assert "trace" in project.infer_json("report", "--date", DATE, "--trace", "infer.toml", exit_code=2)["error"]
-
-
-def test_a_run_that_fails_has_its_report_and_keeps_its_exit_code(project):
-    project.add_photos(3)
-    project.infer("run", "--date", DATE, "--limit", "1")
-    shutil.move(project.photos, project.folder / "away")
-    project.infer("run", "--date", DATE, "--report", exit_code=14)
-    page = (project.folder / PAGE).read_text()
-    assert "the last run failed with exit code 14" in page
-
-
-def test_fifty_thousand_predictions_take_seconds_and_no_more_page(project):
-    project.add_photos(3)
-    project.infer("run", "--date", DATE)
-    project.write(
-        "WITH RECURSIVE n(i) AS (SELECT 100 UNION ALL SELECT i + 1 FROM n WHERE i < 50099)"
-        " INSERT INTO infer_images (id, location, added_at) SELECT i, '/p/' || i, ? || ' 12:00:00.000000' FROM n",
-        DATE,
-    )
-    project.write(
-        "INSERT INTO infer_predictions (image_id, model_id, run_id, variant, label, score, output, created_at)"
-        " SELECT CAST(i.id AS TEXT), p.model_id, p.run_id, p.variant, 'label ' || (i.id % 1000),"
-        " (i.id % 997) / 1000.0, '{}', p.created_at FROM infer_images i, infer_predictions p"
-        " WHERE i.id >= 100 AND p.image_id = '1'"
-    )
-    started = time.monotonic()
-    project.infer("report", "--date", DATE)
-    assert time.monotonic() - started < 30  # four on a quiet machine
-    assert (project.folder / PAGE).stat().st_size < 200_000
-    data = json.loads((project.folder / PAGE).with_suffix(".json").read_text())
-    assert data["counts"]["predicted"] == sum(data["scores"]["counts"]) == 50_003
-    assert data["labels"]["num_labels"] == 1003
 
 
 def test_fifty_thousand_objects_a_day_take_seconds_and_no_more_page(project):

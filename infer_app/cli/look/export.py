@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from infer_app.cli.commands.look_commands import ExportOptions, SampleOptions
 from infer_app.database.figures.detections import PredictedImage
-from infer_app.database.project_database import open_project_database
-from infer_app.day import Day, each_date, parse_date
+from infer_app.database.project_database import open_project_database, read_limits
+from infer_app.day import Day, each_date
 from infer_app.errors import UsageError
 from infer_app.export.choose_images import Chosen, choose_images
 from infer_app.export.copy_photos import copy_photos
 from infer_app.export.export_formats import FORMATS, find_format, write_export
-from infer_app.export.exported_images import Export, ModelVersions, choose_thresholds, read_days, read_rejections
+from infer_app.export.exported_images import Export, ModelVersions
 from infer_app.export.image_paths import ImagePaths
 from infer_app.export.label_studio import config_path
 from infer_app.locations import shown
@@ -34,13 +35,7 @@ def export_days(options: ExportOptions) -> None:
     with open_project_database(loaded, read_only=True) as project:
         model = ModelVersions.find(project, days, options.model)
         find_format(options.format, model.kind)
-        export = Export(
-            model,
-            choose_thresholds(project, model, options.min_score),
-            _paths(loaded, options.relative_to),
-            lambda: read_days(project, days, model),
-            lambda: read_rejections(project, days, model),
-        )
+        export = Export.of_days(project, days, model, _paths(loaded, options.relative_to), options.min_score)
         # Counted first: an image that is predicted meanwhile is then pending and in the file, and never in neither.
         num_pending = sum(project.day_queries.count_pending(day, *model.all_ids) for day in days)
         write_export(options.format, options.to, export)
@@ -58,57 +53,60 @@ def export_sample(options: SampleOptions) -> None:
     if options.format not in SAMPLE_FORMATS:
         raise UsageError(f"a sample can't be {options.format!r}", f"choose one of: {', '.join(SAMPLE_FORMATS)}")
     loaded = load_settings(options.config)
-    days = _days(loaded, options.date, options.until)
     paths = _paths(loaded, options.relative_to or options.copy_to)
     if options.copy_to is not None:
-        _check_not_watched(loaded, options.copy_to.resolve())
-        if paths.find(str(options.copy_to.absolute() / "photo.jpg")) is None:
-            raise UsageError(
-                f"--copy-to {options.copy_to} is not in --relative-to {options.relative_to}",
-                "name a folder that holds the copies, or leave --relative-to out",
-            )
-    with open_project_database(loaded, read_only=True) as project:
-        model = ModelVersions.find(project, days, options.model)
-        find_format(options.format, model.kind)
-        thresholds = choose_thresholds(project, model)
-
-        def choose(is_wanted: Callable[[PredictedImage], bool]) -> Chosen:
-            found = (dated for dated in read_days(project, days, model) if is_wanted(dated[1]))
-            return choose_images(found, options.by, options.count, model, thresholds, options.seed)
-
-        not_copied: dict[str, str] = {}
-        if options.copy_to is None:
-            chosen = choose(lambda _: True)
-        else:
-            from infer_app.database.project_database import read_limits
-
-            chosen, not_copied = copy_photos(choose, options.copy_to, read_limits(loaded))
-    export = Export(model, thresholds, paths, lambda: chosen, tuple)
+        _check_copies(loaded, options.copy_to, options.relative_to, paths)
+    export, not_copied = _sample(loaded, options, paths)
     write_export(options.format, options.to, export)
     for location, why in not_copied.items():
         log.warning("not copied, and not in the sample: %s: %s", shown(location), why)
-    if not_copied and len(chosen) < options.count:
-        log.warning("the sample has %d images instead of %d: no others can be copied", len(chosen), options.count)
+    if not_copied and export.counts.num_images < options.count:
+        log.warning(
+            "the sample has %d images instead of %d: no others can be copied", export.counts.num_images, options.count
+        )
     if options.as_json:
         print(json.dumps(_numbers(options, export) | {"not_copied": len(not_copied)}))
     else:
         print(_written(options, export))
 
 
+def _sample(loaded: LoadedSettings, options: SampleOptions, paths: ImagePaths) -> tuple[Export, dict[str, str]]:
+    """Choose the images, and copy those that are to be; return also why others are not copied, by location."""
+    days = _days(loaded, options.date, options.until)
+    with open_project_database(loaded, read_only=True) as project:
+        model = ModelVersions.find(project, days, options.model)
+        find_format(options.format, model.kind)
+        export = Export.of_days(project, days, model, paths)
+
+        def choose(is_wanted: Callable[[PredictedImage], bool]) -> Chosen:
+            found = (dated for dated in export.read_predictions() if is_wanted(dated[1]))
+            return choose_images(found, options.by, options.count, model, export.thresholds, options.seed)
+
+        if options.copy_to is None:
+            chosen, not_copied = choose(lambda _: True), dict[str, str]()
+        else:
+            chosen, not_copied = copy_photos(choose, options.copy_to, read_limits(loaded))
+    return replace(export, read_predictions=lambda: chosen, read_rejected=tuple), not_copied
+
+
 def _days(loaded: LoadedSettings, first: str, until: str | None) -> list[Day]:
-    zone = loaded.run.time_zone
-    start = parse_date(first, zone)
-    end = start if until is None else parse_date(until, zone)
-    return [Day.of(one, zone) for one in each_date(start, end, ("--date", "--until"))]
+    start, end = loaded.day(first), loaded.day(until or first)
+    return [Day.of(one, start.zone) for one in each_date(start.date, end.date, ("--date", "--until"))]
 
 
-def _check_not_watched(loaded: LoadedSettings, folder: Path) -> None:
+def _check_copies(loaded: LoadedSettings, folder: Path, named_in: Path | None, paths: ImagePaths) -> None:
+    """Raise UsageError if a run would register the copies, or the folder of the names does not hold them."""
     for watched in loaded.watched:
-        if folder.is_relative_to(watched.resolve()):
+        if folder.resolve().is_relative_to(watched.resolve()):
             raise UsageError(
-                f"--copy-to {folder} is in {watched}, whose files the next run registers as new images",
+                f"--copy-to {folder.resolve()} is in {watched}, whose files the next run registers as new images",
                 "name a folder outside of it",
             )
+    if paths.find(str(folder.absolute() / "photo.jpg")) is None:
+        raise UsageError(
+            f"--copy-to {folder} is not in --relative-to {named_in}",
+            "name a folder that holds the copies, or leave --relative-to out",
+        )
 
 
 def _paths(loaded: LoadedSettings, folder: Path | None) -> ImagePaths:

@@ -7,6 +7,7 @@ import pytest
 
 from infer_app import versions
 from infer_app.answers.missing_prediction import (
+    Cause,
     Refusal,
     Why,
     explain_changed_file,
@@ -28,29 +29,73 @@ def days_ago(number):
     return TODAY - timedelta(days=number)
 
 
+CORRUPT, TIMEOUT = StoredFailure("corrupt", 1, "bad marker"), StoredFailure("read_timeout", 1, "30 s")
+UNDECODED = StoredFailure("heic_decoder_missing", 7, "HEIC")
+REFUSAL = Refusal("outside the allowed roots", "allow it")
+BACKFILL = "infer backfill --from 2026-11-13 --to 2026-11-13"
+RETRY = "infer retry --image 'my photo'"
+
+
 @pytest.mark.parametrize(
-    ("ago", "why", "message", "command"),
+    ("ago", "known", "why", "message", "command", "fix"),
     [
-        (1, Why.COVERED, "the next run covers 2026-11-21", "infer run"),
-        (4, Why.COVERED, "the next run covers 2026-11-18", "infer run"),
+        (1, {}, "covered", "the next run covers 2026-11-21", "infer run", ""),
+        (4, {}, "covered", "the next run covers 2026-11-18", "infer run", ""),
+        (9, {}, "not_covered", "no run covers 2026-11-13 any more", BACKFILL, ""),
         (
-            5,
-            Why.NOT_COVERED,
-            "no run covers 2026-11-17 any more",
-            "infer backfill --from 2026-11-17 --to 2026-11-17",
+            *(0, {}, "covered", "tomorrow's run covers 2026-11-22, which is today"),
+            *("infer run --date 2026-11-22 --lookback 0", ""),
         ),
         (
-            0,
-            Why.COVERED,
-            "tomorrow's run covers 2026-11-22, which is today",
-            "infer run --date 2026-11-22 --lookback 0",
+            *(-1, {}, "in_future", "2026-11-23 is in the future", "infer run --date 2026-11-23 --lookback 0"),
+            "correct the time if it is wrong",
         ),
-        (-1, Why.IN_FUTURE, "2026-11-23 is in the future", "infer run --date 2026-11-23 --lookback 0"),
+        (None, {}, "no_time", "it has no time, so no run covers it", None, f"give it a time in {COLUMN}"),
+        (
+            *(1, {"failure": TIMEOUT}, "retried"),
+            *("read_timeout (30 s), tried 1 of 3 times; the next run covers 2026-11-21", "infer run", ""),
+        ),
+        (
+            *(1, {"failure": replace(TIMEOUT, attempts=3)}, "rejected"),
+            *("read_timeout (30 s), tried 3 of 3 times; no run tries it again", RETRY, ""),
+        ),
+        (
+            *(1, {"failure": StoredFailure("not_found", 9, "")}, "retried"),
+            *("not_found; the next run covers 2026-11-21", "infer run", ""),
+        ),
+        (
+            *(1, {"failure": CORRUPT}, "rejected", "rejected as corrupt (bad marker); no run tries it again", RETRY),
+            "repair or replace the file, if that is the cause",
+        ),
+        (
+            *(9, {"failure": CORRUPT, "is_replaced": True}, "retried"),
+            "rejected as corrupt (bad marker), and the file has changed since; no run covers 2026-11-13 any more",
+            *(BACKFILL, ""),
+        ),
+        (
+            *(9, {"failure": UNDECODED}, "rejected"),
+            "rejected as heic_decoder_missing (HEIC); no run tries it again before its decoder is installed",
+            *(BACKFILL, "pip install 'infer_app[heic]'"),
+        ),
+        (
+            *(1, {"failure": replace(UNDECODED, reason="avif_decoder_missing")}, "retried"),
+            "rejected as avif_decoder_missing (HEIC), and its decoder is installed now; the next run covers 2026-11-21",
+            *("infer run", ""),
+        ),
+        (
+            *(1, {"refusal": REFUSAL}, "not_allowed"),
+            *("its location is not allowed: outside the allowed roots", "infer run", "allow it"),
+        ),
+        (
+            *(1, {"failure": StoredFailure("location_not_allowed", 1, ""), "refusal": REFUSAL}, "rejected"),
+            *("rejected as location_not_allowed; no run tries it again", RETRY, "allow it"),
+        ),
     ],
 )
-def test_a_pending_image_waits_for_the_run_that_covers_its_day(ago, why, message, command):
-    cause = explain_image(NEXT, "7", days_ago(ago), COLUMN)
-    assert (cause.why, cause.message, cause.command) == (why, message, command)
+def test_why_an_image_has_no_prediction_and_what_leads_to_one(monkeypatch, ago, known, why, message, command, fix):
+    monkeypatch.setattr(versions, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
+    cause = explain_image(NEXT, "my photo", None if ago is None else days_ago(ago), COLUMN, **known)
+    assert cause == Cause(Why(why), message, command, fix)
 
 
 def test_a_range_of_days_is_one_command():
@@ -76,81 +121,6 @@ def test_days_of_every_era_are_predicted_by_two_commands():
 
 def test_a_run_that_tries_a_version_covers_no_late_days():
     assert replace(NEXT, is_of_version=True).with_late(None, "UTC").late == frozenset()
-
-
-def test_an_image_without_a_time_is_of_no_day():
-    cause = explain_image(NEXT, "7", None, COLUMN)
-    assert (cause.why, cause.command, cause.fix) == (Why.NO_TIME, None, "give it a time in column shot_at of specimens")
-
-
-@pytest.mark.parametrize(
-    ("failure", "why", "message", "command"),
-    [
-        (
-            StoredFailure("read_timeout", 1, "30 s"),
-            Why.RETRIED,
-            "read_timeout (30 s), tried 1 of 3 times; the next run covers 2026-11-21",
-            "infer run",
-        ),
-        (
-            StoredFailure("read_timeout", 3, ""),
-            Why.REJECTED,
-            "read_timeout, tried 3 of 3 times; no run tries it again",
-            "infer retry --image 'my photo'",
-        ),
-        (StoredFailure("not_found", 9, ""), Why.RETRIED, "not_found; the next run covers 2026-11-21", "infer run"),
-        (
-            StoredFailure("corrupt", 1, "bad marker"),
-            Why.REJECTED,
-            "rejected as corrupt (bad marker); no run tries it again",
-            "infer retry --image 'my photo'",
-        ),
-    ],
-)
-def test_a_rejected_image_is_tried_again_or_not(failure, why, message, command):
-    cause = explain_image(NEXT, "my photo", days_ago(1), COLUMN, failure)
-    assert (cause.why, cause.message, cause.command) == (why, message, command)
-
-
-def test_a_replaced_file_is_tried_again_without_a_retry():
-    failure = StoredFailure("corrupt", 1, "")
-    cause = explain_image(NEXT, "7", days_ago(9), COLUMN, failure, is_replaced=True)
-    assert cause.why is Why.RETRIED
-    assert cause.message == "rejected as corrupt, and the file has changed since; no run covers 2026-11-13 any more"
-    assert cause.command == "infer backfill --from 2026-11-13 --to 2026-11-13"
-
-
-def test_an_image_without_a_decoder_waits_for_it(monkeypatch):
-    failure = StoredFailure("heic_decoder_missing", 7, "HEIC")
-    monkeypatch.setattr(versions, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
-    cause = explain_image(NEXT, "7", days_ago(9), COLUMN, failure)
-    message = "rejected as heic_decoder_missing (HEIC); no run tries it again before its decoder is installed"
-    assert (cause.why, cause.message) == (Why.REJECTED, message)
-    assert (cause.fix, cause.command) == (
-        "pip install 'infer_app[heic]'",
-        "infer backfill --from 2026-11-13 --to 2026-11-13",
-    )
-
-
-def test_an_image_whose_decoder_is_installed_now_is_tried_again(monkeypatch):
-    failure = StoredFailure("heic_decoder_missing", 7, "HEIC")
-    monkeypatch.setattr(versions, "missing_decoders", lambda: {Reason.AVIF_DECODER_MISSING})
-    cause = explain_image(NEXT, "7", days_ago(1), COLUMN, failure)
-    installed = "rejected as heic_decoder_missing (HEIC), and its decoder is installed now"
-    assert (cause.why, cause.message, cause.command) == (
-        Why.RETRIED,
-        f"{installed}; the next run covers 2026-11-21",
-        "infer run",
-    )
-
-
-def test_a_location_that_may_not_be_read_comes_with_how_to_allow_it():
-    refusal = Refusal("outside the allowed roots", "allow it")
-    pending = explain_image(NEXT, "7", days_ago(1), COLUMN, None, refusal)
-    assert (pending.why, pending.fix, pending.command) == (Why.NOT_ALLOWED, "allow it", "infer run")
-    failure = StoredFailure("location_not_allowed", 1, "")
-    rejected = explain_image(NEXT, "7", days_ago(1), COLUMN, failure, refusal)
-    assert (rejected.why, rejected.fix, rejected.command) == (Why.REJECTED, "allow it", "infer retry --image 7")
 
 
 def test_without_a_model_no_run_is_possible():

@@ -75,25 +75,18 @@ def test_results_of_images_that_are_gone_from_the_source_count_nowhere(day_queri
     assert day_queries.count_day(DAY, ID) == DayCounts(1, 1, 0, 0)
 
 
-def test_images_of_earlier_days_that_nobody_looked_at_are_counted(day_queries, register, write):
-    register("/a.jpg", "/b.jpg", "/c.jpg", at=datetime(2026, 11, 1))
+def test_pending_images_of_earlier_days_are_those_that_nobody_looked_at(day_queries, register, write):
+    register("/a.jpg", "/b.jpg", at=datetime(2026, 11, 1))
+    register("/c.jpg", at=datetime(2026, 11, 3, 12))
     register("/d.jpg", at=datetime(2026, 11, 19, 23, 59, 59))
     register("/e.jpg")
     write("1")
     write("2", reason=Reason.NOT_FOUND)  # it was looked at
-    assert day_queries.count_older_pending(DAY, ID) == 2
-    assert day_queries.count_older_pending(DAY.before(1), ID) == 1
+    first, last = date(2026, 11, 3), date(2026, 11, 19)
+    assert day_queries.find_older_pending(DAY, ID) == PendingDays(first, last, 2)
+    assert day_queries.find_older_pending(DAY.before(1), ID) == PendingDays(first, first, 1)
     assert day_queries.count_older_pending(DAY, "another") == 4
-
-
-def test_the_earlier_days_of_pending_images_are_known(day_queries, register, write):
-    register("/a.jpg", at=datetime(2026, 11, 1))
-    register("/b.jpg", at=datetime(2026, 11, 3, 12))
-    register("/c.jpg", "/d.jpg", at=datetime(2026, 11, 18, 23, 59, 59))
-    register("/e.jpg")
-    write("1")
-    assert day_queries.find_older_pending(DAY, ID) == PendingDays(date(2026, 11, 3), date(2026, 11, 18), 3)
-    write("2", "3", "4")
+    write("3", "4")
     assert day_queries.find_older_pending(DAY, ID) is None
 
 
@@ -135,51 +128,29 @@ def test_of_a_long_past_only_the_last_images_are_looked_at(day_queries, register
     assert counts == [0, 2, 6, 7, 7]
 
 
-def test_a_prediction_beside_a_rejection_is_found(database, day_queries, register, write):
-    register("/1.jpg", "/2.jpg")
-    write("1")
-    write("2", reason=Reason.CORRUPT)
-    spoil(database, update(rejections).values(image_id="1"))
-    assert day_queries.find_problems(DAY, ID) == ["1 image with both a prediction and a rejection"]
-    assert day_queries.count_day(DAY, ID) == DayCounts(2, 1, 0, 1)
-
-
-def test_a_reason_outside_the_list_is_found(database, day_queries, register, write):
-    register("/1.jpg", "/2.jpg")
-    write("1", reason=Reason.CORRUPT)
-    write("2", reason=Reason.NOT_FOUND)
-    spoil(database, update(rejections).where(rejections.c.image_id == "1").values(reason="bad luck"))
-    assert day_queries.find_problems(DAY, ID) == ["1 rejection with a reason outside the list"]
-
-
-def test_a_prediction_of_an_unknown_run_is_found(database, day_queries, register, write):
-    register("/1.jpg", "/2.jpg")
-    write("1", "2")
-    spoil(database, update(predictions).where(predictions.c.image_id == "1").values(run_id="nobody"))
-    assert day_queries.find_problems(DAY, ID) == ["1 prediction of a run that is not in infer_runs"]
-
-
-def test_a_rejection_without_the_facts_of_its_file_is_found(database, day_queries, register, write):
-    register("/1.jpg", "/2.jpg")
-    write("1", reason=Reason.TRUNCATED)
-    write("2", reason=Reason.NOT_FOUND)  # of which nothing could be read
-    spoil(database, update(rejections).values(sha256=None))
-    assert day_queries.find_problems(DAY, ID) == ["1 rejection without the size or checksum of the file"]
+OF_3, OF_1 = rejections.c.image_id == "3", predictions.c.image_id == "1"
 
 
 @pytest.mark.parametrize(
-    ("values", "wrong"),
+    ("statement", "wrong"),
     [
-        ({"selected": 7}, "run that selected fewer or more images than predicted and rejected"),
-        ({"selected": 1, "predicted": 1}, "run that wrote more rows than counted"),
-        ({"state": "done"}, "run done without an exit code or an end"),
+        (update(rejections).where(OF_3).values(image_id="1"), "image with both a prediction and a rejection"),
+        (update(rejections).where(OF_3).values(reason="bad luck"), "rejection with a reason outside the list"),
+        (update(rejections).values(sha256=None), "rejection without the size or checksum of the file"),
+        (update(predictions).where(OF_1).values(run_id="?"), "prediction of a run that is not in infer_runs"),
+        (update(runs).values(selected=7), "run that selected fewer or more images than predicted and rejected"),
+        (update(runs).values(selected=3, predicted=1), "run that wrote more rows than counted"),
+        (update(runs).values(state="done"), "run done without an exit code or an end"),
     ],
-    ids=str,
+    ids=["both", "reason", "facts", "unknown run", "selected", "counted", "done"],
 )
-def test_a_run_that_does_not_agree_with_its_rows_is_found(database, day_queries, register, write, values, wrong):
-    register("/1.jpg", "/2.jpg")
+def test_rows_that_no_run_writes_are_found(database, day_queries, register, write, statement, wrong):
+    register(*(f"/{number}.jpg" for number in range(1, 5)))
     write("1", "2")
-    spoil(database, update(runs).values(values))
+    write("3", reason=Reason.TRUNCATED)
+    write("4", reason=Reason.NOT_FOUND)  # of which nothing could be read
+    assert day_queries.find_problems(DAY, ID) == []
+    spoil(database, statement)
     assert day_queries.find_problems(DAY, ID) == [f"1 {wrong}"]
 
 
