@@ -17,7 +17,6 @@ from infer_app.pipeline.flow.chunking import FEW_IMAGES
 from infer_app.pipeline.flow.failure_budget import FailureBudget
 from infer_app.pipeline.flow.model_run import ModelRun
 from infer_app.pipeline.group_run import GroupRun
-from infer_app.pipeline.planning.measurement import probe_decoding, probe_variants
 from infer_app.pipeline.planning.run_plan import find_begun
 from infer_app.pipeline.run_day import find_left_out, predict, with_left_out
 from infer_app.pipeline.run_result import make_report
@@ -69,6 +68,8 @@ def find_alternatives(group: GroupRun, executor: Executor, day: Day, images: Seq
 
     Another variant is offered by what it changes in these images, unless the day was begun in one already.
     """
+    from infer_app.pipeline.planning.alternatives import probe_decoding, probe_variants  # it loads torch
+
     plan, locations = group.plan, [new.ref.location for new in images]
     found = list(plan.alternatives)
     if any(find_begun(group.project, day, model) for model in plan.models):

@@ -36,7 +36,7 @@ from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.selection.tuning import load_tuning
 from infer_app.models.sources.source_facts import describe
 from infer_app.pipeline.planning.execution_plan import measure_speeds
-from infer_app.pipeline.planning.measurement import measure_layouts
+from infer_app.pipeline.planning.layouts import measure_layouts
 from infer_app.plurals import counted
 from infer_app.settings.load import load_settings
 

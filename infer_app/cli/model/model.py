@@ -17,7 +17,7 @@ from infer_app.models.artifact.models_folder import find_artifact
 from infer_app.models.artifact.specs import DetectionSpec
 from infer_app.models.selection.tuning import load_all
 from infer_app.pipeline.planning.execution_plan import measure_speeds
-from infer_app.pipeline.planning.measurement import measure_layouts
+from infer_app.pipeline.planning.layouts import measure_layouts
 from infer_app.plurals import counted
 from infer_app.settings.load import DEFAULT_CONFIG, load_settings
 from infer_app.telemetry.printable import one_line

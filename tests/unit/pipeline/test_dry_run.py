@@ -7,6 +7,7 @@ import pytest
 from infer_app.domain import ImageRef, NewImage
 from infer_app.model_variants import OPENVINO_BF16
 from infer_app.pipeline import dry_run
+from infer_app.pipeline.planning import alternatives
 from infer_app.pipeline.planning.run_plan import RunPlan
 from infer_app.run_report import Alternative
 from tests.conftest import DAY, MODEL
@@ -19,8 +20,8 @@ SCALED = Alternative("scaled decoding", ("decode",), 1.0, 2.0)
 @pytest.mark.parametrize(("is_begun", "offered"), [(False, [MEASURED, SCALED]), (True, [SCALED])])
 def test_another_precision_is_offered_for_a_day_that_has_none_yet(tables, monkeypatch, is_begun, offered):
     monkeypatch.setattr(dry_run, "find_begun", lambda _project, day, _model: is_begun and day == DAY)
-    monkeypatch.setattr(dry_run, "probe_variants", lambda *_: [MEASURED])
-    monkeypatch.setattr(dry_run, "probe_decoding", lambda *_: [SCALED])
+    monkeypatch.setattr(alternatives, "probe_variants", lambda *_: [MEASURED])
+    monkeypatch.setattr(alternatives, "probe_decoding", lambda *_: [SCALED])
     plan = RunPlan((None,), (SimpleNamespace(alternatives=(ESTIMATED,)),), (MODEL,))
     loaded = SimpleNamespace(run=SimpleNamespace(variant="auto"))
     group, executor = SimpleNamespace(project=tables, plan=plan, loaded=loaded), SimpleNamespace(handler=None)

@@ -16,7 +16,7 @@ from infer_app.models.build.golden_set import GOLDEN_LIMITS, load_pixels, make_g
 from infer_app.models.runtimes.torchscript import build_cpu_variant
 from infer_app.models.verification.golden import check_golden
 from infer_app.models.verification.parity import Parity
-from infer_app.pipeline.planning.measurement import probe_decoding
+from infer_app.pipeline.planning.alternatives import probe_decoding
 from infer_app.recipe import Recipe
 from infer_app.telemetry.bottleneck import Cost, advise, rank
 from tests.support.networks import SIZE, built

@@ -13,8 +13,8 @@ from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.runtimes import gpu_probe
 from infer_app.models.selection import measure
 from infer_app.models.verification.parity import Parity
-from infer_app.pipeline.planning import measurement
-from infer_app.pipeline.planning.measurement import probe_variants
+from infer_app.pipeline.planning import alternatives
+from infer_app.pipeline.planning.alternatives import probe_variants
 from tests.support.networks import Network, built, save_photos
 
 KINDS = {
@@ -69,7 +69,7 @@ def test_it_ends_when_its_time_is_over_and_says_nothing_of_few_images(tmp_path, 
 
 def test_a_dry_run_offers_what_was_measured(tmp_path, photos, monkeypatch):
     artifact = make(tmp_path)
-    monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
+    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
     (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
     assert offer.what == "--precision half (keeps 99.5% of the labels, measured on 256 of your images)"
     assert (offer.stages, offer.ms, offer.instead_of, offer.variant) == (("model",), 3.0, 6.5, OPENVINO_BF16)
@@ -78,7 +78,7 @@ def test_a_dry_run_offers_what_was_measured(tmp_path, photos, monkeypatch):
 
 def test_the_minimum_is_that_of_the_model(tmp_path, photos, monkeypatch):
     artifact = make(tmp_path)
-    monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: {OPENVINO_BF16: DIFFERENT})
+    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: {OPENVINO_BF16: DIFFERENT})
     for minimum, meets in ((0.9, True), (0.97, False)):
         details = artifact.manifest.variants[OPENVINO_BF16] | {"min_agreement": minimum}
         artifact = record_variant(artifact, OPENVINO_BF16, details, {})
@@ -90,7 +90,7 @@ def test_a_model_that_was_built_where_there_is_no_bf16_is_told_what_adds_it(tmp_
     with monkeypatch.context() as patch:
         patch.setattr(openvino_variants, "computes_bf16", lambda: False)
         artifact = make(tmp_path)
-    monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
+    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: {OPENVINO_BF16: ALIKE})
     (offer,) = probe_variants(artifact, handler_of(artifact, photos[0]), photos[1])
     assert "; `infer model judge colours` adds it to the model)" in offer.what
 
@@ -107,5 +107,5 @@ def test_where_there_is_nothing_to_offer_nothing_is_measured(tmp_path, photos, m
         variant = TORCHSCRIPT
     else:
         artifact.manifest.variants[OPENVINO_BF16]["meets_bar"] = False
-    monkeypatch.setattr(measurement, "run_in_process", lambda *_, **__: pytest.fail("measured"))
+    monkeypatch.setattr(alternatives, "run_in_process", lambda *_, **__: pytest.fail("measured"))
     assert probe_variants(artifact, handler_of(artifact, photos[0], variant), photos[1]) == []

@@ -12,9 +12,10 @@ from infer_app.models.build import openvino_variants
 from infer_app.models.build.openvino_variants import add_variants
 from infer_app.models.selection.tuning import Layout, Speed, load_tuning, new_tuning, save_tuning
 from infer_app.models.selection.variant_selection import VariantRequest, VariantSelection
-from infer_app.pipeline.planning import execution_plan, measurement
+from infer_app.pipeline.planning import execution_plan
+from infer_app.pipeline.planning import layouts as layouts_module
 from infer_app.pipeline.planning.execution_plan import ExecutionPlan, measure_speeds, plan_execution
-from infer_app.pipeline.planning.measurement import measure_layouts
+from infer_app.pipeline.planning.layouts import measure_layouts
 from infer_app.recipe import Recipe
 from infer_app.run_report import Alternative
 from infer_app.settings.removed import REMOVED
@@ -164,8 +165,8 @@ def test_a_folder_that_can_not_be_written_is_measured_every_time_and_told(artifa
 def test_layouts_are_measured_with_real_workers_and_the_fastest_comes_first(artifact, monkeypatch):
     """Two cores: two workers, or one with two threads. Also the memory of a worker, which no layout was told."""
     monkeypatch.setattr(execution_plan, "usable_cores", lambda: 2)
-    monkeypatch.setattr(measurement, "usable_cores", lambda: 2)
-    monkeypatch.setattr(measurement, "LAYOUT_S", 0.2)
+    monkeypatch.setattr(layouts_module, "usable_cores", lambda: 2)
+    monkeypatch.setattr(layouts_module, "LAYOUT_S", 0.2)
     monkeypatch.setattr(execution_plan, "run_in_process", lambda *_: SPEEDS)
     said = []
     tuning = measure_layouts(artifact, measure_speeds(artifact), said.append)
@@ -187,7 +188,7 @@ def test_layouts_are_measured_with_real_workers_and_the_fastest_comes_first(arti
     ("num_cores", "threads"), [(1, [1]), (2, [1, 2]), (3, [1, 3]), (6, [1, 2, 6]), (8, [1, 2, 4, 8])]
 )
 def test_threads_of_a_worker_leave_no_core_over(num_cores, threads):
-    assert measurement._divisors(num_cores) == threads
+    assert layouts_module._divisors(num_cores) == threads
 
 
 def test_a_model_of_former_versions_that_decodes_on_a_gpu_opens_but_does_not_run(tmp_path):
