@@ -16,12 +16,12 @@ from infer_app.database.queries.day_state import is_unusual
 from infer_app.database.queries.pending_images import PendingDays
 from infer_app.domain import DECODER_MODULES, INSTALL_DECODER, Reason
 from infer_app.errors import EXIT_TOO_MANY_REJECTED
+from infer_app.packages import retried_reasons
 from infer_app.plurals import counted
 from infer_app.run_report import DayCounts, DayState
 from infer_app.telemetry.printable import percent
 from infer_app.telemetry.printed_options import printed_options
 from infer_app.telemetry.summary_line import describe_missing, describe_nearly_black, describe_replaced
-from infer_app.versions import retried_reasons
 
 NUM_RUNS = 7  # whose median rate a rate is compared with
 SLOWER = 0.8  # of the median rate

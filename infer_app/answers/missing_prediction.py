@@ -16,9 +16,9 @@ from infer_app.errors import InferError
 from infer_app.images.read.local_files import ReadLimits
 from infer_app.images.read.refusals import how_to_allow
 from infer_app.model_names import Version
+from infer_app.packages import retried_reasons
 from infer_app.settings.load import LoadedSettings
 from infer_app.telemetry.printed_options import printed_options, with_config
-from infer_app.versions import retried_reasons
 
 
 class Why(StrEnum):

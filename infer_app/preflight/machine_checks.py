@@ -13,11 +13,11 @@ from infer_app.images.decode.decoder import decoder_name, has_turbo
 from infer_app.machine import usable_cores
 from infer_app.models.runtimes.gpu_probe import Host, describe_host
 from infer_app.models.sources.library import require_library
+from infer_app.packages import find_mismatches, missing_decoders, recorded_packages
 from infer_app.pipeline.planning.execution_plan import broken_tensorrt
 from infer_app.plurals import counted
 from infer_app.preflight.finding import Finding
 from infer_app.settings.load import LoadedSettings
-from infer_app.versions import find_mismatches, missing_decoders, recorded_versions
 
 
 def check_program(_: LoadedSettings) -> Iterator[Finding]:
@@ -33,7 +33,7 @@ def check_versions(_: LoadedSettings) -> Iterator[Finding]:
         found = f"{one.name} is not installed" if one.installed is None else f"{one.name} {one.installed} is untested"
         yield Finding("versions", f"{found}: {one.required} is required", one.fix)
     if not wrong:
-        known = recorded_versions()
+        known = recorded_packages()
         named = ", ".join(f"{name} {known[name]}" for name in ("torch", "openvino", "pillow") if name in known)
         yield Finding("versions", f"{named}: as required")
     try:

@@ -15,8 +15,8 @@ from infer_app.database.queries.image_history import ModelHistory
 from infer_app.domain import Broken, DetectedObject, Output, Prediction
 from infer_app.models.artifact.manifest import GOLDEN_OUTPUTS_FILE
 from infer_app.models.detection.boxes import match_objects
+from infer_app.packages import recorded_packages
 from infer_app.replay.predict_again import SAME_BOX, PlanAgain, reason_of
-from infer_app.versions import recorded_versions
 
 SAME_SCORE = 0.01  # largest difference of a score in fp32
 SAME_VECTOR = 0.999  # cosine; pixels of another machine may differ by two levels
@@ -126,7 +126,7 @@ def _number(score: Any) -> str:
 
 def _what_changed(stored: ModelHistory) -> str:
     """Return what may explain another answer of the same network: libraries, or the row itself."""
-    then, now = stored.run["versions"] if stored.run else {}, recorded_versions()
+    then, now = stored.run["versions"] if stored.run else {}, recorded_packages()
     changed = [f"{name} {then[name]} then, {now.get(name, 'none')} now" for name in then if then[name] != now.get(name)]
     unchanged = (
         "libraries and processor are those of its run: the row was edited, or something reads the file otherwise"

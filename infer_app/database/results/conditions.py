@@ -27,7 +27,7 @@ from sqlalchemy.sql.selectable import NamedFromClause
 from infer_app.database.engine.column_types import SameLocation
 from infer_app.database.results.schema import predictions, rejections, runs
 from infer_app.domain import MAX_ATTEMPTS, TRANSIENT_REASONS, Reason
-from infer_app.versions import retried_reasons
+from infer_app.packages import retried_reasons
 
 
 @dataclass(frozen=True, slots=True)

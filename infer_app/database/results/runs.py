@@ -26,8 +26,8 @@ from infer_app.day import Day
 from infer_app.errors import DatabaseUnavailable, DayHeld
 from infer_app.machine import pid_namespace, process_identity
 from infer_app.model_names import Version
+from infer_app.packages import recorded_packages
 from infer_app.run_report import RunReport
-from infer_app.versions import recorded_versions
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +128,7 @@ class RunStore:
                 "host": socket.gethostname(),
                 "process": process_identity(os.getpid()),
                 "throughput": {"passed_over": model.passed_over},
-                "versions": recorded_versions(),
+                "versions": recorded_packages(),
                 "state": "running",
                 "started_at": now,
                 "heartbeat_at": now,

@@ -11,8 +11,8 @@ from typing import TypeVar
 from infer_app.domain import Reason
 from infer_app.errors import StorageUnavailable, UsageError
 from infer_app.images.read.bad_image import BadImage, ImageBytes
+from infer_app.images.read.buckets import BucketReader
 from infer_app.images.read.http import HttpReader
-from infer_app.images.read.objects import ObjectReader
 from infer_app.images.read.retry import with_retries
 from infer_app.locations import HTTP_PORTS, PACKAGES, AllowedPrefix, RemoteAccess, RemoteUrl, parse_url
 
@@ -25,8 +25,8 @@ def read_remote(location: str, max_bytes: int, access: RemoteAccess) -> ImageByt
     """Read a URL within `access.timeout_s`, including retries. Raises BadImage."""
     url = allowed_url(location, access)
     deadline = time.monotonic() + access.timeout_s
-    http, objects = _readers(access)
-    reader: HttpReader | ObjectReader = http if url.scheme in HTTP_PORTS else objects
+    http, buckets = _readers(access)
+    reader: HttpReader | BucketReader = http if url.scheme in HTTP_PORTS else buckets
     return with_retries(lambda: reader.read(url, max_bytes, deadline), access.retries, deadline)
 
 
@@ -48,16 +48,16 @@ def probe(prefix: AllowedPrefix, access: RemoteAccess) -> str:
     read on this machine.
     """
     check_installed(prefix)
-    http, objects = _readers(access)
+    http, buckets = _readers(access)
     if prefix.root.scheme in HTTP_PORTS:
         return f"answers with HTTP {_ask(prefix, access, http.status)}"
-    return "is there" if _ask(prefix, access, objects.exists) else "answers, but may not be listed"
+    return "is there" if _ask(prefix, access, buckets.exists) else "answers, but may not be listed"
 
 
 def check_reachable(prefix: AllowedPrefix, access: RemoteAccess) -> None:
     """Raise StorageUnavailable if nothing answers; a web server only needs to accept a connection."""
-    http, objects = _readers(access)
-    _ask(prefix, access, http.connect if prefix.root.scheme in HTTP_PORTS else objects.exists)
+    http, buckets = _readers(access)
+    _ask(prefix, access, http.connect if prefix.root.scheme in HTTP_PORTS else buckets.exists)
 
 
 def list_folders(prefix: AllowedPrefix, access: RemoteAccess) -> Iterator[list[tuple[str, int | None]]]:
@@ -94,6 +94,6 @@ def _ask(prefix: AllowedPrefix, access: RemoteAccess, ask: Callable[[RemoteUrl, 
 
 
 @lru_cache(maxsize=2)
-def _readers(access: RemoteAccess) -> tuple[HttpReader, ObjectReader]:
+def _readers(access: RemoteAccess) -> tuple[HttpReader, BucketReader]:
     """Return the readers of this process: neither connections nor an event loop survive a fork."""
-    return HttpReader(access), ObjectReader(access)
+    return HttpReader(access), BucketReader(access)

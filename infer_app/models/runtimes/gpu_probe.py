@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from infer_app.machine import computes_bf16
 from infer_app.model_variants import OPENVINO_FP32, TORCHSCRIPT, variant_of
-from infer_app.versions import TENSORRT, installed_version
+from infer_app.packages import TENSORRT, installed_version
 
 if TYPE_CHECKING:
     from infer_app.models.artifact.manifest import Manifest

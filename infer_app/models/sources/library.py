@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from infer_app.errors import ModelError, UsageError, first_line
 from infer_app.models.sources.source_facts import SourceFacts
-from infer_app.versions import installed_version
+from infer_app.packages import installed_version
 
 CONFIG = "config.json"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from infer_app import versions
+from infer_app import packages
 from infer_app.answers.missing_prediction import (
     Cause,
     Refusal,
@@ -93,7 +93,7 @@ RETRY = "infer retry --image 'my photo'"
     ],
 )
 def test_why_an_image_has_no_prediction_and_what_leads_to_one(monkeypatch, ago, known, why, message, command, fix):
-    monkeypatch.setattr(versions, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
+    monkeypatch.setattr(packages, "missing_decoders", lambda: {Reason.HEIC_DECODER_MISSING})
     cause = explain_image(NEXT, "my photo", None if ago is None else days_ago(ago), COLUMN, **known)
     assert cause == Cause(Why(why), message, command, fix)
 

@@ -3,8 +3,8 @@
 import pytest
 
 from infer_app.errors import ModelError
+from infer_app.packages import Mismatch
 from infer_app.preflight import machine_checks
-from infer_app.versions import Mismatch
 
 TORCH = Mismatch("torch", "2.15.0", "torch<2.14,>=2.11")
 OPENVINO = Mismatch("openvino", None, "openvino>=2026.0")

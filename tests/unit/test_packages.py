@@ -3,8 +3,8 @@ from importlib.metadata import version
 
 import pytest
 
-from infer_app import versions
-from infer_app.versions import find_mismatches, recorded_versions
+from infer_app import packages
+from infer_app.packages import find_mismatches, recorded_packages
 
 MODERN = """NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build  (dvs-builder)
 GCC version:  gcc version 12.3.0"""
@@ -13,8 +13,8 @@ FORMER = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19
 
 def test_a_run_records_what_it_ran_on_and_leaves_out_what_the_machine_lacks(tmp_path, monkeypatch):
     (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: AMD EPYC 7B13\nmodel name\t: another\n")
-    monkeypatch.setattr(versions, "PROC", tmp_path)
-    found = recorded_versions()
+    monkeypatch.setattr(packages, "PROC", tmp_path)
+    found = recorded_packages()
     assert found["torch"] == version("torch")
     assert found["pillow"] == version("Pillow")
     assert found["pyturbojpeg"] == version("PyTurboJPEG")
@@ -26,8 +26,8 @@ def test_a_run_records_what_it_ran_on_and_leaves_out_what_the_machine_lacks(tmp_
 def test_the_driver_of_a_gpu_is_recorded(tmp_path, monkeypatch, text, driver):
     (tmp_path / "driver/nvidia").mkdir(parents=True)
     (tmp_path / "driver/nvidia/version").write_text(text)
-    monkeypatch.setattr(versions, "PROC", tmp_path)
-    assert recorded_versions()["nvidia_driver"] == driver
+    monkeypatch.setattr(packages, "PROC", tmp_path)
+    assert recorded_packages()["nvidia_driver"] == driver
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ class Mismatch:
         return f"{shlex.quote(sys.executable)} -m pip install {shlex.quote(self.required)}"
 
 
-def recorded_versions() -> dict[str, str]:
+def recorded_packages() -> dict[str, str]:
     """Return what infer_runs records of this machine; what it doesn't have is left out."""
     found = {"infer_app": __version__, "python": platform.python_version()}
     for key, names in RECORDED.items():

@@ -22,7 +22,7 @@ from infer_app.locations import AllowedPrefix, RemoteAccess, RemoteUrl
 RANGE_NOT_SATISFIABLE = 416  # the answer to a request for the first byte of an empty object
 
 
-class ObjectReader:
+class BucketReader:
     """A reader that keeps one file system for each scheme; any thread may use it."""
 
     def __init__(self, access: RemoteAccess) -> None:
