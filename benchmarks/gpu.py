@@ -151,7 +151,7 @@ def build(network: str, folder: Path, device: str) -> Artifact:
             torch.jit.trace(module, torch.zeros(2, 3, SIZE, SIZE)).save(str(file))
     recipe = Recipe("resize-crop", SIZE, resize=256, interpolation="bilinear")
     artifact = build_model(BuildRequest(str(file), network, recipe), folder / "models")
-    return add_gpu_variants(artifact, [CUDA_FP16], None, BuildTarget.local(), print) if device == "cuda" else artifact
+    return add_gpu_variants(artifact, [CUDA_FP16], BuildTarget.local(), print) if device == "cuda" else artifact
 
 
 def measure(artifact: Artifact, network: str, paths: list[Path], flags: argparse.Namespace) -> Iterator[Row]:

@@ -23,6 +23,9 @@ class ReasonFact(Flag):
     NOT_SHOWN = auto()  # a report does not decode the file again: it may crash, take too long or can't be read
 
 
+_Is = ReasonFact
+
+
 class Reason(StrEnum):
     """Why an image has no prediction: a closed list, documented in docs/reasons.md.
 
@@ -41,40 +44,32 @@ class Reason(StrEnum):
         return reason
 
     # about the content: final
-    EMPTY = "empty", "the file has no bytes", ReasonFact.IN_CONTENT | ReasonFact.NOT_SHOWN
-    TOO_LARGE_BYTES = "too_large_bytes", "more bytes than allowed", ReasonFact.NOT_SHOWN
-    TOO_MANY_PIXELS = "too_many_pixels", "more pixels than allowed", ReasonFact.NOT_SHOWN
-    UNSUPPORTED_FORMAT = (
-        "unsupported_format",
-        "not an image of a supported format",
-        ReasonFact.IN_CONTENT | ReasonFact.HASHED,
-    )
+    EMPTY = "empty", "the file has no bytes", _Is.IN_CONTENT | _Is.NOT_SHOWN
+    TOO_LARGE_BYTES = "too_large_bytes", "more bytes than allowed", _Is.NOT_SHOWN
+    TOO_MANY_PIXELS = "too_many_pixels", "more pixels than allowed", _Is.NOT_SHOWN
+    UNSUPPORTED_FORMAT = "unsupported_format", "not an image of a supported format", _Is.IN_CONTENT | _Is.HASHED
     # until the decoder is installed, then retried
-    HEIC_DECODER_MISSING = "heic_decoder_missing", "HEIC, whose decoder is not installed", ReasonFact.HASHED
-    AVIF_DECODER_MISSING = "avif_decoder_missing", "AVIF, whose decoder is not installed", ReasonFact.HASHED
-    TRUNCATED = "truncated", "the file ends early", ReasonFact.IN_CONTENT | ReasonFact.HASHED
-    CORRUPT = "corrupt", "damaged data", ReasonFact.IN_CONTENT | ReasonFact.HASHED
-    DECODE_TIMEOUT = "decode_timeout", "decoding took too long", ReasonFact.IN_CONTENT | ReasonFact.NOT_SHOWN
-    DECODER_CRASH = "decoder_crash", "the decoder crashed", ReasonFact.IN_CONTENT | ReasonFact.NOT_SHOWN
-    NON_FINITE_OUTPUT = "non_finite_output", "the model's output is not finite", ReasonFact.HASHED
+    HEIC_DECODER_MISSING = "heic_decoder_missing", "HEIC, whose decoder is not installed", _Is.HASHED
+    AVIF_DECODER_MISSING = "avif_decoder_missing", "AVIF, whose decoder is not installed", _Is.HASHED
+    TRUNCATED = "truncated", "the file ends early", _Is.IN_CONTENT | _Is.HASHED
+    CORRUPT = "corrupt", "damaged data", _Is.IN_CONTENT | _Is.HASHED
+    DECODE_TIMEOUT = "decode_timeout", "decoding took too long", _Is.IN_CONTENT | _Is.NOT_SHOWN
+    DECODER_CRASH = "decoder_crash", "the decoder crashed", _Is.IN_CONTENT | _Is.NOT_SHOWN
+    NON_FINITE_OUTPUT = "non_finite_output", "the model's output is not finite", _Is.HASHED
     MODEL_ERROR = "model_error", "the model failed on it", ReasonFact(0)
     NOT_REGULAR_FILE = "not_regular_file", "a folder, device or socket", ReasonFact(0)
     LOCATION_NOT_ALLOWED = (
         "location_not_allowed",
         "outside the allowed folders, or a row without a location",
-        ReasonFact.NOT_READ | ReasonFact.NOT_SHOWN,
+        _Is.NOT_READ | _Is.NOT_SHOWN,
     )
     # about the environment: retried
-    NOT_FOUND = "not_found", "no such file; retried", ReasonFact.RETRIED | ReasonFact.NOT_READ | ReasonFact.NOT_SHOWN
-    PERMISSION_DENIED = "permission_denied", "permission denied; retried", ReasonFact.RETRIED | ReasonFact.NOT_READ
-    READ_TIMEOUT = (
-        "read_timeout",
-        "reading took too long; retried",
-        ReasonFact.RETRIED | ReasonFact.NOT_READ | ReasonFact.NOT_SHOWN,
-    )
-    READ_ERROR = "read_error", "storage error; retried", ReasonFact.RETRIED | ReasonFact.NOT_READ
-    OUT_OF_MEMORY = "out_of_memory", "out of memory; retried", ReasonFact.RETRIED | ReasonFact.NOT_SHOWN
-    WRITE_ERROR = "write_error", "its row could not be written; retried", ReasonFact.RETRIED
+    NOT_FOUND = "not_found", "no such file; retried", _Is.RETRIED | _Is.NOT_READ | _Is.NOT_SHOWN
+    PERMISSION_DENIED = "permission_denied", "permission denied; retried", _Is.RETRIED | _Is.NOT_READ
+    READ_TIMEOUT = "read_timeout", "reading took too long; retried", _Is.RETRIED | _Is.NOT_READ | _Is.NOT_SHOWN
+    READ_ERROR = "read_error", "storage error; retried", _Is.RETRIED | _Is.NOT_READ
+    OUT_OF_MEMORY = "out_of_memory", "out of memory; retried", _Is.RETRIED | _Is.NOT_SHOWN
+    WRITE_ERROR = "write_error", "its row could not be written; retried", _Is.RETRIED
 
 
 def reasons_with(fact: ReasonFact) -> frozenset[Reason]:
@@ -89,6 +84,23 @@ DECODER_MODULES = {Reason.HEIC_DECODER_MISSING: "_pi_heif", Reason.AVIF_DECODER_
 INSTALL_DECODER = "pip install 'infer_app[heic]'"
 MAX_ATTEMPTS = 3  # of a transient reason; `not_found` has no limit while the look-back reaches its day
 ATTEMPT_INTERVAL_H = 12  # runs within it are one attempt: an outage lasts longer than a few retries
+
+
+class OutputKind(StrEnum):
+    """What one output of a model means, documented in docs/outputs.md."""
+
+    has_labels: bool  # a file of labels names its classes
+
+    def __new__(cls, value: str, has_labels: bool = False) -> OutputKind:
+        kind = str.__new__(cls, value)
+        kind._value_, kind.has_labels = value, has_labels
+        return kind
+
+    CLASSIFICATION = "classification", True
+    DETECTION = "detection", True
+    EMBEDDING = "embedding"
+    REGRESSION = "regression"
+    RAW = "raw"
 
 
 MAX_CLASS = 99_999  # of a detector, so that a wrong column is not taken for classes
@@ -247,9 +259,7 @@ class ChunkResult:
     model_indices: tuple[int, ...] = (0,)  # those of the chunk
     cpu_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
     wall_seconds: dict[str, float] = field(default_factory=dict)  # by stage, summed over the chunk
-    wait_seconds: dict[str, float] = field(
-        default_factory=dict
-    )  # the part of the wall seconds spent waiting for storage
+    wait_seconds: dict[str, float] = field(default_factory=dict)  # of the wall seconds, those of waiting for storage
     worker: int = 0  # pid of its process, on a cluster with the node's number; 0: the process died
     node: str = ""  # of a cluster; empty on one machine
     spans: tuple[Span, ...] = ()  # empty unless the run is traced

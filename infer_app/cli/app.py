@@ -7,12 +7,12 @@ from typing import Annotated
 import typer
 
 from infer_app import __version__
-from infer_app.cli.commands import look_commands, maintain_commands, model_commands, run_commands
+from infer_app.cli.commands import build_command, look_commands, maintain_commands, model_commands, run_commands
 from infer_app.cli.terminal.groups import app
 from infer_app.cli.terminal.help import GROUPS
 from infer_app.cli.terminal.options import LogFormat
 
-__all__ = ["app", "look_commands", "maintain_commands", "model_commands", "run_commands"]
+__all__ = ["app", "build_command", "look_commands", "maintain_commands", "model_commands", "run_commands"]
 
 app.registered_commands.sort(key=lambda one: GROUPS.index(one.rich_help_panel or ""))
 

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from infer_app.domain import OutputKind
 from infer_app.errors import UsageError
 from infer_app.export import coco, label_studio, megadetector, parquet, tables, yolo
 from infer_app.export.exported_images import CLASSIFICATION, DETECTION, Export, ExportCounts
 
-ALL_KINDS = frozenset({DETECTION, CLASSIFICATION, "embedding", "regression", "raw"})
+ALL_KINDS = frozenset[str](OutputKind)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from infer_app.database.project_database import ProjectDatabase
 from infer_app.database.queries.thresholds import ALL_LABELS, find_threshold, read_thresholds
 from infer_app.database.results.model_versions import kind_of, read_manifests, read_versions
 from infer_app.day import Day
-from infer_app.domain import MULTI_LABEL, DetectedObject
+from infer_app.domain import MULTI_LABEL, DetectedObject, OutputKind
 from infer_app.errors import UsageError
 from infer_app.export.image_paths import ImagePaths
 from infer_app.model_names import short_name
 from infer_app.recipe import Size
 
-DETECTION, CLASSIFICATION = "detection", "classification"
-WITH_SCORES = (DETECTION, CLASSIFICATION)  # kinds of output that thresholds apply to
+DETECTION, CLASSIFICATION = OutputKind.DETECTION, OutputKind.CLASSIFICATION
+WITH_SCORES = tuple(kind for kind in OutputKind if kind.has_labels)  # which thresholds apply to
 
 DatedImages = Iterable[tuple[date, PredictedImage]]
 

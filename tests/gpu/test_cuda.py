@@ -39,7 +39,7 @@ def artifact(tmp_path):
     )
     torch.jit.trace(network.eval(), torch.zeros(2, 3, SIZE, SIZE)).save(str(tmp_path / "model.ts"))
     built = build_model(BuildRequest(str(tmp_path / "model.ts"), "net", Recipe("stretch", SIZE)), tmp_path / "models")
-    return add_gpu_variants(built, [CUDA_FP16], None, BuildTarget.local(), print)
+    return add_gpu_variants(built, [CUDA_FP16], BuildTarget.local(), print)
 
 
 def test_slots_are_page_locked_where_they_lie(device):

@@ -37,7 +37,7 @@ def with_gpu_variants(project: Project, built_models) -> Project:
     project.use_models(built_models, copied=True)
     artifact = find_artifact(project.folder / "models", "colors")
     host = Host("linux_x86_64", Gpu("NVIDIA H200", "9.0"), "2.13.0", "13.0", "2.13.0", "11.0.0")
-    artifact = add_gpu_variants(artifact, [CUDA], None, BuildTarget(host, torch.device("cpu")), print)
+    artifact = add_gpu_variants(artifact, [CUDA], BuildTarget(host, torch.device("cpu")), print)
     details = artifact.manifest.variants[CUDA] | {"requires": host.requirements()}
     record_variant(artifact, TRT, details, {"engine.plan": b"a plan", "model.ts": b"a module"})
     project.add_photos(6)

@@ -34,7 +34,7 @@ def make_network() -> nn.Module:
 
 def build(folder: Path, variant: str, make=make_network) -> dict:
     """The variant's entry in the manifest."""
-    return add_gpu_variants(open_artifact(folder), [variant], make, BuildTarget(HOST, CPU), print).manifest.variants[
+    return add_gpu_variants(open_artifact(folder), [variant], BuildTarget(HOST, CPU, make), print).manifest.variants[
         variant
     ]
 

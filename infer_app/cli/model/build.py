@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from contextlib import redirect_stdout
 from functools import partial
 
-from infer_app.cli.commands.model_commands import BuildOptions
+from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.model.build_request import make_request, taken_by_default
 from infer_app.cli.model.model import detection_as_text, models_folder, print_progress, recipe_as_text
+from infer_app.cli.model.run_after_build import RunAfterBuild
 from infer_app.cli.model.variant_files import check_replaceable
 from infer_app.cli.model.variant_tables import (
     show_decoding,
@@ -21,7 +22,7 @@ from infer_app.cli.model.variant_tables import (
     unproven_activation,
     unproven_boxes,
 )
-from infer_app.cli.model.version_commands import RunAfterBuild, put_in_use
+from infer_app.cli.model.version_commands import put_in_use
 from infer_app.errors import ModelError, UsageError
 from infer_app.machine import usable_cores
 from infer_app.model_variants import OPENVINO_INT8
@@ -65,7 +66,7 @@ def build(options: BuildOptions) -> None:
         artifact = add_variants(artifact, calibration, print_progress, check)
         if gpu:
             artifact = add_gpu_variants(
-                artifact, gpu, source.make_module, BuildTarget.local(), print_progress, calibration, check
+                artifact, gpu, BuildTarget.local(source.make_module), print_progress, calibration, check
             )
         is_same = is_reused and calibration is None and not gpu and len(artifact.manifest.variants) == num_variants
         if options.tune and not (is_same and load_tuning(artifact.folder, usable_cores())):

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from infer_app.cli.commands.model_commands import BuildOptions
+from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.errors import UsageError
 from infer_app.images.decode.depth import parse_depth
 from infer_app.models.artifact.specs import WITH_LABELS, DetectionSpec, OutputSpec

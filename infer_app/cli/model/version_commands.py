@@ -1,4 +1,4 @@
-"""`infer model list`, `use` and `remove`, and what a build says about the next run."""
+"""`infer model list`, `use` and `remove`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from infer_app.cli.model.model import has_project, known_in_use, models_folder, print_progress
+from infer_app.cli.model.model import has_project, models_folder, print_progress
+from infer_app.cli.model.run_after_build import command_line, what_settings_say
 from infer_app.cli.terminal.output import show_table
 from infer_app.database.project_database import open_results_database
 from infer_app.database.results.model_versions import (
@@ -24,7 +25,7 @@ from infer_app.database.results.model_versions import (
 )
 from infer_app.database.results.runs import RunStore
 from infer_app.errors import InferError, ModelError, UsageError
-from infer_app.model_names import plain_name, short_name
+from infer_app.model_names import short_name
 from infer_app.model_variants import variant_of
 from infer_app.models.artifact.artifact import Artifact
 from infer_app.models.artifact.manifest import Manifest
@@ -37,7 +38,7 @@ from infer_app.models.artifact.models_folder import (
 )
 from infer_app.settings.load import load_settings
 from infer_app.telemetry.printable import one_line
-from infer_app.telemetry.printed_options import printed_options, with_config
+from infer_app.telemetry.printed_options import with_config
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,60 +58,7 @@ class Switch:
         else:
             former = short_name(self.name, self.before.model_id)
             yield f"{this} is in use now, before it was {former}"
-            yield f"to go back: {_command(f'model use {former}')}"
-
-
-@dataclass(frozen=True, slots=True)
-class RunAfterBuild:
-    """The version of a model that the next plain run takes, as far as it is known."""
-
-    artifact: Artifact
-    model_id: str | None  # None if the database can't be read, or if none of several versions is in use
-    is_there: bool
-    is_chosen: bool  # False if a run asks first for a version to be put in use
-    set_models: tuple[str, ...]  # in the settings, instead of all names
-    joined: tuple[str, ...]  # the other names that a plain run runs, if from now on it runs this one too
-
-    @classmethod
-    def of(cls, artifact: Artifact, config: Path | None) -> RunAfterBuild:
-        name, folder = artifact.manifest.name, artifact.folder.parent.parent
-        versions = [one.manifest for one in scan_artifacts(folder)[0]]
-        ids = [one.model_id for one in versions if one.name == name]
-        in_use = known_in_use(config)
-        is_chosen = in_use is None or name in in_use or len(ids) == 1
-        model_id = None if in_use is None or not is_chosen else in_use.get(name, ids[0])
-        set_models = load_settings(config).model_names if has_project(config) else ()
-        others = {one.name for one in versions} - {name}
-        joined = () if set_models or name in (in_use or ()) else tuple(sorted(others))
-        return cls(artifact, model_id, model_id in ids, is_chosen, set_models, joined)
-
-    @property
-    def takes_it(self) -> bool | None:
-        """Return whether it is the version that was built; None if that is not known."""
-        return None if self.model_id is None else self.model_id == self.artifact.manifest.model_id
-
-    def lines(self) -> Iterator[str]:
-        name = self.artifact.manifest.name
-        this, other = short_name(name, self.artifact.manifest.model_id), short_name(name, self.model_id or "")
-        yield from _what_settings_say(name, self.set_models)
-        if self.joined:
-            yield f"a plain `infer run`, as by cron, now runs {name} too, beside {', '.join(self.joined)}"
-            yield f"to keep it out, set in infer.toml: [run] models = {json.dumps(self.joined)}"
-        if not self.is_chosen:
-            yield f"{name} has several versions and none is in use: no run takes one until you choose"
-            yield f"put this one in use: {_command(f'model use {this}')}"
-        elif self.model_id is None:
-            yield f"the next run of {name} takes this version unless another one is in use: `infer model list` lists it"
-        elif self.takes_it:
-            yield f"the next run of {name} takes this version"
-        elif not self.is_there:
-            yield f"the next run of {name} fails: {other}, the version in use, is not in the folder of models"
-            yield f"put this one in use: {_command(f'model use {this}')}"
-        else:
-            yield f"the next run of {name} still takes {other}; the new version is not in use yet"
-            yield f"try it:  {_command(f'run --date yesterday --lookback 0 --model {this}')}"
-            yield f"compare: {_command(f'compare --date yesterday --models {other} {this}')}"
-            yield f"use it:  {_command(f'model use {this}')}"
+            yield f"to go back: {command_line(f'model use {former}')}"
 
 
 def list_models(as_json: bool, config: Path | None) -> None:
@@ -168,7 +116,7 @@ def use(wanted: str, as_json: bool, config: Path | None) -> None:
         former = switch.before.model_id if switch.before else None
         print(json.dumps({"model": switch.name, "model_id": switch.model_id, "before": former}))
         return
-    for line in [*switch.lines(), *_what_settings_say(switch.name, load_settings(config).model_names)]:
+    for line in [*switch.lines(), *what_settings_say(switch.name, load_settings(config).model_names)]:
         print(line)
 
 
@@ -217,21 +165,11 @@ def _check_removable(folder: Path, recorded: Sequence[RecordedVersion], force: b
         return
     this, others = short_name(name, model_id), [one for one in versions if one != model_id]
     if others:
-        first = _command(f"model use {short_name(name, others[0])}")
+        first = command_line(f"model use {short_name(name, others[0])}")
         raise UsageError(f"{this} is the version in use", f"put another one in use first: {first}")
     if not force:
-        command = _command(f"model remove --force {this}")
+        command = command_line(f"model remove --force {this}")
         raise UsageError(f"{this} is in use and the only version of {name}", f"if no run needs it any more: {command}")
-
-
-def _what_settings_say(name: str, set_models: tuple[str, ...]) -> Iterator[str]:
-    """Yield a line if a plain `infer run` does not run the version in use of this name."""
-    listed = ", ".join(set_models)
-    if pinned := [one for one in set_models if plain_name(one) == name and one != name]:
-        yield f"the settings pin {pinned[0]}: a plain `infer run` runs that, whatever version is in use"
-    elif set_models and name not in set_models:
-        runs_it = f"`infer run{printed_options(name)}` does"
-        yield f"the settings name {listed}: a plain `infer run` does not run {name}, {runs_it}"
 
 
 def _read_records(config: Path | None) -> tuple[list[RecordedVersion], dict[str, int]]:
@@ -266,8 +204,3 @@ def _use_as_text(one: RecordedVersion | None) -> str:
     if one.in_use_since:
         return f"since {one.in_use_since:%Y-%m-%d %H:%M} UTC"
     return f"until {one.used_until:%Y-%m-%d %H:%M} UTC"
-
-
-def _command(words: str) -> str:
-    """Return a command that can be run as it is printed."""
-    return f"infer {words}{printed_options()}"

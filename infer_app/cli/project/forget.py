@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -49,7 +49,7 @@ def forget_missing(is_sure: bool, as_json: bool, config: Path | None) -> None:
     loaded = load_settings(config)
     with open_project_database(loaded) as project:
         find = partial(of_missing, project.database, project.source, partial(are_missing, loaded))
-        _forget(project, "pictures that are gone", find, is_sure, as_json)
+        _forget(project, _ToForget("pictures that are gone", find), is_sure, as_json)
 
 
 def forget_days(before: str, is_sure: bool, as_json: bool, config: Path | None) -> None:
@@ -61,15 +61,9 @@ def forget_days(before: str, is_sure: bool, as_json: bool, config: Path | None) 
     with open_project_database(loaded) as project:
         identity = SourceIdentity.of(project.source, project.database)
         find = partial(of_days_before, project.database, project.source, day)
-        _forget(
-            project,
-            f"days before {day}",
-            find,
-            is_sure,
-            as_json,
-            partial(forget_before, project.database, identity, day.start),
-            "Images of these days count as pending no more, and no run takes them, not even one registered later.",
-        )
+        end = partial(forget_before, project.database, identity, day.start)
+        said = "Images of these days count as pending no more, and no run takes them, not even one registered later."
+        _forget(project, _ToForget(f"days before {day}", find, end, said), is_sure, as_json)
 
 
 def forget_model(model: str, is_sure: bool, as_json: bool, config: Path | None) -> None:
@@ -97,30 +91,32 @@ def forget_model(model: str, is_sure: bool, as_json: bool, config: Path | None) 
         )
         names = " and ".join(short_name(*version) for version in versions)
         before = partial(project.database.transact, partial(forget_versions, model_ids=model_ids))
-        _forget(project, names, find, is_sure, as_json, before, pending)
+        _forget(project, _ToForget(names, find, before, pending), is_sure, as_json)
 
 
-def _forget(
-    project: ProjectDatabase,
-    what: str,
-    find: Callable[[], Iterator[Forgettable]],
-    is_sure: bool,
-    as_json: bool,
-    before: Callable[[], object] = lambda: None,
-    consequence: str = "",
-) -> None:
-    """Ask whether what `find` yields is to be deleted, call `before`, delete it, and print how much it was."""
+@dataclass(frozen=True, slots=True)
+class _ToForget:
+    """What is to be forgotten: the results that `find` yields, after `before` was called."""
+
+    what: str
+    find: Callable[[], Iterator[Forgettable]]
+    before: Callable[[], object] = lambda: None
+    consequence: str = ""
+
+
+def _forget(project: ProjectDatabase, one: _ToForget, is_sure: bool, as_json: bool) -> None:
+    """Ask whether it is to be deleted, delete it, and print how much it was."""
     project.database.transact(refuse_during_runs)
-    found = ForgettableCounts.of(find())
-    typer.echo(f"{what}: {_describe(found)} to be deleted for good. {consequence}".rstrip(), err=as_json)
+    found = ForgettableCounts.of(one.find())
+    typer.echo(f"{one.what}: {_describe(found)} to be deleted for good. {one.consequence}".rstrip(), err=as_json)
     if not is_sure:
         if not sys.stdin.isatty():
             raise UsageError("nothing was deleted: there is no terminal to ask on", "add --yes if this is meant")
         if not typer.confirm("Delete?", err=as_json):
             typer.echo("nothing was deleted", err=as_json)
             return
-    before()
-    deleted = forget(project.database, find())
+    one.before()
+    deleted = forget(project.database, one.find())
     print(json.dumps(asdict(deleted)) if as_json else f"deleted {_describe(deleted)}")
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from infer_app.domain import MULTI_LABEL
+from infer_app.domain import MULTI_LABEL, OutputKind
 from infer_app.errors import UsageError
 from infer_app.recipe import one_of
 
 INPUT_KINDS = ("float-nchw", "uint8-nhwc")
-OUTPUT_KINDS = ("classification", "detection", "embedding", "regression", "raw")
-WITH_LABELS = ("classification", "detection")  # kinds of output
+WITH_LABELS = tuple(kind for kind in OutputKind if kind.has_labels)
 ACTIVATIONS = ("softmax", "sigmoid", "none", "sigmoid-applied")
 VECTOR_DTYPES = ("float32", "float16")
 
@@ -88,7 +87,7 @@ class OutputSpec:
     detection: DetectionSpec | None = None  # of the kind detection alone
 
     def __post_init__(self) -> None:
-        one_of("output", self.kind, OUTPUT_KINDS)
+        one_of("output", self.kind, tuple(OutputKind))
         one_of("activation", self.activation, ACTIVATIONS)
         one_of("vector dtype", self.vector_dtype, VECTOR_DTYPES)
         if not 0 < self.threshold < 1:

@@ -38,15 +38,19 @@ MakeModule = Callable[[], nn.Module]
 
 @dataclass(frozen=True, slots=True)
 class BuildTarget:
-    """The machine and the device on which GPU variants are built and verified."""
+    """The machine and the device on which GPU variants are built and verified, and what makes the source.
+
+    `make_module` returns a new copy of it, in fp32 on the CPU; only TensorRT needs it.
+    """
 
     host: Host
     device: torch.device
+    make_module: MakeModule | None = None
 
     @classmethod
-    def local(cls) -> BuildTarget:
+    def local(cls, make_module: MakeModule | None = None) -> BuildTarget:
         """Return the first GPU of this machine."""
-        return cls(describe_host(), torch.device("cuda", 0))
+        return cls(describe_host(), torch.device("cuda", 0), make_module)
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,6 @@ def check_gpu_variants(names: Sequence[str], source_kind: str, host: Host) -> li
 def add_gpu_variants(
     artifact: Artifact,
     variants: Sequence[str],
-    make_module: MakeModule | None,
     target: BuildTarget,
     report: Report,
     calibration: Calibration | None = None,
@@ -97,13 +100,13 @@ def add_gpu_variants(
 ) -> Artifact:
     """Build and record the named variants and return the artifact that has them.
 
-    `make_module` returns a new copy of the source, in fp32 on the CPU; only TensorRT needs it. `calibration` has the
-    user's own images, to judge the variants by. `check` raises if one may not be replaced: a run may have begun while
-    it was made. Raises ModelError for the first variant that fails: it is not recorded, the ones before it are.
+    `calibration` has the user's own images, to judge the variants by. `check` raises if one may not be replaced: a run
+    may have begun while it was made. Raises ModelError for the first variant that fails: it is not recorded, the ones
+    before it are.
     """
     for variant in variants:
         report(f"{variant}: building")
-        built = _build(artifact, variant, make_module, target)
+        built = _build(artifact, variant, target)
         module = built.files[tensorrt.MODULE_FILE]
         parity, judged = run_in_process(
             measure_built, artifact.folder, variant, module, str(target.device), calibration
@@ -133,13 +136,13 @@ def measure_built(
     return golden, judge_on(artifact, model, load_calibration(artifact, calibration))
 
 
-def _build(artifact: Artifact, variant: str, make_module: MakeModule | None, target: BuildTarget) -> BuiltVariant:
+def _build(artifact: Artifact, variant: str, target: BuildTarget) -> BuiltVariant:
     manifest, device = artifact.manifest, target.device
     is_plan = variant_of(variant).runtime == "tensorrt"
-    if make_module is None or not is_plan:
+    if target.make_module is None or not is_plan:
         source: nn.Module = load_torchscript(artifact.read(manifest.model_file))
     else:
-        source = make_module()
+        source = target.make_module()
     pixels = golden_pixels(artifact)[:2].to(device)
     model = make_half(source.to(device), manifest.input_spec, variant_of(variant).dtype, pixels)
     if is_plan:

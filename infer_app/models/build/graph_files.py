@@ -7,11 +7,17 @@ import zipfile
 from functools import partial
 from pathlib import Path
 
+from torch import Tensor
+
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.runtimes.graph_input import describe_input, read_graph
+from infer_app.models.runtimes.torchscript import has_code
+from infer_app.models.sources.library import CONFIG
 from infer_app.models.sources.model_api import model_api_facts, model_info
-from infer_app.models.sources.onnx_file import fold_external_data, metadata_props, onnx_facts
+from infer_app.models.sources.onnx_file import DamagedOnnx, fold_external_data, metadata_props, onnx_facts
 from infer_app.models.sources.source_facts import Fact, SourceFacts, Unsupported
+from infer_app.models.sources.state_dict import describe_weights, state_dicts_in
+from infer_app.models.sources.weights import read_weights
 from infer_app.recipe import Size
 
 GRAPH_KINDS = {".onnx": "onnx", ".xml": "openvino"}  # by the name's ending
@@ -62,6 +68,37 @@ def read_graph_facts(path: Path, output_name: str | None) -> SourceFacts:
     if own.kind == "uint8-nhwc":
         said = _without_normalisation(said)
     return SourceFacts(facts).merged(said)
+
+
+def refuse_other_files(path: Path, data: bytes) -> None:
+    """Raise UsageError or ModelError for a file that is not TorchScript, if it can be told what it is."""
+    if path.name == CONFIG:
+        raise UsageError(f"{path} describes the network of its folder", f"give the folder: {path.parent}")
+    if path.suffix.lower() == ".bin" and path.with_suffix(".xml").is_file():
+        raise UsageError(f"{path} has the weights of an IR", f"give the network: {path.with_suffix('.xml')}")
+    if data.lstrip()[:4] in (b"<?xm", b"<net"):
+        raise UsageError(f"{path} is an XML file", f"if it is OpenVINO's IR, name it {path.stem}.xml")
+    if data[:1] == b"\x08" and _is_onnx(data):
+        raise UsageError(f"{path} is an ONNX file by its content", f"name it {path.stem}.onnx")
+    is_safetensors = path.suffix == ".safetensors"
+    if is_safetensors or data[:1] == b"\x80" or (data[:2] == b"PK" and not has_code(data)):
+        try:
+            state = read_weights(path)
+        except ModelError:
+            return  # the loader of TorchScript says more
+        key, tensors = next(iter(state_dicts_in(state).items()), (None, state))
+        if tensors and all(isinstance(value, Tensor) for value in tensors.values()):
+            entry = f"a checkpoint whose entry {key!r} is " if key else ""
+            what, hint = describe_weights(list(map(str, tensors)), str(path))
+            raise ModelError(f"{path} is {entry}{what}: weights without a network", hint)
+
+
+def _is_onnx(data: bytes) -> bool:
+    try:
+        metadata_props(data)
+    except DamagedOnnx:
+        return False
+    return True
 
 
 def _without_normalisation(said: SourceFacts) -> SourceFacts:

@@ -14,20 +14,18 @@ from torch import Tensor, nn
 
 from infer_app.errors import ModelError, UsageError
 from infer_app.models.artifact.specs import InputSpec
-from infer_app.models.build.graph_files import graph_kind, read_graph_facts, read_graph_files
+from infer_app.models.build.graph_files import graph_kind, read_graph_facts, read_graph_files, refuse_other_files
 from infer_app.models.build.validate_source import check_batches
-from infer_app.models.runtimes.torchscript import has_code, trace_module
+from infer_app.models.runtimes.torchscript import trace_module
 from infer_app.models.sources.callables import resolve_callable, source_code
 from infer_app.models.sources.computation import add_tensor, computation_sha256
 from infer_app.models.sources.hugging_face import open_hugging_face
 from infer_app.models.sources.library import CONFIG, LibraryNetwork, read_config
-from infer_app.models.sources.onnx_file import DamagedOnnx, metadata_props
 from infer_app.models.sources.source_facts import SourceFacts
-from infer_app.models.sources.state_dict import describe_weights, state_dicts_in
 from infer_app.models.sources.timm_network import open_timm
 from infer_app.models.sources.torchvision_network import open_torchvision
 from infer_app.models.sources.ultralytics import torchscript_config, ultralytics_facts
-from infer_app.models.sources.weights import load_weights, read_weights
+from infer_app.models.sources.weights import load_weights
 from infer_app.recipe import Size
 
 
@@ -100,7 +98,7 @@ class _FileSource:
     def read(self, input_spec: InputSpec, size: Size) -> SourceFiles:
         if self.kind == "torchscript":
             files: tuple[bytes, ...] = (self._path.read_bytes(),)
-            _refuse_other_files(self._path, files[0])
+            refuse_other_files(self._path, files[0])
         else:
             files = read_graph_files(self._path)
         sums = [hashlib.sha256(data).hexdigest() for data in files]
@@ -186,37 +184,6 @@ def _traced(module: nn.Module, code: bytes, input_spec: InputSpec, size: Size) -
     traced = _trace(module, input_spec, size)  # also what other files and packages define
     sha256 = hashlib.sha256((former + computation_sha256(traced)).encode()).hexdigest()
     return SourceFiles("callable", (traced,), sha256, former)
-
-
-def _refuse_other_files(path: Path, data: bytes) -> None:
-    """Raise UsageError or ModelError for a file that is not TorchScript, if it can be told what it is."""
-    if path.name == CONFIG:
-        raise UsageError(f"{path} describes the network of its folder", f"give the folder: {path.parent}")
-    if path.suffix.lower() == ".bin" and path.with_suffix(".xml").is_file():
-        raise UsageError(f"{path} has the weights of an IR", f"give the network: {path.with_suffix('.xml')}")
-    if data.lstrip()[:4] in (b"<?xm", b"<net"):
-        raise UsageError(f"{path} is an XML file", f"if it is OpenVINO's IR, name it {path.stem}.xml")
-    if data[:1] == b"\x08" and _is_onnx(data):
-        raise UsageError(f"{path} is an ONNX file by its content", f"name it {path.stem}.onnx")
-    is_safetensors = path.suffix == ".safetensors"
-    if is_safetensors or data[:1] == b"\x80" or (data[:2] == b"PK" and not has_code(data)):
-        try:
-            state = read_weights(path)
-        except ModelError:
-            return  # the loader of TorchScript says more
-        key, tensors = next(iter(state_dicts_in(state).items()), (None, state))
-        if tensors and all(isinstance(value, Tensor) for value in tensors.values()):
-            entry = f"a checkpoint whose entry {key!r} is " if key else ""
-            what, hint = describe_weights(list(map(str, tensors)), str(path))
-            raise ModelError(f"{path} is {entry}{what}: weights without a network", hint)
-
-
-def _is_onnx(data: bytes) -> bool:
-    try:
-        metadata_props(data)
-    except DamagedOnnx:
-        return False
-    return True
 
 
 def _make(function: Callable[..., Any], source: str) -> nn.Module:

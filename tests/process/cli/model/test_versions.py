@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from infer_app.cli.model.model import find_model
-from infer_app.cli.model.version_commands import RunAfterBuild, list_models, put_in_use, remove, use
+from infer_app.cli.model.run_after_build import RunAfterBuild
+from infer_app.cli.model.version_commands import list_models, put_in_use, remove, use
 from infer_app.database.results.runs import RunModel, RunStore
 from infer_app.errors import DatabaseUnavailable, DayHeld, ModelError, UsageError
 from infer_app.pipeline.planning.choose_models import choose_artifacts

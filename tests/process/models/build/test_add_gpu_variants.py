@@ -31,7 +31,7 @@ WORKSHOP = BuildTarget(HOST, torch.device("cpu"))
 def network(tmp_path_factory):
     said = []
     artifact = built(tmp_path_factory.mktemp("network"), Network(), labels=None)
-    artifact = add_gpu_variants(artifact, [CUDA_FP16, CUDA_BF16], None, WORKSHOP, said.append)
+    artifact = add_gpu_variants(artifact, [CUDA_FP16, CUDA_BF16], WORKSHOP, said.append)
     assert [line.split(":")[0] for line in said] == [CUDA_FP16, CUDA_FP16, CUDA_BF16, CUDA_BF16]
     return artifact
 
@@ -60,7 +60,7 @@ def test_a_run_that_has_begun_meanwhile_keeps_a_variant(network):
         raise DayHeld("run 1 is active")
 
     with pytest.raises(DayHeld):
-        add_gpu_variants(network, [CUDA_FP16], None, WORKSHOP, print, check=check)
+        add_gpu_variants(network, [CUDA_FP16], WORKSHOP, print, check=check)
     assert open_artifact(network.folder) == network
 
 
@@ -69,7 +69,7 @@ def test_they_are_judged_on_the_users_images_and_a_run_takes_only_those_that_kee
     """By cosine; 1.0 is what no half precision keeps."""
     artifact, said = built(tmp_path, Network(), labels=None, output=OutputSpec("embedding")), []
     calibration = Calibration(save_photos(tmp_path / "photos", 24), minimum)
-    artifact = add_gpu_variants(artifact, [CUDA_FP16], None, WORKSHOP, said.append, calibration)
+    artifact = add_gpu_variants(artifact, [CUDA_FP16], WORKSHOP, said.append, calibration)
     details = artifact.manifest.variants[CUDA_FP16]
     assert (details["calibration"]["num_images"], details["min_agreement"], details["meets_bar"]) == (
         12,
@@ -83,7 +83,7 @@ def test_they_are_judged_on_the_users_images_and_a_run_takes_only_those_that_kee
 
 def test_they_are_judged_on_the_images_of_a_day_too(tmp_path, monkeypatch):
     """As where the GPU is; here they run on the CPU."""
-    artifact = add_gpu_variants(built(tmp_path, Network(), labels=None), [CUDA_FP16], None, WORKSHOP, print)
+    artifact = add_gpu_variants(built(tmp_path, Network(), labels=None), [CUDA_FP16], WORKSHOP, print)
     monkeypatch.setattr(judge_variants_module, "add_variants", lambda artifact, *_: artifact)
     monkeypatch.setattr(
         judge_variants_module, "runnable", lambda _, device="cpu": [CUDA_FP16] if device == "cuda" else [TORCHSCRIPT]
@@ -129,7 +129,7 @@ def test_a_module_that_mixes_precisions_is_refused_and_leaves_nothing(tmp_path):
     script = torch.jit.trace(PixelMeansWithWeights(), torch.zeros(2, SIZE, SIZE, 3, dtype=torch.uint8))
     artifact = built(tmp_path, script, input="uint8-nhwc", mean=(0.0,) * 3, std=(1.0,) * 3)
     with pytest.raises(ModelError, match="the module can't run in fp16: ") as caught:
-        add_gpu_variants(artifact, [CUDA_FP16], None, WORKSHOP, print)
+        add_gpu_variants(artifact, [CUDA_FP16], WORKSHOP, print)
     assert (caught.value.exit_code, "float32" in caught.value.hint) == (12, True)
     assert open_artifact(artifact.folder) == artifact
 

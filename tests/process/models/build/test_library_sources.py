@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from infer_app.cli.commands.model_commands import BuildOptions
+from infer_app.cli.commands.build_command import BuildOptions
 from infer_app.cli.model.build_request import make_recipe
 from infer_app.errors import ModelError, UsageError
 from infer_app.images.transform.to_pixels import transform

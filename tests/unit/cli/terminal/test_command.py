@@ -15,7 +15,7 @@ from infer_app.cli import commands
 
 def declared() -> Iterator[Any]:
     """(options, function, its settings) of each command: `@command(group, name, function, …)` and its class."""
-    for path in Path(commands.__path__[0]).glob("*_commands.py"):
+    for path in Path(commands.__path__[0]).glob("*_command*.py"):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and isinstance(call := node.decorator_list[0], ast.Call):
                 options = getattr(import_module(f"{commands.__name__}.{path.stem}"), node.name)

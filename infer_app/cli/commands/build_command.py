@@ -1,0 +1,170 @@
+"""`infer model build`: its options, which are many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from infer_app.cli.terminal.command import REQUIRED, argument, command, flag, option
+from infer_app.cli.terminal.groups import model_app
+from infer_app.cli.terminal.options import MIN_AGREEMENT, Config, Json
+from infer_app.domain import OutputKind
+from infer_app.recipe import Size
+
+DEFAULT_SIZE = Size.square(224)
+
+
+def parse_size(text: str) -> Size:
+    """Parse `224` or `640x480`. Raises BadParameter."""
+    try:
+        return Size.of(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}, width x height") from None
+
+
+@command(model_app, "build", "model.build:build", as_record=True)
+class BuildOptions:
+    """Build a model: its network, recipe, outputs and golden images.
+
+    The model is verified on the golden images before every run.
+    """
+
+    source: str = argument(
+        "SOURCE",
+        "A TorchScript or ONNX file, the .xml of an OpenVINO IR, a folder of Hugging Face or timm, timm:NAME, "
+        "torchvision:NAME, or package.module:function that returns a torch module.",
+    )
+    name: str = option("NAME", "The model's name.", "--name", "-n", default=REQUIRED)
+    weights: Path | None = option(
+        "PATH", "State dict or safetensors for the module of a function, timm or torchvision."
+    )
+    labels: Path | None = option("PATH", "Text file of class names, one a line.  [default: numbers]")
+    recipe: str = option(
+        "resize-crop|crop-resize|stretch|letterbox",
+        "How an image becomes the model's input; resize-crop is torchvision's and timm's; letterbox fits it in, with "
+        "pixels around it.  [default: resize-crop, letterbox for detection]",
+        default="resize-crop",
+        show_default=False,
+    )
+    pad: int | None = option(
+        "LEVEL", "For letterbox: level of the pixels around the picture.  [default: 114]", min=0, max=255
+    )
+    size: Size = option(
+        "N|WIDTHxHEIGHT",
+        "Size of the model's input; one number is a square.  [default: 224]",
+        default=DEFAULT_SIZE,
+        parser=parse_size,
+        show_default=False,
+    )
+    resize: Size | None = option(
+        "N|WIDTHxHEIGHT",
+        "Before the crop. For resize-crop the shorter side, or a size that is covered; for stretch the size.  "
+        "[default: size / 0.875 for resize-crop, no crop for stretch]",
+        parser=parse_size,
+    )
+    crop_pct: float | None = option("SHARE", "Instead of --resize, as timm has it: size / resize.")
+    crop: float | None = option("SHARE", "For crop-resize: the square's share of the shorter side.  [default: 0.875]")
+    crop_rounding: str = option(
+        "nearest|down",
+        "Where the centre begins when an odd number of pixels is cropped away; nearest: as in torchvision and timm; "
+        "down: as in transformers.",
+        default="nearest",
+    )
+    interpolation: str = option(
+        "bicubic|bilinear",
+        "How pixels are resized.  [default: bicubic, bilinear for detection]",
+        default="bicubic",
+        show_default=False,
+    )
+    exif: str = option("apply|ignore", "What is done with the EXIF orientation.", default="apply")
+    decode: str = option(
+        "exact|scaled", "How JPEGs are decoded; scaled: large ones at a fraction of their size.", default="exact"
+    )
+    depth: str = option(
+        "full|window:LOW,HIGH|percentile:LOW,HIGH",
+        "How 16-bit pixels become 0 to 255; full: the upper 8 bits; percentile: of each image.",
+        default="full",
+    )
+    channels: str = option("rgb|bgr", "Order in which the network takes the channels.", default="rgb")
+    preprocess: str | None = option(
+        "MODULE:FUNCTION", "Your function instead of a recipe: takes and returns RGB uint8 (H, W, 3)."
+    )
+    mean: str | None = option(
+        "R,G,B", "Means of the channels in their order, on the 0-1 scale.  [default: ImageNet's, 0 for detection]"
+    )
+    std: str | None = option(
+        "R,G,B",
+        "Standard deviations of the channels in their order, on the 0-1 scale.  [default: ImageNet's, 1 for detection]",
+    )
+    input: str = option(
+        "float-nchw|uint8-nhwc",
+        "The module's input; uint8-nhwc: it normalises the pixels itself.",
+        default="float-nchw",
+    )
+    output: str = option(
+        "|".join(OutputKind),
+        "What the model's output means.",
+        default="classification",
+    )
+    output_name: str | None = option(
+        "NAME[,NAME…]",
+        "For ONNX and OpenVINO: the output that is stored; of a detector several, with commas between.  "
+        "[default: the only one]",
+    )
+    head: str | None = option(
+        "boxes|yolo|yolo5|detr|MODULE:FUNCTION",
+        "For detection: what the outputs mean, or your function that turns them into objects.  [default: by their "
+        "shape]",
+    )
+    min_score: float = option(
+        "SCORE", "For detection: store objects with at least this score.", default=0.05, min=0, max=1
+    )
+    nms: float = option(
+        "IOU",
+        "For detection: of two objects of one class that overlap more, keep the better; 1 keeps both.",
+        default=0.45,
+    )
+    max_objects: int = option(
+        "N", "For detection: keep at most this many objects per image, the best ones.", default=300, min=1
+    )
+    activation: str = option(
+        "softmax|sigmoid|none|sigmoid-applied",
+        "For classification and the head detr. Where the network ends in it already: none for softmax, sigmoid-applied "
+        "for sigmoid.",
+        default="softmax",
+    )
+    threshold: float = option(
+        "SCORE", "For sigmoid: list the labels with at least this score.", default=0.5, min=0, max=1
+    )
+    top_k: int = option("N", "For softmax: keep this many classes, the best ones.", default=5, min=1)
+    vector_dtype: str = option(
+        "float32|float16", "For embedding: the type in which vectors are stored.", default="float32"
+    )
+    golden: Path | None = option(
+        "PATH", "Folder of images to verify the model on before each run.  [default: generated ones]"
+    )
+    calibrate: Path | None = option(
+        "PATH", "Folder of images like those to predict: also build int8, and judge half precision too."
+    )
+    min_agreement: str = option("SHARE", MIN_AGREEMENT, default="97%")
+    variant: list[str] | None = option(
+        "trt|cuda|trt-bf16|cuda-bf16", "GPU variant to build on this machine; may be repeated.  [default: none]"
+    )
+    use: bool = flag(
+        "--use", "Put this version in use, as `infer model use NAME` does.  [default: only the first of its name]"
+    )
+    tune: bool = option(
+        None,
+        "Measure on this machine how many processes and threads are fastest.  [default: yes]",
+        default=True,
+        show_default=False,
+    )
+    as_json: Json = False
+    config: Config = None
+    given: frozenset[str] = frozenset()  # names of the options that the user gave
+
+    def given_values(self) -> dict[str, Any]:
+        """Return the options that the user gave by name, also those that equal their default."""
+        return {name: getattr(self, name) for name in self.given}
