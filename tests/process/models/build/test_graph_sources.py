@@ -68,18 +68,16 @@ def test_the_files_are_kept_and_opened_again(tmp_path):
     assert (kept.read("source.xml"), kept.read("source.bin")) == (ir.read_bytes(), (tmp_path / "net.bin").read_bytes())
 
 
-def test_the_reference_of_an_onnx_file_is_onnxruntime_where_it_is_installed(tmp_path):
+@pytest.mark.parametrize(("kind", "is_installed"), [("onnx", True), ("onnx", False), ("openvino", True)])
+def test_the_reference_of_an_onnx_file_is_onnxruntime_where_it_is_installed(tmp_path, monkeypatch, kind, is_installed):
     need("onnxruntime")
     source = save_onnx(tmp_path / "net.onnx")
-    assert build(tmp_path, source).manifest.built_with["reference"].startswith("onnxruntime ")
-    ir = save_ir(tmp_path / "net.xml", source)
-    assert "plain fp32" in build(tmp_path, ir).manifest.built_with["reference"]
-
-
-def test_without_onnxruntime_the_reference_is_openvino(tmp_path, monkeypatch):
-    monkeypatch.setattr("infer_app.models.runtimes.graph_source.find_spec", lambda name: None)
-    manifest = build(tmp_path, save_onnx(tmp_path / "net.onnx")).manifest
-    assert "plain fp32" in manifest.built_with["reference"]
+    if kind == "openvino":
+        source = save_ir(tmp_path / "net.xml", source)
+    if not is_installed:
+        monkeypatch.setattr("infer_app.models.runtimes.graph_source.find_spec", lambda name: None)
+    reference = build(tmp_path, source).manifest.built_with["reference"]
+    assert ("onnxruntime " if kind == "onnx" and is_installed else "plain fp32") in reference
 
 
 def test_external_data_gives_the_same_model(tmp_path):
@@ -140,41 +138,28 @@ def test_int8_is_added(tmp_path):
     assert "cpu-openvino-int8" in artifact.manifest.variants
 
 
-def truncated(folder):
-    source = save_onnx(folder / "net.onnx")
+def cut(source):
     source.write_bytes(source.read_bytes()[:-30])
     return source
 
 
-def without_external_data(folder):
-    source = save_onnx(folder / "net.onnx", external="weights.bin")
-    (folder / "weights.bin").unlink()
+def without(name, source):
+    source.with_name(name).unlink()
     return source
 
 
-def without_bin(folder):
-    source = save_ir(folder / "net.xml", save_onnx(folder / "net.onnx"))
-    (folder / "net.bin").unlink()
-    return source
-
-
-def zipped(folder):
-    return save(Network(), folder / "net.ts").rename(folder / "net.onnx")
-
-
-def empty(folder):
-    (folder / "net.onnx").touch()
-    return folder / "net.onnx"
+def ir(folder):
+    return save_ir(folder / "net.xml", save_onnx(folder / "net.onnx"))
 
 
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
-        (truncated, ModelError, "not a whole ONNX file"),
-        (empty, ModelError, "is empty"),
-        (without_external_data, UsageError, "weights.bin, which is not in"),
-        (without_bin, UsageError, "no file .*net.bin"),
-        (zipped, UsageError, "zip file"),
+        (lambda folder: cut(save_onnx(folder / "net.onnx")), ModelError, "not a whole ONNX file"),
+        (lambda folder: folder.joinpath("net.onnx").touch() or folder / "net.onnx", ModelError, "is empty"),
+        (lambda folder: without("w.bin", save_onnx(folder / "net.onnx", external="w.bin")), UsageError, "w.bin, which"),
+        (lambda folder: without("net.bin", ir(folder)), UsageError, "no file .*net.bin"),
+        (lambda folder: save(Network(), folder / "net.ts").rename(folder / "net.onnx"), UsageError, "zip file"),
         (lambda folder: save_onnx(folder / "net.onnx", operator="Strange"), ModelError, "Strange"),
         (lambda folder: save_onnx(folder / "net.onnx", inputs=("image", "mask")), UsageError, "2 inputs"),
         (lambda folder: save_onnx(folder / "net.onnx", shape=("n", 1, 16, 16)), UsageError, "without three channels"),

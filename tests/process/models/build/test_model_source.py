@@ -128,35 +128,21 @@ def test_weights_reach_the_module(user, name):
         torch.testing.assert_close(traced(pictures), module(pictures))
 
 
-def test_a_batch_of_one_baked_into_a_callables_module_is_named(user):
-    with pytest.raises(ModelError, match=r"^the module runs on 1 at a time but not on 2: shape '\[1, 768\]'") as caught:
-        read("user_net:one_at_a_time")
-    assert "any batch" in caught.value.hint
-
-
-def test_a_callables_module_that_returns_a_dict_is_refused_in_one_whole_sentence(user):
-    with pytest.raises(ModelError) as caught:
-        read("user_net:in_a_dict")
-    assert caught.value.message == "the module returns a dict, not a tensor"
-    assert "wrap it" in caught.value.hint
-
-
-def test_a_callables_module_for_another_size_is_refused(user):
-    with pytest.raises(ModelError, match="can't run on pictures of 20x20") as caught:
-        find_source("user_net:one_at_a_time", None).read(InputSpec(), Size.square(20))
-    assert "--size" in caught.value.hint
-
-
-def test_a_module_that_runs_and_can_not_be_traced_is_not_blamed_on_its_input(user):
-    with pytest.raises(ModelError, match="can't trace the module.*division by zero") as caught:
-        read("user_net:untraceable")
-    assert "--size" not in caught.value.hint
-
-
-def test_random_weights_are_refused(user):
-    with pytest.raises(ModelError, match="other weights at each call") as caught:
-        read("user_net:make")
-    assert "--weights" in caught.value.hint
+@pytest.mark.parametrize(
+    ("source", "size", "message", "hint", "unsaid"),
+    [
+        ("one_at_a_time", SIZE, r"^the module runs on 1 at a time but not on 2: shape '\[1", "any batch", "--size"),
+        ("in_a_dict", SIZE, "^the module returns a dict, not a tensor$", "wrap it", "--size"),
+        ("one_at_a_time", 20, "can't run on pictures of 20x20", "--size", "any batch"),
+        ("untraceable", SIZE, "can't trace the module.*division by zero", "", "--size"),
+        ("make", SIZE, "other weights at each call", "--weights", "--size"),
+    ],
+)
+def test_a_module_that_can_not_be_used_is_refused_with_what_to_do(user, source, size, message, hint, unsaid):
+    with pytest.raises(ModelError, match=message) as caught:
+        find_source(f"user_net:{source}", None).read(InputSpec(), Size.square(size))
+    assert hint in caught.value.hint
+    assert unsaid not in caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -199,47 +185,31 @@ def test_weights_are_taken_as_training_saves_them_and_it_is_said(user, caplog, c
     assert [text in message for text, message in zip(said, caplog.messages, strict=True)] == [True] * len(said)
 
 
-@pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
-def test_weights_that_are_none_are_refused(user, name):
-    (user / name).write_bytes(b"garbage")
-    with pytest.raises(ModelError, match="no weights can be read"):
-        read("user_net:make", user / name)
-
-
-def test_a_pickle_that_would_run_code_is_refused(user):
-    torch.save(make(), user / "whole.pt")
-    with pytest.raises(ModelError, match="no weights can be read"):
-        read("user_net:make", user / "whole.pt")
-
-
-def test_missing_weights_are_a_usage_error(user):
-    with pytest.raises(UsageError, match="No such file"):
-        read("user_net:make", user / "weights.pt")
-
-
-def test_weights_beside_a_torchscript_file_make_no_sense(user):
-    save(Network(), user / "network.pt")
-    with pytest.raises(UsageError, match="--weights belongs to a callable"):
-        read(str(user / "network.pt"), user / "weights.pt")
-
-
 @pytest.mark.parametrize(
-    ("source", "error", "message"),
+    ("source", "weights", "error", "message"),
     [
-        ("user_net:number", ModelError, "returned a int"),
-        ("user_net:broken", ModelError, "OSError: no weights here"),
-        ("user_net:mak", UsageError, "has no 'mak'"),
-        ("no/such/file.pt", UsageError, "no file no/such/file.pt"),
-        ("my-vit", UsageError, "my-vit is a folder without config.json"),
-        ("network.onnx", ModelError, "not a whole ONNX file"),
+        ("user_net:make", "garbage.pt", ModelError, "no weights can be read"),
+        ("user_net:make", "garbage.safetensors", ModelError, "no weights can be read"),
+        ("user_net:make", "whole.pt", ModelError, "no weights can be read"),  # a pickle that would run code
+        ("user_net:make", "gone.pt", UsageError, "No such file"),
+        ("network.pt", "whole.pt", UsageError, "--weights belongs to a callable"),
+        ("user_net:number", None, ModelError, "returned a int"),
+        ("user_net:broken", None, ModelError, "OSError: no weights here"),
+        ("user_net:mak", None, UsageError, "has no 'mak'"),
+        ("no/such/file.pt", None, UsageError, "no file no/such/file.pt"),
+        ("my-vit", None, UsageError, "my-vit is a folder without config.json"),
+        ("network.onnx", None, ModelError, "not a whole ONNX file"),
     ],
 )
-def test_what_is_no_source_is_refused(user, monkeypatch, source, error, message):
-    monkeypatch.chdir(user)
+def test_what_is_no_source_and_what_are_no_weights_is_refused(user, source, weights, error, message):
     (user / "my-vit").mkdir()
     (user / "network.onnx").write_bytes(b"\x08\x09")
+    save(Network(), user / "network.pt")
+    torch.save(make(), user / "whole.pt")
+    for name in ("garbage.pt", "garbage.safetensors"):
+        (user / name).write_bytes(b"garbage")
     with pytest.raises(error, match=message) as caught:
-        read(source)
+        read(source, weights and user / weights)
     assert caught.value.hint
 
 
